@@ -1,0 +1,60 @@
+"""CF-NADE: the whole probability distribution of the rating a person would give an item."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from cfnade.data.load import load
+    from cfnade.data.parts import load_split
+    from cfnade.data.ratings import Ratings
+    from cfnade.data.scale import Scale
+    from cfnade.data.splits import Split, split
+    from cfnade.data.synthetic import synthetic
+    from cfnade.errors import CfnadeError, DataError, ModelError
+    from cfnade.models.cfnade import CFNADE
+
+_HOMES = {
+    "CFNADE": "models.cfnade",
+    "CfnadeError": "errors",
+    "DataError": "errors",
+    "ModelError": "errors",
+    "Ratings": "data.ratings",
+    "Scale": "data.scale",
+    "Split": "data.splits",
+    "load": "data.load",
+    "load_split": "data.parts",
+    "split": "data.splits",
+    "synthetic": "data.synthetic",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when first used, so that `import cfnade` is instant."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cfnade' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"cfnade.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+__all__ = [
+    "CFNADE",
+    "CfnadeError",
+    "DataError",
+    "ModelError",
+    "Ratings",
+    "Scale",
+    "Split",
+    "__version__",
+    "load",
+    "load_split",
+    "split",
+    "synthetic",
+]

@@ -1,0 +1,5 @@
+"""`python -m cfnade` is `cfnade`."""
+
+from cfnade.cli import main
+
+main()

@@ -1,0 +1,223 @@
+"""The door: raw columns of any reader come in, checked `Ratings` go out, or one clear error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.data.ratings import Ratings, TimeArray
+from cfnade.data.rows import IndexArray
+from cfnade.data.scale import Scale, binned_scale, find_scale, given_scale
+from cfnade.errors import DataError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Repeats = Literal["error", "first", "last", "mean"]
+"""What to do with a second rating of the same item by the same user ("last" is by position)."""
+
+REPEATS = ("error", "first", "last", "mean")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to understand ratings, whatever file they come from."""
+
+    scale: str | Sequence[float] | Scale | None = None
+    bins: int | Sequence[float] | None = None
+    repeats: Repeats = "error"
+
+    def __post_init__(self) -> None:
+        if self.repeats not in REPEATS:
+            raise DataError(f"repeats={self.repeats!r}: choose one of {', '.join(REPEATS)}")
+        if self.scale is not None and self.bins is not None:
+            raise DataError("scale= and bins= exclude each other: give one of them")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a reader hands to the door. Nothing is missing in it; nothing else is promised."""
+
+    users: npt.NDArray[Any] | pl.Series  # (n,) integers or strings
+    items: npt.NDArray[Any] | pl.Series
+    values: npt.NDArray[Any]  # (n,) numbers
+    times: npt.NDArray[Any] | None = None  # (n,) seconds since 1970
+    titles: Mapping[Any, str] = field(default_factory=dict)  # by raw item id
+    genres: Mapping[Any, str] = field(default_factory=dict)
+    source: str = ""
+    where: Callable[[int], str] = "row {}".format
+    """Says where a rating stands ("ratings.dat:17"), for messages; counts from 0."""
+
+
+def build(columns: Columns, options: Options | None = None) -> Ratings:
+    """Check raw columns and turn them into `Ratings`."""
+    options = options or Options()
+    if len(columns.values) == 0:
+        raise DataError(f"{columns.source or 'the data'}: no ratings in it")
+    users, user_ids = index_of(columns.users)
+    items, item_ids = index_of(columns.items)
+    _check_finite(columns)
+    scale = _scale(columns.values, options)
+    levels, on_scale = scale.levels_of(columns.values)
+    if not on_scale.all():
+        row = int(np.argmin(on_scale))
+        raise DataError(
+            f"{columns.where(row)}: rating {columns.values[row]:g} is off the scale {scale} "
+            f"({int((~on_scale).sum()):,} such ratings); give the scale that this data uses"
+        )
+    ratings = Ratings(
+        users=users,
+        items=items,
+        levels=levels,
+        scale=scale,
+        user_ids=user_ids,
+        item_ids=item_ids,
+        times=None if columns.times is None else compact_times(columns.times),
+        titles=_aligned(columns.titles, item_ids),
+        genres=_aligned(columns.genres, item_ids),
+        source=columns.source,
+    )
+    return _without_repeats(ratings, columns, options.repeats)
+
+
+def index_of(raw: npt.NDArray[Any] | pl.Series) -> tuple[IndexArray, npt.NDArray[Any]]:
+    """Compact indices and the rising raw ids that they stand for. Returns (n,), (N,)."""
+    if isinstance(raw, np.ndarray):
+        return _index_integers(raw)
+    if raw.dtype.is_integer():
+        return _index_integers(raw.to_numpy())
+    import polars as pl
+
+    distinct = raw.unique().sort()
+    ids = np.empty(len(distinct), object)
+    ids[:] = distinct.to_list()
+    return raw.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int32), ids
+
+
+def _index_integers(raw: npt.NDArray[Any]) -> tuple[IndexArray, npt.NDArray[np.int64]]:
+    low, high = int(raw.min()), int(raw.max())
+    if high > np.iinfo(np.int64).max:
+        raise DataError(f"id {high} does not fit into 64 bits; give ids as strings")
+    if high - low > 4 * len(raw) + (1 << 20):
+        ids, index = np.unique(raw.astype(np.int64), return_inverse=True)
+        return index.astype(np.int32), ids
+    # Most ids are dense: a table of who occurs is far cheaper than sorting all ratings.
+    shifted = raw if low == 0 else raw - raw.dtype.type(low)
+    seen = np.zeros(high - low + 1, bool)
+    seen[shifted] = True
+    ids = np.flatnonzero(seen).astype(np.int64) + low
+    table = np.cumsum(seen, dtype=np.int32)
+    table -= 1
+    return table[shifted], ids
+
+
+def compact_times(times: npt.NDArray[Any]) -> TimeArray:
+    """Whole seconds, in 32 bits while they fit."""
+    whole = np.asarray(times)
+    if whole.dtype.kind != "i":
+        whole = whole.astype(np.int64)
+    fits = len(whole) == 0 or bool(whole.min() > -(2**31) and whole.max() < 2**31)
+    return whole.astype(np.int32 if fits else np.int64, copy=False)
+
+
+def _check_finite(columns: Columns) -> None:
+    if columns.values.dtype.kind == "f" and not np.isfinite(columns.values).all():
+        row = int(np.argmin(np.isfinite(columns.values)))
+        raise DataError(
+            f"{columns.where(row)}: rating {columns.values[row]} is not a finite number; "
+            "remove the line or correct it"
+        )
+
+
+def _scale(values: npt.NDArray[Any], options: Options) -> Scale:
+    if options.scale is not None:
+        return given_scale(options.scale)
+    low, high = float(values.min()), float(values.max())
+    if options.bins is not None:
+        return binned_scale(options.bins, low, high)
+    return find_scale(_distinct(values))
+
+
+def _distinct(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    if values.dtype.kind in "ui" and values.dtype.itemsize == 1:
+        counts = np.bincount(values.view(np.uint8), minlength=256)
+        return np.flatnonzero(counts).astype(np.uint8).view(values.dtype).astype(np.float64)
+    import polars as pl
+
+    return pl.Series(values).unique().cast(pl.Float64).to_numpy()
+
+
+def _aligned(known: Mapping[Any, str], ids: npt.NDArray[Any]) -> npt.NDArray[np.object_] | None:
+    """Texts in the order of the ids; None if not one is known."""
+    texts = np.empty(len(ids), object)
+    texts[:] = [known.get(raw, "") for raw in ids.tolist()] if known else ""
+    return texts if any(texts) else None
+
+
+def _without_repeats(ratings: Ratings, columns: Columns, policy: Repeats) -> Ratings:
+    if _rising(ratings.items, ratings.users) or _rising(ratings.users, ratings.items):
+        return ratings
+    keys = _cells(ratings)
+    keys.sort()
+    repeats = int((keys[1:] == keys[:-1]).sum())
+    if repeats == 0:
+        return ratings
+    keys = _cells(ratings)
+    if policy == "error":
+        raise DataError(_repeat_message(ratings, columns, keys, repeats))
+    distinct, first, cell = np.unique(keys, return_index=True, return_inverse=True)
+    if policy == "first":
+        return ratings.select(np.sort(first))
+    last = np.zeros(len(distinct), np.int64)
+    last[cell] = np.arange(len(keys))  # later positions overwrite earlier ones
+    if policy == "last":
+        return ratings.select(np.sort(last))
+    return _averaged(ratings, columns, cell, last)
+
+
+def _cells(ratings: Ratings) -> npt.NDArray[np.int64]:
+    """One number a (user, item) cell. Returns (n,)."""
+    keys = ratings.users.astype(np.int64)
+    keys *= ratings.n_items
+    keys += ratings.items
+    return keys
+
+
+def _rising(outer: IndexArray, inner: IndexArray) -> bool:
+    """Whether ratings stand sorted by both indices without repeats: published files often do."""
+    for start in range(0, len(outer), 1 << 20):
+        part = slice(start, start + (1 << 20) + 1)
+        outer_step, inner_step = np.diff(outer[part]), np.diff(inner[part])
+        if not np.all((outer_step > 0) | ((outer_step == 0) & (inner_step > 0))):
+            return False
+    return True
+
+
+def _averaged(
+    ratings: Ratings, columns: Columns, cell: npt.NDArray[Any], last: npt.NDArray[np.int64]
+) -> Ratings:
+    """One rating a cell: the mean of its ratings, moved to the nearest level."""
+    means = np.bincount(cell, columns.values.astype(np.float64)) / np.bincount(cell)
+    grid = ratings.scale.array()
+    levels = np.searchsorted((grid[1:] + grid[:-1]) / 2, means, side="right").astype(np.uint8)
+    order = np.argsort(last)
+    return replace(ratings.select(last[order]), levels=levels[order])
+
+
+def _repeat_message(
+    ratings: Ratings, columns: Columns, keys: npt.NDArray[np.int64], repeats: int
+) -> str:
+    order = np.argsort(keys, kind="stable")
+    at = int(np.argmax(keys[order][1:] == keys[order][:-1]))
+    a, b = int(order[at]), int(order[at + 1])
+    user, item = ratings.user_ids[ratings.users[a]], ratings.item_ids[ratings.items[a]]
+    return (
+        f"{columns.where(b)}: user {user} rated item {item} again ({columns.values[b]:g}, "
+        f"first {columns.values[a]:g} at {columns.where(a)}); {repeats:,} repeated ratings in all. "
+        'Choose what counts with repeats="first", "last" or "mean" '
+        "(on the command line: --repeats last)"
+    )

@@ -1,0 +1,151 @@
+"""The rating scale: which values the levels 0, 1, 2 … stand for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.errors import DataError
+
+MAX_LEVELS = 255
+"""Levels are stored in one byte; finer ratings are continuous for our purposes."""
+
+_CHUNK = 1 << 20  # ratings placed on the scale at a time
+_DECIMALS = 4  # the finest grid that counts as a scale: steps of 0.0001
+_RANGE = re.compile(r"(-?\d+(?:\.\d+)?)(?:-|–|\.\.)(-?\d+(?:\.\d+)?)(?:/(\d+(?:\.\d+)?))?")
+
+FloatArray = npt.NDArray[np.float64]
+LevelArray = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Rising values, one a level; `edges` are the inner cut points if ratings were binned."""
+
+    values: tuple[float, ...]
+    edges: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.values) <= MAX_LEVELS:
+            raise DataError(
+                f"a scale needs 2 to {MAX_LEVELS} levels, got {len(self.values)}: {self.values[:6]}"
+            )
+        if not np.isfinite(self.values).all() or not np.all(np.diff(self.values) > 0):
+            raise DataError(f"a scale's values must be finite and rising, got {self.values[:10]}")
+        if self.edges is not None:
+            self._check_edges(self.edges)
+
+    def _check_edges(self, edges: tuple[float, ...]) -> None:
+        if len(edges) != len(self.values) - 1 or not np.all(np.diff(edges) > 0):
+            raise DataError(f"{len(self.values)} bins need {len(self.values) - 1} rising edges")
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __str__(self) -> str:
+        low, high = f"{self.values[0]:g}", f"{self.values[-1]:g}"
+        steps = np.diff(self.values)
+        if self.edges is not None:
+            return f"{low}–{high} in {len(self)} bins"
+        if np.allclose(steps, 1.0):
+            return f"{low}–{high}"
+        if np.allclose(steps, steps[0]):
+            return f"{low}–{high} by {steps[0]:g}"
+        return ", ".join(f"{v:g}" for v in self.values)
+
+    def array(self) -> FloatArray:
+        """The values as an array. Returns (K,)."""
+        return np.array(self.values, np.float64)
+
+    def levels_of(self, values: npt.NDArray[Any]) -> tuple[LevelArray, npt.NDArray[np.bool_]]:
+        """Levels of the values, and which of them lie on the scale. Returns (n,), (n,)."""
+        if values.dtype.kind in "ui" and values.dtype.itemsize == 1:
+            possible = np.arange(256, dtype=np.uint8).view(values.dtype)
+            levels, fits = self._levels_of(possible.astype(np.float64))
+            return levels[values.view(np.uint8)], fits[values.view(np.uint8)]
+        levels, fits = np.empty(len(values), np.uint8), np.empty(len(values), bool)
+        for start in range(0, len(values), _CHUNK):  # bounds the memory of the temporaries
+            part = slice(start, start + _CHUNK)
+            levels[part], fits[part] = self._levels_of(values[part])
+        return levels, fits
+
+    def _levels_of(self, values: npt.NDArray[Any]) -> tuple[LevelArray, npt.NDArray[np.bool_]]:
+        if self.edges is not None:
+            binned = np.searchsorted(self.edges, values, side="right").astype(np.uint8)
+            return binned, np.isfinite(values)
+        grid = self.array()
+        middle = (grid[1:] + grid[:-1]) / 2
+        levels = np.searchsorted(middle, values, side="right").astype(np.uint8)
+        return levels, np.abs(grid[levels] - values) <= 1e-6 * max(1.0, np.abs(grid).max())
+
+
+def find_scale(distinct: FloatArray) -> Scale:
+    """The even grid that holds all these ratings: half stars, 1–10, 1–100 …
+
+    The grid runs from the lowest to the highest rating seen, in the largest step that reaches all
+    of them, so a level nobody used is still a level.
+    """
+    distinct = np.unique(distinct)
+    if len(distinct) == 1:
+        raise DataError(
+            f"every rating is {distinct[0]:g}, so the scale cannot be found; give it, as in "
+            'scale="1-5" (on the command line: --scale 1-5)'
+        )
+    for decimals in range(_DECIMALS + 1):
+        scaled = distinct * 10**decimals
+        whole = np.rint(scaled)
+        if np.allclose(scaled, whole, rtol=1e-7, atol=1e-6) and np.abs(whole).max() < 2**53:
+            step = int(np.gcd.reduce(np.diff(whole).astype(np.int64)))
+            count = int(whole[-1] - whole[0]) // max(step, 1) + 1
+            if step > 0 and count <= MAX_LEVELS:
+                grid = whole[0] + step * np.arange(count)
+                return Scale(tuple((grid / 10**decimals).tolist()))
+            break
+    raise DataError(
+        f"ratings look continuous: {len(distinct):,} distinct values from {distinct[0]:g} to "
+        f"{distinct[-1]:g} fit no even scale of at most {MAX_LEVELS} levels; "
+        "bin them with bins=10 (on the command line: --bins 10), or give the scale"
+    )
+
+
+def given_scale(given: str | Sequence[float] | Scale) -> Scale:
+    """A scale as a person writes it: "1-5", "0.5-5/0.5", or the values themselves."""
+    if isinstance(given, Scale):
+        return given
+    if not isinstance(given, str):
+        return Scale(tuple(float(v) for v in given))
+    match = _RANGE.fullmatch(given.strip())
+    if match is None:
+        raise DataError(f'scale {given!r} is not understood; write "1-5" or "0.5-5/0.5"')
+    low, high, step = float(match[1]), float(match[2]), float(match[3] or 1)
+    count = round((high - low) / step) + 1 if step > 0 else 0
+    if count < 2 or abs(low + (count - 1) * step - high) > 1e-9 * max(1.0, abs(high)):
+        raise DataError(f"scale {given!r}: from {low:g} to {high:g} is no whole number of steps")
+    if count > MAX_LEVELS:
+        raise DataError(f"scale {given!r} has {count:,} levels, at most {MAX_LEVELS}; use bins=")
+    return Scale(tuple(round(low + i * step, 9) for i in range(count)))
+
+
+def binned_scale(bins: int | Sequence[float], low: float, high: float) -> Scale:
+    """`bins` equal bins from low to high, or bins between the given edges; values are middles."""
+    if isinstance(bins, int):
+        if not 2 <= bins <= MAX_LEVELS:
+            raise DataError(f"bins={bins}: from 2 to {MAX_LEVELS} bins are possible")
+        if not low < high:
+            raise DataError(f"bins={bins}: every rating is {low:g}, there is nothing to bin")
+        edges = np.linspace(low, high, bins + 1)
+    else:
+        edges = np.array(bins, np.float64)
+        if len(edges) < 3 or not np.all(np.diff(edges) > 0):
+            raise DataError(f"bins={list(bins)}: give at least 3 rising edges")
+        if low < edges[0] or high > edges[-1]:
+            raise DataError(
+                f"bins={list(bins)}: ratings run from {low:g} to {high:g}, beyond the edges"
+            )
+    middles = (edges[1:] + edges[:-1]) / 2
+    return Scale(tuple(middles.tolist()), tuple(edges[1:-1].tolist()))
