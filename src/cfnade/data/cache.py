@@ -1,0 +1,98 @@
+"""Parsed ratings are kept, so that a file is parsed once; see store.py for the file's layout.
+
+    CACHE/parsed/<what was asked>.json      where the source lies, its sizes and times, its hash
+    CACHE/parsed/<what it holds>.safetensors
+
+The first names a source and the options it was read with; the second names content, so a source
+that moved is not parsed again. Both are written under a temporary name and then renamed: two
+processes that fill the cache at once write the same thing, and readers see all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cfnade.data.hashing import digest_file, digest_text
+from cfnade.data.ratings import Ratings
+from cfnade.data.store import read_noted, write_ratings
+from cfnade.errors import DataError
+from cfnade.files import write_text
+
+PARSER_VERSION = 1
+"""Raised whenever a reader would give other ratings for the same file."""
+
+log = logging.getLogger(__name__)
+Stamp = list[list[Any]]
+
+
+def cache_folder() -> Path:
+    """CFNADE_CACHE, or the user's cache folder."""
+    if given := os.environ.get("CFNADE_CACHE"):
+        return Path(given).expanduser()
+    import platformdirs
+
+    return platformdirs.user_cache_path("cfnade")
+
+
+def cached(path: Path, asked: str, parse: Callable[[], tuple[Ratings, str]]) -> tuple[Ratings, str]:
+    """The ratings of the file or folder at `path`, parsed at most once for each way of asking.
+
+    Returns them and a text that says what was recognised.
+    """
+    folder = cache_folder() / "parsed"
+    asked = f"{PARSER_VERSION} {asked}"
+    note, stamp = folder / f"{digest_text(f'{path.resolve()} {asked}')}.json", _stamp(path)
+    name = _known_file(note, stamp)
+    if name is None:
+        name = f"{digest_text(f'{_content(path, stamp)} {asked}')}.safetensors"
+    kept = _read_kept(folder / name)
+    result = kept or parse()
+    if _stamp(path) == stamp:  # else it changed under our hands: use it, but do not keep it
+        _keep(note, stamp, name, None if kept else result)
+    return result
+
+
+def _stamp(path: Path) -> Stamp:
+    """Name, size and time of the file, or of every file in the folder."""
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    stats = [(file, file.stat()) for file in files]
+    return [[str(f.relative_to(path.parent)), s.st_size, s.st_mtime_ns] for f, s in stats]
+
+
+def _content(path: Path, stamp: Stamp) -> str:
+    """A hash of all files and their names, wherever the whole lies."""
+    return digest_text("\n".join(digest_file(path.parent / name) + name for name, *_ in stamp))
+
+
+def _known_file(note: Path, stamp: Stamp) -> str | None:
+    """The kept file of a source whose sizes and times are still those of the note."""
+    try:
+        known = json.loads(note.read_text())
+        return str(known["file"]) if known["stamp"] == stamp else None
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _read_kept(file: Path) -> tuple[Ratings, str] | None:
+    if not file.exists():
+        return None
+    try:
+        return read_noted(file)
+    except DataError as error:
+        log.warning("%s; parsing the source again", error)
+        return None
+
+
+def _keep(note: Path, stamp: Stamp, name: str, parsed: tuple[Ratings, str] | None) -> None:
+    try:
+        if parsed is not None:
+            write_ratings(note.parent / name, *parsed)
+        if _known_file(note, stamp) != name:
+            write_text(note, json.dumps({"file": name, "stamp": stamp}))
+    except OSError as error:
+        log.warning("%s: parsed ratings could not be kept: %s", note.parent, error)

@@ -1,0 +1,183 @@
+"""The Netflix Prize: `combined_data_*.txt`, or a folder of `mv_*.txt`, and `movie_titles`."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.data.build import Columns
+from cfnade.errors import DataError
+
+if TYPE_CHECKING:
+    from cfnade.data.sources import Source
+
+_PIECE = 1 << 25  # bytes a thread parses at a time
+_THREADS = 2
+_DAY = 86_400
+_RATINGS = re.compile(r"(combined_data_\d+|mv_\d+)\.txt(\.\w+)?")
+_TITLES = re.compile(r"movie_titles\.(txt|csv)(\.\w+)?")
+_OPENING = re.compile(rb"\d{1,9}:\r?\n\d{1,9},\d,\d{4}-\d\d-\d\d\r?(\n|$)")
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def find(source: Source) -> bool:
+    """Whether a folder, archive or file looks like the Netflix Prize's ratings."""
+    names = source.names()
+    if any(_RATINGS.fullmatch(PurePosixPath(name).name) for name in names):
+        return True
+    return len(names) == 1 and _OPENING.match(source.head(names[0])) is not None
+
+
+def read(source: Source) -> Columns:
+    """All ratings in the order of the files, dates as seconds, titles if they are there."""
+    files = [_read_file(source, name) for name in _rating_files(source)]
+    firsts = np.cumsum([0] + [len(file.stars) for file in files])
+
+    def where(row: int) -> str:
+        at = int(np.searchsorted(firsts, row, side="right")) - 1
+        return files[at].where(row - int(firsts[at]))
+
+    columns = Columns(
+        users=_joined([file.users for file in files]),
+        items=_joined([file.movies() for file in files]),
+        values=_joined([file.stars for file in files]),
+        times=_joined([file.days for file in files]) * np.int32(_DAY),
+        titles=_titles(source),
+        where=where,
+    )
+    for file in files:
+        file.users = file.stars = file.days = np.empty(0, np.int32)  # `where` needs only the heads
+    return columns
+
+
+@dataclass
+class _File:
+    label: str
+    users: npt.NDArray[Any]
+    stars: npt.NDArray[Any]
+    days: npt.NDArray[Any]
+    heads: npt.NDArray[np.int32]  # the movies named, in order
+    head_at: npt.NDArray[np.int64]  # how many ratings came before each
+
+    def movies(self) -> npt.NDArray[np.int32]:
+        return np.repeat(self.heads, np.diff(self.head_at, append=len(self.users)))
+
+    def where(self, row: int) -> str:
+        heads_before = int(np.searchsorted(self.head_at, row, side="right"))
+        return f"{self.label}:{row + heads_before + 1}"
+
+
+def _rating_files(source: Source) -> list[str]:
+    names = [n for n in source.names() if _RATINGS.fullmatch(PurePosixPath(n).name)]
+    if not names:
+        return source.names()  # a single file under another name
+    kinds = {PurePosixPath(name).name[:2] for name in names}
+    if len(kinds) > 1:
+        raise DataError(
+            f"{source.path}: holds both combined_data_*.txt and mv_*.txt, which are the same "
+            "ratings twice; keep one of them there"
+        )
+    return sorted(names, key=lambda name: (len(name), name))
+
+
+def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _read_file(source: Source, name: str) -> _File:
+    path = source.plain_path(name)
+    text: Bytes
+    if path is not None and path.stat().st_size > _PIECE:
+        text = np.memmap(path, np.uint8, "r").view(np.ndarray)
+    else:
+        text = np.frombuffer(source.read(name), np.uint8)
+    label = source.label(name)
+    end = len(text)
+    while end > 0 and text[end - 1] in b"\r\n":  # blank lines at the end do no harm
+        end -= 1
+    if end == 0:
+        raise DataError(f"{label}: the file is empty")
+    pieces = _pieces(text, end)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        parsed = list(pool.map(lambda piece: _parse(text, *piece, label), pieces))
+    if len(parsed[0][3]) == 0 or parsed[0][4][0] != 0:
+        raise DataError(f'{label}:1: a rating before any movie; the first line must be like "1:"')
+    before = np.cumsum([0] + [len(part[0]) for part in parsed[:-1]])
+    return _File(
+        label,
+        users=_joined([part[0] for part in parsed]),
+        stars=_joined([part[1] for part in parsed]),
+        days=_joined([part[2] for part in parsed]),
+        heads=_joined([part[3] for part in parsed]),
+        head_at=_joined([part[4] + n for part, n in zip(parsed, before, strict=True)]),
+    )
+
+
+def _pieces(text: Bytes, end: int) -> list[tuple[int, int]]:
+    """Stretches of about _PIECE bytes that start and end with whole lines."""
+    pieces, start = [], 0
+    while start < end:
+        stop = min(start + _PIECE, end)
+        while stop < end and text[stop - 1] != 10:
+            stop += 1
+        pieces.append((start, stop))
+        start = stop
+    return pieces
+
+
+def _parse(text: Bytes, start: int, end: int, label: str) -> tuple[npt.NDArray[Any], ...]:
+    from cfnade.data.netflix_text import FINE, parse
+
+    lines = int(np.count_nonzero(text[start:end] == 10)) + 1
+    users, days, heads = (np.empty(lines, np.int32) for _ in range(3))
+    stars, head_at = np.empty(lines, np.uint8), np.empty(lines, np.int64)
+    state, at, n, n_heads = parse(text, start, end, users, stars, days, heads, head_at)
+    if state != FINE:
+        raise DataError(_complaint(text, int(at), label))
+    return (
+        users[:n].copy(),
+        stars[:n].copy(),
+        days[:n].copy(),
+        heads[:n_heads].copy(),
+        head_at[:n_heads].copy(),
+    )
+
+
+def _complaint(text: Bytes, at: int, label: str) -> str:
+    """What is wrong with the line that starts at byte `at`."""
+    number = int(np.count_nonzero(text[:at] == 10)) + 1
+    rest = text[at : at + 200].tobytes().split(b"\n")[0].rstrip(b"\r").decode("latin-1")
+    fields = rest.split(",")
+    place = f"{label}:{number}: "
+    if not rest:
+        return place + "the line is empty; remove it"
+    if len(fields) != 3:
+        return place + f'{rest!r} is neither "movie:" nor "user,rating,date" ({len(fields)} fields)'
+    if not re.fullmatch(r"\d{1,9}", fields[0]):
+        return place + f"user {fields[0]!r} is not a whole number of at most 9 digits"
+    if not re.fullmatch("[1-5]", fields[1]):
+        return place + f"rating {fields[1]!r} is off the scale 1–5"
+    return place + f"date {fields[2]!r} is not a day like 2005-09-06"
+
+
+def _titles(source: Source) -> dict[int, str]:
+    """Titles with their year, by movie. The file is Latin-1 and has commas inside titles."""
+    names = [n for n in source.names() if _TITLES.fullmatch(PurePosixPath(n).name)]
+    titles = {}
+    for name in names[:1]:
+        for number, line in enumerate(source.read(name).decode("latin-1").splitlines(), 1):
+            movie, _, rest = line.partition(",")
+            year, comma, title = rest.partition(",")
+            if not comma or not movie.isdecimal():
+                raise DataError(
+                    f'{source.label(name)}:{number}: {line[:60]!r} is not "movie,year,title"'
+                )
+            titles[int(movie)] = f"{title} ({year})" if year.isdecimal() else title
+    return titles

@@ -1,0 +1,158 @@
+"""What was parsed once is kept, checked, and never trusted when it should not be."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cfnade.data.build import Columns, build
+from cfnade.data.cache import cached
+from cfnade.data.ratings import Ratings
+
+
+def ratings_of(text: str) -> Ratings:
+    stars = np.array([int(c) for c in text])
+    return build(Columns(np.arange(len(stars)), np.zeros(len(stars), np.int64), stars))
+
+
+class Parser:
+    """Parses a file of digits and counts how often it was asked to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.calls = path, 0
+
+    def __call__(self) -> tuple[Ratings, str]:
+        self.calls += 1
+        return ratings_of(self.path.read_text()), "digits"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Parser:
+    path = tmp_path / "ratings"
+    path.write_text("12345")
+    return Parser(path)
+
+
+def kept_file(folder: Path) -> Path:
+    (file,) = (folder / "parsed").glob("*.safetensors")
+    return file
+
+
+def touch(path: Path, seconds: int) -> None:
+    os.utime(path, (seconds, seconds))
+
+
+def test_a_source_is_parsed_once(source: Parser) -> None:
+    first = cached(source.path, "plain", source)
+    again = cached(source.path, "plain", source)
+    assert source.calls == 1
+    assert first == again == (ratings_of("12345"), "digits")
+
+
+def test_another_way_of_asking_is_another_parse(source: Parser) -> None:
+    cached(source.path, "plain", source)
+    cached(source.path, "bins=3", source)
+    assert source.calls == 2
+
+
+def test_a_changed_source_is_parsed_again(source: Parser) -> None:
+    cached(source.path, "plain", source)
+    source.path.write_text("54321")
+    touch(source.path, 10**9)
+    assert cached(source.path, "plain", source)[0] == ratings_of("54321")
+    assert source.calls == 2
+
+
+def test_a_touched_or_moved_source_is_only_hashed_again(source: Parser) -> None:
+    cached(source.path, "plain", source)
+    touch(source.path, 10**9)
+    cached(source.path, "plain", source)
+    moved = source.path.parent / "elsewhere" / source.path.name
+    moved.parent.mkdir()
+    source.path.rename(moved)
+    source.path = moved
+    assert cached(moved, "plain", source)[0] == ratings_of("12345")
+    assert source.calls == 1
+
+
+def test_a_folder_is_known_by_all_its_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("12345")
+    source = Parser(tmp_path / "a")
+    cached(tmp_path, "plain", source)
+    (tmp_path / "b").write_text("new")
+    cached(tmp_path, "plain", source)
+    assert source.calls == 2
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "garbage"])
+def test_a_damaged_cache_is_noticed_and_rebuilt(
+    source: Parser, own_cache: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cached(source.path, "plain", source)
+    file = kept_file(own_cache)
+    raw = bytearray(file.read_bytes())
+    raw[-3] ^= 1
+    broken = {"flip": bytes(raw), "truncate": bytes(raw[:-9]), "empty": b"", "garbage": b"x" * 99}
+    file.write_bytes(broken[damage])
+    with caplog.at_level(logging.WARNING):
+        assert cached(source.path, "plain", source)[0] == ratings_of("12345")
+    assert source.calls == 2
+    assert "parsing the source again" in caplog.text
+    cached(source.path, "plain", source)
+    assert source.calls == 2, "the rebuilt cache is sound"
+
+
+def test_a_damaged_note_is_rebuilt(source: Parser, own_cache: Path) -> None:
+    cached(source.path, "plain", source)
+    (note,) = (own_cache / "parsed").glob("*.json")
+    for text in ("", "[]", '{"file": 3}', "{"):
+        note.write_text(text)
+        assert cached(source.path, "plain", source)[0] == ratings_of("12345")
+    assert source.calls == 1, "the content is still known by its hash"
+
+
+def test_a_source_that_changes_while_it_is_parsed_is_not_kept(
+    source: Parser, own_cache: Path
+) -> None:
+    def parse() -> tuple[Ratings, str]:
+        result = source()
+        source.path.write_text("555551")
+        return result
+
+    cached(source.path, "plain", parse)
+    assert not list((own_cache / "parsed").glob("*"))
+    assert cached(source.path, "plain", source)[0] == ratings_of("555551")
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(
+    source: Parser, own_cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (own_cache / "parsed").write_text("a file where the folder should be")
+    assert cached(source.path, "plain", source)[0] == ratings_of("12345")
+    assert "could not be kept" in caplog.text
+
+
+def fill(path: Path, rounds: int) -> None:
+    for number in range(rounds):
+        found = cached(path, f"way {number}", Parser(path))
+        assert found == (ratings_of("12345"), "digits")
+
+
+def test_processes_that_fill_the_cache_at_once_do_not_harm_it(
+    source: Parser, own_cache: Path
+) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    workers = [spawn.Process(target=fill, args=(source.path, 20)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert len(list((own_cache / "parsed").glob("*.safetensors"))) == 20
+    assert not list((own_cache / "parsed").glob("*.part"))
+    fill(source.path, 20)
