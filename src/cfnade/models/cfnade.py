@@ -1,0 +1,232 @@
+"""CF-NADE: predict each rating of a row from the ratings known before it.
+
+Zheng, Tang, Ding and Zhou, "A Neural Autoregressive Approach to Collaborative Filtering",
+ICML 2016. Equation numbers are that paper's, its symbols are explained in docs/notation.md.
+B rows of a batch, T targets, M columns, K levels (0..K-1 here, 1..K there), H hidden units,
+J factors, D the width of a table: H for full weights, J for factored ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cfnade.models import ops
+from cfnade.models.batch import Batch, Context
+from cfnade.models.checks import require, require_indices, require_shape
+from cfnade.models.config import CFNADEConfig
+from cfnade.models.costs import hybrid_cost
+from cfnade.models.distribution import Distribution
+from cfnade.models.initialise import glorot_, smoothed_log_frequencies, steps
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+    "softplus": nn.functional.softplus,
+    "elu": nn.functional.elu,
+}
+
+
+class CFNADE(nn.Module):
+    """One network for all rows. The fields are those of CFNADEConfig, where each is explained.
+
+    Parameters are zero until initialise() or a checkpoint fills them: no hidden randomness.
+    """
+
+    W: nn.Parameter
+    V: nn.Parameter
+    A: nn.Parameter
+    B: nn.Parameter
+    P: nn.Parameter
+    Q: nn.Parameter
+
+    def __init__(
+        self,
+        *,
+        columns: int,
+        levels: int,
+        hidden: Sequence[int] = (500,),
+        factors: int | None = None,
+        shared: bool = True,
+        activation: str = "tanh",
+        context_scale: str = "sum",
+        mean_context: float | None = None,
+        target_weight: str = "paper",
+        ordinal_weight: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.config = CFNADEConfig(
+            columns=columns,
+            levels=levels,
+            hidden=hidden,  # type: ignore[arg-type]  # any sequence becomes a tuple there
+            factors=factors,
+            shared=shared,
+            activation=activation,
+            context_scale=context_scale,
+            mean_context=mean_context,
+            target_weight=target_weight,
+            ordinal_weight=ordinal_weight,
+        )
+        self._g = _ACTIVATIONS[activation]
+        M, K, J, sizes = columns, levels, factors, self.config.hidden
+        if J is None:
+            self.W = _zeros(M, K, sizes[0])
+            self.V = _zeros(M, K, sizes[-1])
+        else:
+            self.A, self.B = _zeros(M, K, J), _zeros(sizes[0], J)  # Eq. 11: W^k = B A^k
+            self.P, self.Q = _zeros(M, K, J), _zeros(J, sizes[-1])  # Eq. 12: V^k = P^k Q
+        self.b = _zeros(M, K)
+        self.c = _zeros(sizes[0])
+        pairs = list(pairwise(sizes))
+        self.deep_W = nn.ParameterList(_zeros(out, inner) for inner, out in pairs)
+        self.deep_c = nn.ParameterList(_zeros(out) for _, out in pairs)
+
+    @classmethod
+    def from_config(cls, config: CFNADEConfig) -> CFNADE:
+        return cls(**config.to_dict())
+
+    # -- Eq. 2, 8, 9, 11, 20: what is known of a row ------------------------------------------
+
+    @property
+    def input_table(self) -> Tensor:
+        """What a known rating adds: W, or A if factored. (M, K, D)."""
+        return self.W if self.config.factors is None else self.A
+
+    def hidden(self, context: Context) -> Tensor:
+        """Summarise each row's context. Returns (B, H) of the last layer.
+
+        An empty context gives g(c), the model's opinion of a row it has never met.
+        """
+        context.check(columns=self.config.columns, levels=self.config.levels)
+        sums = ops.context_sum(self.input_table, context, shared=self.config.shared)  # (B, D)
+        return self.hidden_from_sums(sums, context.counts())
+
+    def hidden_from_sums(self, sums: Tensor, counts: Tensor) -> Tensor:
+        """The same from summed embeddings (B, D) of `counts` (B,) ratings each. Returns (B, H)."""
+        if self.config.mean_context is not None:
+            # √(n̄/n): a sum of n independent terms grows with √n. No ratings, no sum to scale.
+            ratio = self.config.mean_context / counts.clamp(min=1).to(sums.dtype)
+            sums = sums * ratio.sqrt().unsqueeze(1)
+        if self.config.factors is not None:
+            sums = sums @ self.B.T  # Eq. 11 after the sum: B Σ A = Σ B A. (B, H)
+        h = self._g(self.c + sums)  # Eq. 2, 9. (B, H)
+        for W, c in zip(self.deep_W, self.deep_c, strict=True):
+            h = self._g(c + h @ W.T)  # Eq. 20. (B, H_l)
+        return h
+
+    # -- Eq. 4, 7, 10, 12: scores before the softmax ------------------------------------------
+
+    @property
+    def output_table(self) -> Tensor:
+        """What the state is compared with: V, or P if factored. (M, K, D)."""
+        return self.V if self.config.factors is None else self.P
+
+    def output_state(self, hidden: Tensor) -> Tensor:
+        """h, or Q h if factored (Eq. 12): what meets the output table. Returns (B, D)."""
+        return hidden if self.config.factors is None else hidden @ self.Q.T
+
+    def scores(self, hidden: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """Scores of all levels for cells (rows[t], columns[t]), given hidden (B, H). (T, K)."""
+        require_shape("hidden", hidden, (hidden.shape[0], self.config.hidden[-1]))
+        require_indices("rows", rows, hidden.shape[0], "rows")
+        require_indices("columns", columns, self.config.columns, "columns")
+        require_shape("columns", columns, tuple(rows.shape))
+        state, shared = self.output_state(hidden), self.config.shared
+        return ops.cell_scores(state, self.output_table, self.b, rows, columns, shared=shared)
+
+    def all_scores(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Scores of every column for a few rows: yields (first column, (B, m, K))."""
+        require_shape("hidden", hidden, (hidden.shape[0], self.config.hidden[-1]))
+        state = self.output_state(hidden)
+        return ops.all_scores(state, self.output_table, self.b, shared=self.config.shared)
+
+    def predict(
+        self, context: Context, rows: Tensor, columns: Tensor, values: Tensor | Sequence[float]
+    ) -> Distribution:
+        """Eq. 3 and 6-8: the ratings of new cells given all that is known; values in stars."""
+        return Distribution.from_scores(self.scores(self.hidden(context), rows, columns), values)
+
+    # -- Eq. 18, 19, 21: the cost ------------------------------------------------------------
+
+    def cost(self, batch: Batch) -> Tensor:
+        """Eq. 19 and 21: the mean over the batch's rows of each row's weighted sum of costs.
+
+        As in the authors' code the mean is over rows, not targets: a long row counts for more.
+        """
+        batch.check(columns=self.config.columns, levels=self.config.levels)
+        require(batch.context.size > 0, "the batch has 0 rows; a cost needs at least one")
+        targets = batch.targets
+        scores = self.scores(self.hidden(batch.context), targets.rows, targets.columns)  # (T, K)
+        costs = hybrid_cost(scores, targets.levels, self.config.ordinal_weight)  # (T,)
+        return (targets.weights.to(costs.dtype) * costs).sum() / batch.context.size
+
+    def weight_penalty(self) -> Tensor:
+        """Σ w² over all weights: not the biases, not halved, as the authors add it to the cost.
+
+        The cost to minimise is cost + decay · penalty, so the gradient gains 2 · decay · w.
+        """
+        return torch.stack([w.square().sum() for w in self.weights()]).sum()
+
+    # -- parameters --------------------------------------------------------------------------
+
+    def weights(self) -> list[nn.Parameter]:
+        """All parameters that decay."""
+        biases = {id(p) for p in self.biases()}
+        return [p for p in self.parameters() if id(p) not in biases]
+
+    def biases(self) -> list[nn.Parameter]:
+        return [self.b, self.c, *self.deep_c]
+
+    def parameter_groups(
+        self, learning_rate: float, *, first_layer_factor: float = 1.0
+    ) -> list[dict[str, Any]]:
+        """Two groups for a torch optimiser: the first layer (W or A, B; and c), and the rest.
+
+        The paper doubles the first layer's rate on ML-10M and Netflix: first_layer_factor=2.
+        """
+        first = [self.W, self.c] if self.config.factors is None else [self.A, self.B, self.c]
+        taken = {id(p) for p in first}
+        rest = [p for p in self.parameters() if id(p) not in taken]
+        return [
+            {"params": first, "lr": learning_rate * first_layer_factor},
+            {"params": rest, "lr": learning_rate},
+        ]
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw weights, clear biases: uniform in ±√(6 / fans), fans counting columns, not levels.
+
+        W, V use M + H as in the authors' code; the paper gives no rule for factors, so each factor
+        gets its own two sides: A, P use M + J and B, Q use J + H.
+        """
+        M, J, sizes = self.config.columns, self.config.factors, self.config.hidden
+        if J is None:
+            glorot_(self.W, M, sizes[0], generator)
+            glorot_(self.V, M, sizes[-1], generator)
+        else:
+            glorot_(self.A, M, J, generator)
+            glorot_(self.B, J, sizes[0], generator)
+            glorot_(self.P, M, J, generator)
+            glorot_(self.Q, J, sizes[-1], generator)
+        for W in self.deep_W:
+            glorot_(W, W.shape[1], W.shape[0], generator)
+        for bias in self.biases():
+            nn.init.zeros_(bias)
+
+    def initialise_biases(self, counts: Tensor, *, smoothing: float) -> None:
+        """Set b so that a row with h = 0 is predicted by its columns' smoothed frequencies.
+
+        counts (M, K) are the training ratings of each column at each level.
+        """
+        require_shape("counts", counts, (self.config.columns, self.config.levels))
+        scores = smoothed_log_frequencies(counts, smoothing)  # (M, K)
+        with torch.no_grad():
+            self.b.copy_(steps(scores) if self.config.shared else scores)
+
+
+def _zeros(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.zeros(*shape))

@@ -1,0 +1,60 @@
+"""Refusals shared by the model's doors: each names the argument, its value and the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from cfnade.errors import ModelError
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise a ModelError with the message unless the condition holds."""
+    if not holds:
+        raise ModelError(message)
+
+
+def require_one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+    require(value in allowed, f"{name} (={value!r}) must be one of {', '.join(allowed)}")
+
+
+def require_shape(name: str, values: Tensor, shape: tuple[int, ...]) -> None:
+    require(
+        tuple(values.shape) == shape,
+        f"{name} has shape {tuple(values.shape)}; it must have shape {shape}",
+    )
+
+
+def require_indices(name: str, values: Tensor, stop: int, of: str) -> None:
+    """One dimension, whole numbers, each in 0..stop-1; `of` says what stop counts."""
+    require(values.ndim == 1, f"{name} has shape {tuple(values.shape)}; it must be one-dimensional")
+    require(values.dtype in _INTEGERS, f"{name} has dtype {values.dtype}; it must hold integers")
+    if values.numel():
+        low, high = (int(v) for v in torch.aminmax(values))
+        bad = low if low < 0 else high
+        require(
+            low >= 0 and high < stop,
+            f"{name} contains {bad}; it must lie in 0..{stop - 1} ({of} = {stop})",
+        )
+
+
+def require_disjoint(
+    rows: Tensor, columns: Tensor, other_rows: Tensor, other_columns: Tensor
+) -> None:
+    """No target (row, column) may lie in the context: the question would hold the answer."""
+    if not columns.numel() or not other_columns.numel():
+        return
+    stride = int(torch.maximum(columns.max(), other_columns.max())) + 1
+    seen = torch.isin(
+        rows.long() * stride + columns.long(), other_rows.long() * stride + other_columns.long()
+    )
+    if bool(seen.any()):
+        first = int(seen.nonzero()[0])
+        raise ModelError(
+            f"targets overlap the context in {int(seen.sum())} cells, first row {int(rows[first])} "
+            f"column {int(columns[first])}; a cell must be either known or predicted, not both"
+        )
