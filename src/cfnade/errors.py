@@ -11,3 +11,15 @@ class DataError(CfnadeError):
 
 class ModelError(CfnadeError):
     """An argument or a batch that a model cannot take."""
+
+
+class TrainingError(CfnadeError):
+    """Training cannot start, or had to stop."""
+
+
+class CheckpointError(CfnadeError):
+    """A checkpoint folder that cannot be written or trusted."""
+
+
+class PredictionError(CfnadeError):
+    """A question that the model at hand cannot answer."""

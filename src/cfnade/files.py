@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,14 +14,12 @@ from typing import IO
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write to a temporary name beside `path`; on success flush it to disk and rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp's files are private; ours are ordinary ones
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -33,12 +31,6 @@ def write_text(path: Path, text: str) -> None:
     """Replace the file at `path` by `text`, encoded as UTF-8."""
     with replacing(path) as file:
         file.write(text.encode())
-
-
-def _umask() -> int:
-    mask = os.umask(0)  # the only way to read it is to set it
-    os.umask(mask)
-    return mask
 
 
 def _flush_folder(folder: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -137,22 +138,41 @@ def test_a_cache_that_cannot_be_written_costs_only_time(
     assert "could not be kept" in caplog.text
 
 
-def fill(path: Path, rounds: int) -> None:
-    for number in range(rounds):
-        found = cached(path, f"way {number}", Parser(path))
-        assert found == (ratings_of("12345"), "digits")
+FILL = """
+import sys
+from pathlib import Path
+import numpy as np
+from cfnade.data.build import Columns, build
+from cfnade.data.cache import cached
+
+path = Path(sys.argv[1])
+stars = np.array([int(c) for c in path.read_text()])
+expected = build(Columns(np.arange(len(stars)), np.zeros(len(stars), np.int64), stars)), "digits"
+for number in range(20):
+    assert cached(path, f"way {number}", lambda: expected) == expected
+"""
 
 
 def test_processes_that_fill_the_cache_at_once_do_not_harm_it(
     source: Parser, own_cache: Path
 ) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    workers = [spawn.Process(target=fill, args=(source.path, 20)) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(120)
-    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    command = [sys.executable, "-c", FILL, str(source.path)]
+    workers = [subprocess.Popen(command) for _ in range(3)]
+    assert [worker.wait(120) for worker in workers] == [0, 0, 0]
     assert len(list((own_cache / "parsed").glob("*.safetensors"))) == 20
-    assert not list((own_cache / "parsed").glob("*.part"))
-    fill(source.path, 20)
+    assert not list((own_cache / "parsed").glob(".*"))
+    for number in range(20):
+        assert cached(source.path, f"way {number}", source) == (ratings_of("12345"), "digits")
+    assert source.calls == 0
+
+
+def test_files_read_beside_the_source_belong_to_it(source: Parser, tmp_path: Path) -> None:
+    titles = tmp_path / "titles"
+    titles.write_text("a")
+    cached(source.path, "plain", source, [titles])
+    cached(source.path, "plain", source, [titles])
+    assert source.calls == 1
+    titles.write_text("b")
+    touch(titles, 10**9)
+    cached(source.path, "plain", source, [titles])
+    assert source.calls == 2

@@ -21,6 +21,7 @@ Repeats = Literal["error", "first", "last", "mean"]
 """What to do with a second rating of the same item by the same user ("last" is by position)."""
 
 REPEATS = ("error", "first", "last", "mean")
+_FOREVER = 2.0**63  # seconds; no later time fits
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Columns:
     times: npt.NDArray[Any] | None = None  # (n,) seconds since 1970
     titles: Mapping[Any, str] = field(default_factory=dict)  # by raw item id
     genres: Mapping[Any, str] = field(default_factory=dict)
+    scale: Scale | None = None  # if the source itself states it
     source: str = ""
     where: Callable[[int], str] = "row {}".format
     """Says where a rating stands ("ratings.dat:17"), for messages; counts from 0."""
@@ -58,10 +60,11 @@ def build(columns: Columns, options: Options | None = None) -> Ratings:
     options = options or Options()
     if len(columns.values) == 0:
         raise DataError(f"{columns.source or 'the data'}: no ratings in it")
+    _check_lengths(columns)
     users, user_ids = index_of(columns.users)
     items, item_ids = index_of(columns.items)
     _check_finite(columns)
-    scale = _scale(columns.values, options)
+    scale = _scale(columns, options)
     levels, on_scale = scale.levels_of(columns.values)
     if not on_scale.all():
         row = int(np.argmin(on_scale))
@@ -76,7 +79,7 @@ def build(columns: Columns, options: Options | None = None) -> Ratings:
         scale=scale,
         user_ids=user_ids,
         item_ids=item_ids,
-        times=None if columns.times is None else compact_times(columns.times),
+        times=None if columns.times is None else compact_times(columns.times, columns.where),
         titles=_aligned(columns.titles, item_ids),
         genres=_aligned(columns.genres, item_ids),
         source=columns.source,
@@ -99,6 +102,8 @@ def index_of(raw: npt.NDArray[Any] | pl.Series) -> tuple[IndexArray, npt.NDArray
 
 
 def _index_integers(raw: npt.NDArray[Any]) -> tuple[IndexArray, npt.NDArray[np.int64]]:
+    if raw.dtype.kind not in "ui":
+        raise DataError(f"ids of type {raw.dtype} cannot be used; give integers or strings")
     low, high = int(raw.min()), int(raw.max())
     if high > np.iinfo(np.int64).max:
         raise DataError(f"id {high} does not fit into 64 bits; give ids as strings")
@@ -106,7 +111,7 @@ def _index_integers(raw: npt.NDArray[Any]) -> tuple[IndexArray, npt.NDArray[np.i
         ids, index = np.unique(raw.astype(np.int64), return_inverse=True)
         return index.astype(np.int32), ids
     # Most ids are dense: a table of who occurs is far cheaper than sorting all ratings.
-    shifted = raw if low == 0 else raw - raw.dtype.type(low)
+    shifted = raw if low == 0 else raw.astype(np.int64) - low
     seen = np.zeros(high - low + 1, bool)
     seen[shifted] = True
     ids = np.flatnonzero(seen).astype(np.int64) + low
@@ -115,13 +120,26 @@ def _index_integers(raw: npt.NDArray[Any]) -> tuple[IndexArray, npt.NDArray[np.i
     return table[shifted], ids
 
 
-def compact_times(times: npt.NDArray[Any]) -> TimeArray:
+def compact_times(
+    times: npt.NDArray[Any], where: Callable[[int], str] = "row {}".format
+) -> TimeArray:
     """Whole seconds, in 32 bits while they fit."""
-    whole = np.asarray(times)
-    if whole.dtype.kind != "i":
-        whole = whole.astype(np.int64)
-    fits = len(whole) == 0 or bool(whole.min() > -(2**31) and whole.max() < 2**31)
-    return whole.astype(np.int32 if fits else np.int64, copy=False)
+    wrong = ~np.isfinite(times) | (times <= -_FOREVER) | (times >= _FOREVER)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(f"{where(row)}: time {times[row]} is not a number of seconds since 1970")
+    fits = len(times) == 0 or bool(times.min() > -(2**31) and times.max() < 2**31)
+    return times.astype(np.int32 if fits else np.int64, copy=False)
+
+
+def _check_lengths(columns: Columns) -> None:
+    times = columns.values if columns.times is None else columns.times
+    parts = (columns.users, columns.items, columns.values, times)
+    lengths = [len(part) for part in parts]
+    if len(set(lengths)) > 1:
+        names = ("users", "items", "ratings", "times")
+        said = ", ".join(f"{n:,} {name}" for name, n in zip(names, lengths, strict=True))
+        raise DataError(f"the columns have different lengths: {said}")
 
 
 def _check_finite(columns: Columns) -> None:
@@ -133,13 +151,13 @@ def _check_finite(columns: Columns) -> None:
         )
 
 
-def _scale(values: npt.NDArray[Any], options: Options) -> Scale:
+def _scale(columns: Columns, options: Options) -> Scale:
     if options.scale is not None:
         return given_scale(options.scale)
-    low, high = float(values.min()), float(values.max())
     if options.bins is not None:
+        low, high = float(columns.values.min()), float(columns.values.max())
         return binned_scale(options.bins, low, high)
-    return find_scale(_distinct(values))
+    return columns.scale or find_scale(_distinct(columns.values))
 
 
 def _distinct(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -202,10 +220,8 @@ def _averaged(
 ) -> Ratings:
     """One rating a cell: the mean of its ratings, moved to the nearest level."""
     means = np.bincount(cell, columns.values.astype(np.float64)) / np.bincount(cell)
-    grid = ratings.scale.array()
-    levels = np.searchsorted((grid[1:] + grid[:-1]) / 2, means, side="right").astype(np.uint8)
     order = np.argsort(last)
-    return replace(ratings.select(last[order]), levels=levels[order])
+    return replace(ratings.select(last[order]), levels=ratings.scale.nearest(means)[order])
 
 
 def _repeat_message(

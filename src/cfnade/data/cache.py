@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,27 +39,35 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("cfnade")
 
 
-def cached(path: Path, asked: str, parse: Callable[[], tuple[Ratings, str]]) -> tuple[Ratings, str]:
+def cached(
+    path: Path,
+    asked: str,
+    parse: Callable[[], tuple[Ratings, str]],
+    beside: Sequence[Path] = (),
+) -> tuple[Ratings, str]:
     """The ratings of the file or folder at `path`, parsed at most once for each way of asking.
 
-    Returns them and a text that says what was recognised.
+    `beside` are files that are read together with it. Returns the ratings and a text that says
+    what was recognised.
     """
     folder = cache_folder() / "parsed"
     asked = f"{PARSER_VERSION} {asked}"
-    note, stamp = folder / f"{digest_text(f'{path.resolve()} {asked}')}.json", _stamp(path)
+    note, stamp = folder / f"{digest_text(f'{path.resolve()} {asked}')}.json", _stamp(path, beside)
     name = _known_file(note, stamp)
     if name is None:
         name = f"{digest_text(f'{_content(path, stamp)} {asked}')}.safetensors"
     kept = _read_kept(folder / name)
     result = kept or parse()
-    if _stamp(path) == stamp:  # else it changed under our hands: use it, but do not keep it
+    if _stamp(path, beside) == stamp:  # else it changed under our hands: use it, but do not keep it
         _keep(note, stamp, name, None if kept else result)
     return result
 
 
-def _stamp(path: Path) -> Stamp:
-    """Name, size and time of the file, or of every file in the folder."""
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+def _stamp(path: Path, beside: Sequence[Path]) -> Stamp:
+    """Name, size and time of the file and those beside it, or of every file in the folder."""
+    files = [path, *beside]
+    if path.is_dir():
+        files = sorted(p for p in path.rglob("*") if p.is_file())
     stats = [(file, file.stat()) for file in files]
     return [[str(f.relative_to(path.parent)), s.st_size, s.st_mtime_ns] for f, s in stats]
 

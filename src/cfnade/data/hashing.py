@@ -23,7 +23,7 @@ def digest(array: npt.NDArray[Any]) -> str:
 
 def digest_text(text: str) -> str:
     """32 hex digits of a text."""
-    return xxhash.xxh3_128_hexdigest(text.encode())
+    return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
 def digest_file(path: Path) -> str:
@@ -51,8 +51,5 @@ def unpack_strings(
     """The inverse of `pack_strings`. Returns (n,)."""
     raw, bounds = data.tobytes(), offsets.tolist()
     strings = np.empty(len(bounds) - 1, object)
-    strings[:] = [
-        raw[a:b].decode("utf-8", "surrogatepass")
-        for a, b in itertools.pairwise(bounds)
-    ]
+    strings[:] = [raw[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(bounds)]
     return strings

@@ -106,7 +106,7 @@ def _read_file(source: Source, name: str) -> _File:
         raise DataError(f"{label}: the file is empty")
     pieces = _pieces(text, end)
     with ThreadPoolExecutor(_THREADS) as pool:
-        parsed = list(pool.map(lambda piece: _parse(text, *piece, label), pieces))
+        parsed = list(pool.map(lambda piece: _parse(text, piece[0], piece[1], label), pieces))
     if len(parsed[0][3]) == 0 or parsed[0][4][0] != 0:
         raise DataError(f'{label}:1: a rating before any movie; the first line must be like "1:"')
     before = np.cumsum([0] + [len(part[0]) for part in parsed[:-1]])

@@ -68,7 +68,7 @@ def parse(text, start, end, users, stars, days, heads, head_at):  # type: ignore
         while at < end and _ZERO <= text[at] <= _ZERO + 9:
             number = number * 10 + (np.int64(text[at]) - _ZERO)
             at += 1
-        if at == line or at - line > 9 or at == end:
+        if at in (line, end) or at - line > 9:
             return WRONG, line, n, n_heads
         if text[at] == _COLON:
             heads[n_heads] = number

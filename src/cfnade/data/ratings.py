@@ -106,6 +106,23 @@ class Ratings:
             times=times,
         )
 
+    def plus(self, other: Ratings) -> Ratings:
+        """These ratings and then the others; both must be parts of one data set."""
+        same = self.user_ids is other.user_ids or np.array_equal(self.user_ids, other.user_ids)
+        same = same and np.array_equal(self.item_ids, other.item_ids)
+        if not same or self.scale != other.scale or (self.times is None) != (other.times is None):
+            raise DataError("only parts of one data set can be put together")
+        times = None
+        if self.times is not None and other.times is not None:
+            times = np.concatenate([self.times, other.times])
+        return replace(
+            self,
+            users=np.concatenate([self.users, other.users]),
+            items=np.concatenate([self.items, other.items]),
+            levels=np.concatenate([self.levels, other.levels]),
+            times=times,
+        )
+
     def _sides(self, side: Side) -> tuple[IndexArray, IndexArray]:
         if side not in ("user", "item"):
             raise DataError(f'side={side!r} is not a side of the data; choose "user" or "item"')

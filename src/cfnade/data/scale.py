@@ -62,6 +62,12 @@ class Scale:
         """The values as an array. Returns (K,)."""
         return np.array(self.values, np.float64)
 
+    def nearest(self, values: FloatArray) -> LevelArray:
+        """The level that each value belongs to, on the scale or not. Returns (n,)."""
+        grid = self.array()
+        cuts = (grid[1:] + grid[:-1]) / 2 if self.edges is None else self.edges
+        return np.searchsorted(cuts, values, side="right").astype(np.uint8)
+
     def levels_of(self, values: npt.NDArray[Any]) -> tuple[LevelArray, npt.NDArray[np.bool_]]:
         """Levels of the values, and which of them lie on the scale. Returns (n,), (n,)."""
         if values.dtype.kind in "ui" and values.dtype.itemsize == 1:
@@ -75,12 +81,10 @@ class Scale:
         return levels, fits
 
     def _levels_of(self, values: npt.NDArray[Any]) -> tuple[LevelArray, npt.NDArray[np.bool_]]:
+        levels = self.nearest(values)
         if self.edges is not None:
-            binned = np.searchsorted(self.edges, values, side="right").astype(np.uint8)
-            return binned, np.isfinite(values)
+            return levels, np.isfinite(values)
         grid = self.array()
-        middle = (grid[1:] + grid[:-1]) / 2
-        levels = np.searchsorted(middle, values, side="right").astype(np.uint8)
         return levels, np.abs(grid[levels] - values) <= 1e-6 * max(1.0, np.abs(grid).max())
 
 
@@ -91,13 +95,15 @@ def find_scale(distinct: FloatArray) -> Scale:
     of them, so a level nobody used is still a level.
     """
     distinct = np.unique(distinct)
+    if len(distinct) == 0:
+        raise DataError("there are no ratings to find a scale from; give it")
     if len(distinct) == 1:
         raise DataError(
             f"every rating is {distinct[0]:g}, so the scale cannot be found; give it, as in "
             'scale="1-5" (on the command line: --scale 1-5)'
         )
     for decimals in range(_DECIMALS + 1):
-        scaled = distinct * 10**decimals
+        scaled = np.clip(distinct, -1e300, 1e300) * 10**decimals
         whole = np.rint(scaled)
         if np.allclose(scaled, whole, rtol=1e-7, atol=1e-6) and np.abs(whole).max() < 2**53:
             step = int(np.gcd.reduce(np.diff(whole).astype(np.int64)))
@@ -118,7 +124,7 @@ def given_scale(given: str | Sequence[float] | Scale) -> Scale:
     if isinstance(given, Scale):
         return given
     if not isinstance(given, str):
-        return Scale(tuple(float(v) for v in given))
+        return Scale(_numbers(given, "scale"))
     match = _RANGE.fullmatch(given.strip())
     if match is None:
         raise DataError(f'scale {given!r} is not understood; write "1-5" or "0.5-5/0.5"')
@@ -131,16 +137,23 @@ def given_scale(given: str | Sequence[float] | Scale) -> Scale:
     return Scale(tuple(round(low + i * step, 9) for i in range(count)))
 
 
+def _numbers(given: Sequence[float], what: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(value) for value in given)
+    except (TypeError, ValueError):
+        raise DataError(f"{what}={given!r} is not a list of numbers") from None
+
+
 def binned_scale(bins: int | Sequence[float], low: float, high: float) -> Scale:
     """`bins` equal bins from low to high, or bins between the given edges; values are middles."""
-    if isinstance(bins, int):
+    if isinstance(bins, int | np.integer):
         if not 2 <= bins <= MAX_LEVELS:
             raise DataError(f"bins={bins}: from 2 to {MAX_LEVELS} bins are possible")
         if not low < high:
             raise DataError(f"bins={bins}: every rating is {low:g}, there is nothing to bin")
         edges = np.linspace(low, high, bins + 1)
     else:
-        edges = np.array(bins, np.float64)
+        edges = np.array(_numbers(bins, "bins"))
         if len(edges) < 3 or not np.all(np.diff(edges) > 0):
             raise DataError(f"bins={list(bins)}: give at least 3 rising edges")
         if low < edges[0] or high > edges[-1]:

@@ -1,0 +1,119 @@
+"""How long a file takes to become ratings, beside a bare polars.read_csv of the same bytes.
+
+    python benchmarks/load.py ml-1m.zip NETFLIX_FOLDER [--json results.json]
+
+Every figure comes from a process of its own, so that peak memory is its own: polars reading the
+text as three or four columns of strings; `load` with an empty cache (kernels compiled before, as
+after a first run); `load` again. Without arguments: ml-1m as found by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+_TIMED = """
+import json, resource, sys, time
+start = time.perf_counter()
+{work}
+seconds = time.perf_counter() - start
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({{"seconds": round(seconds, 3), "peak_mb": round(peak), "rows": rows}}))
+"""
+
+_POLARS = """
+import polars as pl
+columns = [f"c{{i}}" for i in range({width})]
+table = pl.read_csv({text!r}, has_header=False, separator={separator!r}, quote_char=None,
+                    schema=dict.fromkeys(columns, pl.String), missing_columns="insert")
+rows = table.height
+"""
+
+_LOAD = "from cfnade import load\nrows = len(load({path!r}))"
+
+
+def timed(work: str, cache: Path) -> dict[str, Any]:
+    """Run the work in a fresh process. Returns seconds (imports included), peak memory, rows."""
+    done = subprocess.run(
+        [sys.executable, "-c", _TIMED.format(work=work)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**_environment(), "CFNADE_CACHE": str(cache)},
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return dict(os.environ)
+
+
+def rating_text(path: Path, scratch: Path) -> tuple[Path, str, int]:
+    """The text that holds the ratings, as one plain file; its separator; how many columns."""
+    from cfnade.data.sources import open_source
+
+    source = open_source(path)
+    names = [n for n in source.names() if n.endswith(("ratings.dat", "ratings.csv", "u.data"))]
+    names = names or [n for n in source.names() if "combined_data" in n]
+    plain = source.plain_path(names[0]) if len(names) == 1 else None
+    if plain is None:
+        plain = scratch / "ratings.txt"
+        plain.write_bytes(b"".join(source.read(name) for name in names).replace(b"::", b"\t"))
+    separator = "\t" if names[0].endswith((".dat", "u.data")) else ","
+    return plain, separator, 3 if "combined" in names[0] else 4
+
+
+def measure(name: str) -> dict[str, Any]:
+    """All figures of one data set."""
+    from cfnade.data.load import locate
+    from cfnade.data.named import SETS
+
+    path = locate(name, SETS.get(name))
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        text, separator, width = rating_text(path, scratch)
+        bare = _POLARS.format(text=str(text), separator=separator, width=width)
+        load = _LOAD.format(path=str(path))
+        timed(load, scratch / "warm")  # compiles the parser and fills the disk cache
+        figures = {
+            "polars": timed(bare, scratch),
+            "first": timed(load, scratch / "cache"),
+            "again": timed(load, scratch / "cache"),
+        }
+        size = text.stat().st_size
+    ratio = figures["first"]["seconds"] / figures["polars"]["seconds"]
+    return {"data": path.name, "text_mb": round(size / 1e6), **figures, "ratio": round(ratio, 2)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", nargs="*", default=["ml-1m"], help="paths or names of data sets")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parser.parse_args()
+    results = []
+    print("| data | text | polars, bare | first load | again | first / polars |")
+    print("|---|---|---|---|---|---|")
+    for name in arguments.data:
+        result = measure(name)
+        results.append(result)
+        cells = [f"{result[k]['seconds']:.2f} s, {result[k]['peak_mb']:,} MB" for k in _KEYS]
+        size = f"{result['text_mb']:,} MB"
+        print(f"| {result['data']} | {size} | {' | '.join(cells)} | {result['ratio']:.2f} |")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+_KEYS = ("polars", "first", "again")
+
+if __name__ == "__main__":
+    main()

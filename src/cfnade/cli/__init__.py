@@ -1,0 +1,70 @@
+"""The command line. Commands parse, call the library and print; heavy imports happen in them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from cfnade import __version__
+from cfnade.cli import data
+from cfnade.errors import CfnadeError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Predict what rating a person would give an item, as a whole probability distribution.",
+)
+app.add_typer(data.app, name="data")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"cfnade {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    del version  # its callback has answered
+
+
+def main() -> NoReturn:
+    """Run a command; anything wrong with its input is one message and a non-zero exit."""
+    _log_to_stderr()
+    try:
+        app(prog_name="cfnade")
+    except CfnadeError as error:
+        _fail(str(error))
+    except BrokenPipeError:  # `cfnade … | head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
+    except MemoryError:
+        _fail("out of memory; close other programs or use a machine with more")
+    sys.exit(0)
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _log_to_stderr() -> None:
+    """What the library notes (a recognised format, a download) is for the person at the shell."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log = logging.getLogger("cfnade")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)

@@ -1,0 +1,180 @@
+"""One door for every file: which format it is, and its columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from cfnade.data import delimited, movielens, netflix, recbole, tables
+from cfnade.data.build import Columns
+from cfnade.data.roles import NO_TIME, Choice, Wanted
+from cfnade.data.sniff import Given, recognise
+from cfnade.data.sources import HEAD, Files, Source, bare, open_source
+from cfnade.data.text import clean
+from cfnade.errors import DataError
+
+_NOT_DATA = (
+    *(".md", ".html", ".htm", ".pdf", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".log", ".part"),
+    *(".py", ".sh", ".pl", ".r", ".ipynb", ".cfg", ".toml", ".yaml", ".yml", ".xml"),
+)
+_DOCUMENTS = ("readme", "license", "licence", "copying", "changelog", "citation", "notice")
+_FOREIGN = {
+    b"\x89HDF": "HDF5; save the ratings as csv or Parquet",
+    b"SQLite format 3": "an SQLite database; save the ratings as csv or Parquet",
+    b"FEA1": "Feather of the first version; write it again as Feather version 2 or Parquet",
+    b"\x93NUMPY": "a NumPy array; save the ratings as csv or Parquet",
+    b"<": "HTML or XML: perhaps an error page in place of the file; fetch it again",
+    b"{": "JSON; save the ratings as csv or Parquet",
+    b"[": "JSON; save the ratings as csv or Parquet",
+}
+_READABLE = (
+    "MovieLens and Netflix files, RecBole .inter, delimited text, Parquet and Arrow can be read"
+)
+
+
+def read(
+    path: Path,
+    *,
+    user: Choice = None,
+    item: Choice = None,
+    rating: Choice = None,
+    time: Choice = None,
+    separator: str | None = None,
+    header: bool | None = None,
+    encoding: str | None = None,
+) -> tuple[Columns, str]:
+    """The ratings at a path, and in words what they were recognised as."""
+    given = Given(Wanted(user, item, rating, time), separator, header, encoding)
+    source = _with_companions(open_source(path))
+    timeless = given == Given(Wanted(time=NO_TIME))
+    if given == Given() or timeless:
+        known = _known(source)
+        if known is not None:
+            columns, recognised = known
+            return (replace(columns, times=None) if timeless else columns), recognised
+    return _read_file(source, _only_candidate(source, given), given)
+
+
+def _with_companions(source: Source) -> Source:
+    """A single file of a known set together with the titles that lie beside it."""
+    siblings = companions(source.path)
+    if not siblings:
+        return source
+    return Files(source.path, {path.name: path for path in (source.path, *siblings)})
+
+
+def companions(path: Path) -> list[Path]:
+    """Files of titles beside a single rating file of a known set, read together with it."""
+    if not path.is_file():
+        return []
+    plain = bare(path.name)
+    others = movielens.companions(plain)
+    if plain.endswith(".inter"):
+        others = (plain.removesuffix(".inter") + ".item",)
+    try:
+        beside = sorted(path.parent.iterdir()) if others else []
+        return [other for other in beside if bare(other.name) in others and other.is_file()]
+    except OSError:
+        return []  # a folder that may not be listed: the ratings can still be read
+
+
+def _known(source: Source) -> tuple[Columns, str] | None:
+    """The published set in the source, if it holds exactly one."""
+    found = [(name, movielens.read) for name in movielens.find(source)]
+    found += [(name, recbole.read) for name in recbole.find(source)]
+    is_netflix = netflix.find(source)
+    if len(found) + is_netflix > 1:
+        names = [name for name, _ in found] + ["the Netflix Prize's files"] * is_netflix
+        raise DataError(_several(source, names))
+    if is_netflix:
+        return netflix.read(source), "Netflix Prize text"
+    if found:
+        name, reader = found[0]
+        return reader(source, name)
+    return None
+
+
+def _only_candidate(source: Source, given: Given) -> str:
+    names = source.names()
+    if len(names) == 1:
+        return names[0]
+    names = [name for name in names if not _is_document(name)]
+    # one that can be read, else one that looks it: its error will say what is wrong with it
+    for test in (_can_be_read, _looks_right):
+        likely = [name for name in names if test(source, name, given)]
+        if len(likely) == 1:
+            return likely[0]
+        if likely:
+            raise DataError(_several(source, likely))
+    shown = ", ".join(source.names()[:10]) + (" …" if len(source.names()) > 10 else "")
+    raise DataError(
+        f"{source.path}: none of its {len(source.names())} files is recognised as ratings: "
+        f"{shown}. {_READABLE}; give the path of one file, and its columns with user=, item=, "
+        "rating="
+    )
+
+
+def _is_document(name: str) -> bool:
+    plain = bare(name)
+    return plain.endswith(_NOT_DATA) or plain.split(".")[0] in _DOCUMENTS
+
+
+def _can_be_read(source: Source, name: str, given: Given) -> bool:
+    try:
+        head = _first_lines(source, name)
+        if head.startswith((tables.PARQUET, tables.ARROW)):
+            return True
+        delimited.read(head, name, given)
+    except DataError:
+        return False
+    return True
+
+
+def _looks_right(source: Source, name: str, given: Given) -> bool:
+    try:
+        recognise(clean(_first_lines(source, name), name, given.encoding), name, given)
+    except DataError:
+        return False
+    return True
+
+
+def _first_lines(source: Source, name: str) -> bytes:
+    head = source.head(name)
+    return head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
+
+
+def _read_file(source: Source, name: str, given: Given) -> tuple[Columns, str]:
+    label = source.label(name)
+    head = source.head(name)
+    if head.startswith((tables.PARQUET, tables.ARROW)):
+        data = source.plain_path(name) or source.read(name)
+        kind = "Parquet" if head.startswith(tables.PARQUET) else "Arrow (Feather)"
+        _refuse_text_options(given, f"{label}: a {kind} table")
+        return tables.read_table(data, label, given.wanted), f"{kind} table"
+    if bare(name).endswith(".inter") and given == Given(given.wanted):
+        return recbole.read(source, name, given.wanted)
+    foreign = _foreign(head)
+    if foreign is not None:
+        raise DataError(f"{label}: this is {foreign}")
+    columns, layout = delimited.read(source.read(name), label, given)
+    return columns, str(layout)
+
+
+def _refuse_text_options(given: Given, what: str) -> None:
+    if given != Given(given.wanted):
+        raise DataError(f"{what} takes no separator=, header= or encoding=; leave them out")
+
+
+def _foreign(head: bytes) -> str | None:
+    if head[257:262] == b"ustar":
+        return "a tar archive; unpack it and give the folder"
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return next((what for magic, what in _FOREIGN.items() if start.startswith(magic)), None)
+
+
+def _several(source: Source, names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:10]) + (" …" if len(names) > 10 else "")
+    one = "give the path of one of them"
+    if not isinstance(source, Files):
+        one = "unpack it and give the path of one of them"
+    return f"{source.path}: several files could be the ratings: {shown}; {one}"

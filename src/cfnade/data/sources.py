@@ -1,0 +1,245 @@
+"""Where bytes come from: a folder, a zip archive or one file, compressed or not.
+
+Compression is told by the first bytes of a file, never by its name. Whatever is wrong with a file
+becomes one `DataError` that names it.
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+import lzma
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+import zstandard
+
+from cfnade.errors import DataError
+
+T = TypeVar("T")
+
+HEAD = 1 << 20
+"""Bytes of the stored file that `head` looks at: at least one whole block in every format."""
+
+_LAYERS = 3  # a.gz inside a.zip is common; deeper nesting is a mistake or a trap
+_DEPTH = 4  # folders below the one that was given
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_STREAMS: dict[bytes, tuple[str, Callable[[], Any]]] = {
+    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(31)),
+    b"\xfd7zXZ\0": ("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=1 << 30)),
+    b"\x28\xb5\x2f\xfd": ("zstd", lambda: zstandard.ZstdDecompressor().decompressobj()),
+    b"BZh": ("bzip2", bz2.BZ2Decompressor),
+}
+_SUFFIXES = (".gz", ".xz", ".zst", ".zstd", ".bz2", ".zip")
+
+
+class Source(ABC):
+    """Named files that can be read whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The files in it, as paths with forward slashes, sorted."""
+
+    @abstractmethod
+    def label(self, name: str) -> str:
+        """How messages call this file."""
+
+    @abstractmethod
+    def plain_path(self, name: str) -> Path | None:
+        """The file on disk if it is stored there as it is: it can be mapped into memory."""
+
+    @abstractmethod
+    def _stored(self, name: str, limit: int) -> bytes:
+        """The first `limit` bytes as they are stored; all if negative."""
+
+    def read(self, name: str) -> bytes:
+        """The whole content, decompressed."""
+        return _guarded(self.label(name), lambda: unpack(self._stored(name, -1)))
+
+    def head(self, name: str) -> bytes:
+        """The beginning of the content, decompressed: enough to recognise a format."""
+        return _guarded(self.label(name), lambda: _unpack_head(self._stored(name, HEAD)))
+
+
+class Files(Source):
+    """Files on disk: those of a folder, or some named ones."""
+
+    def __init__(self, path: Path, members: Mapping[str, Path]) -> None:
+        super().__init__(path)
+        self._members = dict(members)
+
+    def names(self) -> list[str]:
+        return sorted(self._members)
+
+    def label(self, name: str) -> str:
+        return name if self.path.is_file() else f"{self.path.name or self.path}/{name}"
+
+    def plain_path(self, name: str) -> Path | None:
+        start = _guarded(self.label(name), lambda: self._stored(name, 16))
+        return None if _is_compressed(start) else self._members[name]
+
+    def _stored(self, name: str, limit: int) -> bytes:
+        path = self._members[name]
+        if not path.is_file():  # a pipe would be waited for
+            raise DataError("it is not a regular file")
+        with path.open("rb") as file:
+            return file.read(limit)
+
+
+class Archive(Source):
+    """The files of a zip archive."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._zip = _guarded(str(path), lambda: zipfile.ZipFile(path))
+        self._members = {
+            info.filename: info for info in self._zip.infolist() if _is_content(info.filename)
+        }
+
+    def names(self) -> list[str]:
+        return sorted(self._members)
+
+    def label(self, name: str) -> str:
+        return f"{self.path.name}/{name}"
+
+    def plain_path(self, name: str) -> Path | None:  # noqa: ARG002
+        return None
+
+    def _stored(self, name: str, limit: int) -> bytes:
+        return _zip_member(self._zip, self._members[name], limit)
+
+
+def open_source(path: Path) -> Source:
+    """The files at a path. One `DataError` if there is nothing to read."""
+    try:
+        if path.is_dir():
+            source: Source = Files(path, _walk(path))
+        elif path.is_file():
+            with path.open("rb") as file:
+                is_zip = file.read(4) in _ZIP
+            source = Archive(path) if is_zip else Files(path, {path.name: path})
+        elif path.exists():
+            raise DataError(f"{path}: is not a regular file; give a file, a folder or a zip")
+        else:
+            raise DataError(f"{path}: there is no such file or folder; check the path")
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: cannot be opened ({_reason(error)}); check it") from error
+    if not source.names():
+        raise DataError(f"{path}: holds no files; give the folder or archive with the ratings")
+    return source
+
+
+def bare(name: str) -> str:
+    """The last part of a name, in lower case, without a compression suffix."""
+    last = PurePosixPath(name).name.lower()
+    for suffix in _SUFFIXES:
+        last = last.removesuffix(suffix)
+    return last
+
+
+def unpack(data: bytes) -> bytes:
+    """Undo every compression around the data; a truncated or damaged stream is an error."""
+    for _ in range(_LAYERS):
+        if not _is_compressed(data):
+            return data
+        data = _only_member(data) if data[:4] in _ZIP else _streams(data)
+    if _is_compressed(data):
+        raise DataError(f"it is compressed more than {_LAYERS} times")
+    return data
+
+
+def _walk(folder: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    level = [folder]
+    for _ in range(_DEPTH):
+        entries = [entry for at in level for entry in at.iterdir() if entry.name[0] != "."]
+        files = [entry for entry in entries if entry.is_file()]
+        found |= {file.relative_to(folder).as_posix(): file for file in files}
+        level = [entry for entry in entries if entry.is_dir() and not entry.is_symlink()]
+    return found
+
+
+def _is_content(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    hidden = any(part.startswith(".") or part == "__MACOSX" for part in parts)
+    return bool(parts) and not name.endswith("/") and not hidden
+
+
+def _is_compressed(start: bytes) -> bool:
+    return start[:4] in _ZIP or _stream_kind(start) is not None
+
+
+def _stream_kind(start: bytes) -> tuple[str, Callable[[], Any]] | None:
+    for magic, kind in _STREAMS.items():
+        # "BZh" might open a text; the first block's mark after it does not
+        if start.startswith(magic) and (magic != b"BZh" or start[4:10] == b"1AY&SY"):
+            return kind
+    return None
+
+
+def _streams(data: bytes) -> bytes:
+    """All streams that follow one another: tools write several, some pad with zeros."""
+    parts = []
+    while data:
+        kind = _stream_kind(data)
+        if kind is None:
+            raise DataError("something else follows the compressed data")
+        stream = kind[1]()
+        parts.append(stream.decompress(data))
+        if not stream.eof:
+            raise DataError(f"the {kind[0]} data ends too early")
+        data = stream.unused_data.lstrip(b"\0")
+    return b"".join(parts)
+
+
+def _unpack_head(data: bytes) -> bytes:
+    kind = _stream_kind(data)
+    for _ in range(_LAYERS):
+        if kind is None:
+            break
+        data = kind[1]().decompress(data)
+        kind = _stream_kind(data)
+    return data[:HEAD]
+
+
+def _only_member(data: bytes) -> bytes:
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    members = [info for info in archive.infolist() if _is_content(info.filename)]
+    if len(members) != 1:
+        raise DataError(f"it is a zip archive of {len(members)} files; unpack it")
+    return _zip_member(archive, members[0], -1)
+
+
+def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> bytes:
+    if info.flag_bits & 1:
+        raise DataError("it is encrypted; unpack the archive with its password")
+    with archive.open(info) as file:
+        return file.read(limit)
+
+
+def _guarded(label: str, action: Callable[[], T]) -> T:
+    """Decoders of damaged data raise a dozen kinds of error: all of them mean the same."""
+    try:
+        return action()
+    except DataError as error:
+        raise DataError(f"{label}: {error}; {_AGAIN}") from error
+    except Exception as error:
+        raise DataError(f"{label}: cannot be read ({_reason(error)}); {_AGAIN}") from error
+
+
+_AGAIN = "the file may be truncated or damaged: fetch it again"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

@@ -1,0 +1,262 @@
+"""Train, validation and test parts of a data set, by name: "paper:1", "authors:1234", "time" …
+
+Every rating is in exactly one part. Parts keep the order of the file and the id tables of the
+whole. `docs/splits.md` says what each split is for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.data.authors import authors_order, authors_sizes
+from cfnade.data.hashing import digest, digest_text
+from cfnade.data.ratings import Ratings, TimeArray
+from cfnade.data.rows import stable_order
+from cfnade.data.sampling import BoolArray, chosen, keys_of
+from cfnade.errors import DataError
+
+TEST_FRACTION = Fraction(1, 10)
+VALID_FRACTION = Fraction(1, 20)
+"""The paper's protocol: 10 % test, and 5 % of the rest validation; both rounded up."""
+
+TRAIN, VALID, TEST, GIVEN = range(4)
+Parts = npt.NDArray[np.uint8]  # (n,) which of the four each rating is in
+
+# Each draw of a split has its own stream of random numbers, so that none repeats another's.
+_TEST_STREAM, _VALID_STREAM, _GIVEN_STREAM = range(3)
+
+
+@dataclass(frozen=True, repr=False)
+class Split:
+    """The parts of a data set; `given` holds what is known of users held out whole."""
+
+    name: str
+    train: Ratings
+    valid: Ratings
+    test: Ratings
+    given: Ratings
+    fingerprint: str
+    """32 hex digits of the name, the data and which rating is in which part."""
+
+    def parts(self) -> dict[str, Ratings]:
+        """The parts by name."""
+        return {
+            "train": self.train,
+            "valid": self.valid,
+            "test": self.test,
+            "given": self.given,
+        }
+
+    def __repr__(self) -> str:
+        given = f", {len(self.given):,} given" if len(self.given) else ""
+        source = f" of {self.train.source}" if self.train.source else ""
+        return (
+            f"<Split {self.name}{source}: {len(self.train):,} train, {len(self.valid):,} valid, "
+            f"{len(self.test):,} test{given}, fingerprint {self.fingerprint[:12]}>"
+        )
+
+
+def split(ratings: Ratings, name: str) -> Split:
+    """Cut ratings into parts by the split's name, such as "paper:1"."""
+    kind, form, arguments = _parse(name)
+    parts = form.rule(ratings, *arguments)
+    full_name = ":".join([kind, *(_plain(argument) for argument in arguments)])
+    return cut(ratings, parts, full_name)
+
+
+def cut(ratings: Ratings, parts: Parts, name: str) -> Split:
+    """The split in which rating i is in part parts[i]."""
+    membership = f"{name}\n{ratings.fingerprint}\n{digest(parts)}"
+    # Positions of a small part cost little and serve all its arrays; those of the large one would
+    # take 8 bytes a rating.
+    train = ratings.select(parts == TRAIN)
+    valid, test, given = (
+        ratings.select(np.flatnonzero(parts == part)) for part in (VALID, TEST, GIVEN)
+    )
+    return Split(name, train, valid, test, given, digest_text(membership))
+
+
+def share(n: int, fraction: Fraction) -> int:
+    """That fraction of n, rounded up, without a floating-point error."""
+    return ceil(n * fraction)
+
+
+def add_validation(parts: Parts, seed: int) -> Parts:
+    """Move 5 % of the training ratings, chosen at random, to validation. Changes `parts`."""
+    train = parts == TRAIN
+    n_train = _enough(int(train.sum()))
+    valid = chosen(n_train, share(n_train, VALID_FRACTION), (seed, _VALID_STREAM))
+    parts[train] = np.where(valid, np.uint8(VALID), np.uint8(TRAIN))
+    return parts
+
+
+def _enough(n_train: int) -> int:
+    if n_train < 2:
+        raise DataError(
+            f"this split leaves {n_train} ratings to train and validate on, at least 2 are needed; "
+            "use more data or a smaller test part"
+        )
+    return n_train
+
+
+# -- the rules: each says which part every rating is in ----------------------------------------
+
+
+def _paper(ratings: Ratings, seed: int) -> Parts:
+    n = len(ratings)
+    test = chosen(n, share(n, TEST_FRACTION), (seed, _TEST_STREAM))
+    return add_validation(_test_part(test), seed)
+
+
+def _authors(ratings: Ratings, seed: int) -> Parts:
+    _, n_test = authors_sizes(len(ratings))
+    parts = np.full(len(ratings), TRAIN, np.uint8)
+    parts[authors_order(len(ratings), seed)[len(ratings) - n_test :]] = TEST
+    return add_validation(parts, seed)
+
+
+def _authors_code(ratings: Ratings, seed: int) -> Parts:
+    n_valid, n_test = authors_sizes(len(ratings))
+    n_train = len(ratings) - n_test - n_valid
+    _enough(n_train + n_valid)
+    order = authors_order(len(ratings), seed)
+    parts = np.full(len(ratings), TRAIN, np.uint8)
+    parts[order[n_train:]] = VALID
+    parts[order[n_train + n_valid :]] = TEST
+    return parts
+
+
+def _fold(ratings: Ratings, folds: int, fold: int, seed: int) -> Parts:
+    n = len(ratings)
+    if not 2 <= folds <= n:
+        raise DataError(f"kfold:{folds}: there can be 2 to {n:,} folds of these ratings")
+    if fold >= folds:
+        raise DataError(f"kfold:{folds}:{fold}: folds count from 0, so the last is {folds - 1}")
+    # Folds follow each other in one random order, so that together they are everything.
+    first, last = n * fold // folds, n * (fold + 1) // folds
+    test = chosen(n, last, (seed, _TEST_STREAM)) & ~chosen(n, first, (seed, _TEST_STREAM))
+    return add_validation(_test_part(test), seed)
+
+
+def _by_time(ratings: Ratings, fraction: Fraction) -> Parts:
+    if ratings.times is None:
+        raise DataError(
+            "time: these ratings have no timestamps, so none is newest; "
+            "load data with times, or split at random with paper:SEED"
+        )
+    parts = _test_part(newest(ratings.times, share(len(ratings), fraction)))
+    rest = parts == TRAIN
+    n_rest = _enough(int(rest.sum()))
+    valid = newest(ratings.times[rest], share(n_rest, VALID_FRACTION))
+    parts[rest] = np.where(valid, np.uint8(VALID), np.uint8(TRAIN))
+    return parts
+
+
+def newest(times: TimeArray, count: int) -> BoolArray:
+    """True at the `count` newest; of equally old ones the later in the file is newer."""
+    if count == 0:
+        return np.zeros(len(times), bool)
+    threshold = np.partition(times, len(times) - count)[len(times) - count]
+    mask: BoolArray = times > threshold
+    ties = np.flatnonzero(times == threshold)
+    mask[ties[len(ties) - (count - int(mask.sum())) :]] = True
+    return mask
+
+
+def _by_users(ratings: Ratings, seed: int, given: int) -> Parts:
+    counts = np.bincount(ratings.users, minlength=ratings.n_users)
+    eligible = np.flatnonzero(counts > given)
+    if len(eligible) == 0:
+        raise DataError(
+            f"users: nobody has more than {given} ratings, so nobody can be held out with {given} "
+            f"given and something to predict; the most is {counts.max(initial=0)}"
+        )
+    held = np.zeros(ratings.n_users, bool)
+    n_held = share(len(eligible), TEST_FRACTION)
+    held[eligible[chosen(len(eligible), n_held, (seed, _TEST_STREAM))]] = True
+    test = held[ratings.users]
+    parts = add_validation(_test_part(test), seed)
+    positions = np.flatnonzero(test)
+    # Rank a person's ratings by random keys; the first `given` are what is known of them.
+    shuffled = positions[np.argsort(keys_of(len(positions), (seed, _GIVEN_STREAM)), kind="stable")]
+    order = stable_order(ratings.users[shuffled], ratings.n_users)
+    grouped = shuffled if order is None else shuffled[order]
+    sizes = counts[held]
+    rank = np.arange(len(grouped)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    parts[grouped[rank < given]] = GIVEN
+    return parts
+
+
+def _test_part(test: BoolArray) -> Parts:
+    parts = np.full(len(test), TRAIN, np.uint8)
+    parts[test] = TEST
+    return parts
+
+
+# -- names -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Form:
+    fields: tuple[str, ...]
+    rule: Callable[..., Parts]
+    example: str
+    defaults: tuple[str, ...] = ()  # of the last fields
+
+    def usage(self, kind: str) -> str:
+        needed = len(self.fields) - len(self.defaults)
+        return kind + "".join(
+            f":{field}" if i < needed else f"[:{field}]" for i, field in enumerate(self.fields)
+        )
+
+
+_FORMS = {
+    "paper": _Form(("SEED",), _paper, "paper:1"),
+    "authors": _Form(("SEED",), _authors, "authors:1234"),
+    "authors-code": _Form(("SEED",), _authors_code, "authors-code:1234"),
+    "kfold": _Form(("K", "I", "SEED"), _fold, "kfold:5:0", ("0",)),
+    "time": _Form(("TEST_FRACTION",), _by_time, "time:0.1", ("0.1",)),
+    "users": _Form(("SEED", "GIVEN"), _by_users, "users:1:10", ("10",)),
+}
+
+SPLITS = tuple(form.usage(kind) for kind, form in _FORMS.items())
+"""The names of splits as a person may write them."""
+
+
+def _parse(name: str) -> tuple[str, _Form, list[int | Fraction]]:
+    kind, *texts = name.strip().split(":")
+    if kind not in _FORMS:
+        nearest = difflib.get_close_matches(kind.lower(), _FORMS, 1, 0.4)
+        hint = f"did you mean {_FORMS[nearest[0]].example}? " if nearest else ""
+        raise DataError(f"unknown split {name!r}; {hint}possible are {', '.join(SPLITS)}")
+    form = _FORMS[kind]
+    needed = len(form.fields) - len(form.defaults)
+    if not needed <= len(texts) <= len(form.fields):
+        raise DataError(
+            f"split {name!r} has {len(texts)} values after {kind!r}; "
+            f"write {form.usage(kind)}, for example {form.example}"
+        )
+    texts += form.defaults[len(texts) - needed :]
+    return kind, form, [_argument(*pair, name) for pair in zip(form.fields, texts, strict=True)]
+
+
+def _argument(field: str, text: str, name: str) -> int | Fraction:
+    if field == "TEST_FRACTION":
+        if re.fullmatch(r"0?\.[0-9]{1,9}", text) and Fraction(text) > 0:
+            return Fraction(text)
+        raise DataError(f"split {name!r}: {field} is {text!r}, it must lie between 0 and 1")
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
+    raise DataError(f"split {name!r}: {field} is {text!r}, it must be a whole number from 0")
+
+
+def _plain(argument: int | Fraction) -> str:
+    return str(argument) if isinstance(argument, int) else f"{float(argument):.9f}".rstrip("0")

@@ -1,0 +1,145 @@
+"""`cfnade data …` as a person at a shell meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cfnade import load
+from cfnade.data.tables import read_table
+
+CSV = "userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n1,1029,3.0,1260759179\n"
+CSV += "7,31,5.0,851868750\n"
+
+
+def cfnade(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cfnade", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    path = tmp_path / "own.csv"
+    path.write_text(CSV)
+    return path
+
+
+def test_info_for_a_machine(csv: Path) -> None:
+    done = cfnade("data", "info", csv, "--json")
+    assert done.returncode == 0
+    facts = json.loads(done.stdout)
+    assert (facts["ratings"], facts["users"], facts["items"], facts["levels"]) == (3, 2, 2, 6)
+    assert facts["scale"] == [2.5, 3.0, 3.5, 4.0, 4.5, 5.0]
+    assert facts["histogram"] == [1, 1, 0, 0, 0, 1]
+    assert (facts["first"], facts["last"]) == ("1996-12-29T14:12:30Z", "2009-12-14T02:52:59Z")
+    assert facts["density"] == 0.75
+    assert facts["fingerprint"] == load(csv).fingerprint
+
+
+def test_info_for_a_person_says_the_format_and_draws_the_ratings(csv: Path) -> None:
+    done = cfnade("data", "info", csv)
+    assert done.returncode == 0
+    assert "comma-separated text with header" in done.stderr
+    for text in ("ratings", "75 % of all cells", "2.5–5 by 0.5 (6 levels)", "█", "33.3 %"):
+        assert text in done.stdout
+
+
+def test_a_thousand_levels_are_drawn_in_few_bars(tmp_path: Path) -> None:
+    path = tmp_path / "fine.csv"
+    path.write_text("user,item,rating\n" + "".join(f"{i},1,{i}\n" for i in range(1, 101)))
+    done = cfnade("data", "info", path)
+    assert done.stdout.count("█") > 0
+    assert "96–100" in done.stdout
+
+
+def test_options_say_how_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "odd.txt"
+    path.write_text("4;a;x\n2;b;x\n4;b;x\n")
+    done = cfnade(
+        "data", "info", path, "--json", "--user", "2", "--item", "1", "--rating", "0",
+        "--scale", "1-5", "--repeats", "last", "--no-header",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ratings"] == 2
+    assert json.loads(done.stdout)["scale"] == [1, 2, 3, 4, 5]
+
+
+def test_continuous_ratings_name_the_option_that_bins_them(tmp_path: Path) -> None:
+    path = tmp_path / "fine.csv"
+    path.write_text("user,item,rating\n" + "".join(f"{i},1,{i**0.5}\n" for i in range(1, 50)))
+    done = cfnade("data", "info", path)
+    assert done.returncode == 1
+    assert "--bins 10" in done.stderr
+    assert "Traceback" not in done.stderr
+    again = cfnade("data", "info", path, "--bins", "10", "--json")
+    assert json.loads(again.stdout)["levels"] == 10
+
+
+def test_convert_gives_back_the_same_ratings(csv: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "own.parquet"
+    done = cfnade("data", "convert", csv, out)
+    assert done.returncode == 0
+    assert "3 ratings" in done.stdout
+    assert load(out) == load(csv)
+    assert read_table(out, "own.parquet").titles == {}
+
+
+def test_split_writes_the_parts_and_says_which(csv: Path, tmp_path: Path) -> None:
+    rows = "".join(f"{u},{i},{1 + (u * i) % 5}\n" for u in range(1, 11) for i in range(1, 11))
+    csv.write_text("user,item,rating\n" + rows)
+    out = tmp_path / "parts"
+    done = cfnade("data", "split", csv, "paper:3", "--out", out)
+    assert done.returncode == 0
+    sizes = [len(load(out / f"{part}.parquet")) for part in ("train", "valid", "test")]
+    facts = json.loads((out / "split.json").read_text())
+    assert facts["ratings"] == dict(zip(("train", "valid", "test"), sizes, strict=True))
+    assert sum(sizes) == 100
+    assert facts["split"] == "paper:3"
+    assert not (out / "given.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "code"),
+    [
+        (["data", "info", "no-such-file.csv"], "no such file or folder", 1),
+        (["data", "info", "ml-1"], "did you mean 'ml-1m'?", 1),
+        (["data", "get", "ml-2m"], "is neither a file or folder nor a data set", 1),
+        (["data", "info", "{csv}", "--scale", "five"], "scale 'five' is not understood", 1),
+        (["data", "info", "{csv}", "--scale", "1-3"], "is off the scale 1–3", 1),
+        (["data", "info", "{csv}", "--bins", "1"], "from 2 to 255 bins", 1),
+        (["data", "info", "{csv}", "--bins", "x"], "integer", 2),
+        (["data", "info", "{csv}", "--repeats", "some"], "choose one of error, first", 1),
+        (["data", "info", "{csv}", "--user", "nobody"], "nobody", 1),
+        (["data", "info", "{csv}", "--encoding", "klingon"], "klingon", 1),
+        (["data", "convert", "{csv}", "out.csv"], "must end in .parquet", 1),
+        (["data", "convert", "{csv}"], "Missing argument", 2),
+        (["data", "split", "{csv}", "paper", "--out", "x"], "write paper:SEED", 1),
+        (["data", "split", "{csv}", "paper:1"], "Missing option", 2),
+        (["data", "nonsense"], "No such command", 2),
+        (["--nonsense"], "No such option", 2),
+    ],
+)
+def test_wrong_input_gets_one_message_and_an_exit_code(
+    csv: Path, arguments: list[str], message: str, code: int
+) -> None:
+    done = cfnade(*(argument.replace("{csv}", str(csv)) for argument in arguments))
+    assert done.returncode == code
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_output_that_is_not_read_to_the_end_is_no_error(csv: Path) -> None:
+    command = f"{sys.executable} -m cfnade data info {csv} --json | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert "Broken" not in done.stderr
+
+
+def test_version() -> None:
+    assert cfnade("--version").stdout == "cfnade 0.1.0\n"

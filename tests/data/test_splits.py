@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfnade.data.ratings import Ratings
+from cfnade.data.scale import Scale
+from cfnade.data.splits import Split, newest, split
+from cfnade.errors import DataError
+
+NAMES = ["paper:1", "authors:1234", "authors-code:2341", "kfold:3:1", "kfold:2:0:9", "time"]
+NAMES += ["time:0.25", "users:5", "users:5:1", "users:5:0"]
+
+
+def ratings_of(n_users: int, n_items: int, n: int, seed: int, times: bool = True) -> Ratings:
+    """n distinct cells in a random order, with many equal times."""
+    generator = np.random.default_rng(seed)
+    cells = generator.permutation(n_users * n_items)[:n].astype(np.int32)
+    return Ratings(
+        users=cells // n_items,
+        items=cells % n_items,
+        levels=generator.integers(0, 5, n, dtype=np.uint8),
+        scale=Scale((1.0, 2.0, 3.0, 4.0, 5.0)),
+        user_ids=np.arange(10, 10 + n_users),
+        item_ids=np.arange(100, 100 + n_items),
+        times=generator.integers(0, 20, n, dtype=np.int32) if times else None,
+    )
+
+
+def cells_of(part: Ratings) -> list[tuple[int, int]]:
+    return list(zip(part.users.tolist(), part.items.tolist(), strict=True))
+
+
+def parts_of(cut: Split) -> tuple[Ratings, ...]:
+    return cut.train, cut.valid, cut.test, cut.given
+
+
+# -- every split -------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 12), st.integers(2, 12), st.integers(12, 144), st.integers(0, 9), st.data())
+def test_every_rating_is_in_exactly_one_part(
+    n_users: int, n_items: int, wanted: int, seed: int, data: st.DataObject
+) -> None:
+    n = min(wanted, n_users * n_items)
+    whole = ratings_of(n_users, n_items, n, seed)
+    name = data.draw(st.sampled_from(NAMES))
+    try:
+        cut = split(whole, name)
+    except DataError as error:  # tiny data may leave nothing to train on, or nobody to hold out
+        assert "leaves" in str(error) or "nobody has more" in str(error)  # noqa: PT017
+        return
+    parts = [cells_of(part) for part in parts_of(cut)]
+    assert sorted([cell for cells in parts for cell in cells]) == sorted(cells_of(whole))
+    position = {cell: i for i, cell in enumerate(cells_of(whole))}
+    for part, cells in zip(parts_of(cut), parts, strict=True):
+        at = [position[cell] for cell in cells]
+        assert at == sorted(at)  # the order of the file
+        assert part.user_ids is whole.user_ids
+        assert part.item_ids is whole.item_ids
+        assert part.times is not None
+        assert whole.times is not None
+        np.testing.assert_array_equal(part.levels, whole.levels[at])
+        np.testing.assert_array_equal(part.times, whole.times[at])
+    assert all(parts[:3])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_name_gives_the_same_split(name: str) -> None:
+    one, two = split(ratings_of(40, 40, 900, 1), name), split(ratings_of(40, 40, 900, 1), name)
+    assert one == two
+    assert one.fingerprint == two.fingerprint
+
+
+@pytest.mark.parametrize("kind", ["paper:{}", "authors:{}", "authors-code:{}", "users:{}"])
+def test_another_seed_gives_another_split(kind: str) -> None:
+    whole = ratings_of(40, 40, 900, 1)
+    one, two = split(whole, kind.format(1)), split(whole, kind.format(2))
+    assert set(cells_of(one.test)) != set(cells_of(two.test))
+    assert set(cells_of(one.valid)) != set(cells_of(two.valid))
+    assert one.fingerprint != two.fingerprint
+
+
+def test_the_fingerprint_tells_the_data_and_the_name() -> None:
+    a, b = ratings_of(40, 40, 900, 1), ratings_of(40, 40, 900, 2)
+    prints = [split(a, "paper:1"), split(b, "paper:1"), split(a, "authors:1"), split(a, "time")]
+    assert len({cut.fingerprint for cut in prints}) == 4
+    assert len(prints[0].fingerprint) == 32
+
+
+def test_names_are_completed_with_what_they_leave_out() -> None:
+    whole = ratings_of(40, 40, 900, 1)
+    for short, full in [
+        ("kfold:5:2", "kfold:5:2:0"),
+        ("time", "time:0.1"),
+        ("users:3", "users:3:10"),
+    ]:
+        assert split(whole, short) == split(whole, full)
+        assert split(whole, short).name == full
+    assert split(whole, "time:.10").name == "time:0.1"
+
+
+def test_it_prints_as_one_line() -> None:
+    text = repr(split(ratings_of(40, 40, 900, 1), "users:1:5"))
+    assert text.startswith("<Split users:1:5: ")
+    assert "20 given" in text
+    assert "\n" not in text
+
+
+# -- sizes -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(3, 400), st.integers(0, 10**17))
+def test_the_papers_sizes_are_rounded_up(n: int, seed: int) -> None:
+    cut = split(ratings_of(20, 20, n, 0), f"paper:{seed}")
+    assert len(cut.test) == -(-n // 10)
+    assert len(cut.valid) == -(-(n - len(cut.test)) // 20)
+
+
+# -- folds, time, users ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "folds"), [(900, 5), (901, 7), (10, 3), (12, 4)])
+def test_folds_are_disjoint_equal_and_everything(n: int, folds: int) -> None:
+    whole = ratings_of(40, 40, n, 2)
+    tests = [cells_of(split(whole, f"kfold:{folds}:{i}:4").test) for i in range(folds)]
+    assert sorted([cell for cells in tests for cell in cells]) == sorted(cells_of(whole))
+    assert max(map(len, tests)) - min(map(len, tests)) <= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(-3, 3), max_size=40), st.data())
+def test_the_newest_are_last_by_time_then_position(times: list[int], data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, len(times)))
+    ordered = sorted(range(len(times)), key=lambda i: (times[i], i))
+    expected = set(ordered[len(times) - count :])
+    mask = newest(np.array(times, np.int32), count)
+    assert set(np.flatnonzero(mask).tolist()) == expected
+
+
+def test_no_training_rating_is_newer_than_validation_or_test() -> None:
+    cut = split(ratings_of(40, 40, 900, 1), "time:0.25")
+    train, valid, test = (part.times for part in parts_of(cut)[:3])
+    assert train is not None
+    assert valid is not None
+    assert test is not None
+    assert train.max() <= valid.min() <= valid.max() <= test.min()
+    assert (len(test), len(valid)) == (225, 34)
+
+
+@pytest.mark.parametrize("known", [0, 1, 10, 20])
+def test_held_out_users_are_held_out_whole(known: int) -> None:
+    whole = ratings_of(60, 40, 1200, 6)
+    cut = split(whole, f"users:8:{known}")
+    held = set(cut.test.users.tolist())
+    counts = np.bincount(whole.users, minlength=60)
+    assert len(held) == -(-int((counts > known).sum()) // 10)
+    assert not held & set(cut.train.users.tolist())
+    assert not held & set(cut.valid.users.tolist())
+    for user in held:
+        assert int((cut.given.users == user).sum()) == known
+        assert int((cut.test.users == user).sum()) == counts[user] - known
+    assert len(cut.given) == known * len(held)
+
+
+def test_given_ratings_are_drawn_at_random() -> None:
+    """Each of a person's 6 ratings is given about one time in three, over many seeds."""
+    whole = ratings_of(2, 6, 12, 0)
+    hits = np.zeros((2, 6))
+    for seed in range(1500):
+        given_part = split(whole, f"users:{seed}:2").given
+        np.add.at(hits, (given_part.users, given_part.items), 1)
+    expected = hits.sum(1, keepdims=True) / 6
+    assert hits.sum() == 3000
+    assert np.all(np.abs(hits - expected) < 5 * np.sqrt(expected))
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("papre:1", r"unknown split 'papre:1'; did you mean paper:1\? possible are paper:SEED, "),
+        ("author:1", r"did you mean authors:1234\?"),
+        ("", r"unknown split ''; possible are .*kfold:K:I\[:SEED\]"),
+        ("paper", r"has 0 values after 'paper'; write paper:SEED, for example paper:1"),
+        ("paper:1:2", r"has 2 values"),
+        ("paper:x", r"SEED is 'x', it must be a whole number from 0"),
+        ("paper:-1", r"SEED is '-1'"),
+        ("paper:1.5", r"SEED is '1.5'"),
+        ("paper:" + "9" * 5000, r"SEED is '999"),
+        ("kfold:5", r"write kfold:K:I\[:SEED\], for example kfold:5:0"),
+        ("kfold:5:5", r"folds count from 0, so the last is 4"),
+        ("kfold:1:0", r"there can be 2 to 900 folds"),
+        ("kfold:901:0", r"there can be 2 to 900 folds"),
+        ("time:0", r"TEST_FRACTION is '0', it must lie between 0 and 1"),
+        ("time:0.0", r"between 0 and 1"),
+        ("time:1.0", r"between 0 and 1"),
+        ("time:nan", r"between 0 and 1"),
+        ("time:0.999", r"leaves 0 ratings to train and validate on"),
+        ("users:1:40", r"nobody has more than 40 ratings.*the most is \d+"),
+    ],
+)
+def test_bad_names_are_refused_with_the_remedy(name: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        split(ratings_of(40, 40, 900, 1), name)
+
+
+def test_splitting_by_time_needs_times() -> None:
+    with pytest.raises(DataError, match=r"no timestamps.*paper:SEED"):
+        split(ratings_of(40, 40, 900, 1, times=False), "time")
+
+
+@pytest.mark.parametrize("name", ["paper:1", "authors:1", "authors-code:1", "time", "users:1:0"])
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_too_few_ratings_are_refused(name: str, n: int) -> None:
+    with pytest.raises(DataError, match=r"at least 2 are needed|nobody has more"):
+        split(ratings_of(1, 3, n, 0), name)
+
+
+def breaks(function: Callable[[], object]) -> bool:
+    try:
+        function()
+    except AttributeError:
+        return True
+    return False
+
+
+def test_a_split_cannot_be_changed() -> None:
+    cut = split(ratings_of(40, 40, 900, 1), "paper:1")
+    assert breaks(lambda: setattr(cut, "test", cut.train))
+    assert not cut.test.levels.flags.writeable

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cfnade.data.splits import split
+from cfnade.data.synthetic import PRESETS, Synthetic, synthetic, synthetic_like
+from cfnade.data.tails import FEW
+from cfnade.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Synthetic:
+    return synthetic_like("ml-1m", 7, scale_down=10)
+
+
+def gini(counts: npt.NDArray[np.int64]) -> float:
+    """0 when everybody has the same, 1 when one has all."""
+    rising = np.sort(counts)
+    ranks = np.arange(1, len(rising) + 1)
+    return float((2 * ranks - len(rising) - 1) @ rising / (len(rising) * rising.sum()))
+
+
+# -- shape -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 30), st.integers(1, 30), st.data(), st.integers(0, 2**40))
+def test_any_shape_is_drawn_exactly(users: int, items: int, data: st.DataObject, seed: int) -> None:
+    n = data.draw(st.integers(max(users, items), users * items))
+    ratings = synthetic(users, items, n, seed=seed, factors=2).ratings
+    assert (len(ratings), ratings.n_users, ratings.n_items) == (n, users, items)
+    cells = ratings.users.astype(np.int64) * items + ratings.items
+    assert np.all(np.diff(cells) > 0)  # distinct, by user, items rising
+    assert np.bincount(ratings.users, minlength=users).min() >= min(3, n // users)
+    assert np.bincount(ratings.items, minlength=items).min() >= 1
+    assert ratings.users.max() < users
+    assert ratings.items.max() < items
+    assert ratings.levels.max() < 5
+
+
+@pytest.mark.parametrize(("users", "items", "n"), [(1, 1, 1), (40, 30, 1200), (3000, 3000, 3000)])
+def test_full_and_empty_shapes_work(users: int, items: int, n: int) -> None:
+    ratings = synthetic(users, items, n, seed=3).ratings
+    assert len(set(zip(ratings.users.tolist(), ratings.items.tolist(), strict=True))) == n
+    assert len(set(ratings.items.tolist())) == items
+
+
+@pytest.mark.parametrize(("name", "shape"), PRESETS.items())
+def test_presets_have_the_published_shapes(name: str, shape: tuple[int, int, int, str]) -> None:
+    published = {
+        "ml-1m": (6_040, 3_706, 1_000_209, "1-5"),
+        "ml-10m": (69_878, 10_677, 10_000_054, "0.5-5/0.5"),
+        "netflix": (480_189, 17_770, 100_480_507, "1-5"),
+    }
+    assert shape == published[name]
+    small = synthetic_like(name, 1, scale_down=10_000).ratings
+    assert len(small) == round(shape[2] / 10_000)
+    assert (small.n_users, small.n_items) == (round(shape[0] / 100), round(shape[1] / 100))
+    assert len(small.scale) == (10 if name == "ml-10m" else 5)
+    assert small.source == f"synthetic {name} / 10000, seed 1"
+
+
+def test_movielens_1m_is_drawn_at_full_size() -> None:
+    ratings = synthetic_like("ml-1m", 1).ratings
+    assert (len(ratings), ratings.n_users, ratings.n_items) == (1_000_209, 6_040, 3_706)
+    assert np.bincount(ratings.users).min() >= FEW
+
+
+# -- tails -------------------------------------------------------------------------------------
+
+
+def test_few_items_have_most_ratings_and_few_people_gave_them(drawn: Synthetic) -> None:
+    assert gini(np.bincount(drawn.ratings.items)) > 0.55
+    assert gini(np.bincount(drawn.ratings.users)) > 0.4
+
+
+# -- truth -------------------------------------------------------------------------------------
+
+
+def test_ratings_fall_as_often_as_the_truth_says(drawn: Synthetic) -> None:
+    """Within each tenth of the cells by true mean, levels have their expected counts."""
+    ratings = drawn.ratings
+    chances = drawn.probabilities(ratings.users, ratings.items)
+    groups = np.array_split(np.argsort(drawn.means(ratings.users, ratings.items)), 10)
+    for group in groups:
+        expected = chances[group].sum(0)
+        observed = np.bincount(ratings.levels[group], minlength=5)
+        used = expected > 5
+        statistic = (np.square(observed - expected) / expected)[used].sum()
+        assert stats.chi2.sf(statistic, used.sum() - 1) > 1e-4
+
+
+def test_ratings_fall_anywhere_in_their_distribution(drawn: Synthetic) -> None:
+    """The standardised errors are uncorrelated with the likings and have variance 1."""
+    ratings = drawn.ratings
+    chances = drawn.probabilities(ratings.users, ratings.items)
+    means = chances @ np.arange(5.0)
+    spread = np.sqrt(chances @ np.square(np.arange(5.0)) - np.square(means))
+    errors = (ratings.levels - means) / spread
+    n = len(ratings)
+    assert abs(errors.mean()) < 5 / np.sqrt(n)
+    assert abs(np.square(errors).mean() - 1) < 0.05
+    assert abs(np.corrcoef(errors, means)[0, 1]) < 5 / np.sqrt(n)
+    assert abs(np.corrcoef(errors[1:], errors[:-1])[0, 1]) < 5 / np.sqrt(n)
+
+
+def test_probabilities_are_those_of_the_formula(drawn: Synthetic) -> None:
+    truth = drawn.truth
+    for user, item in [(0, 0), (5, 17), (1000, 900)]:
+        taste = float(truth.user_taste[user].astype(float) @ truth.item_taste[item].astype(float))
+        liking = truth.user_bias[user] + truth.item_bias[item] + taste
+        at_most = [1 / (1 + np.exp(liking - cut)) for cut in truth.cuts]
+        expected = np.diff([0.0, *at_most, 1.0])
+        np.testing.assert_allclose(drawn.probabilities(user, item)[0], expected, atol=1e-12)
+        np.testing.assert_allclose(drawn.means(user, item), expected @ np.arange(1, 6))
+
+
+def test_best_scores_are_averages_over_cells() -> None:
+    made = synthetic(6, 5, 17, seed=2, scale="0.5-5/0.5")
+    ratings, stars = made.ratings, np.arange(0.5, 5.5, 0.5)
+    chances = [
+        made.probabilities(u, i)[0] for u, i in zip(ratings.users, ratings.items, strict=True)
+    ]
+    variances = [p @ stars**2 - (p @ stars) ** 2 for p in chances]
+    assert made.best_rmse() == pytest.approx(np.sqrt(np.mean(variances)))
+    errors = [(r - p @ stars) ** 2 for p, r in zip(chances, ratings.values, strict=True)]
+    assert made.best_rmse(drawn=True) == pytest.approx(np.sqrt(np.mean(errors)))
+    assert made.best_nll() == pytest.approx(np.mean([stats.entropy(p) for p in chances]))
+    costs = [-np.log(p[k]) for p, k in zip(chances, ratings.levels, strict=True)]
+    assert made.best_nll(drawn=True) == pytest.approx(np.mean(costs))
+    some = ratings.select(np.array([3, 8]))
+    assert made.best_rmse(some) == pytest.approx(np.sqrt((variances[3] + variances[8]) / 2))
+
+
+def test_nothing_simple_beats_the_best(drawn: Synthetic) -> None:
+    """Means fitted to the training part score worse on the test part than the truth does."""
+    parts = split(drawn.ratings, "paper:1")
+    train, test, best = parts.train, parts.test, drawn.best_rmse(parts.test, drawn=True)
+    overall = train.values.mean()
+
+    def shrunk(
+        index: npt.NDArray[np.int32], rest: npt.NDArray[np.float64], count: int
+    ) -> npt.NDArray[np.float64]:
+        return np.bincount(index, rest, count) / (np.bincount(index, minlength=count) + 5.0)
+
+    items = shrunk(train.items, train.values - overall, train.n_items)
+    rest = train.values - overall - items[train.items]
+    users = shrunk(train.users, rest, train.n_users)
+    guesses = [
+        overall,
+        overall + items[test.items],
+        overall + items[test.items] + users[test.users],
+    ]
+    scores = [float(np.sqrt(np.square(test.values - guess).mean())) for guess in guesses]
+    assert scores[0] > scores[1] > scores[2] > best + 0.02
+    noisy = drawn.means(test.users, test.items) + 0.1 * np.cos(np.arange(len(test)))
+    assert np.sqrt(np.square(test.values - noisy).mean()) > best
+
+
+def test_the_best_rmse_is_like_that_on_real_stars(drawn: Synthetic) -> None:
+    assert 0.77 < drawn.best_rmse() < 0.86
+    assert 1.0 < drawn.ratings.values.std() < 1.25
+    assert drawn.best_rmse(drawn=True) == pytest.approx(drawn.best_rmse(), abs=0.01)
+    assert drawn.best_nll(drawn=True) == pytest.approx(drawn.best_nll(), abs=0.01)
+
+
+# -- seeds, times, refusals --------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    one, two, other = (synthetic(300, 200, 9000, seed=s, times=True) for s in (5, 5, 6))
+    assert one.ratings == two.ratings
+    assert one.ratings != other.ratings
+    np.testing.assert_array_equal(one.truth.user_taste, two.truth.user_taste)
+    assert not np.array_equal(one.ratings.items, other.ratings.items)
+
+
+def test_every_option_changes_the_ratings() -> None:
+    def draw(**options: object) -> Synthetic:
+        return synthetic(60, 50, 900, seed=1, **options)  # type: ignore[arg-type]
+
+    plain = draw()
+    assert draw(factors=3).ratings != plain.ratings
+    assert draw(levels=7).ratings.scale.values == (1, 2, 3, 4, 5, 6, 7)
+    assert draw(scale="0-1").ratings.scale.values == (0, 1)
+    assert draw(name="mine").ratings.source == "mine, seed 1"
+    assert plain.ratings.times is None
+    assert draw(times=True).ratings.times is not None
+
+
+def test_times_are_whole_seconds_of_three_years_and_each_person_has_a_period() -> None:
+    ratings = synthetic(300, 200, 9000, seed=5, times=True).ratings
+    times = ratings.times
+    assert times is not None
+    assert times.dtype == np.int32
+    assert times.min() >= 946_684_800
+    assert times.max() <= 946_684_800 + 3 * 365 * 86_400
+    own = [times[ratings.users == user] for user in range(300)]
+    assert np.median([np.ptp(part) for part in own]) < np.ptp(times) / 10
+    assert split(ratings, "time").test.n_users == 300
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((3, 4, 13), r"3 users, 4 items, 13 ratings: there are only 12 cells"),
+        ((3, 4, 3), r"every user and item has a rating, so there must be 4 or more"),
+        ((0, 4, 0), r"at least one user and one item"),
+        ((-1, -4, 4), r"at least one user and one item"),
+    ],
+)
+def test_impossible_shapes_are_refused(shape: tuple[int, int, int], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        synthetic(*shape, seed=1)
+
+
+def test_bad_options_are_refused() -> None:
+    with pytest.raises(DataError, match=r"factors=-1, seed=1: neither can be below 0"):
+        synthetic(3, 4, 5, seed=1, factors=-1)
+    with pytest.raises(DataError, match=r"seed=-1"):
+        synthetic(3, 4, 5, seed=-1)
+    with pytest.raises(DataError, match=r"no whole number of steps|2 to 255 levels"):
+        synthetic(3, 4, 5, seed=1, levels=1)
+    with pytest.raises(
+        DataError, match=r"no shape is named 'ml-2m'; did you mean ml-1m\? .*netflix"
+    ):
+        synthetic_like("ml-2m", 1)
+    with pytest.raises(DataError, match=r"scale_down=0.5: it must be 1 or more"):
+        synthetic_like("ml-1m", 1, 0.5)
+    made = synthetic(3, 4, 5, seed=1)
+    with pytest.raises(DataError, match="a part without ratings has no best score"):
+        made.best_rmse(made.ratings.select(np.zeros(5, bool)))
+
+
+def test_numba_is_imported_only_when_ratings_are_drawn() -> None:
+    code = "import sys, cfnade.data.synthetic; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_it_prints_as_one_line() -> None:
+    text = repr(synthetic(3, 4, 5, seed=1))
+    assert text == (
+        "<Synthetic <Ratings synthetic, seed 1: 5 ratings of 4 items by 3 users, scale 1–5>, "
+        "8 factors>"
+    )

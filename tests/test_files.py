@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from cfnade.files import replacing, write_text
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fail_inside(path: Path, error: type[BaseException]) -> None:
+    with replacing(path) as file:
+        file.write(b"half of the new")
+        file.flush()
+        raise error("on purpose")
+
+
+def test_a_file_is_written_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "f.txt"
+    write_text(path, "first ✓")
+    assert path.read_text(encoding="utf-8") == "first ✓"
+    write_text(path, "second")
+    assert path.read_text(encoding="utf-8") == "second"
+    assert names(path.parent) == ["f.txt"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, OSError])
+def test_a_failure_inside_leaves_the_old_file(error: type[BaseException], tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    write_text(path, "old")
+    with pytest.raises(error, match="on purpose"):
+        fail_inside(path, error)
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["f"]
+
+
+def test_a_failure_inside_leaves_no_file_where_there_was_none(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="on purpose"):
+        fail_inside(tmp_path / "f", RuntimeError)
+    assert names(tmp_path) == []
+
+
+def test_readers_see_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    write_text(path, "old")
+    with path.open() as reader, replacing(path) as file:
+        file.write(b"new")
+        file.flush()
+        assert path.read_text() == "old"
+        assert reader.read() == "old"
+    assert path.read_text() == "new"
+
+
+def test_a_failed_rename_leaves_nothing_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "taken"
+    (folder / "inside").mkdir(parents=True)
+    with pytest.raises(OSError, match=r"taken"):
+        write_text(folder, "a file cannot replace a folder")
+    assert names(tmp_path) == ["taken"]
+
+
+def test_the_file_has_the_usual_permissions(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "f", "x")
+        assert os.umask(0o027) == 0o027  # as it was
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o640
+
+
+def test_of_many_writers_at_once_one_wins_whole(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    texts = [str(i) * 50_000 for i in range(8)]
+    threads = [threading.Thread(target=write_text, args=(path, text)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_text() in texts
+    assert names(tmp_path) == ["f"]

@@ -1,0 +1,69 @@
+"""Data flows one way and so do imports; heavy libraries are imported late."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cfnade
+
+ROOT = Path(cfnade.__file__).parent
+# Each part may import from itself and from those before it.
+FLOW = [
+    *("errors", "files", "data", "kernels", "models", "metrics", "calibration", "bundle", "cells"),
+    *("training", "evaluation", "folders", "checkpoint", "histories", "recommend", "explain"),
+    *("predictor", "estimator", "recipes", "cli", "__main__"),
+]
+HEAVY = {"torch", "numba", "polars", "pandas", "pyarrow", "narwhals", "pooch", "rich"}
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def imports_of(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {name for name in names if name.startswith("cfnade.")}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_module_imports_from_a_later_part(path: Path) -> None:
+    part = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    if part == "__init__":
+        return
+    allowed = FLOW[: FLOW.index(part) + 1]
+    known = {part_of(name) for name in imports_of(path)} & set(FLOW)
+    assert known <= set(allowed), f"{path.name} of {part!r} imports {known - set(allowed)}"
+
+
+def modules_after(code: str) -> set[str]:
+    command = f"{code}; import sys; print(*{{m.split('.')[0] for m in sys.modules}})"
+    done = subprocess.run(
+        [sys.executable, "-c", command], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("code", ["import cfnade", "import cfnade.cli", "import cfnade.data"])
+def test_heavy_libraries_are_imported_late(code: str) -> None:
+    assert not modules_after(code) & HEAVY
+
+
+def test_looking_at_ratings_needs_neither_torch_nor_numba() -> None:
+    code = "from cfnade import load; from cfnade.data.tables import read_frame; import polars"
+    code += "; load(polars.DataFrame({'user': [1, 2], 'item': [1, 1], 'rating': [1, 5]}))"
+    assert not modules_after(code) & {"torch", "numba"}
+
+
+def test_no_file_is_longer_than_a_person_reads() -> None:
+    lengths = {p.name: len(p.read_text().splitlines()) for p in ROOT.rglob("*.py")}
+    assert {name: n for name, n in lengths.items() if n > 350} == {}
