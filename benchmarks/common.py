@@ -1,0 +1,189 @@
+"""What the benchmarks share: data, cases, the machine's own speed, timing, results on disk."""
+
+from __future__ import annotations
+
+import gc
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cfnade.data.load import load
+from cfnade.data.rows import Rows
+from cfnade.data.splits import split
+from cfnade.data.synthetic import synthetic_like
+from cfnade.kernels.adam import Rule
+from cfnade.kernels.sampling import DrawnBatch, Sampler
+from cfnade.kernels.step import Engine
+from cfnade.models import CFNADE
+from cfnade.models.engine import network_of
+
+FOLDER = Path(__file__).resolve().parent
+RESULTS = FOLDER / "results"
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set and how a model is trained on it."""
+
+    name: str
+    rows: Rows
+    source: str
+    hidden: tuple[int, ...] = (500,)
+    factors: int | None = None
+    batch: int = 512
+    rate: tuple[float, float] | None = None
+    rowwise: bool = False
+    touched_only: bool = False
+
+    def model(self) -> CFNADE:
+        """The shared model with the ordinal cost, drawn from a fixed seed."""
+        model = CFNADE(
+            columns=self.rows.n_columns,
+            levels=self.rows.n_levels,
+            hidden=self.hidden,
+            factors=self.factors,
+        )
+        model.initialise(torch.Generator().manual_seed(SEED))
+        return model
+
+    def sampler(self, threads: int) -> Sampler:
+        rows = self.rows
+        return Sampler(
+            rows.offsets,
+            rows.columns,
+            rows.levels,
+            n_columns=rows.n_columns,
+            n_levels=rows.n_levels,
+            rate=self.rate,
+            threads=threads,
+        )
+
+    def engine(self, threads: int) -> Engine:
+        network = network_of(self.model())
+        rules = {n: Rule(1e-3, 0.0 if n in ("bias", "c") else 1e-3) for n in network.named()}
+        return Engine(
+            network,
+            rules,
+            rowwise=self.rowwise,
+            touched_only=self.touched_only,
+            threads=threads,
+        )
+
+    def batches(self, epoch: int) -> list[np.ndarray[Any, Any]]:
+        """The rows of each batch of an epoch."""
+        order = np.random.default_rng((SEED, epoch)).permutation(len(self.rows))
+        return [order[i : i + self.batch] for i in range(0, len(order), self.batch)]
+
+
+def train_rows(data: str | None, like: str, side: str, scale_down: float = 1.0) -> tuple[Rows, str]:
+    """The training part of a data set, or of made-up ratings of that shape if none is given."""
+    if data is None:
+        ratings = synthetic_like(like, SEED, scale_down).ratings
+        source = f"synthetic, shape of {like}"
+        source += f", a {1 / scale_down:.2g} part" if scale_down != 1.0 else ""
+    else:
+        ratings, source = load(data), f"real {Path(data).name}"
+    train = split(ratings, f"paper:{SEED}").train
+    return train.rows("item" if side == "item" else "user"), source
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def fastest(work: Callable[[], Any], repeats: int) -> list[float]:
+    """Times of `repeats` runs after one to warm up, without the collector's pauses."""
+    work()
+    gc.collect()
+    gc.disable()
+    try:
+        return [seconds(work) for _ in range(repeats)]
+    finally:
+        gc.enable()
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What the machine does at best with these threads."""
+
+    bytes_per_second: float
+    operations_per_second: float
+
+
+def measure_speed(threads: int) -> Speed:
+    """Memory: a += b on 2 × 240 MB, counting two reads and a write. Matmul: 1500³ in float32."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    a, b = torch.ones(60_000_000), torch.ones(60_000_000)
+    memory = 12 * a.numel() / min(fastest(lambda: a.add_(b), 5))
+    x = torch.ones(1500, 1500)
+    rate = 2 * 1500**3 / min(fastest(lambda: x @ x, 5))
+    torch.set_num_threads(before)
+    return Speed(memory, rate)
+
+
+def our_epoch(case: Case, threads: int) -> Callable[[], None]:
+    """An epoch of the engine, batches drawn in it; every call continues the training."""
+    sampler, engine = case.sampler(threads), case.engine(threads)
+    epoch = 0
+
+    def run() -> None:
+        nonlocal epoch
+        for number, rows in enumerate(case.batches(epoch)):
+            engine.step(sampler.draw(rows, seed=SEED, step=epoch * 100_000 + number))
+        epoch += 1
+
+    return run
+
+
+def drawn_batches(case: Case, threads: int) -> list[DrawnBatch]:
+    """All batches of one epoch."""
+    sampler = case.sampler(threads)
+    return [sampler.draw(rows, seed=SEED, step=i) for i, rows in enumerate(case.batches(0))]
+
+
+def machine(threads: int) -> dict[str, Any]:
+    """Where and when: enough to judge a figure later."""
+    names = [
+        x.split(":")[1].strip() for x in file_lines("/proc/cpuinfo") if x.startswith("model name")
+    ]
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=FOLDER
+    ).stdout.strip()
+    return {
+        "cpu": names[0] if names else platform.processor(),
+        "cores": len(names) or None,
+        "threads": threads,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit or None,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "load": file_lines("/proc/loadavg")[0].split()[0] if file_lines("/proc/loadavg") else None,
+    }
+
+
+def file_lines(path: str) -> list[str]:
+    """A text file's lines; none if there is no such file."""
+    file = Path(path)
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def save(name: str, result: dict[str, Any]) -> None:
+    """Write results/<name>.json and renew the tables in README.md."""
+    from benchmarks.report import write_readme
+
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_readme()

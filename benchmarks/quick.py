@@ -1,0 +1,57 @@
+"""The figure we watch: ML-1M item-based, H = 500, ours against the dense way, in under 50 s.
+
+    python benchmarks/quick.py [ml-1m.zip] [--threads 2]
+
+Prints one JSON line. Without a file the ratings are made up, with the shape of ML-1M.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.common import Case, drawn_batches, fastest, measure_speed, our_epoch, train_rows
+from benchmarks.limit import limit
+from benchmarks.rivals import dense_step
+
+DENSE_BATCHES = 2
+
+
+def measure(case: Case, threads: int) -> dict[str, Any]:
+    """Seconds per epoch both ways; the dense way from two timed batches after one to warm up."""
+    ours = min(fastest(our_epoch(case, threads), 4))
+    torch.set_num_threads(threads)
+    batches, step = drawn_batches(case, threads), dense_step(case)
+    turns = iter(batches)
+    dense = sum(fastest(lambda: step(next(turns)), DENSE_BATCHES)) / DENSE_BATCHES * len(batches)
+    best, _ = limit(case, measure_speed(threads), threads)
+    return {
+        "ours_s": round(ours, 4),
+        "dense_s": round(dense, 2),
+        "ratio_to_dense": round(dense / ours, 1),
+        "distance_to_limit": round(ours / best, 2),
+        "dense_batches_timed": DENSE_BATCHES,
+        "threads": threads,
+        "data": case.source,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", nargs="?", help="ml-1m.zip; made-up ratings if left out")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments = parser.parse_args()
+    rows, source = train_rows(arguments.data, "ml-1m", "item")
+    case = Case("ML-1M item-based, H=500, 1 layer", rows, source)
+    print(json.dumps(measure(case, arguments.threads)))
+
+
+if __name__ == "__main__":
+    main()

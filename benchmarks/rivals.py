@@ -1,0 +1,101 @@
+"""The same training step written the two obvious ways in torch: dense one-hot, and gather.
+
+Both use torch's fused Adam on the same model, and autograd. Neither is held back: the dense way
+makes each one-hot array once, the ordinal cost is a few cumulative sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks.common import Case
+from torch import Tensor
+from torch.nn import functional
+
+from cfnade.kernels.grouping import Grouped
+from cfnade.kernels.sampling import DrawnBatch
+from cfnade.models import CFNADE
+
+
+def _cells(grouped: Grouped) -> tuple[Tensor, Tensor, Tensor]:
+    columns = np.repeat(np.arange(grouped.n_columns), np.diff(grouped.starts))
+    parts = grouped.rows.astype(np.int64), columns, grouped.levels.astype(np.int64)
+    rows, column, level = (torch.from_numpy(part) for part in parts)
+    return rows, column, level
+
+
+def _optimiser(model: CFNADE) -> torch.optim.Adam:
+    decaying: dict[str, Any] = {"params": model.weights(), "weight_decay": 1e-3}
+    groups = [decaying, {"params": model.biases()}]
+    return torch.optim.Adam(groups, lr=1e-3, fused=True)
+
+
+def _ordinal(scores: Tensor, down: Tensor, up: Tensor) -> Tensor:
+    """Σ of the ordinal cost where down and up (weights of j ≤ k and j ≥ k) are not 0."""
+    scores = scores - scores.amax(-1, keepdim=True).detach()
+    masses = scores.exp()
+    below = masses.cumsum(-1)
+    above = below[..., -1:] - below + masses
+    return (down * (below.log() - scores)).sum() + (up * (above.log() - scores)).sum()
+
+
+def _hidden(model: CFNADE, sums: Tensor) -> Tensor:
+    return model.output_state(model.hidden_from_sums(sums, torch.ones(len(sums))))
+
+
+def dense_step(case: Case) -> Callable[[DrawnBatch], None]:
+    """The paper's way: rows × columns × levels in float32, two large matrix products."""
+    model = case.model()
+    adam = _optimiser(model)
+    M, K = case.rows.n_columns, case.rows.n_levels
+    levels = torch.arange(K)
+
+    def step(batch: DrawnBatch) -> None:
+        adam.zero_grad(set_to_none=True)
+        known = torch.zeros(batch.size, M, K)
+        rows, columns, level = _cells(batch.context)
+        known[rows, columns] = (levels <= level[:, None]).float()
+        down, up = torch.zeros(2, batch.size, M, K)
+        rows, columns, level = _cells(batch.targets)
+        weights = torch.from_numpy(batch.targets.weights)[:, None]
+        down[rows, columns] = weights * (levels <= level[:, None])
+        up[rows, columns] = weights * (levels >= level[:, None])
+        table = model.input_table.view(M * K, -1)
+        state = _hidden(model, known.view(batch.size, -1) @ table)  # (B, D)
+        scores = state @ model.output_table.view(M * K, -1).T  # (B, M·K)
+        scores = (scores.view(batch.size, M, K) + model.b).cumsum(-1)
+        (_ordinal(scores, down, up) / batch.size).backward()  # type: ignore[no-untyped-call]
+        adam.step()
+
+    return step
+
+
+def gather_step(case: Case) -> Callable[[DrawnBatch], None]:
+    """Sparse the obvious way: embedding_bag in, the table gathered for every target out."""
+    model = case.model()
+    adam = _optimiser(model)
+    K = case.rows.n_levels
+    levels = torch.arange(K)
+
+    def step(batch: DrawnBatch) -> None:
+        adam.zero_grad(set_to_none=True)
+        rows, columns, level = _cells(batch.context)
+        order = rows.argsort(stable=True)
+        offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(batch.counts)]))
+        table = model.input_table.cumsum(1).view(-1, model.input_table.shape[2])
+        cells = (columns * K + level)[order]
+        sums = functional.embedding_bag(cells, table, offsets, mode="sum", include_last_offset=True)
+        rows, columns, level = _cells(batch.targets)
+        state = _hidden(model, sums)[rows]  # (T, D)
+        scores = torch.einsum("tkd,td->tk", model.output_table[columns], state)
+        scores = (scores + model.b[columns]).cumsum(-1)
+        weights = torch.from_numpy(batch.targets.weights)[:, None]
+        down, up = levels <= level[:, None], levels >= level[:, None]
+        cost = _ordinal(scores, weights * down, weights * up)
+        (cost / batch.size).backward()  # type: ignore[no-untyped-call]
+        adam.step()
+
+    return step

@@ -1,0 +1,115 @@
+"""The part between the two tables: from summed context to the state that scores are made of.
+
+Plain dense layers on a few hundred rows, in torch, cut by rows so that every thread runs its own
+single-threaded matrix products. Backward by hand: each activation's slope follows from its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh_,
+    "sigmoid": torch.sigmoid_,
+    "relu": torch.relu_,
+    "softplus": functional.softplus,
+    "elu": functional.elu_,
+}
+
+SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "tanh": lambda d, h: torch.ops.aten.tanh_backward(d, h),
+    "sigmoid": lambda d, h: torch.ops.aten.sigmoid_backward(d, h),
+    "relu": lambda d, h: d * (h > 0),
+    "softplus": lambda d, h: d * -torch.expm1(-h),
+    "elu": lambda d, h: d * torch.where(h > 0, 1.0, h + 1.0),
+}
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model given by its tensors, which are read and moved in place."""
+
+    input_table: Tensor  # (M, K, D): W, or A if factored
+    output_table: Tensor  # (M, K, D'): V, or P if factored
+    bias: Tensor  # (M, K): b
+    c: Tensor  # (H,)
+    B: Tensor | None = None  # (H, J)
+    Q: Tensor | None = None  # (J, H')
+    deep: tuple[tuple[Tensor, Tensor], ...] = ()  # weights (H_l, H_{l-1}) and bias (H_l) each
+    activation: str = "tanh"
+    shared: bool = True
+
+    def detached(self) -> Network:
+        """The same memory, unknown to autograd."""
+        return replace(
+            self,
+            input_table=self.input_table.detach(),
+            output_table=self.output_table.detach(),
+            bias=self.bias.detach(),
+            c=self.c.detach(),
+            B=None if self.B is None else self.B.detach(),
+            Q=None if self.Q is None else self.Q.detach(),
+            deep=tuple((W.detach(), c.detach()) for W, c in self.deep),
+        )
+
+    def named(self) -> dict[str, Tensor]:
+        """All parameters by name."""
+        layers = {
+            name: tensor
+            for i, pair in enumerate(self.deep)
+            for name, tensor in zip((f"deep_W.{i}", f"deep_c.{i}"), pair, strict=True)
+        }
+        found = {"B": self.B, "Q": self.Q} | layers
+        dense = {name: tensor for name, tensor in found.items() if tensor is not None}
+        tables = {"input_table": self.input_table, "output_table": self.output_table}
+        return tables | {"bias": self.bias, "c": self.c} | dense
+
+
+@dataclass
+class Trace:
+    """What the forward pass of some rows leaves for the backward pass."""
+
+    sums: Tensor  # (B, D): scaled sums of the context
+    layers: list[Tensor] = field(default_factory=list)  # (B, H_l) each
+
+
+def forward(network: Network, sums: Tensor, out: Tensor) -> Trace:
+    """State of each row from its scaled sum, written to out (B, D')."""
+    g = ACTIVATIONS[network.activation]
+    trace = Trace(sums)
+    B, c = network.B, network.c
+    h = g(sums + c if B is None else torch.addmm(c, sums, B.T))
+    trace.layers.append(h)
+    for W, c in network.deep:
+        h = g(torch.addmm(c, h, W.T))
+        trace.layers.append(h)
+    if network.Q is None:
+        out.copy_(h)
+    else:
+        torch.mm(h, network.Q.T, out=out)
+    return trace
+
+
+def backward(network: Network, trace: Trace, d_state: Tensor, grads: dict[str, Tensor]) -> Tensor:
+    """Gradient of the scaled sums (B, D) from that of the state; parameters' go to grads."""
+    slope = SLOPES[network.activation]
+    d = d_state
+    if network.Q is not None:
+        torch.mm(d.T, trace.layers[-1], out=grads["Q"])
+        d = d @ network.Q
+    for i in range(len(network.deep) - 1, -1, -1):
+        d = slope(d, trace.layers[i + 1])
+        torch.mm(d.T, trace.layers[i], out=grads[f"deep_W.{i}"])
+        torch.sum(d, 0, out=grads[f"deep_c.{i}"])
+        d = d @ network.deep[i][0]
+    d = slope(d, trace.layers[0])
+    torch.sum(d, 0, out=grads["c"])
+    if network.B is None:
+        return d
+    torch.mm(d.T, trace.sums, out=grads["B"])
+    return d @ network.B

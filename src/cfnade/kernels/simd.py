@@ -1,0 +1,259 @@
+"""Sixteen numbers at a time: a vector type for Numba, so that a loop is as wide as it is written.
+
+A vector lives in one AVX-512 register, two of AVX2 or four of NEON (LLVM splits it). Loading and
+storing need no alignment and check no bounds. Adding and multiplying may contract to one fused
+operation; nothing else is reordered, and infinities and NaNs keep their meaning.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import extending
+from numba.core import types
+from numba.extending import models, register_model
+
+LANES = 16
+CONTRACT = ("contract",)
+
+# Numba describes what these return by the Python function; to us it is a kernel's built-in.
+intrinsic: Any = extending.intrinsic
+overload: Any = extending.overload
+
+
+class VectorType(types.Type):
+    """LANES numbers of one dtype."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Vector({dtype})")
+
+
+@register_model(VectorType)
+class VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: VectorType) -> None:
+        single = kind.dtype == types.float32
+        element = ir.FloatType() if single else ir.DoubleType()
+        super().__init__(manager, kind, ir.VectorType(element, LANES))  # type: ignore[no-untyped-call]
+
+
+def signature(*arguments: Any) -> Any:
+    """Returns nothing; whole numbers are taken as indices, the rest as given."""
+    whole = types.Integer
+    return types.void(*(types.intp if isinstance(a, whole) else a for a in arguments))
+
+
+def constant(kind: ir.VectorType, value: float) -> Any:
+    """The vector whose lanes all hold the value."""
+    return ir.Constant(kind, [value] * LANES)
+
+
+def splat(builder: Any, value: Any) -> Any:
+    """A vector whose lanes all hold the scalar."""
+    one = builder.insert_element(
+        ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined), value, ir.IntType(32)(0)
+    )
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    return builder.shuffle_vector(one, one, zeros)
+
+
+def call(builder: Any, name: str, result: Any, arguments: Sequence[Any], fast: Any = ()) -> Any:
+    """Call an LLVM intrinsic by its full name."""
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    return builder.call(function, arguments, fastmath=fast)
+
+
+def suffix(kind: ir.VectorType) -> str:
+    """How LLVM spells the type in an intrinsic's name."""
+    return f"v{LANES}f{'32' if isinstance(kind.element, ir.FloatType) else '64'}"
+
+
+def pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+    """The address of array[index]; a pointer, or an array of one dimension without gaps."""
+    bare = isinstance(kind, types.CPointer)
+    start = array if bare else context.make_array(kind)(context, builder, array).data
+    return builder.gep(start, [index])
+
+
+def read(builder: Any, address: Any) -> Any:
+    """The vector that begins at the address of a scalar."""
+    kind = ir.VectorType(address.type.pointee, LANES)
+    value = builder.load(builder.bitcast(address, kind.as_pointer()))
+    value.align = 4
+    return value
+
+
+def write(builder: Any, value: Any, address: Any) -> None:
+    """Store the vector from the address of a scalar on."""
+    builder.store(value, builder.bitcast(address, value.type.as_pointer()), align=4)
+
+
+def add(builder: Any, a: Any, b: Any) -> Any:
+    return builder.fadd(a, b, flags=CONTRACT)
+
+
+def multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """a·b + c, one operation where the machine has it."""
+    return builder.fadd(builder.fmul(a, b, flags=CONTRACT), c, flags=CONTRACT)
+
+
+@intrinsic
+def address(_: Any, array: Any) -> Any:
+    """Where an array's numbers begin.
+
+    Inner functions take pointers: an array would be passed as seven values and counted as a
+    reference, with an atomic operation each time. The caller keeps the array alive.
+    """
+
+    def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
+        return context.make_array(found.args[0])(context, builder, args[0]).data
+
+    pointer_type: Any = types.CPointer
+    return pointer_type(array.dtype)(array), generate
+
+
+@intrinsic
+def load(_: Any, array: Any, index: Any) -> Any:
+    """array[index:index+16]"""
+
+    def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
+        return read(builder, pointer(context, builder, found.args[0], args[0], args[1]))
+
+    return VectorType(array.dtype)(*signature(array, index).args), generate
+
+
+@intrinsic
+def store(_: Any, array: Any, index: Any, value: Any) -> Any:
+    """array[index:index+16] = value"""
+
+    def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
+        address = pointer(context, builder, found.args[0], args[0], args[1])
+        write(builder, args[2], address)
+        return context.get_dummy_value()
+
+    return signature(array, index, value), generate
+
+
+def _first(builder: Any, count: Any) -> Any:
+    """The mask of the lanes below count."""
+    lanes = ir.Constant(ir.VectorType(ir.IntType(64), LANES), list(range(LANES)))
+    return builder.icmp_signed("<", lanes, splat(builder, count))
+
+
+@intrinsic
+def load_part(_: Any, array: Any, index: Any, count: Any) -> Any:
+    """array[index:index+count], zeros behind; lanes from count on touch no memory."""
+
+    def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
+        kind = context.get_value_type(found.return_type)
+        address = pointer(context, builder, found.args[0], args[0], args[1])
+        address = builder.bitcast(address, kind.as_pointer())
+        parts = (address, ir.IntType(32)(4), _first(builder, args[2]), constant(kind, 0.0))
+        return call(builder, f"llvm.masked.load.{suffix(kind)}.p0", kind, parts)
+
+    return VectorType(array.dtype)(*signature(array, index, count).args), generate
+
+
+@intrinsic
+def store_part(_: Any, array: Any, index: Any, value: Any, count: Any) -> Any:
+    """array[index:index+count] = value[:count]"""
+
+    def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
+        kind = args[2].type
+        address = pointer(context, builder, found.args[0], args[0], args[1])
+        address = builder.bitcast(address, kind.as_pointer())
+        parts = (args[2], address, ir.IntType(32)(4), _first(builder, args[3]))
+        call(builder, f"llvm.masked.store.{suffix(kind)}.p0", ir.VoidType(), parts)
+        return context.get_dummy_value()
+
+    return signature(array, index, value, count), generate
+
+
+@intrinsic
+def fill(_: Any, array: Any, value: Any) -> Any:
+    """A vector of the array's dtype whose lanes all hold the value."""
+
+    def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+        return splat(builder, args[1])
+
+    element = array.dtype if isinstance(value, types.Number) else value
+    return VectorType(array.dtype)(array, element), generate
+
+
+def _operator(function: Any, instruction: str) -> None:
+    """Teach Numba the operator between two vectors."""
+
+    @intrinsic
+    def apply(_: Any, a: Any, b: Any) -> Any:
+        def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+            return getattr(builder, instruction)(args[0], args[1], flags=CONTRACT)
+
+        return a(a, b), generate
+
+    @overload(function)
+    def choose(a: Any, b: Any) -> Any:
+        def implementation(a: Any, b: Any) -> Any:
+            return apply(a, b)
+
+        vectors = isinstance(a, VectorType) and isinstance(b, VectorType)
+        return implementation if vectors else None
+
+
+_operator(operator.add, "fadd")
+_operator(operator.sub, "fsub")
+_operator(operator.mul, "fmul")
+_operator(operator.truediv, "fdiv")
+
+
+def _lanewise(name: str, doc: str) -> Any:
+    """An LLVM intrinsic of one or two vectors, lane by lane."""
+
+    def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+        kind = args[0].type
+        return call(builder, f"llvm.{name}.{suffix(kind)}", kind, args)
+
+    def unary(_: Any, a: Any) -> Any:
+        return a(a), generate
+
+    def binary(_: Any, a: Any, b: Any) -> Any:
+        return a(a, b), generate
+
+    function = unary if name == "sqrt" else binary
+    function.__doc__ = doc
+    return intrinsic(function)
+
+
+sqrt = _lanewise("sqrt", "Square roots.")
+maximum = _lanewise("maxnum", "The larger of each two.")
+minimum = _lanewise("minnum", "The smaller of each two.")
+
+
+@intrinsic
+def where_at_most(_: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+    """yes where a <= b, else no, lane by lane."""
+
+    def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered("<=", args[0], args[1]), args[2], args[3])
+
+    return yes(a, b, yes, no), generate
+
+
+@intrinsic
+def total(_: Any, a: Any) -> Any:
+    """The sum of the lanes."""
+
+    def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+        return sum_lanes(builder, args[0])
+
+    return a.dtype(a), generate
+
+
+def sum_lanes(builder: Any, value: Any) -> Any:
+    """The sum of a vector's lanes, halved pairwise: a fixed order."""
+    name = f"llvm.vector.reduce.fadd.{suffix(value.type)}"
+    element = value.type.element
+    return call(builder, name, element, (element(-0.0), value), fast=("reassoc",))

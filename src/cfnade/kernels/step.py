@@ -1,0 +1,217 @@
+"""The training step on CPU: gradients never leave the cache, Adam moves each column at once.
+
+A step is three passes: encode the rows' contexts, fit the targets (output table and bias move), fit
+the contexts (all other parameters move). They are separate methods, so that a model made of two
+engines can add both engines' scores in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cfnade.errors import ModelError
+from cfnade.kernels.adam import Rule, Update
+from cfnade.kernels.checks import check_network, check_rules
+from cfnade.kernels.context import context_step, sum_context
+from cfnade.kernels.dense import Network, Trace, backward, forward
+from cfnade.kernels.grouping import Grouped, partition
+from cfnade.kernels.layout import Array, buffer, padded
+from cfnade.kernels.rows import flat_step, merge
+from cfnade.kernels.sampling import DrawnBatch
+from cfnade.kernels.side import Side, unpad
+from cfnade.kernels.targets import Output, add_scores, score_step, target_step
+from cfnade.kernels.threads import one_torch_thread, run, thread_count
+
+TABLES = ("input_table", "output_table")
+CONTEXT_COLUMN, TARGET_COLUMN = 16.0, 4.0
+"""What a column costs beside its ratings, counted in ratings: for cutting work evenly."""
+
+
+class Engine:
+    """Trains a network in place. rules name every parameter of `network.named()`.
+
+    rowwise: one second moment per column and level in both tables instead of one per weight.
+    touched_only: columns without ratings in a batch stay as they are; otherwise they move as in
+    torch's Adam (moments decay, the L2 term pulls), which costs a pass over all of them.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        rules: Mapping[str, Rule],
+        *,
+        ordinal_weight: float = 1.0,
+        rowwise: bool = False,
+        touched_only: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        check_network(network)
+        check_rules(network, rules)
+        self.network, self.rules = network.detached(), dict(rules)
+        self.ordinal_weight = ordinal_weight
+        self.rowwise, self.touched_only = rowwise, touched_only
+        self.threads = thread_count(threads)
+        self.steps = 0
+        self.moments = {name: self._moments(name) for name in network.named()}
+        self._in = Side(network.input_table, self.threads)
+        self._out = Side(network.output_table, self.threads)
+        self._state: Array = buffer(self._in.flat.dtype, 0)  # (B · pitch,)
+        self._scale: Array = buffer(self._in.flat.dtype, 0)  # (B,)
+        self._everything = np.arange(len(network.bias), dtype=np.int32)
+        self._grads = self._gradients()
+        self._grad_views = [self._views(thread) for thread in range(self.threads)]
+        self._ones = np.ones(0, self._in.flat.dtype)
+        self._flat = {
+            name: [part.view(-1).numpy() for part in (tensor, *self.moments[name])]
+            for name, tensor in self.network.named().items()
+        }
+        self._traces: list[Trace] = []
+        self._numbers = {name: rule.numbers(1) for name, rule in rules.items()}
+
+    def _moments(self, name: str) -> tuple[Tensor, Tensor]:
+        tensor = self.network.named()[name]
+        shape = tensor.shape[:2] if self.rowwise and name in TABLES else tensor.shape
+        return torch.zeros_like(tensor), torch.zeros(shape, dtype=tensor.dtype)
+
+    def _gradients(self) -> dict[str, Array]:
+        """For each dense parameter, a padded gradient per thread, one after the other."""
+        dense = {n: p for n, p in self.network.named().items() if n not in (*TABLES, "bias")}
+        kind = self._in.flat.dtype
+        return {n: buffer(kind, self.threads * padded(p.numel())) for n, p in dense.items()}
+
+    def _views(self, thread: int) -> dict[str, Tensor]:
+        """A thread's own gradients of the dense parameters, in their shapes."""
+        views = {}
+        for name, parts in self._grads.items():
+            shape, stride = self.network.named()[name].shape, len(parts) // self.threads
+            own = parts[thread * stride : thread * stride + shape.numel()]
+            views[name] = torch.from_numpy(own).view(shape)
+        return views
+
+    # -- a whole step -----------------------------------------------------------------------
+
+    def step(self, batch: DrawnBatch, *, scale: Array | None = None, rate: float = 1.0) -> float:
+        """One update. Returns the batch's cost: Σ weight·cost over its targets / its rows.
+
+        scale (B,) multiplies each row's summed context; rate multiplies all learning rates.
+        """
+        if batch.size == 0:
+            raise ModelError("the batch has 0 rows; a step needs at least one")
+        self.encode(batch.context, scale)
+        self.begin(rate)
+        cost = self.fit_targets(batch.targets, 1.0 / batch.size)
+        self.fit_context(batch.context)
+        return cost
+
+    def begin(self, rate: float = 1.0) -> None:
+        """Count a step: what is fitted from here on moves by its rules at that count."""
+        self.steps += 1
+        self._numbers = {n: rule.numbers(self.steps, rate) for n, rule in self.rules.items()}
+
+    # -- pass 1: contexts to states ----------------------------------------------------------
+
+    def encode(self, context: Grouped, scale: Array | None = None) -> Tensor:
+        """The state of each row from its context, kept for the fits. Returns (B, D')."""
+        kind, rows = self._in.flat.dtype, context.size
+        self._in.reserve(rows)
+        self._out.reserve(rows)
+        if len(self._state) != self._out.size:
+            self._state = buffer(kind, self._out.size)
+        self._ones = np.ones(rows, kind)
+        self._scale = self._ones if scale is None else scale.astype(kind)
+        side, which = self._in, context.touched
+        fixed = (which, context, side.flat, side.shape, self.network.shared)
+        cuts = enumerate(self._ranges(context, which, CONTEXT_COLUMN))
+        run(sum_context, [(*cut, *fixed, side.part(t), side.scratch[t]) for t, cut in cuts])
+        with one_torch_thread():
+            self._traces = run(self._encode_rows, self._row_ranges())
+        return unpad(self._state, self._out.shape)
+
+    def _encode_rows(self, lo: int, hi: int) -> Trace:
+        side = self._in
+        merge(lo, hi, side.shape.pitch, side.joined, side.size, self._scale)
+        out = unpad(self._state, self._out.shape)[lo:hi]
+        return forward(self.network, side.matrix()[lo:hi], out)
+
+    # -- pass 2: targets ---------------------------------------------------------------------
+
+    def fit_targets(self, targets: Grouped, factor: float) -> float:
+        """Move output table and bias down factor · Σ weight·cost. Returns that cost."""
+        side, which = self._out, self._which(targets)
+        updates = self._update("output_table"), self._update("bias")
+        fixed = (which, targets, self._output(), self.ordinal_weight, factor)
+        cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
+        costs = run(
+            target_step,
+            [(*cut, *fixed, side.part(t), updates, side.scratch[t]) for t, cut in cuts],
+        )
+        return float(sum(costs))
+
+    def add_scores(self, targets: Grouped, out: Array) -> None:
+        """Add the scores of grouped cells to out (T, K), at the place of each cell as given."""
+        side, which = self._out, targets.touched
+        fixed = (which, targets, self._output(), out.reshape(-1))
+        cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
+        run(add_scores, [(*cut, *fixed, side.scratch[t]) for t, cut in cuts])
+
+    def fit_scores(self, targets: Grouped, slopes: Array) -> None:
+        """As `fit_targets`, from the gradient of the scores (T, K), cells in the order given."""
+        side, which = self._out, self._which(targets)
+        updates = self._update("output_table"), self._update("bias")
+        fixed = (which, targets, self._output(), slopes.reshape(-1))
+        cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
+        run(
+            score_step,
+            [(*cut, *fixed, side.part(t), updates, side.scratch[t]) for t, cut in cuts],
+        )
+
+    def _output(self) -> Output:
+        bias = self._flat["bias"][0]
+        return Output(self._state, self._out.flat, bias, self._out.shape, self.network.shared)
+
+    # -- pass 3: contexts --------------------------------------------------------------------
+
+    def fit_context(self, context: Grouped) -> None:
+        """Move the input table and the dense parameters, once the targets have been fitted."""
+        with one_torch_thread():
+            run(self._back_rows, [(t, *cut) for t, cut in enumerate(self._row_ranges())])
+        side, which = self._in, self._which(context)
+        fixed = (which, context, side.part(0), side.shape, self.network.shared)
+        update = self._update("input_table")
+        cuts = enumerate(self._ranges(context, which, CONTEXT_COLUMN))
+        run(context_step, [(*cut, *fixed, update, side.scratch[t]) for t, cut in cuts])
+        for name, parts in self._grads.items():
+            flat_step(self._update(name), parts, len(parts) // self.threads)
+
+    def _back_rows(self, thread: int, lo: int, hi: int) -> None:
+        side = self._out
+        merge(lo, hi, side.shape.pitch, side.joined, side.size, self._ones)
+        d_state, grads = side.matrix()[lo:hi], self._grad_views[thread]
+        d_sums = backward(self.network, self._traces[thread], d_state, grads)
+        # The sums themselves are no longer needed: their gradient takes their place.
+        scale = torch.from_numpy(self._scale[lo:hi]).unsqueeze(1)
+        torch.mul(d_sums, scale, out=self._in.matrix()[lo:hi])
+
+    # -- shared pieces -----------------------------------------------------------------------
+
+    def _which(self, grouped: Grouped) -> Array:
+        return grouped.touched if self.touched_only else self._everything
+
+    def _ranges(self, grouped: Grouped, which: Array, fixed: float) -> list[tuple[int, int]]:
+        bounds = partition(which, grouped.starts, fixed, self.threads).tolist()
+        return list(pairwise(bounds))
+
+    def _row_ranges(self) -> list[tuple[int, int]]:
+        cuts = [self._in.rows * t // self.threads for t in range(self.threads + 1)]
+        return list(pairwise(cuts))
+
+    def _update(self, name: str) -> Update:
+        """A parameter, flat, with its moments and its rule at this step."""
+        table, moment, square = self._flat[name]
+        together = self.rowwise and name in TABLES
+        return Update(table, moment, square, self._numbers[name], together)

@@ -1,0 +1,63 @@
+"""Threads that stay, for kernels that release the GIL.
+
+A kernel is plain serial code over a range of its work; here ranges meet threads. Unlike Numba's
+own parallel loops, this may be called from several threads at once, ends after a fork without
+hanging, and leaves no spinning worker behind that would fight with BLAS for the cores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from cfnade.errors import ModelError
+
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+
+
+def thread_count(threads: int | None) -> int:
+    """The number asked for, or torch's."""
+    count = torch.get_num_threads() if threads is None else threads
+    if count < 1:
+        raise ModelError(f"threads (={threads}) must be at least 1, or None for torch's number")
+    return count
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Keep torch on the calling thread inside: its workers would compete with ours."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)
+
+
+def _helpers(count: int) -> ThreadPoolExecutor:
+    key = os.getpid(), count
+    if key not in _pools:
+        # A worker's own setting also becomes the default of threads not yet born: set it back.
+        with one_torch_thread():
+            pool = ThreadPoolExecutor(
+                count, "cfnade", initializer=torch.set_num_threads, initargs=(1,)
+            )
+            for future in [pool.submit(torch.get_num_threads) for _ in range(count)]:
+                future.result()
+        _pools[key] = pool
+    return _pools[key]
+
+
+def run(function: Callable[..., Any], parts: Sequence[Sequence[Any]]) -> list[Any]:
+    """function(*part) for every part, each on a thread of its own, the first on this one."""
+    if len(parts) == 1:
+        return [function(*parts[0])]
+    pool = _helpers(len(parts) - 1)
+    futures = [pool.submit(function, *part) for part in parts[1:]]
+    first = function(*parts[0])
+    return [first, *(future.result() for future in futures)]

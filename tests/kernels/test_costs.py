@@ -1,0 +1,68 @@
+"""Costs of tiles: extreme scores, every number of levels, and padding that must not count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from cfnade.kernels.layout import Array, scratch_of, shape_of
+from cfnade.kernels.targets import cost_of_scores
+from cfnade.models.costs import hybrid_cost
+
+
+def kernel(scores: Array, levels: Array, weights: Array, ordinal: float) -> tuple[float, Array]:
+    slopes = np.zeros_like(scores)
+    scratch = scratch_of(scores.dtype, shape_of(scores.shape[1], 1))
+    flat = (scores.reshape(-1), levels, weights, ordinal, slopes.reshape(-1), scratch)
+    return cost_of_scores(0, len(scores), *flat), slopes
+
+
+def reference(scores: Array, levels: Array, weights: Array, ordinal: float) -> tuple[float, Tensor]:
+    leaf = torch.tensor(scores, dtype=torch.float64, requires_grad=True)
+    cost = (torch.tensor(weights) * hybrid_cost(leaf, torch.tensor(levels), ordinal)).sum()
+    (slopes,) = torch.autograd.grad(cost, leaf)
+    return float(cost.detach()), slopes
+
+
+@pytest.mark.parametrize("ordinal", [0.0, 0.25, 1.0])
+@pytest.mark.parametrize("scale", [1.0, 100.0, 1e4])
+@pytest.mark.parametrize("levels", [2, 3, 5, 10, 100, 255])
+def test_costs_and_slopes_at_any_scale(levels: int, scale: float, ordinal: float) -> None:
+    rng = np.random.default_rng(levels)
+    scores = (rng.normal(size=(37, levels)) * scale).astype(np.float32)
+    truth = rng.integers(0, levels, 37).astype(np.uint8)
+    weights = rng.random(37).astype(np.float32)
+    cost, slopes = kernel(scores, truth, weights, ordinal)
+    wanted, wanted_slopes = reference(scores, truth, weights, ordinal)
+    assert cost == pytest.approx(wanted, rel=1e-5)
+    # A slope is a sum of up to `levels` shares.
+    torch.testing.assert_close(
+        torch.from_numpy(slopes).double(), wanted_slopes, rtol=1e-5, atol=1e-6 * levels**0.5
+    )
+
+
+@pytest.mark.parametrize("ordinal", [0.0, 1.0])
+@pytest.mark.parametrize("rising", [True, False])
+def test_steps_of_ten_thousand_neither_overflow_nor_lose_the_slope(
+    rising: bool, ordinal: float
+) -> None:
+    scores = np.linspace(-1e4, 1e4, 5, dtype=np.float32)[None].repeat(5, 0)
+    scores = np.ascontiguousarray(scores if rising else scores[:, ::-1])
+    truth, weights = np.arange(5, dtype=np.uint8), np.ones(5, np.float32)
+    cost, slopes = kernel(scores, truth, weights, ordinal)
+    wanted, wanted_slopes = reference(scores, truth, weights, ordinal)
+    assert cost == pytest.approx(wanted, rel=1e-6)
+    torch.testing.assert_close(
+        torch.from_numpy(slopes).double(), wanted_slopes, rtol=1e-6, atol=1e-6
+    )
+
+
+def test_two_levels_in_closed_form() -> None:
+    """With K = 2 both costs are log(1 + exp(wrong - right))."""
+    scores = np.array([[0.3, -1.2], [2.0, 5.0]], np.float32)
+    truth, weights = np.array([0, 0], np.uint8), np.array([1.0, 3.0], np.float32)
+    wanted = np.log1p(np.exp(-1.5)) + 3.0 * np.log1p(np.exp(3.0))
+    for ordinal in (0.0, 0.5, 1.0):
+        assert kernel(scores, truth, weights, ordinal)[0] == pytest.approx(wanted, rel=1e-6)

@@ -1,0 +1,161 @@
+"""Drawn batches: every rating once, the right distribution, the same for any threads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from math import comb
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cfnade.errors import ModelError
+from cfnade.kernels.grouping import Grouped
+from cfnade.kernels.layout import Array
+from cfnade.kernels.sampling import DrawnBatch, Sampler
+
+
+def ragged(counts: list[int], n_columns: int, n_levels: int) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(0)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    columns = [rng.choice(n_columns, count, replace=False) for count in counts]
+    flat = np.concatenate(columns).astype(np.int32)
+    return offsets, flat, rng.integers(0, n_levels, len(flat)).astype(np.uint8)
+
+
+def cells(grouped: Grouped) -> list[tuple[int, int, int]]:
+    columns = np.repeat(np.arange(grouped.n_columns), np.diff(grouped.starts))
+    return sorted(
+        zip(grouped.rows.tolist(), columns.tolist(), grouped.levels.tolist(), strict=True)
+    )
+
+
+def same(a: DrawnBatch, b: DrawnBatch) -> bool:
+    def parts(batch: DrawnBatch) -> list[Any]:
+        return [*batch.context, *batch.targets, batch.counts]
+
+    return all(np.array_equal(x, y) for x, y in zip(parts(a), parts(b), strict=True))
+
+
+COUNTS = [0, 1, 2, 17, 30, 0, 5]
+
+
+@pytest.mark.parametrize("rate", [None, (0.5, 1.0)])
+def test_each_rating_of_the_chosen_rows_is_context_or_target_once(
+    rate: tuple[float, float] | None,
+) -> None:
+    offsets, columns, levels = ragged(COUNTS, 40, 5)
+    sampler = Sampler(offsets, columns, levels, n_columns=40, n_levels=5, rate=rate, threads=2)
+    rows = np.array([4, 0, 6, 3])
+    batch = sampler.draw(rows, seed=1, step=2)
+    wanted = sorted(
+        (b, int(columns[p]), int(levels[p]))
+        for b, row in enumerate(rows)
+        for p in range(offsets[row], offsets[row + 1])
+    )
+    assert sorted(cells(batch.context) + cells(batch.targets)) == wanted
+    assert batch.size == batch.context.size == 4
+    known = np.bincount(batch.context.rows, minlength=4)
+    assert np.array_equal(batch.counts, known)
+    for side in (batch.context, batch.targets):
+        assert np.array_equal(side.touched, np.flatnonzero(np.diff(side.starts)))
+        for c in side.touched:  # rows rise inside a column
+            assert np.all(np.diff(side.rows[side.starts[c] : side.starts[c + 1]]) > 0)
+
+
+def test_target_weights_are_those_of_equation_19_or_one() -> None:
+    offsets, columns, levels = ragged(COUNTS, 40, 5)
+    rows = np.arange(len(COUNTS))
+    for kind in ("paper", "unit"):
+        sampler = Sampler(offsets, columns, levels, n_columns=40, n_levels=5, weights=kind)
+        batch = sampler.draw(rows, seed=3, step=0)
+        D, known = np.array(COUNTS), batch.counts
+        row = batch.targets.rows
+        wanted = D[row] / (D - known)[row] if kind == "paper" else np.ones(len(row))
+        np.testing.assert_allclose(batch.targets.weights, wanted, rtol=1e-6)
+
+
+def test_a_batch_depends_on_seed_and_step_but_not_on_threads() -> None:
+    offsets, columns, levels = ragged(COUNTS * 20, 40, 5)
+    rows = np.random.default_rng(0).permutation(len(COUNTS) * 20)[:90]
+
+    def draw(threads: int, seed: int, step: int) -> DrawnBatch:
+        sampler = Sampler(offsets, columns, levels, n_columns=40, n_levels=5, threads=threads)
+        return sampler.draw(rows, seed=seed, step=step)
+
+    base = draw(1, 7, 3)
+    assert same(base, draw(1, 7, 3))
+    assert same(base, draw(2, 7, 3))
+    assert same(base, draw(3, 7, 3))
+    assert not same(base, draw(1, 8, 3))
+    assert not same(base, draw(1, 7, 4))
+
+
+def subsets_of_four(rate: tuple[float, float] | None) -> dict[tuple[int, ...], int]:
+    """How often each set of columns is the context, in 6000 draws of a row that has four."""
+    offsets, columns, levels = ragged([4], 4, 5)
+    sampler = Sampler(offsets, columns, levels, n_columns=4, n_levels=5, rate=rate, threads=1)
+    rows = np.zeros(1, np.int64)
+    draws = (sampler.draw(rows, seed=0, step=step) for step in range(6000))
+    return Counter(tuple(batch.context.touched.tolist()) for batch in draws)
+
+
+def test_split_points_and_subsets_are_uniform() -> None:
+    """A size of 0..3 is drawn evenly, then each set of that size."""
+    found = subsets_of_four(None)
+    sets = [subset for size in range(4) for subset in combinations(range(4), size)]
+    assert set(found) == set(sets)
+    for subset in sets:
+        wanted = 1500 / comb(4, len(subset))
+        assert abs(found[subset] - wanted) < 5 * wanted**0.5
+
+
+def test_ratings_join_the_context_independently_at_the_given_rate() -> None:
+    found = subsets_of_four((0.5, 0.5))
+    assert len(found) == 16
+    for count in found.values():
+        assert abs(count - 375) < 5 * 375**0.5
+
+
+def test_context_rates_lie_in_their_range() -> None:
+    """20 000 ratings a row: the share of context shows the row's rate."""
+    offsets, columns, levels = ragged([20_000] * 30, 20_000, 2)
+    sampler = Sampler(offsets, columns, levels, n_columns=20_000, n_levels=2, rate=(0.5, 0.9))
+    shares = sampler.draw(np.arange(30), seed=0, step=0).counts / 20_000
+    assert shares.min() > 0.48
+    assert shares.max() < 0.92
+    assert shares.std() > 0.05
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"offsets": np.array([0, 2], np.int32)}, "offsets has dtype int32"),
+        ({"offsets": np.array([0, 3])}, "offsets must rise from 0"),
+        ({"columns": np.array([0, 1])}, "columns has dtype int64"),
+        ({"columns": np.array([0, 9], np.int32)}, r"columns\[1\] \(=9\) must lie in 0..3"),
+        ({"levels": np.array([0, 2], np.uint8)}, r"levels\[1\] \(=2\) must lie in 0..1"),
+        ({"levels": np.array([0], np.uint8)}, "offsets must rise from 0"),
+        ({"rate": (0.9, 0.1)}, r"rate \(=\(0.9, 0.1\)\) must be two rising numbers"),
+        ({"weights": "none"}, r"weights \(='none'\) must be 'paper' or 'unit'"),
+    ],
+)
+def test_bad_data_is_refused(changes: dict[str, Any], message: str) -> None:
+    good: dict[str, Any] = {
+        "offsets": np.array([0, 2]),
+        "columns": np.array([0, 1], np.int32),
+        "levels": np.array([0, 1], np.uint8),
+        "n_columns": 4,
+        "n_levels": 2,
+    }
+    Sampler(**good)
+    with pytest.raises(ModelError, match=message):
+        Sampler(**(good | changes))
+
+
+def test_a_row_that_is_not_there_is_refused() -> None:
+    offsets, columns, levels = ragged([3], 4, 2)
+    sampler = Sampler(offsets, columns, levels, n_columns=4, n_levels=2)
+    with pytest.raises(ModelError, match=r"rows\[0\] \(=1\) must lie in 0..0"):
+        sampler.draw(np.array([1]), seed=0, step=0)
