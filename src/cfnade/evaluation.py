@@ -1,0 +1,176 @@
+"""Scores of a bundle on ratings that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade import metrics
+from cfnade.bundle import Bundle
+from cfnade.cells import Cells, unseen_columns
+from cfnade.data.ratings import Ratings
+from cfnade.data.rows import IndexArray, IntArray
+from cfnade.errors import PredictionError
+from cfnade.metrics import FloatArray
+
+KNOWN = (0, 1, 5, 20, 100)
+"""Where the buckets of "how much is known" begin; the last one has no end."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Test ratings of the users (or items) with low..high ratings in the context."""
+
+    low: int
+    high: int | None
+    n: int
+    rmse: float | None
+    """None without ratings."""
+
+    def __str__(self) -> str:
+        if self.high is None:
+            return f"{self.low}+"
+        return str(self.low) if self.high == self.low else f"{self.low}–{self.high}"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Errors are in stars, likelihoods in nats; a name with `raw` is before calibration.
+
+    The mean is the same before and after it, so there is one RMSE.
+    """
+
+    n: int
+    rmse: float
+    mae: float
+    nll: float
+    nll_raw: float
+    calibration_error: float
+    calibration_error_raw: float
+    rps: float
+    rps_raw: float
+    unseen_users: int
+    """How many of the test's users the model knows nothing of."""
+    unseen_items: int
+    unseen_ratings: int
+    """Test ratings of such a user or item."""
+    by_user: tuple[Bucket, ...]
+    by_item: tuple[Bucket, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and dicts, for JSON."""
+        return asdict(self) | {
+            name: [{"known": str(bucket)} | asdict(bucket) for bucket in getattr(self, name)]
+            for name in ("by_user", "by_item")
+        }
+
+
+def evaluate(bundle: Bundle, test: Ratings) -> Scores:
+    """Score the predictions of test ratings, none of which may be in the bundle's context.
+
+    Users and items are matched by their ids; unknown ones follow the rule for unseen rows and
+    columns (models/unseen.py, "mean") and are counted.
+    """
+    users, items = _indices_in(bundle, test)
+    cells = Cells(bundle)
+    _require_hidden(cells, test, users, items)
+    values, scale = test.values, bundle.context.scale.array()
+    raw = cells.probabilities(users, items)  # (n, K)
+    calibrated = raw if bundle.calibration is None else bundle.calibration.apply(raw, scale)
+    squares = np.square(values - raw @ scale)  # (n,)
+    return Scores(
+        n=len(test),
+        rmse=float(np.sqrt(squares.mean())),
+        mae=metrics.mae(values, metrics.medians(calibrated, scale)),
+        nll=metrics.nll(calibrated, test.levels),
+        nll_raw=metrics.nll(raw, test.levels),
+        calibration_error=metrics.calibration_error(calibrated, test.levels),
+        calibration_error_raw=metrics.calibration_error(raw, test.levels),
+        rps=metrics.rps(calibrated, test.levels, scale),
+        rps_raw=metrics.rps(raw, test.levels, scale),
+        **_unseen(bundle, test, users, items),
+        by_user=tuple(_buckets(_known(users, bundle.context.users), squares)),
+        by_item=tuple(_buckets(_known(items, bundle.context.items), squares)),
+    )
+
+
+def _indices_in(bundle: Bundle, test: Ratings) -> tuple[IntArray, IntArray]:
+    """The test's users and items as the bundle numbers them; -1 where it does not know them."""
+    context = bundle.context
+    if not bundle.has_context:
+        raise PredictionError(
+            "this model was saved without the ratings that it conditions on, so it cannot be "
+            "evaluated; use the model as trained, or save it with its context"
+        )
+    if len(test) == 0:
+        raise PredictionError("there are no ratings to evaluate on; give at least one")
+    if test.scale.values != context.scale.values:
+        raise PredictionError(
+            f"the test ratings are on the scale {test.scale}, the model was trained on "
+            f"{context.scale}; load the test with that scale"
+        )
+    users = _translation("user", test.user_ids, context.user_ids)[test.users]
+    items = _translation("item", test.item_ids, context.item_ids)[test.items]
+    return users, items
+
+
+def _translation(kind: str, ids: npt.NDArray[Any], known: npt.NDArray[Any]) -> IntArray:
+    """For each id its place among the known ones, -1 if it is not there. Both rise."""
+    if ids is known:
+        return np.arange(len(ids))
+    if ids.dtype.kind != known.dtype.kind:
+        words = {True: "text", False: "whole numbers"}
+        raise PredictionError(
+            f"{kind} ids of the test are {words[ids.dtype.kind == 'O']}, those of the model are "
+            f"{words[known.dtype.kind == 'O']}; load the test as the training data was loaded"
+        )
+    if len(known) == 0:
+        return np.full(len(ids), -1)
+    places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    return np.where(known[places] == ids, places, -1)
+
+
+def _require_hidden(cells: Cells, test: Ratings, users: IntArray, items: IntArray) -> None:
+    """The question must not hold the answer."""
+    leaked = np.flatnonzero(cells.known_levels(users, items) >= 0)
+    if len(leaked):
+        first = leaked[0]
+        raise PredictionError(
+            f"{len(leaked):,} of {len(test):,} test ratings are among the ratings that the model "
+            f"conditions on, first user {test.user_ids[test.users[first]]} item "
+            f"{test.item_ids[test.items[first]]}; evaluate on ratings held out from training"
+        )
+
+
+def _unseen(bundle: Bundle, test: Ratings, users: IntArray, items: IntArray) -> dict[str, int]:
+    """Rows without context, columns without training ratings: how many ids and test ratings."""
+    if bundle.side == "user":
+        user = _known(users, bundle.context.users) == 0
+        item = unseen_columns(items, bundle.column_counts)
+    else:
+        user = unseen_columns(users, bundle.column_counts)
+        item = _known(items, bundle.context.items) == 0
+    return {
+        "unseen_users": len(np.unique(test.users[user])),
+        "unseen_items": len(np.unique(test.items[item])),
+        "unseen_ratings": int((user | item).sum()),
+    }
+
+
+def _known(which: IntArray, rated: IndexArray) -> IntArray:
+    """How many ratings the context holds of each user (or item); none of an unknown one. (n,)."""
+    counts = np.bincount(rated, minlength=int(which.max(initial=0)) + 1)
+    return np.where(which < 0, 0, counts[which])
+
+
+def _buckets(known: IntArray, squares: FloatArray) -> Iterator[Bucket]:
+    """Squared errors (n,) by how much is known."""
+    highs = [*(low - 1 for low in KNOWN[1:]), None]
+    for low, high in zip(KNOWN, highs, strict=True):
+        inside = (known >= low) & (known <= (np.inf if high is None else high))
+        n = int(inside.sum())
+        yield Bucket(low, high, n, float(np.sqrt(squares[inside].mean())) if n else None)
