@@ -1,0 +1,139 @@
+"""model.json: what a checkpoint folder is, for people and programs. docs/checkpoint.md explains it.
+
+It lists the other files with their sizes and digests, and ends with a digest of itself.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import cfnade
+from cfnade.bundle import Bundle
+from cfnade.data.hashing import digest_file, digest_text
+from cfnade.errors import CheckpointError
+
+FORMAT, VERSION = "cfnade-checkpoint", 1
+NAME = "model.json"
+
+_KEYS = {
+    "format",
+    "version",
+    "side",
+    "architecture",
+    "scale",
+    "calibration",
+    "context",
+    "source",
+    "facts",
+    "versions",
+    "files",
+    "check",
+}
+_WITHOUT = (
+    "The ratings that the model conditions on were left out, and the ids of its rows with them: "
+    "only histories given in a call can be used."
+)
+
+
+def write_manifest(bundle: Bundle, part: Path, names: list[str]) -> None:
+    """Write model.json for the files of these names, which lie in the same folder."""
+    context: dict[str, Any] = {
+        "included": bundle.has_context,
+        "ratings": len(bundle.context),
+        "holds": bundle.facts.get("context"),
+    }
+    if not bundle.has_context:
+        context["note"] = _WITHOUT
+    scale = bundle.context.scale
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "side": bundle.side,
+        "architecture": bundle.model.config.to_dict(),
+        "scale": {"values": scale.values, "edges": scale.edges},
+        "calibration": None if bundle.calibration is None else bundle.calibration.to_dict(),
+        "context": context,
+        "source": bundle.context.source,
+        "facts": bundle.facts,
+        "versions": _versions(),
+        "files": {name: _described(part / name) for name in names},
+    }
+    seen = json.loads(_dumped(content))  # as a reader will see it: names are texts
+    content["check"] = digest_text(_dumped(seen, sort_keys=True))
+    text = _dumped(content, indent=2)
+    (part / NAME).write_bytes(text.encode() + b"\n")
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The content of a model.json that this version can read, or the reason why not."""
+    content = _parsed(path)
+    found = content.get("version")
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise CheckpointError(f"{path}: version {found!r} is no version of the format; {_AGAIN}")
+    if found > VERSION:
+        raise CheckpointError(
+            f"{path}: was written in version {found} of the format, this cfnade "
+            f"({cfnade.__version__}) reads up to version {VERSION}; install a newer cfnade"
+        )
+    check = content.get("check")
+    rest = {key: value for key, value in content.items() if key != "check"}
+    if set(content) != _KEYS or check != digest_text(_dumped(rest, sort_keys=True)):
+        raise CheckpointError(f"{path}: was damaged or edited by hand; {_AGAIN}")
+    return content
+
+
+def check_files(files: dict[str, Any], paths: dict[str, Path]) -> None:
+    """Refuse files that are not those which the manifest describes."""
+    for name, path in paths.items():
+        if not path.is_file():
+            raise CheckpointError(f"{path}: is missing; {_AGAIN}")
+        size, wanted = path.stat().st_size, files[name]["bytes"]
+        if size < wanted:
+            raise CheckpointError(f"{path}: is cut short, {size:,} of {wanted:,} bytes; {_AGAIN}")
+        if size > wanted or digest_file(path) != files[name]["xxh3_128"]:
+            raise CheckpointError(f"{path}: was damaged or comes from another save; {_AGAIN}")
+
+
+_AGAIN = "copy the whole folder again, or save the model again"
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    if not path.parent.is_dir():
+        raise CheckpointError(f"{path.parent}: is no folder; give the folder of a saved model")
+    if not path.is_file():
+        raise CheckpointError(f"{path.parent}: is no saved model: it holds no {path.name}")
+    try:
+        content = json.loads(path.read_bytes().decode())
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: is not JSON ({str(error)[:120]}); {_AGAIN}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: was not written by cfnade; give the folder of its model")
+    return content
+
+
+def _described(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "xxh3_128": digest_file(path)}
+
+
+def _dumped(content: dict[str, Any], **layout: Any) -> str:
+    try:
+        return json.dumps(content, allow_nan=False, **layout)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(
+            f"the model's facts cannot be written as JSON ({error}); use plain finite values"
+        ) from error
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "cfnade": cfnade.__version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+    }

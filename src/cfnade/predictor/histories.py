@@ -1,0 +1,106 @@
+"""Histories: what a person says of items, as the model reads it."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from cfnade.data.rows import IndexArray, LevelArray
+from cfnade.data.scale import Scale
+from cfnade.errors import PredictionError
+from cfnade.predictor.ids import Ids
+
+_log = logging.getLogger("cfnade")
+
+
+@dataclass(frozen=True, eq=False)
+class Person:
+    """A history that was read: known items by index, with levels."""
+
+    items: IndexArray  # (c,)
+    levels: LevelArray  # (c,)
+    unknown: tuple[Any, ...] = ()
+    """Raw ids of rated items that the model has never met; they say nothing to it."""
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+History = Mapping[Any, float] | Iterable[tuple[Any, float]] | Person
+"""{raw item id: rating in stars}, the same as pairs, or one that was read before."""
+
+
+def read_history(history: History, ids: Ids, scale: Scale) -> Person:
+    """Check a history and look up its items; unknown ones are kept apart and logged."""
+    if isinstance(history, Person):
+        return history
+    pairs = _pairs(history)
+    values = np.array([_number(raw, rating) for raw, rating in pairs], np.float64)
+    levels, on_scale = scale.levels_of(values)
+    if not on_scale.all():
+        raw, rating = pairs[int(np.argmin(on_scale))]
+        raise PredictionError(
+            f"rating {rating!r} of item {raw!r} is off the model's scale {scale}; allowed are "
+            f"{_allowed(scale)}"
+        )
+    indices = np.array([ids.index(raw) for raw, _ in pairs], np.int64)
+    _check_repeats([raw for raw, _ in pairs])
+    known = indices >= 0
+    unknown = tuple(raw for (raw, _), found in zip(pairs, known, strict=True) if not found)
+    if unknown:
+        _log.warning(
+            "%d of %d items in a history are unknown to the model and were left out: %s",
+            len(unknown),
+            len(pairs),
+            ", ".join(repr(raw) for raw in unknown[:5]) + (", …" if len(unknown) > 5 else ""),
+        )
+    return Person(indices[known].astype(np.int32), levels[known], unknown)
+
+
+def _pairs(history: Any) -> list[tuple[Any, Any]]:
+    if isinstance(history, Mapping):
+        return list(history.items())
+    if isinstance(history, Iterable) and not isinstance(history, str | bytes):
+        entries = list(history)
+        if all(isinstance(entry, tuple | list) and len(entry) == 2 for entry in entries):
+            return [(raw, rating) for raw, rating in entries]
+    raise PredictionError(
+        f"a history is a mapping from item ids to ratings, or pairs of them; got {_brief(history)}"
+    )
+
+
+def _number(raw: Any, rating: Any) -> float:
+    if not isinstance(rating, bool) and isinstance(rating, Real):
+        try:
+            value = float(rating)
+        except OverflowError:
+            value = math.inf
+        if math.isfinite(value):
+            return value
+    raise PredictionError(f"rating {rating!r} of item {raw!r} is not a finite number")
+
+
+def _check_repeats(raws: list[Any]) -> None:
+    seen: set[Any] = set()
+    for raw in raws:
+        if raw in seen:
+            raise PredictionError(
+                f"item {raw!r} is rated more than once in a history; give one rating of each item"
+            )
+        seen.add(raw)
+
+
+def _allowed(scale: Scale) -> str:
+    texts = [f"{value:g}" for value in scale.values]
+    return ", ".join(texts if len(texts) <= 12 else [*texts[:3], "…", *texts[-2:]])
+
+
+def _brief(given: Any) -> str:
+    text = repr(given)
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,88 @@
+"""Raw ids of users or items, and the indices that they have inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.errors import PredictionError
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Ids:
+    """The id table of one side of the data."""
+
+    def __init__(self, side: str, table: npt.NDArray[Any]) -> None:
+        self.side = side
+        self.table = table
+        self.are_texts = table.dtype == object
+
+    def indices(self, raw: Any) -> IntArray:
+        """The index of each raw id, -1 for one that is unknown. Returns (n,)."""
+        if isinstance(raw, np.ndarray) and raw.ndim == 1 and raw.dtype.kind in "iu":
+            return self._integers(raw)
+        return np.array([self.index(one) for one in raw], np.int64)
+
+    def index(self, raw: Any) -> int:
+        """The index of a raw id, -1 if it is unknown."""
+        if self.are_texts:
+            fits = isinstance(raw, str)
+        else:
+            fits = isinstance(raw, Integral) and not isinstance(raw, bool)
+        if not fits and len(self.table):
+            kind = "texts" if self.are_texts else "integers"
+            raise PredictionError(
+                f"{self.side} id {raw!r} is a {type(raw).__name__}; the {self.side} ids of this "
+                f"model are {kind}, such as {self.table[:1].tolist()[0]!r}: convert it"
+            )
+        return self._places.get(raw, -1)
+
+    @cached_property
+    def _places(self) -> dict[Any, int]:
+        return {raw: place for place, raw in enumerate(self.table.tolist())}
+
+    def _integers(self, raw: npt.NDArray[Any]) -> IntArray:
+        if self.are_texts or not len(self.table):
+            return np.array([self.index(one) for one in raw.tolist()], np.int64)
+        # An unsigned id beyond int64 is in no table; a cast would wrap it onto another.
+        fits = raw <= np.iinfo(np.int64).max
+        wanted = np.where(fits, raw, 0).astype(np.int64)
+        places = np.minimum(np.searchsorted(self.table, wanted), len(self.table) - 1)
+        return np.where(fits & (self.table[places] == wanted), places, -1)
+
+
+def listed(given: Any) -> tuple[Any, bool]:
+    """Raw ids as an array or a list, and whether it was a single one."""
+    if np.isscalar(given):
+        return [given], True
+    if isinstance(given, np.ndarray):
+        if given.ndim != 1:
+            raise PredictionError(f"ids have shape {given.shape}; give one dimension")
+        return (given if given.dtype.kind in "iu" else given.tolist()), False
+    for method in ("to_list", "tolist", "to_pylist"):  # of polars, pandas and pyarrow
+        if hasattr(given, method):
+            return getattr(given, method)(), False
+    if isinstance(given, Iterable):
+        return list(given), False
+    raise PredictionError(f"ids are given as a {type(given).__name__}; give one id or a list")
+
+
+def paired(users: Any, items: Any) -> tuple[Any, Any]:
+    """Equally many users and items; a single one on either side goes with all of the other."""
+    (left, one_user), (right, one_item) = listed(users), listed(items)
+    if one_user and not one_item:
+        left = list(left) * len(right)
+    elif one_item and not one_user:
+        right = list(right) * len(left)
+    if len(left) != len(right):
+        raise PredictionError(
+            f"{len(left)} users and {len(right)} items were given; a question is one of each, so "
+            "give equally many, or a single one on either side"
+        )
+    return left, right

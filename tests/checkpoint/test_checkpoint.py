@@ -1,0 +1,551 @@
+"""A checkpoint folder: the same bits again, all or nothing, and nothing wrong is let in."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from cfnade.bundle import Bundle
+from cfnade.calibration import Calibration
+from cfnade.checkpoint import FILES, load, manifest, save, without_context
+from cfnade.data.build import Columns, Options, build
+from cfnade.data.hashing import digest_file, digest_text
+from cfnade.data.ratings import Ratings, Side
+from cfnade.errors import CheckpointError
+from cfnade.models.cfnade import CFNADE
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {"hidden": (6,)},
+    "unshared": {"hidden": (6,), "shared": False},
+    "factored": {"hidden": (6,), "factors": 3},
+    "deep": {"hidden": (6, 5, 4), "context_scale": "sqrt", "mean_context": 3.5},
+}
+
+
+def ratings(*, texts: bool = False, titles: bool = True) -> Ratings:
+    rng = np.random.default_rng(0)
+    users, items = np.divmod(rng.choice(9 * 12, 60, replace=False), 12)
+    values = rng.integers(1, 11, 60) / 2
+    names = {i: f"Film {i} – é" for i in range(11)}
+    return build(
+        Columns(
+            users=pl.Series([f"u{u}" for u in users]) if texts else users * 7,
+            items=pl.Series([f"i{i}" for i in items]) if texts else items,
+            values=values,
+            times=np.arange(60) + 10**9,
+            titles=({f"i{i}": t for i, t in names.items()} if texts else names) if titles else {},
+            genres={1: "Comedy|Drama"} if titles and not texts else {},
+            source="made up",
+        ),
+        Options(scale="0.5-5/0.5"),
+    )
+
+
+def make(
+    side: Side = "user", *, seed: int = 0, data: Ratings | None = None, **fields: Any
+) -> Bundle:
+    context = ratings() if data is None else data
+    rows = context.rows(side)
+    model = CFNADE(columns=rows.n_columns, levels=rows.n_levels, **({"hidden": (6,)} | fields))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0.0, 0.5, generator=generator)
+    counts = np.zeros((rows.n_columns, rows.n_levels), np.int64)
+    np.add.at(counts, (rows.columns, rows.levels), 1)
+    facts = {"context": "train + valid", "seed": seed, "metrics": {"rmse": 0.8312345678901234}}
+    return Bundle(model.eval(), side, context, counts, Calibration(1.25), True, facts)
+
+
+def weights(bundle: Bundle) -> dict[str, bytes]:
+    return {n: t.numpy().tobytes() for n, t in bundle.model.state_dict().items()}
+
+
+def same(one: Bundle, other: Bundle) -> bool:
+    return (
+        weights(one) == weights(other)
+        and one.model.config == other.model.config
+        and (one.side, one.calibration, one.has_context, one.facts)
+        == (other.side, other.calibration, other.has_context, other.facts)
+        and one.context == other.context
+        and np.array_equal(one.column_counts, other.column_counts)
+    )
+
+
+# -- there and back --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["user", "item"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_loading_gives_the_same_bits(tmp_path: Path, side: Side, variant: str) -> None:
+    bundle = make(side, **VARIANTS[variant])
+    save(bundle, tmp_path / "model")
+    found = load(tmp_path / "model")
+    assert same(bundle, found)
+    assert found.context.fingerprint == bundle.context.fingerprint
+    assert not found.model.training
+    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == sorted(FILES)
+
+
+@pytest.mark.parametrize("texts", [False, True])
+@pytest.mark.parametrize("titles", [False, True])
+def test_ids_and_titles_come_back(tmp_path: Path, texts: bool, titles: bool) -> None:
+    data = ratings(texts=texts, titles=titles)
+    save(make(data=data), tmp_path)
+    assert load(tmp_path).context == data
+    frame = pl.read_parquet(tmp_path / "items.parquet")
+    assert frame["id"].to_list() == data.item_ids.tolist()
+    assert ("title" in frame.columns) == titles
+
+
+def test_binned_scales_and_models_without_calibration_come_back(tmp_path: Path) -> None:
+    columns = Columns(np.arange(4), np.arange(4), np.array([0.1, 0.5, 2.5, 9.0]))
+    bundle = replace(make(data=build(columns, Options(bins=[0, 1, 2, 10]))), calibration=None)
+    save(bundle, tmp_path)
+    assert same(load(tmp_path), bundle)
+    assert load(tmp_path).context.scale.edges == (1.0, 2.0)
+
+
+def test_saving_twice_writes_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        save(make(), tmp_path / name)
+    for name in FILES:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_model_json_can_be_read_by_a_person(tmp_path: Path) -> None:
+    save(make(hidden=(6, 5)), tmp_path)
+    text = (tmp_path / "model.json").read_text()
+    assert text.count("\n") > 20
+    content = json.loads(text)
+    assert list(content)[:3] == ["format", "version", "side"]
+    assert list(content)[-1] == "check"
+    assert content["format"] == "cfnade-checkpoint"
+    assert content["version"] == 1
+    assert content["architecture"]["hidden"] == [6, 5]
+    assert content["scale"]["values"] == [k / 2 for k in range(1, 11)]
+    assert content["context"] == {"included": True, "ratings": 60, "holds": "train + valid"}
+    assert set(content["versions"]) == {"cfnade", "python", "torch", "numpy"}
+    for name, said in content["files"].items():
+        assert said["xxh3_128"] == digest_file(tmp_path / name)
+        assert said["bytes"] == (tmp_path / name).stat().st_size
+
+
+# -- without context -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("side", "dropped"), [("user", "users"), ("item", "items")])
+def test_without_context_nothing_of_the_rows_remains(
+    tmp_path: Path, side: Side, dropped: str
+) -> None:
+    bundle = make(side, data=ratings(texts=True))
+    save(bundle, tmp_path)  # what a save leaves out must go, even if it was there before
+    save(bundle, tmp_path, with_context=False)
+    found = load(tmp_path)
+    assert weights(found) == weights(bundle)
+    assert not found.has_context
+    assert len(found.context) == 0
+    assert len(found.context.user_ids if side == "user" else found.context.item_ids) == 0
+    left = {"users", "items"} - {dropped}
+    names = ["model.json", "model.safetensors", f"{left.pop()}.parquet"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(names)
+    said = json.loads((tmp_path / "model.json").read_text())["context"]
+    assert said["included"] is False
+    assert "left out" in said["note"]
+    first_id = {"user": b"u0", "item": b"Film 0"}[side]
+    assert not any(first_id in p.read_bytes() for p in tmp_path.iterdir())
+    assert same(without_context(bundle), found)
+    save(found, tmp_path / "again")
+    assert same(load(tmp_path / "again"), found)
+
+
+# -- all or nothing --------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Stands for kill -9: from then on nothing reaches the disk, clean-up code included."""
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    done = 0
+
+    def guarded(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal done
+            if done >= step:
+                raise Killed
+            done += 1
+            return real(*args, **kwargs)
+
+        return call
+
+    for name in ("rename", "replace", "fsync", "mkdir", "rmdir", "unlink", "open", "chmod"):
+        monkeypatch.setattr(os, name, guarded(getattr(os, name)))
+
+
+@pytest.mark.parametrize("with_context", [True, False])
+def test_a_kill_at_any_step_leaves_the_old_model_or_the_new(
+    tmp_path: Path, with_context: bool
+) -> None:
+    old, new = make(seed=1), make(seed=2)
+    save(old, tmp_path / "old")
+    save(new, tmp_path / "new", with_context=with_context)
+    new = load(tmp_path / "new")
+    outcomes, step, finished = [], 0, False
+    while not finished:
+        folder = tmp_path / "model"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(tmp_path / "old", folder)
+        (folder / "history.jsonl").write_text("kept")
+        with pytest.MonkeyPatch.context() as patch:
+            kill_at(patch, step)
+            try:
+                save(new, folder)
+                finished = True
+            except Killed:
+                pass
+        found = load(folder)
+        assert same(found, old) or same(found, new), f"killed at step {step}"
+        outcomes.append(same(found, new))
+        save(old, folder)
+        assert same(load(folder), old)
+        assert (folder / "history.jsonl").read_text() == "kept"
+        assert not list(folder.glob(".new*"))
+        step += 1
+    assert outcomes == sorted(outcomes)
+    assert outcomes.count(False) > 10
+    assert outcomes.count(True) > 5
+
+
+@contextmanager
+def files_no_longer_than(size: int) -> Iterator[None]:
+    """Writes beyond that many bytes of a file fail, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    old, new = make(seed=1), make(seed=2)
+    save(old, tmp_path)
+    longest = max((tmp_path / name).stat().st_size for name in FILES)
+    sizes = sorted(
+        {0, 1, *range(0, longest, 97), *((tmp_path / n).stat().st_size - 1 for n in FILES)}
+    )
+    for size in sizes:
+        with files_no_longer_than(size), pytest.raises(CheckpointError, match="could not be saved"):
+            save(new, tmp_path)
+        assert same(load(tmp_path), old)
+        assert sorted(p.name for p in tmp_path.iterdir()) == sorted(FILES)
+    with files_no_longer_than(longest + 1000):
+        save(new, tmp_path)
+    assert same(load(tmp_path), new)
+
+
+def test_killed_processes_leave_a_whole_model(tmp_path: Path) -> None:
+    """The real thing: a process that saves two models in turn is killed, again and again."""
+    one, two, folder = make(seed=1), make(seed=2), tmp_path / "model"
+    save(one, tmp_path / "one")
+    save(two, tmp_path / "two")
+    save(one, folder)
+    code = (
+        "import sys; from cfnade.checkpoint import load, save\n"
+        "one, two = load(sys.argv[1]), load(sys.argv[2])\n"
+        "print('ready', flush=True)\n"
+        "while True: save(two, sys.argv[3]); save(one, sys.argv[3])\n"
+    )
+    given = [str(tmp_path / "one"), str(tmp_path / "two"), str(folder)]
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", code, *given], stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            time.sleep(float(rng.uniform(0.02, 0.2)))
+            # Whoever reads while another writes gets one of the two as well.
+            found = load(folder)
+            assert same(found, one) or same(found, two)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+        found = load(folder)
+        assert same(found, one) or same(found, two)
+
+
+def test_a_save_in_the_midst_of_loading_gives_the_new_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = make(seed=1), make(seed=2)
+    save(old, tmp_path)
+    saves = iter([new])
+
+    def check_files(*given: Any) -> None:
+        for bundle in saves:  # after model.json was read, before the files are
+            save(bundle, tmp_path)
+        manifest.check_files(*given)
+
+    monkeypatch.setattr("cfnade.checkpoint.check_files", check_files)
+    assert same(load(tmp_path), new)
+
+
+# -- wrong folders ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_cut_anywhere_is_refused(tmp_path: Path, name: str) -> None:
+    save(make(), tmp_path)
+    path = tmp_path / name
+    whole = path.read_bytes()
+    cuts = {0, 1, 7, 8, 9, len(whole) - 2, *np.linspace(1, len(whole) - 2, 25).astype(int).tolist()}
+    for cut in sorted(cuts):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(CheckpointError, match=name):
+            load(tmp_path)
+    path.write_bytes(whole)
+    load(tmp_path)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_flipped_bit_is_noticed(tmp_path: Path, name: str) -> None:
+    save(make(), tmp_path)
+    path = tmp_path / name
+    whole = path.read_bytes()
+    rng = np.random.default_rng(1)
+    for place in rng.integers(0, len(whole) * 8, 80).tolist():
+        damaged = bytearray(whole)
+        damaged[place // 8] ^= 1 << (place % 8)
+        path.write_bytes(bytes(damaged))
+        if name == "model.json" and as_json(bytes(damaged)) == as_json(whole):
+            assert same(load(tmp_path), make())  # white space between its fields means nothing
+        else:
+            with pytest.raises(CheckpointError, match=name):
+                load(tmp_path)
+
+
+def as_json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    save(make(), tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(CheckpointError, match=name):
+        load(tmp_path)
+
+
+def test_files_of_two_saves_do_not_mix(tmp_path: Path) -> None:
+    save(make(seed=1), tmp_path / "a")
+    save(make(seed=2), tmp_path / "b")
+    shutil.copy(tmp_path / "b" / "model.safetensors", tmp_path / "a")
+    with pytest.raises(CheckpointError, match="comes from another save"):
+        load(tmp_path / "a")
+
+
+def forge(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change model.json and make its digests right again."""
+    content = json.loads((folder / "model.json").read_text())
+    for name, said in content["files"].items():
+        path = folder / name
+        if path.exists():
+            said |= {"bytes": path.stat().st_size, "xxh3_128": digest_file(path)}
+    change(content)
+    content.pop("check", None)
+    content["check"] = digest_text(json.dumps(content, sort_keys=True))
+    (folder / "model.json").write_text(json.dumps(content))
+
+
+def put(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(content: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            content = content[key]
+        content[keys[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("version", value=2), "version 2 of the format.*install a newer cfnade"),
+        (put("version", value="1"), "no version of the format"),
+        (put("version", value=True), "no version of the format"),
+        (put("format", value="something"), "was not written by cfnade"),
+        (put("side", value="both"), "side is 'both'"),
+        (put("architecture", "columns", value=10**12), "shape"),
+        (put("architecture", "hidden", value=[7]), "shape"),
+        (put("architecture", "hidden", value="x"), "does not describe a model"),
+        (put("architecture", "hidden", value=None), "hidden"),
+        (put("architecture", "factors", value=3), "arrays"),
+        (put("architecture", "depth", value=3), "unknown field 'depth'"),
+        (put("architecture", value=[1]), "does not describe a model"),
+        (put("scale", value=None), "does not describe a model"),
+        (put("scale", "values", value=[1, 2, 3]), "levels"),
+        (put("scale", "values", value=[3, 2, 1]), "rising"),
+        (put("calibration", value={"heat": 1}), "calibration"),
+        (put("calibration", value=3), "does not describe a model"),
+        (put("context", value=None), "does not describe a model"),
+        (put("context", "included", value=False), "lists the files"),
+        (put("files", "../secret", value={}), "lists the files"),
+        (put("files", "model.safetensors", value=None), "does not describe a model"),
+        (put("files", value=3), "does not describe a model"),
+        (put("extra", value=3), "damaged or edited"),
+    ],
+)
+def test_a_model_json_that_lies_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str
+) -> None:
+    save(make(), tmp_path)
+    forge(tmp_path, change)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        load(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> None:
+    tensors = {n: t.clone() for n, t in load_file(folder / "model.safetensors").items()}
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+    forge(folder, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t["W"].view(-1)[3].fill_(float("nan")), "W holds NaN"),
+        (lambda t: t["b"].view(-1)[0].fill_(float("inf")), "b holds NaN or infinity"),
+        (lambda t: t.update(W=t["W"][:, :, :3].contiguous()), "W is .* of shape .*, 3"),
+        (lambda t: t.update(W=t["W"].double()), "float64"),
+        (lambda t: t.pop("V"), "holds the arrays"),
+        (lambda t: t.update(extra=torch.zeros(1)), "extra"),
+        (lambda t: t["column_counts"].fill_(-1), "column_counts"),
+        (lambda t: t["column_counts"].zero_(), "column_counts"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(
+    tmp_path: Path, change: Callable[[dict[str, torch.Tensor]], Any], message: str
+) -> None:
+    save(make(), tmp_path)
+    rewrite(tmp_path, change)
+    with pytest.raises(CheckpointError, match=message):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pl.DataFrame({"id": [1, 2]}), "2 columns, the model"),
+        (pl.DataFrame({"id": [2, 1]}), "do not rise"),
+        (pl.DataFrame({"id": [1.5, 2.5]}), "holds columns"),
+        (pl.DataFrame({"id": [1, None]}), "no gaps"),
+        (pl.DataFrame({"name": ["x"]}), "holds columns"),
+    ],
+)
+def test_id_tables_that_do_not_fit_are_refused(
+    tmp_path: Path, frame: pl.DataFrame, message: str
+) -> None:
+    save(make(), tmp_path)
+    frame.write_parquet(tmp_path / "items.parquet")
+    forge(tmp_path, lambda _: None)
+    with pytest.raises(CheckpointError, match=message):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["items.parquet", "model.safetensors", "context.safetensors"])
+def test_rubbish_with_a_right_digest_is_refused(tmp_path: Path, name: str) -> None:
+    save(make(), tmp_path)
+    for rubbish in (b"", b"PAR1", b"\xff" * 64, b"\x08\0\0\0\0\0\0\0{}      "):
+        (tmp_path / name).write_bytes(rubbish)
+        forge(tmp_path, lambda _: None)
+        with pytest.raises(CheckpointError, match=name):
+            load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is not JSON"),
+        ("[1, 2]", "was not written by cfnade"),
+        ('{"model_type": "bert"}', "was not written by cfnade"),
+        ("[" * 100_000, "is not JSON"),
+        ("\xff\xfe", "is not JSON"),
+    ],
+)
+def test_foreign_folders_are_refused_and_never_overwritten(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    (tmp_path / "model.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(CheckpointError, match=message):
+        load(tmp_path)
+    with pytest.raises(CheckpointError, match="what is there would be lost"):
+        save(make(), tmp_path)
+    assert (tmp_path / "model.json").read_bytes() == text.encode("latin-1")
+
+
+def test_someone_elses_table_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "users.parquet").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"holds users\.parquet but no model\.json"):
+        save(make(), tmp_path)
+    assert (tmp_path / "users.parquet").read_text() == "mine"
+
+
+def test_folders_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is no folder"):
+        load(tmp_path / "nothing")
+    with pytest.raises(CheckpointError, match=r"holds no model\.json"):
+        load(tmp_path)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(CheckpointError, match="is no folder"):
+        load(tmp_path / "file")
+    with pytest.raises(CheckpointError, match="could not be saved"):
+        save(make(), tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [({"rmse": float("nan")}, "plain finite values"), ({"x": object()}, "plain finite values")],
+)
+def test_facts_that_are_not_json_are_refused(
+    tmp_path: Path, facts: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        save(replace(make(), facts=facts), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_as_names_in_facts_become_texts(tmp_path: Path) -> None:
+    save(replace(make(), facts={"by_known": {1: 0.9, 20: 0.8}}), tmp_path)
+    assert load(tmp_path).facts == {"by_known": {"1": 0.9, "20": 0.8}}
+
+
+def test_a_diverged_model_is_not_saved(tmp_path: Path) -> None:
+    save(make(), tmp_path)
+    bad = make()
+    with torch.no_grad():
+        bad.model.V.view(-1)[0] = float("nan")
+    with pytest.raises(CheckpointError, match="V holds NaN"):
+        save(bad, tmp_path)
+    assert same(load(tmp_path), make())
