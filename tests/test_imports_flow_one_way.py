@@ -14,9 +14,9 @@ import cfnade
 ROOT = Path(cfnade.__file__).parent
 # Each part may import from itself and from those before it.
 FLOW = [
-    *("errors", "files", "data", "kernels", "models", "metrics", "calibration", "bundle", "cells"),
-    *("training", "evaluation", "folders", "checkpoint", "histories", "recommend", "explain"),
-    *("predictor", "estimator", "recipes", "cli", "__main__"),
+    *("errors", "files", "data", "kernels", "models", "metrics", "tilting", "calibration"),
+    *("bundle", "cells", "training", "evaluation", "checkpoint", "predictor", "recipes", "tuning"),
+    *("fitting", "estimator", "cli", "__main__"),
 ]
 HEAVY = {"torch", "numba", "polars", "pandas", "pyarrow", "narwhals", "pooch", "rich"}
 

@@ -10,17 +10,25 @@ from typing import Annotated, NoReturn
 import typer
 
 from cfnade import __version__
-from cfnade.cli import data
+from cfnade.cli import data, doctor, export, train, tune, use
 from cfnade.errors import CfnadeError
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Predict what rating a person would give an item, as a whole probability distribution.",
 )
 app.add_typer(data.app, name="data")
+app.command("train")(train.train_command)
+app.command("evaluate")(use.evaluate)
+app.command("predict")(use.predict)
+app.command("recommend")(use.recommend)
+app.command("explain")(use.explain)
+app.command("tune")(tune.tune)
+app.command("export")(export.export)
+app.command("doctor")(doctor.doctor)
 
 
 def _show_version(wanted: bool) -> None:

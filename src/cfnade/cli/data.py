@@ -13,7 +13,7 @@ from cfnade.cli.reading import with_reading
 app = typer.Typer(
     no_args_is_help=True,
     help="Get, look at, convert and split ratings.",
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
 )
 
 Data = Annotated[
@@ -29,7 +29,8 @@ def get(
 
     It is looked for in the folder that CFNADE_DATA names and in the cache, then downloaded.
 
-        cfnade data get ml-1m
+    \b
+      cfnade data get ml-1m
     """
     from cfnade.data.load import load
     from cfnade.data.named import named

@@ -55,6 +55,7 @@ def _download(wanted: Named, url: str, folder: Path) -> Path:
 
     from cfnade.data.progress import DownloadBar
 
+    pooch.get_logger().setLevel(logging.WARNING)  # we say it ourselves
     folder.mkdir(parents=True, exist_ok=True)
     got: str = pooch.retrieve(
         url,

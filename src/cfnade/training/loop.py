@@ -1,0 +1,197 @@
+"""The one loop that every model goes through."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+from torch import Tensor
+
+from cfnade.data.rows import Rows
+from cfnade.errors import TrainingError
+from cfnade.models.cfnade import CFNADE
+from cfnade.training.averaging import averaged
+from cfnade.training.schedule import Schedule
+from cfnade.training.settings import Settings
+from cfnade.training.state import Progress, read_state, write_state
+from cfnade.training.steppers import Stepper
+
+
+class Reporter(Protocol):
+    """Who is told how training goes."""
+
+    def step(self, done: float, cost: float) -> None:
+        """After each step: the share of the epoch that is done, and its mean cost so far."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """After each epoch: what the history gets."""
+
+
+class Silent:
+    """Tells nobody."""
+
+    def step(self, done: float, cost: float) -> None:
+        pass
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Where and how often the state of a run is written."""
+
+    folder: Path
+    seconds: float = 30.0
+    resume: bool = False
+
+
+class DivergedError(TrainingError):
+    """The cost is no longer a number; the run still holds the best weights before that."""
+
+
+class Run:
+    """A model on its way from start values to the weights that validation chose.
+
+    `score` gives the validation RMSE of weights: the averaged ones are scored and selected as
+    such. Without it the last ones count. `identity` says which run this is, so that another one
+    does not go on from its state.
+    """
+
+    def __init__(
+        self,
+        model: CFNADE,
+        rows: Rows,
+        stepper: Stepper,
+        settings: Settings,
+        *,
+        score: Callable[[CFNADE], float] | None = None,
+        saving: Saving | None = None,
+        identity: dict[str, Any] | None = None,
+        reporter: Reporter | None = None,
+    ) -> None:
+        self.model, self.settings, self.progress = model, settings, Progress()
+        self._rows, self._stepper, self._score = rows, stepper, score
+        self._average = averaged(model, settings.average) if settings.average else None
+        steps = math.ceil(len(rows) / settings.batch_rows) * settings.epochs
+        self._schedule = Schedule(settings, steps)
+        self._best: dict[str, Tensor] = {}
+        self._saving, self._identity = saving, identity or {}
+        self._reporter = reporter or Silent()
+        self._began = self._saved_at = time.monotonic()
+        if saving is not None and saving.resume:
+            self._restore(saving)
+
+    def go(self, *, epochs: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
+        """Train to the end, or for the given number of epochs of the same schedule.
+
+        `stop` is asked after every epoch. In the end the model has the chosen weights.
+        """
+        last = self.settings.epochs if epochs is None else epochs
+        progress = self.progress
+        while progress.epoch < last:
+            if self._schedule.finished(progress.epoch, progress.best_epoch):
+                break
+            self._epoch()
+            if stop():
+                break
+        self._save()
+        self.keep_best()
+
+    def _epoch(self) -> None:
+        progress, size = self.progress, self.settings.batch_rows
+        order = np.random.default_rng((self.settings.seed, progress.epoch)).permutation(
+            len(self._rows)
+        )
+        self._began = time.monotonic() - progress.epoch_seconds
+        while progress.epoch_rows < len(order):
+            rows = order[progress.epoch_rows : progress.epoch_rows + size]
+            rate = self._schedule.factor(progress.step)
+            cost = self._stepper.step(rows, step=progress.step, rate=rate)
+            progress.step += 1
+            self._require_finite(cost, "cost")
+            if self._average is not None and progress.step % self.settings.average_every == 0:
+                self._average.update_parameters(self.model)
+            progress.epoch_cost += cost * len(rows)
+            progress.epoch_rows += len(rows)
+            progress.epoch_seconds = time.monotonic() - self._began
+            mean_cost = progress.epoch_cost / progress.epoch_rows
+            self._reporter.step(progress.epoch_rows / len(order), mean_cost)
+            if self._saving and time.monotonic() - self._saved_at > self._saving.seconds:
+                self._save()
+        self._end_epoch()
+
+    def _end_epoch(self) -> None:
+        progress = self.progress
+        progress.epoch += 1
+        weights = self.model if self._average is None else cast(CFNADE, self._average.module)
+        rmse = None if self._score is None else self._score(weights)
+        if rmse is not None:
+            self._require_finite(rmse, "validation RMSE")
+        if rmse is None or progress.best_rmse is None or rmse < progress.best_rmse:
+            progress.best_rmse, progress.best_epoch = rmse, progress.epoch
+            self._best = {name: t.detach().clone() for name, t in weights.state_dict().items()}
+        progress.seconds += time.monotonic() - self._began
+        record = {
+            "epoch": progress.epoch,
+            "cost": progress.epoch_cost / max(1, progress.epoch_rows),
+            "valid_rmse": rmse,
+            "best_rmse": progress.best_rmse,
+            "best_epoch": progress.best_epoch,
+            "rate": self.settings.learning_rate * self._schedule.factor(progress.step - 1),
+            "seconds": round(progress.seconds, 3),
+        }
+        progress.history.append(record)
+        progress.epoch_cost, progress.epoch_rows, progress.epoch_seconds = 0.0, 0, 0.0
+        self._schedule.after_epoch(progress.epoch, progress.best_epoch)
+        self._reporter.epoch(record)
+
+    def keep_best(self) -> None:
+        """Give the model the weights of the best epoch."""
+        if self._best:
+            self.model.load_state_dict(self._best)
+
+    def _require_finite(self, number: float, what: str) -> None:
+        if not math.isfinite(number):
+            step, epoch = self.progress.step, self.progress.epoch + 1
+            raise DivergedError(
+                f"training diverged: the {what} is {number} at step {step} (epoch {epoch}); try a "
+                f"lower learning rate than {self.settings.learning_rate:g}, or more weight decay"
+            )
+
+    # -- state ------------------------------------------------------------------------------
+
+    def _tensors(self) -> dict[str, Tensor]:
+        parts = {
+            "model": self.model.state_dict(),
+            "average": {} if self._average is None else self._average.state_dict(),
+            "best": self._best,
+            "stepper": self._stepper.state(),
+        }
+        return {f"{part}/{name}": t for part, found in parts.items() for name, t in found.items()}
+
+    def _save(self) -> None:
+        if self._saving is not None:
+            self.progress.quarters = self._schedule.quarters
+            self.progress.last_cut = self._schedule.last_cut
+            write_state(self._saving.folder, self._tensors(), self.progress, self._identity)
+            self._saved_at = time.monotonic()
+
+    def _restore(self, saving: Saving) -> None:
+        tensors, self.progress = read_state(saving.folder, self._identity)
+        found: dict[str, dict[str, Tensor]] = {}
+        for key, tensor in tensors.items():
+            part, _, name = key.partition("/")
+            found.setdefault(part, {})[name] = tensor
+        self.model.load_state_dict(found["model"])
+        if self._average is not None:
+            self._average.load_state_dict(found["average"])
+        self._best = found.get("best", {})
+        self._stepper.restore(found.get("stepper", {}), self.progress.step)
+        self._schedule.quarters = self.progress.quarters
+        self._schedule.last_cut = self.progress.last_cut

@@ -1,0 +1,85 @@
+"""The state of an unfinished run on disk: enough to end with the bits of an uninterrupted one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cfnade.data.arrays import read_arrays, write_arrays
+from cfnade.errors import DataError, TrainingError
+
+FORMAT, VERSION = "cfnade-training", "1"
+NAME = "training.safetensors"
+
+
+@dataclass
+class Progress:
+    """Where a run stands. All of it is JSON."""
+
+    epoch: int = 0  # epochs done
+    step: int = 0  # steps done in all
+    epoch_cost: float = 0.0  # Σ cost · rows of the steps of the epoch under way
+    epoch_rows: int = 0  # how many of its rows are done
+    epoch_seconds: float = 0.0
+    seconds: float = 0.0  # of the epochs done
+    updates: int = 0  # of the averaged weights
+    best_epoch: int = 0  # counts from 1; 0 is none yet
+    best_rmse: float | None = None
+    quarters: int = 0
+    last_cut: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+def write_state(
+    folder: Path, tensors: dict[str, Tensor], progress: Progress, run: dict[str, Any]
+) -> None:
+    """Save tensors and progress; `run` says which run they belong to."""
+    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+    meta = {
+        "format": FORMAT,
+        "version": VERSION,
+        "progress": json.dumps(vars(progress)),
+        "run": json.dumps(run),
+    }
+    write_arrays(folder / NAME, arrays, meta)
+
+
+def read_state(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Tensor], Progress]:
+    """The saved state, refused if it is damaged or belongs to another run."""
+    path = folder / NAME
+    if not path.exists():
+        raise TrainingError(
+            f"{folder}: holds no unfinished training ({NAME}); leave out --resume to start one"
+        )
+    try:
+        arrays, meta = read_arrays(path)
+        if meta.get("format") != FORMAT or meta.get("version") != VERSION:
+            raise DataError("it is not the training state of this version")
+        known, progress = json.loads(meta["run"]), Progress(**json.loads(meta["progress"]))
+    except (DataError, ValueError, LookupError, TypeError) as error:
+        raise TrainingError(f"{path}: cannot be resumed: {error}") from error
+    if known != run:
+        raise TrainingError(f"{path}: belongs to another run: {_difference(known, run)}")
+    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}, progress
+
+
+def _difference(known: dict[str, Any], asked: dict[str, Any]) -> str:
+    names = [n for n in {**known, **asked} if known.get(n) != asked.get(n)]
+    parts = [f"{name} was {known.get(name)!r}, now {asked.get(name)!r}" for name in names[:3]]
+    return "; ".join(parts) + ". Give the same arguments, or train into another folder"
+
+
+def read_history(folder: Path) -> list[dict[str, Any]]:
+    """The epochs that the saved state knows of."""
+    try:
+        history: list[dict[str, Any]] = json.loads(read_arrays(folder / NAME)[1]["progress"])[
+            "history"
+        ]
+    except (DataError, ValueError, LookupError) as error:
+        raise TrainingError(f"{folder / NAME}: cannot be resumed: {error}") from error
+    return history

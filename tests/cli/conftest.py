@@ -1,0 +1,92 @@
+"""Commands run in this process: as at a shell, but without importing torch for each."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cfnade.cli import main
+from cfnade.data.synthetic import synthetic
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        """Standard error in one line, without the frames that are drawn around messages."""
+        return " ".join(self.err.replace("│", " ").split())
+
+
+Shell = Callable[..., Done]
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    def run(*arguments: str | Path) -> Done:
+        monkeypatch.setattr(sys, "argv", ["cfnade", *map(str, arguments)])
+        log = logging.getLogger("cfnade")
+        before = list(log.handlers)
+        capsys.readouterr()
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            log.handlers[:] = before
+        said = capsys.readouterr()
+        code = ended.value.code
+        return Done(code if isinstance(code, int) else 1, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def ratings_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """60 people and 40 films with titles: enough to train a tiny model in a moment."""
+    made = synthetic(60, 40, 1200, seed=5).ratings
+    folder = tmp_path_factory.mktemp("ml")
+    path = folder / "ratings.csv"
+    rows = zip(made.users.tolist(), made.items.tolist(), made.values.tolist(), strict=True)
+    path.write_text(
+        "userId,movieId,rating,timestamp\n" + "".join(f"{u},{i},{v:g},9\n" for u, i, v in rows)
+    )
+    films = "".join(f'{i},"Film {i:02d}, The ({1950 + i})",Drama\n' for i in range(40))
+    (folder / "movies.csv").write_text("movieId,title,genres\n" + films)
+    return path
+
+
+def trained(path: Path, out: Path, side: str) -> Path:
+    """Train once through the library: the command itself has its own tests."""
+    import json
+    from dataclasses import replace
+
+    from cfnade import checkpoint
+    from cfnade.data.parts import load_split
+    from cfnade.training.run import train
+    from cfnade.training.settings import Settings
+
+    parts = load_split(path, "paper:0", cache=False)
+    settings = Settings(epochs=4, batch_rows=16, learning_rate=5e-3)
+    done = train(parts, side=side, architecture={"hidden": (12,)}, settings=settings)  # type: ignore[arg-type]
+    job = {"data": str(path), "split": "paper:0", "reading": {}}
+    facts = json.loads(json.dumps(done.bundle.facts | {"job": job}))
+    checkpoint.save(replace(done.bundle, facts=facts), out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def user_model(ratings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(ratings_file, tmp_path_factory.mktemp("models") / "user", "user")
+
+
+@pytest.fixture(scope="session")
+def item_model(ratings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(ratings_file, tmp_path_factory.mktemp("models") / "item", "item")

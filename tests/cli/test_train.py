@@ -1,0 +1,225 @@
+"""`cfnade train`: it trains, it says so, and nothing that happens to it loses anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cfnade.checkpoint import load
+from cfnade.data.hashing import digest_file
+
+Shell = Any
+KILLS = 20
+
+
+def options(out: Path, epochs: int = 6) -> list[str]:
+    text = f"--side item --hidden 16 --epochs {epochs} --batch-rows 16 --threads 1 --out {out}"
+    return text.split()
+
+
+def start(*arguments: str | Path, **more: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "cfnade", "train", *map(str, arguments)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **more)
+
+
+def test_train_writes_a_model_and_its_history(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    done = shell("train", ratings_file, *options(out))
+    assert done.code == 0, done.err
+    assert "next: cfnade evaluate" in done.out
+    lines = [line for line in done.err.splitlines() if line.startswith("epoch")]
+    assert len(lines) == 6
+    pattern = (
+        r"epoch 1/6   cost +\S+   valid rmse \d\.\d{4}   best \d\.\d{4} @ 1 +\S+ s +\d+ s left"
+    )
+    assert re.fullmatch(pattern, lines[0])
+    history = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
+    assert [record["epoch"] for record in history] == [1, 2, 3, 4, 5, 6]
+    bundle = load(out)
+    assert bundle.facts["job"]["split"] == "paper:0"
+    assert bundle.facts["valid"]["rmse"] == min(record["valid_rmse"] for record in history)
+
+
+def test_options_override_the_recipe(shell: Shell, ratings_file: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "own.toml"
+    recipe.write_text(
+        'side = "item"\n[model]\nhidden = [7]\nshared = false\n'
+        "[training]\nepochs = 2\nbatch_rows = 16\nseed = 4\n"
+    )
+    out = tmp_path / "model"
+    done = shell("train", ratings_file, "--recipe", recipe, "--seed", "5", "--out", out)
+    assert done.code == 0, done.err
+    facts, config = load(out).facts, load(out).model.config
+    assert (config.hidden, config.shared) == ((7,), False)
+    assert (facts["run"]["settings"]["seed"], facts["epochs"]) == (5, 2)
+
+
+def test_without_context_only_histories_work(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    arguments = [*options(out, 1), "--side", "user", "--without-context"]
+    assert shell("train", ratings_file, *arguments).code == 0
+    assert not load(out).has_context
+    assert shell("recommend", out, "3=5").code == 0
+    refused = shell("recommend", out, "--user", "3")
+    assert refused.code == 1
+    assert "without" in refused.said
+
+
+def weights(out: Path) -> str:
+    return digest_file(out / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def whole(ratings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, float]:
+    """The weights of a run that nobody disturbs, and how long it takes."""
+    out = tmp_path_factory.mktemp("whole")
+    began = time.monotonic()
+    run = start(ratings_file, *options(out, 40))
+    _, err = run.communicate(timeout=240)
+    assert run.returncode == 0, err
+    return weights(out), time.monotonic() - began
+
+
+def test_a_run_killed_again_and_again_ends_with_the_same_bits(
+    ratings_file: Path, tmp_path: Path, whole: tuple[str, float]
+) -> None:
+    """Killed at random moments: at start-up, between steps, while the state is written."""
+    out, chance = tmp_path / "model", random.Random(1)
+    arguments: list[str | Path] = [ratings_file, *options(out, 40), "--save-every", "0"]
+    kills = 0
+    while kills < KILLS:
+        run = start(*arguments)
+        wait_for(out / "training.safetensors", run)
+        time.sleep(chance.uniform(0.0, 0.3))
+        if run.poll() is not None:
+            break  # finished before it was killed
+        run.send_signal(signal.SIGKILL)
+        run.communicate(timeout=60)
+        kills += 1
+        arguments = ["--resume", "--out", out, "--save-every", "0"]
+    final = start("--resume", "--out", out)
+    _, err = final.communicate(timeout=240)
+    assert final.returncode == 0, err
+    assert weights(out) == whole[0]
+    history = (out / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in history] == list(range(1, 41))
+
+
+def wait_for(state: Path, run: subprocess.Popen[str]) -> None:
+    """Until the run has written a state since it began, so that every try gets somewhere."""
+    before = state.stat().st_mtime_ns if state.exists() else 0
+    while run.poll() is None and (not state.exists() or state.stat().st_mtime_ns == before):
+        time.sleep(0.01)
+
+
+def test_ctrl_c_ends_the_epoch_saves_and_says_how_to_go_on(
+    ratings_file: Path, tmp_path: Path, whole: tuple[str, float]
+) -> None:
+    out = tmp_path / "model"
+    run = start(ratings_file, *options(out, 40), "--save-every", "0", stdout=subprocess.PIPE)
+    wait_for(out / "training.safetensors", run)
+    run.send_signal(signal.SIGINT)
+    said, err = run.communicate(timeout=120)
+    assert run.returncode == 0, err
+    if "stopped" not in said:
+        pytest.skip("the run had ended before it was interrupted")
+    assert f"cfnade train --resume --out {out}" in said
+    assert load(out).facts["epochs"] < 40
+    final = start("--resume", "--out", out)
+    _, err = final.communicate(timeout=240)
+    assert final.returncode == 0, err
+    assert weights(out) == whole[0]
+
+
+def test_a_full_disk_loses_nothing_that_was_saved(ratings_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    run = start(ratings_file, *options(out, 2))
+    run.communicate(timeout=120)
+    assert run.returncode == 0
+    before = {path.name: digest_file(path) for path in out.iterdir()}
+    for size in (3_000, 20_000):  # no file may grow beyond this many bytes
+        run = start(
+            ratings_file, *options(out, 2), "--seed", "9",
+            preexec_fn=lambda limit=size: small_disk(limit),
+        )  # fmt: skip
+        _, err = run.communicate(timeout=120)
+        assert run.returncode == 1
+        assert "Traceback" not in err
+        assert "error: " in err
+        for name in ("model.safetensors", "model.json", "context.safetensors"):
+            assert digest_file(out / name) == before[name]
+        load(out)
+
+
+def small_disk(limit: int) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+
+def test_divergence_keeps_the_best_model_and_fails(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    done = shell("train", ratings_file, *options(tmp_path / "model", 30), "--learning-rate", "1e30")
+    assert done.code == 1
+    assert "diverged" in done.said
+    assert "lower learning rate" in done.said
+    assert "Traceback" not in done.err
+
+
+def test_more_ratings_continue_an_earlier_model(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    first, more = tmp_path / "first", tmp_path / "more"
+    assert shell("train", ratings_file, *options(first)).code == 0
+    grown = tmp_path / "grown.csv"
+    grown.write_text(ratings_file.read_text() + "900,3,4,9\n900,77,2,9\n")
+    done = shell("train", grown, *options(more, 1), "--from", first)
+    assert done.code == 0, done.err
+    assert load(more).context.n_users == load(first).context.n_users + 1
+    assert load(more).facts["job"]["from"] == str(first)
+
+
+def test_tune_goes_on_where_it_was_stopped(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("optuna")
+    recipe, out = tmp_path / "own.toml", tmp_path / "search"
+    recipe.write_text("[model]\nhidden = [6]\n[training]\nepochs = 2\nbatch_rows = 16\n")
+    first = shell("tune", ratings_file, "--recipe", recipe, "--out", out, "--trials", "2")
+    assert first.code == 0, first.err
+    more = shell("tune", ratings_file, "--recipe", recipe, "--out", out, "--trials", "3")
+    assert more.out.count("valid rmse") == 1
+    assert "  3/3" in more.out
+    best = tmp_path / "model"
+    done = shell("train", ratings_file, "--recipe", out / "best.toml", "--out", best)
+    assert done.code == 0, done.err
+    found = float(re.findall(r"validation RMSE (\d\.\d+)", more.out)[0])
+    assert load(best).facts["valid"]["rmse"] == pytest.approx(found, abs=1e-4)
+
+
+def test_commands_are_found_without_importing_what_they_need() -> None:
+    code = "import sys; from cfnade.cli import main; sys.argv = ['cfnade', '--help']\n"
+    code += "try: main()\nexcept SystemExit: pass\n"
+    code += "print(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'numba', 'polars'}))"
+    environment = {**os.environ, "COLUMNS": "100"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+    for command in ("train", "evaluate", "predict", "recommend", "explain", "tune", "export"):
+        assert command in done.stdout

@@ -1,0 +1,120 @@
+"""Wrong input of every command: one message that helps, an exit code, no traceback."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Shell = Any
+
+# {csv} ratings, {user} and {item} models, {empty} an empty folder, {new} a folder that is not there
+CASES = [
+    # train
+    ("train --out {new}", "say what to train on", 1),
+    ("train {csv}", "Missing option '--out'", 2),
+    ("train nowhere.csv --out {new}", "no such file or folder", 1),
+    ("train {csv} --out {new} --split papr:0", "did you mean paper:1", 1),
+    ("train {csv} --out {new} --recipe ml-1m-itm", "unknown recipe 'ml-1m-itm'", 1),
+    ("train {csv} --out {new} --recipe {csv}x.toml", "cannot be read", 1),
+    ("train {csv} --out {new} --side movie", 'choose "user" or "item"', 1),
+    ("train {csv} --out {new} --hidden wide", "write sizes like 500 or 500,500", 1),
+    ("train {csv} --out {new} --hidden 0", "hidden", 1),
+    ("train {csv} --out {new} --hidden 8 --factors 9", "factors", 1),
+    ("train {csv} --out {new} --ordinal 1.5", "ordinal_weight", 1),
+    ("train {csv} --out {new} --epochs 0", "epochs (=0) must be at least 1", 1),
+    ("train {csv} --out {new} --epochs many", "integer", 2),
+    ("train {csv} --out {new} --learning-rate -1", "learning_rate (=-1.0) must be positive", 1),
+    ("train {csv} --out {new} --weight-decay -1", "weight_decay (=-1.0) must not be negative", 1),
+    ("train {csv} --out {new} --batch-rows 0", "batch_rows (=0) must be at least 1", 1),
+    ("train {csv} --out {new} --seed -3", "seed (=-3) must not be negative", 1),
+    ("train {csv} --out {new} --threads 0", "threads (=0) must be at least 1", 1),
+    ("train {csv} --out {new} --device toaster", "device", 1),
+    ("train {csv} --out {new} --from {empty}", "{empty}", 1),
+    ("train {csv} --out {new} --from {item} --side user", "cannot be continued", 1),
+    ("train --resume --out {empty}", "holds no interrupted training", 1),
+    ("train {csv} --out {csv}", "{csv}", 1),
+    ("train {csv} --out {new} --scale 1-3", "is off the scale 1–3", 1),
+    # evaluate
+    ("evaluate {new}", "{new}", 1),
+    ("evaluate {empty}", "{empty}", 1),
+    ("evaluate {csv}", "{csv}", 1),
+    ("evaluate {user} nowhere.csv", "no such file or folder", 1),
+    ("evaluate {user} {csv}", "are among the ratings that the model conditions on", 1),
+    # predict
+    ("predict {user} nowhere.csv", "there is no such file", 1),
+    ("predict {user} {csv} --out out.xlsx", "must end in .parquet or .csv", 1),
+    ("predict {user} {text}", "has no column user or userid", 1),
+    ("predict {user} {letters}", "user ids of this model are whole numbers", 1),
+    ("predict {user} {gap}", "item is missing; fill it in", 1),
+    # recommend
+    ("recommend {user}", "say who: --user ID", 1),
+    ("recommend {user} --user me", "user ids of this model are whole numbers", 1),
+    ("recommend {user} --user 1 3=5", "say who: --user ID", 1),
+    ("recommend {user} 3=7", "scale", 1),
+    ("recommend {user} 3", "write a title or id and its rating", 1),
+    ("recommend {user} 3=good", "write a title or id and its rating", 1),
+    ("recommend {user} Nothing=4", "neither an item id nor part of a title", 1),
+    ("recommend {user} Film=4", "is in 40 titles, say which one", 1),
+    ("recommend {user} --user 1 -n 0", "n (=0) must be a whole number of at least 1", 1),
+    ("recommend {user} --history nowhere.csv", "there is no such file", 1),
+    ("recommend {user} --history {bad}", ":2: rating 'x' is not a number", 1),
+    ("recommend {item} 3=5", "train one with side", 1),
+    # explain
+    ("explain {user} 20", "say who: --user ID", 1),
+    ("explain {user} Nothing --user 1", "neither an item id nor part of a title", 1),
+    ("explain {user} 20 --user 4444", "unknown to the model", 1),
+    # export, tune
+    ("export {user} out.txt", "must end in .parquet or .csv", 1),
+    ("export {user} out.csv --what films", "choose one of recommendations, items, users", 1),
+    ("tune {csv} --out {new} --recipe nonsense", "unknown recipe 'nonsense'", 1),
+    ("nonsense", "No such command 'nonsense'", 2),
+]
+
+
+@pytest.mark.parametrize(("line", "message", "code"), CASES, ids=[case[0] for case in CASES])
+def test_wrong_input(
+    shell: Shell,
+    line: str,
+    message: str,
+    code: int,
+    ratings_file: Path,
+    user_model: Path,
+    item_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"csv": ratings_file, "user": user_model, "item": item_model}
+    names |= {"empty": tmp_path / "empty", "new": tmp_path / "new"}
+    (tmp_path / "empty").mkdir()
+    texts = {
+        "text": "some text\nwithout columns\n",
+        "letters": "user,item\nanna,3\n",
+        "gap": "user,item\n1,3\n2,\n",
+        "bad": "item,rating\n3,x\n",
+    }
+    for name, text in texts.items():
+        names[name] = tmp_path / f"{name}.csv"
+        names[name].write_text(text)
+    done = shell(*(part.format(**names) for part in line.split()))
+    assert done.code == code, done.err
+    assert message.format(**names) in done.said
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "out.txt").exists()
+
+
+def test_a_damaged_model_is_refused_by_every_command(
+    shell: Shell, user_model: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(user_model, broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-20])
+    for command in (["evaluate"], ["recommend", "--user", "1"], ["explain", "3", "--user", "1"]):
+        done = shell(command[0], broken, *command[1:])
+        assert done.code == 1
+        assert "broken" in done.said
+        assert "Traceback" not in done.err

@@ -1,0 +1,39 @@
+"""Settings refuse what makes no sense, and an option that does nothing would be a bug."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cfnade.errors import TrainingError
+from cfnade.training.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"epochs": 0}, r"epochs \(=0\) must be at least 1"),
+        ({"batch_rows": -1}, r"batch_rows \(=-1\) must be at least 1"),
+        ({"learning_rate": 0.0}, r"learning_rate \(=0.0\) must be positive"),
+        ({"weight_decay": -0.1}, r"weight_decay \(=-0.1\) must not be negative"),
+        ({"average": 1.0}, r"average \(=1.0\) must lie in"),
+        ({"schedule": "sine"}, r"schedule \(=sine\) must be one of cosine, linear"),
+        ({"schedule": "plateau"}, r"patience \(=None\) must be given for the schedule plateau"),
+        ({"patience": 0}, r"patience \(=0\) must be 1 or more"),
+        ({"context_rate": (0.9, 0.5)}, r"context_rate .* must be two numbers, rising"),
+        ({"context_rate": (0.9,)}, r"context_rate .* must be two numbers"),
+        ({"seed": -1}, r"seed \(=-1\) must not be negative"),
+    ],
+)
+def test_senseless_settings_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        Settings(**given)
+
+
+def test_settings_survive_json_and_refuse_unknown_names() -> None:
+    settings = Settings(context_rate=(0.5, 1.0), epochs=7)
+    given = settings.to_dict() | {"context_rate": [0.5, 1.0]}
+    assert Settings.from_dict(given) == settings
+    with pytest.raises(TrainingError, match=r"'learning_rat'; did you mean 'learning_rate'\?"):
+        Settings.from_dict({"learning_rat": 1})
