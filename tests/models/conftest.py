@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cfnade.models import CFNADE, Context
+from cfnade.models import CFNADE, Context, ops
 
 COLUMNS, LEVELS = 5, 3
 
@@ -144,3 +144,10 @@ def generator() -> torch.Generator:
 @pytest.fixture
 def values() -> Tensor:
     return torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+
+
+@pytest.fixture(params=["kernels", "plain"])
+def both_paths(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run a test with compiled kernels and again with plain torch."""
+    with ops.forced(request.param):
+        yield

@@ -15,6 +15,8 @@ from torch import Tensor
 from cfnade.errors import ModelError
 from cfnade.models import CFNADE, Batch, CFNADEConfig, Context, Targets
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 ModelMaker = Callable[..., CFNADE]
 ContextMaker = Callable[[Sequence[Sequence[tuple[int, int]]]], Context]
 PaperScores = Callable[[CFNADE, Sequence[tuple[int, int]], int], list[float]]

@@ -1,132 +1,74 @@
-"""The sparse sums and products equal loops over single ratings, in any number of pieces."""
+"""The switch between compiled kernels and plain torch."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
-from cfnade.models import Context, ops
+from cfnade.models import Context, Targets, ops, plain
 
-M, K, D = 6, 3, 4
-
-
-def table(seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(M, K, D, generator=generator, dtype=torch.float64).requires_grad_()
+M, K, D, ROWS = 9, 4, 5, 3
 
 
-def cells() -> tuple[Tensor, Tensor]:
-    return torch.tensor([0, 2, 2, 1, 0]), torch.tensor([5, 0, 3, 3, 5])
+def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    values = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+    return values.requires_grad_()
 
 
-def states() -> Tensor:
-    generator = torch.Generator().manual_seed(9)
-    return torch.randn(3, D, generator=generator, dtype=torch.float64).requires_grad_()
+@pytest.fixture
+def context() -> Context:
+    columns = torch.tensor([1, 4, 7, 0])
+    return Context(torch.tensor([0, 2, 2, 4]), columns, torch.tensor([3, 0, 1, 2]))
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_context_sum_is_a_loop_over_ratings(some_rows: Context, shared: bool) -> None:
-    W = table()
-    expected = torch.zeros(some_rows.size, D, dtype=torch.float64)
-    ends = some_rows.offsets.tolist()
-    for row in range(some_rows.size):
-        for i in range(ends[row], ends[row + 1]):
-            m, level = int(some_rows.columns[i]), int(some_rows.levels[i])
-            for k in range(level + 1) if shared else [level]:
-                expected[row] += W.detach()[m, k]
-    torch.testing.assert_close(ops.context_sum(W, some_rows, shared=shared), expected)
-    assert not ops.context_sum(W, some_rows, shared=shared)[1].any()  # the row without ratings
+@pytest.fixture
+def targets() -> Targets:
+    cells = torch.tensor([0, 0, 1, 2, 2]), torch.tensor([2, 8, 2, 5, 1])
+    return Targets(*cells, torch.tensor([0, 1, 2, 3, 1]), torch.tensor([1.0, 2.0, 0.5, 1.0, 3.0]))
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_context_sum_takes_the_data_set_own_integers(some_rows: Context, shared: bool) -> None:
-    narrow = Context(some_rows.offsets, some_rows.columns.int(), some_rows.levels.byte())
-    expected = ops.context_sum(table(), some_rows, shared=shared)
-    assert torch.equal(ops.context_sum(table(), narrow, shared=shared), expected)
+def answers(context: Context, targets: Targets, dtype: torch.dtype) -> list[Tensor]:
+    """Results of every operation and all their gradients."""
+    table, state = drawn(M, K, D, dtype=dtype), drawn(ROWS, D, seed=1, dtype=dtype)
+    bias = drawn(M, K, seed=2, dtype=dtype)
+    sums = ops.context_sum(table, context, shared=True)
+    scores = ops.cell_scores(state, table, bias, targets.rows, targets.columns, shared=True)
+    cost = ops.target_cost(state, table, bias, targets, shared=True, ordinal_weight=0.4)
+    whole = sums.square().sum() + scores.sin().sum() + cost
+    whole.backward()  # type: ignore[no-untyped-call]
+    return [sums, scores, cost, *(t.grad for t in (table, state, bias) if t.grad is not None)]
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_context_sum_of_nothing_is_zero_with_zero_gradient(shared: bool) -> None:
-    nothing = torch.zeros(0, dtype=torch.int64)
-    W = table()
-    sums = ops.context_sum(
-        W, Context(torch.zeros(3, dtype=torch.int64), nothing, nothing), shared=shared
-    )
-    assert torch.equal(sums, torch.zeros(2, D, dtype=torch.float64))
-    (grad,) = torch.autograd.grad(sums.sum(), W)
-    assert not grad.any()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_both_paths_give_the_same_values_and_gradients(
+    context: Context, targets: Targets, dtype: torch.dtype
+) -> None:
+    found = []
+    for path in ("kernels", "plain"):
+        with ops.forced(path):  # type: ignore[arg-type]
+            found.append(answers(context, targets, dtype))
+    assert len(found[0]) == 6
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_cell_scores_are_dot_products(shared: bool) -> None:
-    h, V, b = states(), table(), table(1).detach()[:, :, 0]
-    rows, columns = cells()
-    scores = ops.cell_scores(h, V, b, rows, columns, shared=shared)
-    for t, (r, m) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
-        for k in range(K):
-            up_to = range(k + 1) if shared else [k]
-            expected = sum(float(b[m, j]) + (V[m, j] @ h[r]).item() for j in up_to)
-            assert scores[t, k].item() == pytest.approx(expected, abs=1e-12)
+def test_a_cpu_takes_the_kernels_and_others_plain_torch(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str) -> Callable[..., Tensor]:
+        def called(*_: object, **__: object) -> Tensor:
+            raise AssertionError(name)
 
+        return called
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_gradients_of_both(some_rows: Context, shared: bool) -> None:
-    rows, columns = cells()
-    b = table(1).detach()[:, :, 0].clone().requires_grad_()
-
-    def scores(h: Tensor, V: Tensor, b: Tensor) -> Tensor:
-        return ops.cell_scores(h, V, b, rows, columns, shared=shared)
-
-    def sums(W: Tensor) -> Tensor:
-        return ops.context_sum(W, some_rows, shared=shared)
-
-    assert torch.autograd.gradcheck(scores, (states(), table(), b))
-    assert torch.autograd.gradcheck(sums, (table(),))
-
-
-def test_pieces_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, columns = cells()
-    b = table(1).detach()[:, :, 0]
-
-    def run() -> tuple[Tensor, ...]:
-        h, V = states(), table()
-        scores = ops.cell_scores(h, V, b, rows, columns, shared=True)
-        every = torch.cat([s for _, s in ops.all_scores(h, V, b, shared=True)], 1)
-        return (scores, every, *torch.autograd.grad(scores.square().sum(), (h, V)))
-
-    whole = run()
-    monkeypatch.setattr(ops, "PIECE", 2 * K * D)  # two targets at a time
-    assert len(list(ops.all_scores(states(), table(), b, shared=True))) > 1
-    for in_pieces, at_once in zip(run(), whole, strict=True):
-        torch.testing.assert_close(in_pieces, at_once)
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_all_scores_cover_every_column_once(monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
-    monkeypatch.setattr(ops, "PIECE", 2 * 3 * K)  # two columns of three rows at a time
-    h, V, b = states(), table(), table(1)[:, :, 0]
-    rows, columns = torch.arange(3).repeat_interleave(M), torch.arange(M).repeat(3)
-    expected = ops.cell_scores(h, V, b, rows, columns, shared=shared).reshape(3, M, K)
-    seen = 0
-    for first, scores in ops.all_scores(h, V, b, shared=shared):
-        assert first == seen
-        torch.testing.assert_close(scores, expected[:, first : first + scores.shape[1]])
-        seen += scores.shape[1]
-    assert seen == M
-
-
-def test_no_gather_of_targets_by_levels_by_width_is_kept() -> None:
-    T = 500
-    kept: list[int] = []
-
-    def pack(saved: Tensor) -> Tensor:
-        kept.append(saved.numel())
-        return saved
-
-    rows, columns = torch.arange(T) % 3, torch.arange(T) % M
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
-        ops.cell_scores(states(), table(), table(1)[:, :, 0], rows, columns, shared=True)
-    assert kept
-    assert max(kept) <= max(T * K, M * K * D)
-    assert max(kept) < T * K * D
+    monkeypatch.setattr(plain, "context_sum", refuse("plain"))
+    ops.context_sum(drawn(M, K, D), context, shared=True)
+    with pytest.raises(AssertionError, match="plain"), ops.forced("plain"):
+        ops.context_sum(drawn(M, K, D), context, shared=True)
+    with pytest.raises(AssertionError, match="plain"):  # a type that the kernels do not have
+        ops.context_sum(drawn(M, K, D, dtype=torch.bfloat16), context, shared=True)
+    with pytest.raises(AssertionError, match="plain"):
+        ops.context_sum(torch.empty(M, K, D, device="meta"), context, shared=True)

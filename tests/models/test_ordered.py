@@ -23,6 +23,8 @@ from cfnade.models.ordered import (
 )
 from cfnade.models.orders import arrange, random_order
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 PaperScores = Callable[[CFNADE, Sequence[tuple[int, int]], int], list[float]]
 COLUMNS = (3, 0, 4)
 

@@ -65,8 +65,8 @@ def as_batch(drawn: Any) -> Batch:
     order = np.argsort(rows, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(drawn.counts)])
     known = [torch.from_numpy(a) for a in (offsets, columns[order], levels[order])]
-    asked = [torch.from_numpy(a) for a in cells(drawn.targets)]
-    return Batch(Context(*known), Targets(*asked, torch.from_numpy(drawn.targets.weights)))
+    asked = (*cells(drawn.targets), drawn.targets.weights)
+    return Batch(Context(*known), Targets(*(torch.from_numpy(a) for a in asked)))
 
 
 def test_a_restored_stepper_goes_on_as_if_nothing_had_happened(parts: Split) -> None:

@@ -19,7 +19,6 @@ from cfnade.models import ops
 from cfnade.models.batch import Batch, Context
 from cfnade.models.checks import require, require_indices, require_shape
 from cfnade.models.config import CFNADEConfig
-from cfnade.models.costs import hybrid_cost
 from cfnade.models.distribution import Distribution
 from cfnade.models.initialise import glorot_, smoothed_log_frequencies, steps
 
@@ -160,10 +159,15 @@ class CFNADE(nn.Module):
         """
         batch.check(columns=self.config.columns, levels=self.config.levels)
         require(batch.context.size > 0, "the batch has 0 rows; a cost needs at least one")
-        targets = batch.targets
-        scores = self.scores(self.hidden(batch.context), targets.rows, targets.columns)  # (T, K)
-        costs = hybrid_cost(scores, targets.levels, self.config.ordinal_weight)  # (T,)
-        return (targets.weights.to(costs.dtype) * costs).sum() / batch.context.size
+        cost = ops.target_cost(
+            self.output_state(self.hidden(batch.context)),
+            self.output_table,
+            self.b,
+            batch.targets,
+            shared=self.config.shared,
+            ordinal_weight=self.config.ordinal_weight,
+        )
+        return cost / batch.context.size
 
     def weight_penalty(self) -> Tensor:
         """Σ w² over all weights: not the biases, not halved, as the authors add it to the cost.

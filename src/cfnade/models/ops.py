@@ -1,106 +1,85 @@
-"""The model's two sparse hot spots, in plain torch: any device, any float type, differentiable.
+"""The model's sparse hot spots: compiled kernels on a CPU, plain torch on any other device.
 
-Both work on a (M, K, D) table whose K × D block of a column is contiguous. D is the hidden size, or
-the number of factors. Nothing of size rows × columns × levels is ever built, and a gather of
-targets × levels × D is done in pieces.
+Both paths have the signatures of plain.py, where what is computed is written down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from cfnade.models.batch import Context
+from cfnade.models import plain
+from cfnade.models.batch import Context, Targets
 
-PIECE = 1 << 22
-"""How many numbers a temporary array may hold: 16 MB in float32."""
+Path = Literal["kernels", "plain"]
+_KERNEL_TYPES = (torch.float32, torch.float64)
+_forced: list[Path] = []
+
+
+@contextmanager
+def forced(path: Path) -> Iterator[None]:
+    """Take this path whatever the device, for tests and measurements."""
+    _forced.append(path)
+    try:
+        yield
+    finally:
+        _forced.pop()
 
 
 def context_sum(table: Tensor, context: Context, *, shared: bool) -> Tensor:
-    """Sum what each row's context says. Returns (B, D); a row without context gets zeros.
+    """Sum what each row's context says (Eq. 2, 9). Returns (B, D)."""
+    if not _takes_kernels(table):
+        return plain.context_sum(table, context, shared=shared)
+    from cfnade.kernels import autograd
 
-    A rating of column m at level k adds table[m, k] (the sum in Eq. 2), or if shared
-    table[m, 0] + ... + table[m, k] (Eq. 9).
-    """
-    K, D = table.shape[1:]
-    columns, levels = context.columns.long(), context.levels.long()
-    if shared:
-        # Summing over levels once per column met replaces a sum per rating.
-        met, columns = torch.unique(columns, return_inverse=True)
-        table = table[met].cumsum(1)  # (columns met, K, D)
-    return functional.embedding_bag(
-        columns * K + levels,  # (C,)
-        table.reshape(-1, D),
-        context.offsets.long(),
-        mode="sum",
-        include_last_offset=True,
-    )
+    return autograd.context_sum(table, context, shared=shared)
 
 
 def cell_scores(
     state: Tensor, table: Tensor, bias: Tensor, rows: Tensor, columns: Tensor, *, shared: bool
 ) -> Tensor:
-    """Scores of every level for the given cells, before the softmax. Returns (T, K).
+    """Scores of every level for the given cells, before the softmax (Eq. 4, 10). (T, K)."""
+    if not _takes_kernels(table):
+        return plain.cell_scores(state, table, bias, rows, columns, shared=shared)
+    from cfnade.kernels import autograd
 
-    Level k of cell t scores bias[m, k] + table[m, k] · state[r] (Eq. 4), or if shared the sum of
-    that over all levels up to k (Eq. 10). state (B, D), table (M, K, D), bias (M, K).
-    """
-    rows, columns = rows.long(), columns.long()
-    products: Tensor = _CellProducts.apply(state, table, rows, columns)  # type: ignore[no-untyped-call]
-    scores = products + bias[columns]  # (T, K)
-    return scores.cumsum(1) if shared else scores
+    return autograd.cell_scores(state, table, bias, rows, columns, shared=shared)
+
+
+def target_cost(
+    state: Tensor,
+    table: Tensor,
+    bias: Tensor,
+    targets: Targets,
+    *,
+    shared: bool,
+    ordinal_weight: float,
+) -> Tensor:
+    """Σ weight · cost over the targets (Eq. 18, 21). A scalar."""
+    if not _takes_kernels(table):
+        return plain.target_cost(
+            state, table, bias, targets, shared=shared, ordinal_weight=ordinal_weight
+        )
+    from cfnade.kernels import autograd
+
+    cells = targets.rows, targets.columns, targets.levels, targets.weights
+    return autograd.target_cost(
+        state, table, bias, *cells, shared=shared, ordinal_weight=ordinal_weight
+    )
 
 
 def all_scores(
     state: Tensor, table: Tensor, bias: Tensor, *, shared: bool
 ) -> Iterator[tuple[int, Tensor]]:
-    """Scores of every column for a few rows, some columns at a time.
-
-    Yields (first, scores): scores (B, m, K) belong to columns first..first+m-1.
-    """
-    M, K, D = table.shape
-    step = max(1, PIECE // (max(1, state.shape[0]) * K))
-    for first in range(0, M, step):
-        block, steps = table[first : first + step], bias[first : first + step]
-        flat = state @ block.reshape(-1, D).T  # (B, m·K)
-        scores = flat.reshape(len(state), len(block), K) + steps  # (B, m, K)
-        yield first, scores.cumsum(2) if shared else scores
+    """Scores of every column for a few rows: one matrix product, so torch on every device."""
+    return plain.all_scores(state, table, bias, shared=shared)
 
 
-class _CellProducts(torch.autograd.Function):
-    """table[columns] · state[rows], (T, K), gathering the table again in the backward pass.
-
-    Left to autograd, the gather (T, K, D) would be kept until then: gigabytes for one batch.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, state: Tensor, table: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        ctx.save_for_backward(state, table, rows, columns)
-        products = state.new_empty(rows.numel(), table.shape[1])
-        for piece in _pieces(rows, table):
-            vectors = table[columns[piece]]  # (t, K, D)
-            products[piece] = (vectors @ state[rows[piece]].unsqueeze(2)).squeeze(2)
-        return products
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        state, table, rows, columns = ctx.saved_tensors
-        d_state = torch.zeros_like(state) if ctx.needs_input_grad[0] else None
-        d_table = torch.zeros_like(table) if ctx.needs_input_grad[1] else None
-        for piece in _pieces(rows, table):
-            m, r, g = columns[piece], rows[piece], grad[piece].unsqueeze(2)  # g (t, K, 1)
-            if d_state is not None:
-                d_state.index_add_(0, r, (g * table[m]).sum(1))
-            if d_table is not None:
-                d_table.index_add_(0, m, g * state[r].unsqueeze(1))
-        return d_state, d_table, None, None
-
-
-def _pieces(rows: Tensor, table: Tensor) -> Iterator[slice]:
-    step = max(1, PIECE // (table.shape[1] * table.shape[2]))
-    return (slice(first, first + step) for first in range(0, rows.numel(), step))
+def _takes_kernels(table: Tensor) -> bool:
+    if _forced:
+        return _forced[-1] == "kernels"
+    return table.device.type == "cpu" and table.dtype in _KERNEL_TYPES
