@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from cfnade.data.splits import Split, split
     from cfnade.data.synthetic import synthetic
     from cfnade.errors import CfnadeError, DataError, ModelError
-    from cfnade.models.cfnade import CFNADE
+    from cfnade.estimator import CFNADE
+    from cfnade.predictor import Predictor
 
 _HOMES = {
-    "CFNADE": "models.cfnade",
+    "CFNADE": "estimator",
     "CfnadeError": "errors",
     "DataError": "errors",
     "ModelError": "errors",
+    "Predictor": "predictor",
     "Ratings": "data.ratings",
     "Scale": "data.scale",
     "Split": "data.splits",
@@ -49,6 +51,7 @@ __all__ = [
     "CfnadeError",
     "DataError",
     "ModelError",
+    "Predictor",
     "Ratings",
     "Scale",
     "Split",

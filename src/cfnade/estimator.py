@@ -1,0 +1,300 @@
+"""CFNADE: ratings in, predictions out, by the conventions of scikit-learn.
+
+The work is done elsewhere: load() reads, train() trains, Predictor answers, checkpoint keeps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from cfnade import checkpoint
+from cfnade.bundle import Bundle
+from cfnade.data.ratings import Side
+from cfnade.data.scale import Scale
+from cfnade.errors import CfnadeError, CheckpointError, PredictionError, TrainingError
+from cfnade.evaluation import Scores, evaluate
+from cfnade.fitting import EpochLines, parts_of, read
+from cfnade.predictor import Predictor
+from cfnade.predictor.histories import History
+from cfnade.training.run import train
+from cfnade.training.settings import Settings
+
+FloatArray = npt.NDArray[np.float64]
+
+_log = logging.getLogger("cfnade")
+
+ARCHITECTURE = (
+    *("hidden", "factors", "shared", "activation"),
+    *("context_scale", "target_weight", "ordinal_weight"),
+)
+TRAINING = (
+    *("epochs", "batch_rows", "learning_rate", "weight_decay", "schedule"),
+    *("average", "patience", "refit", "seed"),
+)
+"""The arguments that are fields of the model, and those that are fields of Settings."""
+
+
+class NotFittedError(PredictionError, AttributeError):
+    """Asked before fit(); an AttributeError too, so that hasattr() says what is there."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CFNADE:
+    """Learns how people rate, and gives the distribution of a rating that was not given.
+
+    Arguments are stored as they are and checked by fit(). What ends in an underscore is there
+    after fit() or load().
+    """
+
+    side: Side = "user"
+    """Whose ratings predict a rating: "user", the person's others, which also works for people
+    met after training; or "item", the item's others, more accurate for known users only."""
+
+    hidden: Sequence[int] = (500,)
+    """Units of each hidden layer."""
+
+    factors: int | None = None
+    """Rank of factored weights: less memory with many items (side "item": users); None is full."""
+
+    shared: bool = True
+    """Whether a level also learns from those below it."""
+
+    activation: str = "tanh"
+    """tanh, sigmoid, relu, softplus or elu."""
+
+    context_scale: str = "sqrt"
+    """"sqrt" tempers what is known of those who rated much; "sum" is the paper's."""
+
+    target_weight: str = "unit"
+    """"unit": each drawn target counts the same; "paper" gives each row the paper's weight."""
+
+    ordinal_weight: float = 1.0
+    """Share of the ordinal cost, 0 to 1; the rest is plain likelihood."""
+
+    epochs: int = Settings.epochs
+    batch_rows: int = Settings.batch_rows
+    learning_rate: float = Settings.learning_rate
+    weight_decay: float = Settings.weight_decay
+    schedule: str = Settings.schedule
+    average: float = Settings.average
+    patience: int | None = Settings.patience
+    refit: bool = Settings.refit
+    seed: int = Settings.seed
+    """Training, as in cfnade.training.settings.Settings, where each is explained."""
+
+    settings: Mapping[str, Any] | None = None
+    """Rarer fields of Settings, such as {"smoothing": 10}."""
+
+    threads: int | None = None
+    """None takes torch's number. Another number may change the last bits."""
+
+    device: str = "cpu"
+    """Where to train; predictions are made on the CPU."""
+
+    verbose: bool = False
+    """Whether fit() prints a line an epoch."""
+
+    bundle_: Bundle = field(init=False)
+    """The model with all that a prediction needs; bundle_.facts says how it was trained."""
+    predictor_: Predictor = field(init=False)
+    history_: list[dict[str, Any]] = field(init=False)
+    """One record an epoch: cost, valid_rmse, best_rmse, best_epoch, rate, seconds."""
+    diverged_: str | None = field(init=False)
+    """Why training ended early with the best weights so far, if it did."""
+    scale_: Scale = field(init=False)
+    classes_: FloatArray = field(init=False)  # (K,) ratings that the columns of predict_proba mean
+    n_users_: int = field(init=False)
+    n_items_: int = field(init=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in _FITTED:
+                raise NotFittedError(
+                    f"this CFNADE is not fitted, so there is no {name}; call fit(ratings) first, "
+                    "or take a saved one with CFNADE.load(folder)"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    # -- arguments ----------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """The arguments; `deep` is scikit-learn's and changes nothing, as none is an estimator."""
+        return {name: getattr(self, name) for name in _PARAMETERS}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments; the next fit() uses them."""
+        for name in params:
+            if name not in _PARAMETERS:
+                near = get_close_matches(name, _PARAMETERS, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_PARAMETERS)}"
+                raise TrainingError(f"CFNADE has no argument {name!r}; {hint}")
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        given = [
+            f"{name}={getattr(self, name)!r}"
+            for name, default in _PARAMETERS.items()
+            if getattr(self, name) != default
+        ]
+        return f"CFNADE({', '.join(given)})"
+
+    # -- training -----------------------------------------------------------------------------
+
+    def fit(
+        self, data: Any, valid: Any = None, *, start: CFNADE | str | Path | None = None
+    ) -> Self:
+        """Train on ratings: Ratings, a frame, a path or name that load() takes, or a Split.
+
+        valid are ratings to choose the best epoch and to calibrate by; without them 5 % of the
+        data, drawn by the seed, are held back for that. A Split brings its own; its test part is
+        not touched. Later predictions condition on both. start is an earlier model (or its folder)
+        whose weights this one takes over where ids are the same; data must then hold all ratings
+        to condition on, the earlier ones too.
+        """
+        settings = self._settings()
+        trained = train(
+            parts_of(data, valid, settings.seed),
+            side=self.side,
+            architecture={name: getattr(self, name) for name in ARCHITECTURE},
+            settings=settings,
+            start=_bundle_of(start),
+            device=self.device,
+            threads=self.threads,
+            reporter=EpochLines() if self.verbose else None,
+        )
+        if trained.diverged is not None:
+            _log.warning("%s; the best weights before that were kept", trained.diverged)
+        facts = trained.bundle.facts | {"history": trained.history, "diverged": trained.diverged}
+        return self._adopt(replace(trained.bundle, facts=facts))
+
+    def _settings(self) -> Settings:
+        extra = {} if self.settings is None else self.settings
+        if not isinstance(extra, Mapping):
+            raise TrainingError(
+                f"settings (={extra!r}) must be a mapping of training settings to values, such as "
+                '{"smoothing": 10}'
+            )
+        for name in extra:
+            if name in TRAINING:
+                raise TrainingError(
+                    f"settings hold {name!r}, which is an argument itself; write "
+                    f"CFNADE({name}={extra[name]!r})"
+                )
+        return Settings.from_dict({name: getattr(self, name) for name in TRAINING} | dict(extra))
+
+    def _adopt(self, bundle: Bundle) -> Self:
+        self.predictor_ = Predictor(bundle)
+        self.bundle_ = bundle
+        self.history_ = bundle.facts.get("history", [])
+        self.diverged_ = bundle.facts.get("diverged")
+        self.scale_ = bundle.context.scale
+        self.classes_ = self.scale_.array()
+        self.n_users_, self.n_items_ = bundle.context.n_users, bundle.context.n_items
+        return self
+
+    # -- answers ------------------------------------------------------------------------------
+
+    def predict(
+        self, users: Any, items: Any, *, histories: Mapping[Any, History] | None = None
+    ) -> FloatArray:
+        """The expected rating of each (user, item), in stars. Returns (n,).
+
+        Raw ids, equally many of both, or one user for many items (or the reverse). histories
+        gives new people by any name: {name: {item: stars}}.
+        """
+        return self.predictor_.predict(users, items, histories=histories)
+
+    def predict_proba(
+        self, users: Any, items: Any, *, histories: Mapping[Any, History] | None = None
+    ) -> FloatArray:
+        """The calibrated probability of each rating in `classes_`. Returns (n, K)."""
+        return self.predictor_.predict_proba(users, items, histories=histories)
+
+    def predict_frame(
+        self, users: Any, items: Any, *, histories: Mapping[Any, History] | None = None
+    ) -> pl.DataFrame:
+        """Both as a frame, with titles; known_of_user and known_of_item are 0 for unknown ids."""
+        return self.predictor_.predict_frame(users, items, histories=histories)
+
+    def recommend(
+        self,
+        users: Any = None,
+        *,
+        history: History | None = None,
+        n: int = 10,
+        exclude_seen: bool = True,
+    ) -> pl.DataFrame:
+        """The n items of highest expected rating for each user, or for a new person's history."""
+        return self.predictor_.recommend(users, history=history, n=n, exclude_seen=exclude_seen)
+
+    def explain(
+        self, *, item: Any, user: Any = None, history: History | None = None
+    ) -> pl.DataFrame:
+        """How each known rating moved the prediction of one item, the strongest first."""
+        return self.predictor_.explain(item=item, user=user, history=history)
+
+    def evaluate(self, test: Any) -> Scores:
+        """Scores on ratings held out from fit(): Ratings, or anything that load() takes."""
+        return evaluate(self.bundle_, read(test, self.scale_))
+
+    # -- keeping ------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path, *, with_context: bool = True) -> None:
+        """Write the fitted model into a folder; docs/checkpoint.md has the format.
+
+        Without context no one's ratings are in it; then only histories can be answered.
+        """
+        checkpoint.save(self.bundle_, folder, with_context=with_context)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """A fitted estimator from a folder, with the arguments that it was trained with."""
+        bundle = checkpoint.load(folder)
+        try:
+            return cls(**_arguments(bundle))._adopt(bundle)
+        except (CfnadeError, TypeError, AttributeError, LookupError) as error:
+            raise CheckpointError(
+                f"{folder}: its training arguments cannot be used: {error}"
+            ) from error
+
+
+_PARAMETERS = {option.name: option.default for option in fields(CFNADE) if option.init}
+_FITTED = frozenset(option.name for option in fields(CFNADE) if not option.init)
+
+
+# -- earlier models ------------------------------------------------------------------------------
+
+
+def _bundle_of(start: CFNADE | str | Path | None) -> Bundle | None:
+    if start is None:
+        return None
+    return start.bundle_ if isinstance(start, CFNADE) else checkpoint.load(start)
+
+
+def _arguments(bundle: Bundle) -> dict[str, Any]:
+    """The constructor's arguments that give the model of a bundle again."""
+    run, config = bundle.facts.get("run", {}), bundle.model.config
+    found = Settings.from_dict(run.get("settings", {})).to_dict()
+    usual = Settings().to_dict()
+    rare = {name: found[name] for name in found if name not in TRAINING}
+    rare = {name: value for name, value in rare.items() if value != usual[name]}
+    return {
+        "side": bundle.side,
+        **{name: getattr(config, name) for name in ARCHITECTURE},
+        **{name: found[name] for name in TRAINING},
+        "settings": rare or None,
+        "threads": run.get("threads"),
+        "device": run.get("device", "cpu"),
+    }

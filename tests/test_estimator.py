@@ -1,0 +1,490 @@
+"""The estimator keeps scikit-learn's contract, and every argument of it means something."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+import cfnade.models
+from cfnade import DataError, Ratings, Split, checkpoint, load, split, synthetic
+from cfnade.errors import CheckpointError, ModelError, PredictionError, TrainingError
+from cfnade.estimator import CFNADE, NotFittedError
+from cfnade.evaluation import evaluate
+
+SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 3, "batch_rows": 8, "threads": 1}
+
+
+@pytest.fixture(scope="module")
+def parts() -> Split:
+    return split(synthetic(30, 20, 300, seed=3).ratings, "paper:0")
+
+
+@pytest.fixture(scope="module")
+def fitted(parts: Split) -> CFNADE:
+    return CFNADE(**SMALL).fit(parts)
+
+
+@pytest.fixture(scope="module")
+def item_based(parts: Split) -> CFNADE:
+    return CFNADE(**SMALL, side="item").fit(parts)
+
+
+def frame_of(ratings: Ratings) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "user": ratings.user_ids[ratings.users],
+            "item": ratings.item_ids[ratings.items],
+            "rating": ratings.values,
+        }
+    )
+
+
+def bits(estimator: CFNADE) -> dict[str, bytes]:
+    state = estimator.bundle_.model.state_dict()
+    return {name: tensor.numpy().tobytes() for name, tensor in state.items()}
+
+
+def all_predictions(estimator: CFNADE, ratings: Ratings) -> Any:
+    users = np.repeat(ratings.user_ids, ratings.n_items)
+    return estimator.predict_proba(users, np.tile(ratings.item_ids, ratings.n_users))
+
+
+# -- arguments -----------------------------------------------------------------------------------
+
+
+def test_arguments_are_keyword_only_and_have_defaults() -> None:
+    parameters = list(signature(CFNADE).parameters.values())
+    assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in parameters)
+    assert list(CFNADE().get_params()) == [p.name for p in parameters]
+
+
+def test_arguments_are_stored_as_they_are_even_if_they_cannot_be_used() -> None:
+    given = {name: object() for name in signature(CFNADE).parameters}
+    found = CFNADE(**given).get_params()  # type: ignore[arg-type]
+    assert all(found[name] is value for name, value in given.items())
+
+
+def test_a_clone_has_equal_arguments_and_is_not_fitted(fitted: CFNADE) -> None:
+    """What sklearn.base.clone does: copy every argument, construct, and compare identities."""
+    given = {name: copy.deepcopy(value) for name, value in fitted.get_params(deep=False).items()}
+    clone = type(fitted)(**given)
+    stored = clone.get_params(deep=False)
+    assert all(stored[name] is given[name] for name in given)
+    assert clone.get_params() == fitted.get_params()
+    assert not hasattr(clone, "bundle_")
+    assert hasattr(fitted, "bundle_")
+
+
+def test_set_params_changes_the_next_fit_and_returns_the_estimator(parts: Split) -> None:
+    estimator = CFNADE(**SMALL)
+    assert estimator.set_params(epochs=1, seed=4) is estimator
+    direct = CFNADE(**{**SMALL, "epochs": 1, "seed": 4})
+    assert estimator.get_params() == direct.get_params()
+    assert bits(estimator.fit(parts)) == bits(direct.fit(parts))
+
+
+def test_a_wrong_name_is_refused_and_nothing_is_set() -> None:
+    estimator = CFNADE()
+    with pytest.raises(TrainingError, match="no argument 'epoch'; did you mean 'epochs'"):
+        estimator.set_params(seed=9, epoch=1)
+    assert estimator.get_params() == CFNADE().get_params()
+    with pytest.raises(TypeError, match="epoch"):
+        CFNADE(epoch=1)  # type: ignore[call-arg]
+
+
+def test_it_prints_as_what_would_make_it_again() -> None:
+    assert repr(CFNADE()) == "CFNADE()"
+    estimator = CFNADE(side="item", hidden=(8, 8), settings={"smoothing": 2.0})
+    assert eval(repr(estimator)).get_params() == estimator.get_params()
+
+
+# Every argument with a value that must change the distributions.
+CHANGES: dict[str, Any] = {
+    "side": "item",
+    "hidden": (6, 6),
+    "factors": 3,
+    "shared": False,
+    "activation": "sigmoid",
+    "context_scale": "sum",
+    "target_weight": "paper",
+    "ordinal_weight": 0.3,
+    "epochs": 4,
+    "batch_rows": 16,
+    "learning_rate": 0.05,
+    "weight_decay": 0.5,
+    "schedule": "constant",
+    "average": 0.5,
+    "refit": True,
+    "seed": 1,
+    "settings": {"smoothing": 50.0},
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_the_argument_changes_the_predictions(name: str, parts: Split, fitted: CFNADE) -> None:
+    changed = CFNADE(**{**SMALL, name: CHANGES[name]}).fit(parts)
+    before, after = (all_predictions(one, parts.train) for one in (fitted, changed))
+    assert np.abs(before - after).max() > 1e-6
+
+
+def test_patience_ends_training_before_its_last_epoch(parts: Split) -> None:
+    options = {**SMALL, "epochs": 40, "learning_rate": 0.2, "schedule": "constant", "average": 0.0}
+    patient, hasty = CFNADE(**options).fit(parts), CFNADE(**options, patience=2).fit(parts)
+    assert len(patient.history_) == 40
+    assert len(hasty.history_) == hasty.history_[-1]["best_epoch"] + 2 < 40
+
+
+def test_threads_and_device_reach_training(fitted: CFNADE, parts: Split) -> None:
+    assert fitted.bundle_.facts["run"]["threads"] == 1
+    two = CFNADE(**{**SMALL, "threads": 2}).fit(parts)
+    assert two.bundle_.facts["run"]["threads"] == 2
+    with pytest.raises(TrainingError, match="device 'tape'"):
+        CFNADE(**SMALL, device="tape").fit(parts)
+
+
+def test_verbose_prints_a_line_an_epoch(parts: Split, capsys: pytest.CaptureFixture[str]) -> None:
+    estimator = CFNADE(**SMALL).fit(parts)
+    assert capsys.readouterr().out == ""
+    lines = estimator.set_params(verbose=True).fit(parts).history_
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == len(lines) == 3
+    assert f"valid rmse {lines[1]['valid_rmse']:.4f}" in printed[1]
+    assert f"best {lines[2]['best_rmse']:.4f} @ {lines[2]['best_epoch']}" in printed[2]
+
+
+def test_every_argument_is_tried_above() -> None:
+    elsewhere = {"patience", "threads", "device", "verbose"}
+    assert set(CHANGES) | elsewhere == set(signature(CFNADE).parameters)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({"side": "users"}, DataError, 'side=\'users\' .* choose "user" or "item"'),
+        ({"hidden": 500}, ModelError, r"hidden \(=500\) must be a sequence"),
+        ({"activation": "swish"}, ModelError, "swish"),
+        ({"epochs": 0}, TrainingError, r"epochs \(=0\) must be at least 1"),
+        ({"seed": -1}, TrainingError, r"seed \(=-1\) must not be negative"),
+        ({"schedule": "plateau"}, TrainingError, "patience .* must be given"),
+        ({"settings": 3}, TrainingError, r"settings \(=3\) must be a mapping"),
+        ({"settings": {"smothing": 3}}, TrainingError, "did you mean 'smoothing'"),
+        ({"settings": {"epochs": 3}}, TrainingError, r"argument itself; write CFNADE\(epochs=3\)"),
+        ({"threads": 0}, ModelError, r"threads \(=0\)"),
+    ],
+)
+def test_fit_refuses_what_cannot_be_used(
+    wrong: dict[str, Any], error: type[Exception], message: str, parts: Split
+) -> None:
+    estimator = CFNADE(**{**SMALL, **wrong})
+    with pytest.raises(error, match=message):
+        estimator.fit(parts)
+    assert not hasattr(estimator, "bundle_")
+
+
+# -- data ----------------------------------------------------------------------------------------
+
+
+def test_the_same_ratings_give_the_same_model_however_they_are_given(
+    parts: Split, fitted: CFNADE, tmp_path: Path
+) -> None:
+    train, valid = frame_of(parts.train), frame_of(parts.valid)
+    train.write_csv(tmp_path / "train.csv")
+    valid.write_csv(tmp_path / "valid.csv")
+    # The split's tables also hold who is in the test part alone; here everybody must be met.
+    for ids, rated in ((parts.train.n_users, "user"), (parts.train.n_items, "item")):
+        assert pl.concat([train, valid])[rated].n_unique() == ids
+    ways = [
+        (parts.train, parts.valid),
+        (train, valid),
+        (train.to_pandas(), parts.valid),
+        (tmp_path / "train.csv", str(tmp_path / "valid.csv")),
+    ]
+    for data, given in ways:
+        assert bits(CFNADE(**SMALL).fit(data, given)) == bits(fitted)
+
+
+def test_without_valid_a_twentieth_is_drawn_by_the_seed(parts: Split) -> None:
+    estimator = CFNADE(**SMALL).fit(parts.train)
+    counts = estimator.bundle_.facts["ratings"]
+    n = len(parts.train)
+    assert counts == {"train": n - -(-n // 20), "valid": -(-n // 20), "test": 0}
+    assert len(estimator.bundle_.context) == n
+    assert bits(CFNADE(**SMALL).fit(frame_of(parts.train))) == bits(estimator)
+    drawn = [CFNADE(**SMALL, seed=seed).fit(parts.train).bundle_ for seed in (0, 1)]
+    assert (drawn[0].column_counts != drawn[1].column_counts).any()
+
+
+def test_the_same_seed_gives_the_same_bits(parts: Split, fitted: CFNADE) -> None:
+    again = CFNADE(**SMALL).fit(parts)
+    assert bits(again) == bits(fitted)
+    assert again.bundle_.calibration == fitted.bundle_.calibration
+    torch.manual_seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    assert bits(again.fit(parts)) == bits(fitted)  # fit starts anew, and from no global state
+
+
+def test_the_test_part_is_never_looked_at(parts: Split, fitted: CFNADE) -> None:
+    turned = Ratings(**{**vars_of(parts.test), "levels": 4 - parts.test.levels})
+    other = Split("", parts.train, parts.valid, turned, parts.given, "")
+    assert bits(CFNADE(**SMALL).fit(other)) == bits(fitted)
+
+
+def vars_of(ratings: Ratings) -> dict[str, Any]:
+    names = ("users", "items", "levels", "scale", "user_ids", "item_ids")
+    return {name: getattr(ratings, name) for name in names}
+
+
+def test_valid_may_hold_new_ids_and_few_levels(parts: Split) -> None:
+    valid = pl.DataFrame({"user": [1000, 1001], "item": [1, 2000], "rating": [3, 3]})
+    estimator = CFNADE(**SMALL).fit(parts.train, valid)
+    assert (estimator.n_users_, estimator.n_items_) == (32, 21)
+    assert estimator.scale_ == parts.train.scale
+    assert estimator.predict_frame(1000, [1])["known_of_user"].to_list() == [1]
+
+
+def test_raw_text_ids_and_half_stars_come_back_as_they_were() -> None:
+    drawn = synthetic(12, 9, 80, seed=1, scale="0.5-5/0.5").ratings
+    frame = frame_of(drawn).with_columns(
+        user=pl.format("u{}", "user"), item=pl.format("book {}", "item")
+    )
+    estimator = CFNADE(**SMALL).fit(load(frame, scale="0.5-5/0.5"))
+    assert estimator.classes_.tolist() == [k / 2 for k in range(1, 11)]
+    found = estimator.recommend(["u3"], n=20, exclude_seen=False)
+    assert set(found["item"]) == set(frame["item"])
+    assert found["user"].unique().to_list() == ["u3"]
+    assert {"p_0.5", "p_5"} <= set(found.columns)
+    assert ((found["prediction"] >= 0.5) & (found["prediction"] <= 5)).all()
+    new = estimator.predict("new", ["book 1"], histories={"new": {"book 2": 4.5, "book 3": 0.5}})
+    assert new.shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("valid", "error", "message"),
+    [
+        (lambda p: p.train, DataError, "validation ratings are of a user and an item that the tra"),
+        (lambda _: 3.5, DataError, "float"),
+        (lambda _: "nowhere.csv", DataError, "nowhere.csv: there is no such file"),
+        (
+            lambda _: pl.DataFrame({"user": [1], "item": [999], "rating": [7]}),
+            DataError,
+            "rating 7 is off the scale 1–5",
+        ),
+    ],
+)
+def test_validation_that_cannot_be_used_is_refused(
+    valid: Any, error: type[Exception], message: str, parts: Split
+) -> None:
+    with pytest.raises(error, match=message):
+        CFNADE(**SMALL).fit(parts.train, valid(parts))
+
+
+def test_a_split_takes_no_second_validation(parts: Split) -> None:
+    with pytest.raises(TrainingError, match="has a validation part already"):
+        CFNADE(**SMALL).fit(parts, parts.valid)
+
+
+# -- answers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda e: e.predict([1], [1]),
+        lambda e: e.predict_proba([1], [1]),
+        lambda e: e.predict_frame([1], [1]),
+        lambda e: e.recommend([1]),
+        lambda e: e.explain(user=1, item=1),
+        lambda e: e.evaluate(pl.DataFrame({"user": [1], "item": [1], "rating": [1]})),
+        lambda e: e.save("nowhere"),
+        lambda e: e.history_,
+    ],
+)
+def test_asking_before_fitting_says_what_to_do(question: Any) -> None:
+    with pytest.raises(NotFittedError, match=r"call fit\(ratings\) first, or .* CFNADE.load"):
+        question(CFNADE())
+
+
+def test_other_missing_attributes_are_not_called_unfitted() -> None:
+    with pytest.raises(AttributeError, match="'CFNADE' object has no attribute 'coef_'"):
+        CFNADE().coef_  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_what_is_there_after_fitting(fitted: CFNADE, parts: Split) -> None:
+    assert (fitted.n_users_, fitted.n_items_) == (30, 20)
+    assert fitted.scale_ == parts.train.scale
+    assert [record["epoch"] for record in fitted.history_] == [1, 2, 3]
+    assert isinstance(fitted.bundle_.model, cfnade.models.CFNADE)
+    assert fitted.predictor_.bundle is fitted.bundle_
+    assert fitted.diverged_ is None
+    assert len(fitted.bundle_.context) == len(parts.train) + len(parts.valid)
+
+
+def test_predictions_are_the_means_of_the_distributions(fitted: CFNADE, parts: Split) -> None:
+    test = parts.test
+    users, items = test.user_ids[test.users], test.item_ids[test.items]
+    chances = fitted.predict_proba(users, items)
+    assert chances.shape == (len(test), 5)
+    np.testing.assert_allclose(chances.sum(1), 1, rtol=1e-9)
+    means = fitted.predict(list(users), list(items))
+    np.testing.assert_allclose(chances @ fitted.classes_, means, rtol=1e-7)
+    np.testing.assert_array_equal(
+        fitted.predict(users[0], items), fitted.predict(np.full(len(items), users[0]), items)
+    )
+    assert fitted.evaluate(test).rmse == pytest.approx(np.sqrt(np.mean((means - test.values) ** 2)))
+
+
+def test_evaluate_takes_what_fit_takes(fitted: CFNADE, parts: Split, tmp_path: Path) -> None:
+    expected = evaluate(fitted.bundle_, parts.test)
+    assert fitted.evaluate(parts.test) == expected
+    frame = frame_of(parts.test)
+    assert fitted.evaluate(frame) == expected
+    frame.write_csv(tmp_path / "test.csv")
+    assert fitted.evaluate(tmp_path / "test.csv") == expected
+    assert fitted.evaluate(frame.head(1)).n == 1  # which does not tell its scale by itself
+
+
+def test_training_ratings_cannot_be_evaluated_on(fitted: CFNADE, parts: Split) -> None:
+    with pytest.raises(PredictionError, match="held out from training"):
+        fitted.evaluate(parts.train)
+
+
+def test_unknown_ids_are_answered_and_counted(fitted: CFNADE, parts: Split) -> None:
+    frame = fitted.predict_frame([1, 1, 777, 777], [1, 888, 1, 888])
+    assert (frame["known_of_user"] == 0).to_list() == [False, False, True, True]
+    assert (frame["known_of_item"] == 0).to_list() == [False, True, False, True]
+    mean = parts.train.values.mean()
+    assert frame["prediction"][1] == pytest.approx(mean)  # the rule for items never met
+    np.testing.assert_array_equal(
+        frame["prediction"], fitted.predict([1, 1, 777, 777], [1, 888] * 2)
+    )
+    test = pl.DataFrame({"user": [1, 777], "item": [888, 1], "rating": [2, 4]})
+    scores = fitted.evaluate(test)
+    assert (scores.unseen_users, scores.unseen_items, scores.unseen_ratings) == (1, 1, 2)
+
+
+def test_a_new_person_needs_a_history_and_a_user_based_model(
+    fitted: CFNADE, item_based: CFNADE
+) -> None:
+    history = {1: 5, 2: 1, 3: 4}
+    found = fitted.recommend(history=history, n=5)
+    assert len(found) == 5
+    assert not set(found["item"]) & set(history)
+    item = found["item"][0]
+    said = fitted.predict("me", item, histories={"me": history})
+    assert found["prediction"][0] == pytest.approx(said[0], rel=1e-6)
+    reasons = fitted.explain(history=history, item=item)
+    assert sorted(reasons["item"]) == [1, 2, 3]
+    with pytest.raises(PredictionError, match='train one with side="user"'):
+        item_based.recommend(history=history)
+
+
+def test_an_explanation_is_the_prediction_with_and_without(fitted: CFNADE) -> None:
+    history = {1: 5, 2: 1, 3: 4}
+    for line in fitted.explain(history=history, item=7).iter_rows(named=True):
+        rest = {item: stars for item, stars in history.items() if item != line["item"]}
+        people = {"with": history, "without": rest}
+        whole, less = fitted.predict(["with", "without"], 7, histories=people)
+        assert line["change"] == pytest.approx(whole - less, abs=1e-6)
+
+
+def test_an_item_based_explanation_names_nobody(item_based: CFNADE) -> None:
+    frame = item_based.explain(user=1, item=2)
+    assert len(frame) > 0
+    assert not {"user", "item"} & set(frame.columns)
+
+
+# -- keeping -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_a_saved_estimator_comes_back_with_its_arguments_and_bits(
+    side: Any, parts: Split, tmp_path: Path
+) -> None:
+    rare = {"smoothing": 2.0, "context_rate": (0.2, 0.9)}
+    estimator = CFNADE(**SMALL, side=side, factors=2, seed=5, settings=rare).fit(parts)
+    estimator.save(tmp_path / "model")
+    back = CFNADE.load(tmp_path / "model")
+    assert back.get_params() == estimator.get_params()
+    assert bits(back) == bits(estimator)
+    assert back.history_ == estimator.history_
+    np.testing.assert_array_equal(
+        all_predictions(back, parts.train), all_predictions(estimator, parts.train)
+    )
+    assert back.recommend([1, 2]).equals(estimator.recommend([1, 2]))
+    assert back.evaluate(parts.test) == estimator.evaluate(parts.test)
+    assert bits(back.fit(parts)) == bits(estimator)
+
+
+def test_saved_without_context_only_histories_are_answered(fitted: CFNADE, tmp_path: Path) -> None:
+    fitted.save(tmp_path, with_context=False)
+    back = CFNADE.load(tmp_path)
+    assert (back.n_users_, back.n_items_) == (0, 20)
+    history = {1: 5, 2: 1}
+    assert back.recommend(history=history).equals(fitted.recommend(history=history))
+    with pytest.raises(PredictionError, match="saved without the ratings"):
+        back.predict([1], [1])
+
+
+def test_arguments_that_make_no_sense_are_refused(fitted: CFNADE, tmp_path: Path) -> None:
+    bundle = fitted.bundle_
+    settings: list[Any] = [{"epochs": -3}, {"epochs": "3"}, {"unheard of": 1}, 3]
+    for run in ([], *({"settings": given} for given in settings)):
+        checkpoint.save(replace(bundle, facts={"run": run}), tmp_path)
+        with pytest.raises(CheckpointError, match="its training arguments cannot be used: "):
+            CFNADE.load(tmp_path)
+
+
+def test_a_model_that_says_nothing_of_its_training_loads_with_defaults(
+    fitted: CFNADE, tmp_path: Path
+) -> None:
+    checkpoint.save(replace(fitted.bundle_, facts={}), tmp_path)
+    back = CFNADE.load(tmp_path)
+    assert back.get_params() == CFNADE(hidden=(6,)).get_params()
+    assert back.history_ == []
+    np.testing.assert_array_equal(back.predict([1], [2]), fitted.predict([1], [2]))
+
+
+def test_a_model_trained_elsewhere_remembers_where(fitted: CFNADE, tmp_path: Path) -> None:
+    run = fitted.bundle_.facts["run"] | {"device": "cuda:1", "threads": 64}
+    checkpoint.save(replace(fitted.bundle_, facts={"run": run}), tmp_path)
+    back = CFNADE.load(tmp_path)
+    assert (back.device, back.threads) == ("cuda:1", 64)
+    np.testing.assert_array_equal(back.predict([1], [2]), fitted.predict([1], [2]))
+
+
+def test_an_earlier_model_can_be_continued(parts: Split, fitted: CFNADE, tmp_path: Path) -> None:
+    fitted.save(tmp_path)
+    fresh = CFNADE(**SMALL).fit(parts)
+    further = CFNADE(**SMALL).fit(parts, start=fitted)
+    assert bits(CFNADE(**SMALL).fit(parts, start=tmp_path)) == bits(further)
+    assert further.history_[0]["cost"] < fresh.history_[0]["cost"]
+    with pytest.raises(TrainingError, match="cannot be continued: its hidden differs"):
+        CFNADE(**{**SMALL, "hidden": (7,)}).fit(parts, start=fitted)
+
+
+def test_divergence_after_a_good_epoch_keeps_that_and_says_so(
+    parts: Split, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from cfnade.training.steppers import CpuStepper
+
+    honest, per_epoch = CpuStepper.step, 4  # 30 rows in batches of 8
+
+    def failing(self: CpuStepper, rows: Any, *, step: int, rate: float) -> float:
+        return float("nan") if step > per_epoch else honest(self, rows, step=step, rate=rate)
+
+    monkeypatch.setattr(CpuStepper, "step", failing)
+    with caplog.at_level(logging.WARNING, "cfnade"):
+        estimator = CFNADE(**SMALL).fit(parts)
+    assert estimator.diverged_ is not None
+    assert "diverged" in caplog.text
+    assert len(estimator.history_) == 1
+    assert np.isfinite(estimator.predict([1], [1])).all()

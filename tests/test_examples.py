@@ -1,0 +1,104 @@
+"""What the examples and the page about Python show runs, offline, and shows what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cfnade import synthetic
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ("quickstart", "own_ratings", "new_user")
+
+
+def run(name: str, *arguments: str) -> None:
+    """As from a shell; in this process, because starting torch takes seconds."""
+    path = ROOT / "examples" / f"{name}.py"
+    before, sys.argv = sys.argv, [str(path), *arguments]
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    finally:
+        sys.argv = before
+
+
+def number(pattern: str, text: str) -> float:
+    found = re.search(pattern, text)
+    assert found is not None, f"{pattern!r} is not in {text!r}"
+    return float(found[1])
+
+
+@pytest.fixture
+def own_file(tmp_path: Path) -> Path:
+    drawn = synthetic(40, 25, 500, seed=5).ratings
+    path = tmp_path / "ratings.csv"
+    pl.DataFrame(
+        {
+            "user": drawn.user_ids[drawn.users],
+            "item": drawn.item_ids[drawn.items],
+            "rating": drawn.values.astype(int),
+        }
+    ).write_csv(path)
+    return path
+
+
+def test_quickstart_beats_the_mean_and_saves(capsys: pytest.CaptureFixture[str]) -> None:
+    run("quickstart")
+    said = capsys.readouterr().out
+    assert number(r"test RMSE ([\d.]+)", said) < number(r"mean rating: ([\d.]+)", said) - 0.1
+    assert "same predictions: True" in said
+
+
+def test_own_ratings_marks_the_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    run("own_ratings")
+    said = capsys.readouterr().out
+    assert "9,000 ratings of 80 items by 300 users, scale 0.5–5 by 0.5" in said
+    assert "reader-1 " in said
+    assert "nobody" in said
+    assert "1 of 3 answers are about a user without ratings" in said
+
+
+def test_new_user_gets_another_list_with_another_rating(capsys: pytest.CaptureFixture[str]) -> None:
+    run("new_user")
+    said = capsys.readouterr().out
+    before, after = (json.loads(text) for text in re.findall(r"(?:before|rating): (\[.*\])", said))
+    tried = number(r"after giving item (\d+)", said)
+    assert len(before) == len(after) == 5
+    assert tried == before[0]
+    assert tried not in after
+    rated = re.findall(r"'(\d+)': [15]\.0", said)
+    assert len(rated) == 5
+    assert not set(map(int, rated)) & {*before, *after}
+    assert "without" in said  # the explanation's column
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_each_example_takes_a_file(
+    name: str, own_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(name, str(own_file))
+    assert "prediction" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_each_example_says_how_to_run_it(name: str) -> None:
+    text = (ROOT / "examples" / f"{name}.py").read_text()
+    assert f"python examples/{name}.py" in text.split('"""')[1]
+
+
+def test_the_code_on_the_page_about_python_runs(
+    own_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of it, from top to bottom, in a folder with the file that it speaks of."""
+    monkeypatch.chdir(own_file.parent)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
+    assert len(blocks) >= 5
+    known: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), known)
+    assert number(r"RMSE ([\d.]+)", capsys.readouterr().out) > 0
