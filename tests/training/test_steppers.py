@@ -103,6 +103,7 @@ def make(kind: str, model: CFNADE, rows: Any, settings: Settings) -> steppers.St
         {"rowwise": True},
         {"touched_only": True},
         {"context_rate": (0.5, 0.9)},
+        {"context_rate": "paper"},
         {"smoothing": 1.0},
         {"seed": 1},
     ],

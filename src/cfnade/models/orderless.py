@@ -26,12 +26,16 @@ def draw_batch(
     rng: np.random.Generator,
     *,
     target_weight: str = "paper",
+    rate: tuple[float, float] | None = None,
 ) -> Batch:
     """Split the chosen rows of a ragged data set at random, as Eq. 19 says.
 
     Of a row with D ratings, i-1 (drawn evenly from 0..D-1) in random choice become the context and
     the other D-i+1 the targets, each weighing D/(D-i+1) ("paper") or 1 ("unit"). A row without
     ratings has neither, and still counts in the mean over rows, as in the authors' code.
+
+    With `rate` (low, high) a row draws a rate from that range instead, and each of its ratings is
+    context with it; a row may then be left without targets.
     """
     require_one_of("target_weight", target_weight, TARGET_WEIGHTS)
     rows = np.asarray(rows)
@@ -39,13 +43,8 @@ def draw_batch(
     starts = offsets[rows]  # (B,)
     D = offsets[rows + 1] - starts  # (B,)
     row, cell = ragged_cells(starts, D)  # (n,), (n,)
-    known = np.minimum((rng.random(rows.size) * D).astype(np.int64), np.maximum(D - 1, 0))  # i-1
-
-    # Rank the ratings of each row by a random key; the first i-1 are the context.
-    shuffled = np.argsort(row + rng.random(row.size), kind="stable")
-    first = np.cumsum(D) - D  # where each row begins among the n
-    in_context = np.empty(row.size, dtype=bool)
-    in_context[shuffled] = np.arange(row.size) - first[row] < known[row]
+    in_context = _split_points(row, D, rng) if rate is None else _by_rate(row, D, rate, rng)
+    known = np.bincount(row[in_context], minlength=rows.size)  # i-1
 
     context, target = cell[in_context], cell[~in_context]
     target_row = row[~in_context]
@@ -63,6 +62,23 @@ def draw_batch(
             torch.from_numpy(weight[target_row]),
         ),
     )
+
+
+def _split_points(row: Array, D: Array, rng: np.random.Generator) -> Array:
+    """Which ratings are context: in each row a random choice of 0..D-1 of them. Returns (n,)."""
+    known = np.minimum((rng.random(D.size) * D).astype(np.int64), np.maximum(D - 1, 0))  # i-1
+    # Rank the ratings of each row by a random key; the first i-1 are the context.
+    shuffled = np.lexsort((rng.random(row.size), row))
+    first = np.cumsum(D) - D  # where each row begins among the n
+    in_context = np.empty(row.size, dtype=bool)
+    in_context[shuffled] = np.arange(row.size) - first[row] < known[row]
+    return in_context
+
+
+def _by_rate(row: Array, D: Array, rate: tuple[float, float], rng: np.random.Generator) -> Array:
+    low, high = rate
+    rates = low + (high - low) * rng.random(D.size)
+    return rng.random(row.size) < rates[row]
 
 
 def ragged_cells(starts: Array, counts: Array) -> tuple[Array, Array]:

@@ -78,7 +78,8 @@ class Run:
         self.model, self.settings, self.progress = model, settings, Progress()
         self._rows, self._stepper, self._score = rows, stepper, score
         self._average = averaged(model, settings.average) if settings.average else None
-        steps = math.ceil(len(rows) / settings.batch_rows) * settings.epochs
+        self._size = settings.rows_of_a_batch(len(rows))
+        steps = math.ceil(len(rows) / self._size) * settings.epochs
         self._schedule = Schedule(settings, steps)
         self._best: dict[str, Tensor] = {}
         self._saving, self._identity = saving, identity or {}
@@ -104,7 +105,7 @@ class Run:
         self.keep_best()
 
     def _epoch(self) -> None:
-        progress, size = self.progress, self.settings.batch_rows
+        progress, size = self.progress, self._size
         order = np.random.default_rng((self.settings.seed, progress.epoch)).permutation(
             len(self._rows)
         )

@@ -135,10 +135,8 @@ def _check_device(device: str, settings: Settings) -> None:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise TrainingError(f"device {device!r} cannot be used: {reason}; try cpu") from error
-    if device != "cpu" and (settings.rowwise or settings.touched_only or settings.context_rate):
-        raise TrainingError(
-            f"rowwise, touched_only and context_rate work on the device cpu only, not on {device!r}"
-        )
+    if device != "cpu" and (settings.rowwise or settings.touched_only):
+        raise TrainingError(f"rowwise and touched_only need the device cpu, not {device!r}")
 
 
 def _stepper(model: CFNADE, rows: Rows, settings: Settings, device: str, threads: int) -> Stepper:
@@ -216,7 +214,7 @@ def _facts(
         "run": {
             "side": side,
             "model": model.config.to_dict(),
-            "settings": settings.to_dict() | {"context_rate": _listed(settings.context_rate)},
+            "settings": _as_json(settings.to_dict()),
             "split": {"name": split.name, "fingerprint": split.fingerprint},
             "device": device,
             "threads": threads,
@@ -233,5 +231,5 @@ def _facts(
     }
 
 
-def _listed(pair: tuple[float, float] | None) -> list[float] | None:
-    return None if pair is None else list(pair)  # as JSON gives it back
+def _as_json(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}

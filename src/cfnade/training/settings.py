@@ -15,13 +15,13 @@ SCHEDULES = ("cosine", "linear", "constant", "plateau")
 class Settings:
     """The defaults suit a few million ratings; recipes hold what was found for published sets."""
 
-    epochs: int = 60
+    epochs: int = 50
     """Passes over all rows, at most."""
 
-    batch_rows: int = 512
-    """Rows of one update."""
+    batch_rows: int | None = None
+    """Rows of one update; None is a tenth of all rows, but 32 to 512."""
 
-    learning_rate: float = 2e-3
+    learning_rate: float = 1.5e-3
     """Adam's step at the start, for everything that no factor below names."""
 
     first_layer_factor: float = 1.0
@@ -34,7 +34,7 @@ class Settings:
     """cosine or linear to nearly zero; constant; or plateau, the authors': a quarter whenever
     `patience` epochs brought nothing, down to 1e-5."""
 
-    weight_decay: float = 0.015
+    weight_decay: float = 0.004
     """Times the sum of squared weights, added to the mean cost of a row (the paper's meaning)."""
 
     rowwise: bool = False
@@ -43,14 +43,15 @@ class Settings:
     touched_only: bool = False
     """Move only columns that a batch contains, as suits millions of sparse columns."""
 
-    context_rate: tuple[float, float] | None = None
-    """Each rating is context with a rate drawn from this range; None draws the paper's split."""
+    context_rate: tuple[float, float] | str = (0.1, 1.0)
+    """In each row a rating is context with a rate drawn from this range; "paper" draws a split
+    point instead, as Eq. 19 says: many contexts are then smaller than any that is ever met."""
 
-    average: float = 0.98
+    average: float = 0.95
     """How much of the averaged weights each update of the average keeps, in the long run; 0 is
     no averaging."""
 
-    average_every: int = 1
+    average_every: int = 4
     """Steps between updates of the average."""
 
     smoothing: float = 5.0
@@ -65,10 +66,12 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.context_rate is not None:  # a list, where it comes from JSON or TOML
+        self._check_types()
+        if not isinstance(self.context_rate, str):  # a list, where it comes from JSON or TOML
             object.__setattr__(self, "context_rate", tuple(self.context_rate))
         for name in ("epochs", "batch_rows", "average_every"):
-            _require(getattr(self, name) >= 1, name, getattr(self, name), "must be at least 1")
+            value = getattr(self, name)
+            _require(value is None or value >= 1, name, value, "must be at least 1")
         for name in ("learning_rate", "first_layer_factor", "dense_factor", "smoothing"):
             _require(getattr(self, name) > 0, name, getattr(self, name), "must be positive")
         _require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
@@ -88,15 +91,40 @@ class Settings:
         )
         self._check_rate()
 
+    def _check_types(self) -> None:
+        whole, real = (
+            ("epochs", "batch_rows", "average_every", "patience", "seed"),
+            (
+                *("learning_rate", "first_layer_factor", "dense_factor", "weight_decay", "average"),
+                "smoothing",
+            ),
+        )
+        for name in (*whole, *real):
+            value = getattr(self, name)
+            kind = int if name in whole else int | float
+            right = isinstance(value, kind) and not isinstance(value, bool)
+            optional = value is None and name in ("batch_rows", "patience")
+            what = "a whole number" if name in whole else "a number"
+            _require(right or optional, name, repr(value), f"must be {what}")
+        for name in ("rowwise", "touched_only", "refit"):
+            value = getattr(self, name)
+            _require(isinstance(value, bool), name, repr(value), "must be true or false")
+
     def _check_rate(self) -> None:
-        if self.context_rate is not None:
-            fits = (
-                len(self.context_rate) == 2
-                and 0 <= self.context_rate[0] <= self.context_rate[1] <= 1
-            )
-            _require(
-                fits, "context_rate", self.context_rate, "must be two numbers, rising, in 0..1"
-            )
+        rate = self.context_rate
+        fits = rate == "paper"
+        if not isinstance(rate, str):
+            fits = len(rate) == 2 and 0 <= rate[0] <= rate[1] <= 1
+        _require(fits, "context_rate", rate, 'must be two rising numbers in 0..1, or "paper"')
+
+    @property
+    def rates(self) -> tuple[float, float] | None:
+        """The range of context rates; None is the paper's split point."""
+        return None if isinstance(self.context_rate, str) else self.context_rate
+
+    def rows_of_a_batch(self, rows: int) -> int:
+        """`batch_rows`, or what suits a data set of that many rows."""
+        return self.batch_rows or min(512, max(32, rows // 10))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -52,7 +52,7 @@ class CpuStepper:
             rows.levels,
             n_columns=rows.n_columns,
             n_levels=rows.n_levels,
-            rate=settings.context_rate,
+            rate=settings.rates,
             weights=model.config.target_weight,
             threads=threads,
         )
@@ -93,9 +93,15 @@ class TorchStepper:
         from cfnade.models.orderless import draw_batch
 
         rng = np.random.default_rng((self._settings.seed, step))
-        data, weight = self._rows, self._model.config.target_weight
+        data = self._rows
         batch = draw_batch(
-            data.offsets, data.columns, data.levels, rows, rng, target_weight=weight
+            data.offsets,
+            data.columns,
+            data.levels,
+            rows,
+            rng,
+            target_weight=self._model.config.target_weight,
+            rate=self._settings.rates,
         ).to(self._model.b.device)
         for group, base in zip(self._adam.param_groups, self._rates, strict=True):
             group["lr"] = base * rate
