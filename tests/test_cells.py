@@ -189,3 +189,18 @@ def test_without_context_only_unknown_rows_can_be_asked_for() -> None:
 def test_unusable_cells_are_refused(users: Any, items: Any, message: str) -> None:
     with pytest.raises(PredictionError, match=message):
         cell_probabilities(make_bundle("user"), users, items)
+
+
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_the_papers_rule_is_three_stars_where_training_saw_nothing(side: Any) -> None:
+    bundle = make_bundle(side)
+    whole = replace(
+        bundle, context=replace(bundle.context, scale=Scale(tuple(range(1, len(STARS) + 1))))
+    )
+    cells = Cells(whole, unseen="paper")
+    found, usual = cells.probabilities(*every_cell()), Cells(whole).probabilities(*every_cell())
+    ruled = found.max(1) == 1.0
+    assert 0 < ruled.sum() < len(ruled)
+    assert np.array_equal(found[~ruled], usual[~ruled])
+    for users, items in (([-1], [0]), ([0], [-1])):
+        assert cells.probabilities(users, items) @ whole.context.scale.array() == 3.0

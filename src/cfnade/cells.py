@@ -18,6 +18,8 @@ from cfnade.data.rows import IntArray
 from cfnade.errors import PredictionError
 from cfnade.kernels.autograd import cell_scores, context_sum
 from cfnade.models.batch import Context
+from cfnade.models.distribution import Distribution
+from cfnade.models.unseen import unseen_rule
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -42,17 +44,6 @@ def unseen_columns(
     return unseen
 
 
-def replace_unseen(
-    probabilities: FloatArray, columns: IntArray, column_counts: IntArray
-) -> FloatArray:
-    """Rule "mean" of models/unseen.py, in place: the training ratings' frequencies."""
-    unseen = unseen_columns(columns, column_counts)
-    if unseen.any():
-        totals = column_counts.sum(0)
-        probabilities[unseen] = totals / totals.sum()
-    return probabilities
-
-
 class _Known(NamedTuple):
     """The context of some rows, each rating with the number of its row among them."""
 
@@ -65,9 +56,11 @@ class _Known(NamedTuple):
 class Cells:
     """Answers about cells; the context is sorted into rows once."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, *, unseen: str = "mean") -> None:
         self.bundle = bundle
         context = bundle.context
+        counts = torch.from_numpy(np.array(bundle.column_counts.sum(0)))
+        self._rule = unseen_rule(unseen, counts=counts, values=context.scale.values)
         self._rows = context.rows(bundle.side)
         self._limits = {"users": context.n_users, "items": context.n_items}
 
@@ -78,7 +71,21 @@ class Cells:
         out = np.empty((len(rows), len(self.bundle.context.scale)))
         for piece in self._pieces(order):
             out[piece] = self._probabilities(rows[piece], columns[piece])
-        return replace_unseen(out, columns, self.bundle.column_counts)
+        return self._with_unseen(out, rows, columns)
+
+    def _with_unseen(self, found: FloatArray, rows: IntArray, columns: IntArray) -> FloatArray:
+        """Apply the rule of models/unseen.py where training saw no rating of a column or row."""
+        empty, known = rows < 0, rows >= 0
+        empty[known] = self._rows.counts()[rows[known]] == 0
+        distribution = Distribution.from_probabilities(
+            torch.from_numpy(found), self.bundle.context.scale.values
+        )
+        ruled = self._rule.apply(
+            distribution,
+            unseen_column=torch.from_numpy(unseen_columns(columns, self.bundle.column_counts)),
+            unseen_row=torch.from_numpy(empty),
+        )
+        return ruled.probabilities.numpy()
 
     def known_levels(self, users: npt.ArrayLike, items: npt.ArrayLike) -> IntArray:
         """The level of each cell's rating in the context, -1 where there is none. Returns (n,)."""

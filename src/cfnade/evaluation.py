@@ -69,14 +69,14 @@ class Scores:
         }
 
 
-def evaluate(bundle: Bundle, test: Ratings) -> Scores:
+def evaluate(bundle: Bundle, test: Ratings, *, unseen: str = "mean") -> Scores:
     """Score the predictions of test ratings, none of which may be in the bundle's context.
 
     Users and items are matched by their ids; unknown ones follow the rule for unseen rows and
-    columns (models/unseen.py, "mean") and are counted.
+    columns (models/unseen.py; "paper" for reproduction) and are counted.
     """
     users, items = _indices_in(bundle, test)
-    cells = Cells(bundle)
+    cells = Cells(bundle, unseen=unseen)
     _require_hidden(cells, test, users, items)
     values, scale = test.values, bundle.context.scale.array()
     raw = cells.probabilities(users, items)  # (n, K)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from cfnade.data.splits import Split
+from cfnade.data.splits import Split, split
 from cfnade.errors import TrainingError
+from cfnade.evaluation import evaluate
 from cfnade.models.cfnade import CFNADE
 from cfnade.training import state
 from cfnade.training.loop import DivergedError, Run, Saving
@@ -234,3 +235,48 @@ def test_nothing_to_train_on_is_said(parts: Split) -> None:
     empty = replace(parts, train=parts.train.select(np.zeros(len(parts.train), bool)))
     with pytest.raises(TrainingError, match="no ratings to train on"):
         train(empty, side="item")
+
+
+def test_what_is_given_of_held_out_users_is_context_but_not_trained_on(parts: Split) -> None:
+    whole = parts.train.plus(parts.valid).plus(parts.test)
+    held = split(whole, "users:0:3")
+    trained = train(held, side="user", architecture=FIELDS, settings=QUICK)
+    context = trained.bundle.context
+    assert len(context) == len(held.train) + len(held.valid) + len(held.given)
+    assert trained.bundle.column_counts.sum() == len(held.train)
+    assert trained.bundle.facts["context"] == "train + valid + given"
+    scores = evaluate(trained.bundle, held.test)
+    assert {str(bucket): bucket.n for bucket in scores.by_user if bucket.n} == {"1–4": scores.n}
+
+
+def test_a_refit_starts_where_the_run_started(parts: Split) -> None:
+    first = train(parts, side="item", architecture=FIELDS, settings=QUICK).bundle
+    still = replace(QUICK, epochs=1, learning_rate=1e-12, refit=True)
+    again = train(parts, side="item", architecture=FIELDS, settings=still, start=first)
+    assert again.bundle.facts["refit"]
+    assert torch.allclose(weights(again.bundle.model), weights(first.model), atol=1e-6)
+
+
+def test_a_refit_that_diverges_leaves_the_chosen_model(
+    parts: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = CpuStepper.step, [0]
+
+    def step(self: CpuStepper, *args: Any, **kwargs: Any) -> float:
+        calls[0] += 1
+        cost = real(self, *args, **kwargs)
+        return cost if calls[0] <= 18 else math.nan  # the first run takes 18 steps
+
+    monkeypatch.setattr(CpuStepper, "step", step)
+    trained = train(parts, side="item", architecture=FIELDS, settings=replace(QUICK, refit=True))
+    assert not trained.bundle.facts["refit"]
+    assert torch.isfinite(weights(trained.bundle.model)).all()
+
+
+def test_facts_say_on_what_data_and_how_good(parts: Split) -> None:
+    facts = train(parts, side="item", architecture=FIELDS, settings=QUICK).bundle.facts
+    assert facts["run"]["data"] == parts.data
+    assert facts["run"]["split"]["fingerprint"] == parts.fingerprint
+    names = {"rmse", "nll", "nll_raw", "calibration_error", "calibration_error_raw"}
+    assert set(facts["valid"]) == names
+    assert facts["valid"]["nll"] <= facts["valid"]["nll_raw"]

@@ -29,6 +29,11 @@ from cfnade.training.settings import Settings
         ({"batch_rows": True}, r"batch_rows \(=True\) must be a whole number"),
         ({"average": "x"}, r"average \(='x'\) must be a number"),
         ({"rowwise": "yes"}, r"rowwise \(='yes'\) must be true or false"),
+        ({"seed": 2**63}, r"seed .* must be below"),
+        (
+            {"refit": True, "schedule": "plateau", "patience": 2},
+            r"refit \(=True\) needs another schedule than plateau",
+        ),
         ({"seed": -1}, r"seed \(=-1\) must not be negative"),
     ],
 )

@@ -131,6 +131,8 @@ def _write(bundle: Bundle, part: Path) -> list[str]:
             replace(context, user_ids=none, item_ids=none, titles=None, genres=None),
         )
         names.append(CONTEXT)
+    for name in names[1:2]:  # the library writes weights for their owner only
+        (part / WEIGHTS).chmod((part / name).stat().st_mode)
     return names
 
 

@@ -45,6 +45,8 @@ class Split:
     given: Ratings
     fingerprint: str
     """32 hex digits of the name, the data and which rating is in which part."""
+    data: str = ""
+    """The fingerprint of the ratings that were cut."""
 
     def parts(self) -> dict[str, Ratings]:
         """The parts by name."""
@@ -81,7 +83,8 @@ def cut(ratings: Ratings, parts: Parts, name: str) -> Split:
     valid, test, given = (
         ratings.select(np.flatnonzero(parts == part)) for part in (VALID, TEST, GIVEN)
     )
-    return Split(name, train, valid, test, given, digest_text(membership))
+    fingerprint = digest_text(membership)
+    return Split(name, train, valid, test, given, fingerprint, ratings.fingerprint)
 
 
 def share(n: int, fraction: Fraction) -> int:

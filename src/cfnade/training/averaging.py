@@ -11,8 +11,6 @@ from torch.optim.swa_utils import AveragedModel
 
 from cfnade.models.cfnade import CFNADE
 
-Average = AveragedModel
-
 
 def averaged(model: CFNADE, keep: float) -> AveragedModel:
     """A copy of the model whose weights are a running average of it."""

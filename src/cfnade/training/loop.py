@@ -115,7 +115,7 @@ class Run:
             rate = self._schedule.factor(progress.step)
             cost = self._stepper.step(rows, step=progress.step, rate=rate)
             progress.step += 1
-            self._require_finite(cost, "cost")
+            self._require_finite(cost, "cost", progress.epoch + 1)
             if self._average is not None and progress.step % self.settings.average_every == 0:
                 self._average.update_parameters(self.model)
             progress.epoch_cost += cost * len(rows)
@@ -133,7 +133,7 @@ class Run:
         weights = self.model if self._average is None else cast(CFNADE, self._average.module)
         rmse = None if self._score is None else self._score(weights)
         if rmse is not None:
-            self._require_finite(rmse, "validation RMSE")
+            self._require_finite(rmse, "validation RMSE", progress.epoch)
         if rmse is None or progress.best_rmse is None or rmse < progress.best_rmse:
             progress.best_rmse, progress.best_epoch = rmse, progress.epoch
             self._best = {name: t.detach().clone() for name, t in weights.state_dict().items()}
@@ -157,9 +157,9 @@ class Run:
         if self._best:
             self.model.load_state_dict(self._best)
 
-    def _require_finite(self, number: float, what: str) -> None:
+    def _require_finite(self, number: float, what: str, epoch: int) -> None:
         if not math.isfinite(number):
-            step, epoch = self.progress.step, self.progress.epoch + 1
+            step = self.progress.step
             raise DivergedError(
                 f"training diverged: the {what} is {number} at step {step} (epoch {epoch}); try a "
                 f"lower learning rate than {self.settings.learning_rate:g}, or more weight decay"

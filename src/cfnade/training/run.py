@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,10 +18,11 @@ from cfnade.data.ratings import Ratings, Side
 from cfnade.data.rows import Rows
 from cfnade.data.splits import Split
 from cfnade.errors import TrainingError
-from cfnade.metrics import rmse
+from cfnade.metrics import calibration_error, nll, rmse
 from cfnade.models.cfnade import CFNADE
 from cfnade.training.loop import DivergedError, Reporter, Run, Saving
 from cfnade.training.settings import Settings
+from cfnade.training.state import Progress
 from cfnade.training.steppers import CpuStepper, Stepper, TorchStepper
 
 
@@ -51,6 +51,7 @@ def train(
 ) -> Trained:
     """Train on split.train, choose by split.valid, and condition on both from then on.
 
+    What is given of users held out whole (split.given) is conditioned on too, never trained on.
     `architecture` are fields of CFNADE other than its sizes. `start` is an earlier model whose
     weights are taken over where its ids occur. split.test is never looked at.
     """
@@ -58,48 +59,106 @@ def train(
     _check_device(device, settings)
     if len(split.train) == 0:
         raise TrainingError("there are no ratings to train on; is the split right?")
-    fields = dict(architecture or {})
-    model = new_model(split.train, side, fields, settings, start)
     threads = torch.get_num_threads() if threads is None else threads
-    facts = _facts(split, side, model, settings, device, threads)
+    job = _Job(side, dict(architecture or {}), settings, start, device, threads)
+    model = job.model(split.train)
     rows = split.train.rows(side)
-    context = split.train.plus(split.valid)
-    counts = level_counts(rows)
-    before = Bundle(model=model, side=side, context=split.train, column_counts=counts)
+    bundle = Bundle(model=model, side=side, context=split.train, column_counts=level_counts(rows))
+    facts = _facts(split, side, model, settings, device, threads)
     run = Run(
         model.to(device),
         rows,
-        _stepper(model, rows, settings, device, threads),
+        job.stepper(model, rows),
         settings,
-        score=_scorer(before, split.valid),
+        score=_scorer(bundle, split.valid),
         saving=saving,
         identity=facts["run"],
         reporter=reporter,
     )
-    diverged = None
+    diverged = _go(run, stop)
+    stopped = run.progress.epoch < settings.epochs and stop()
+    model.to("cpu").eval()
+    calibration, metrics = _calibrated(bundle, split.valid)
+    refitted = None
+    if settings.refit and not stopped and diverged is None:
+        refitted = job.refit(split.train.plus(split.valid), run.progress.best_epoch, reporter, stop)
+    facts |= _outcome(run.progress, metrics, refitted is not None, len(split.given) > 0)
+    bundle = replace(
+        refitted or bundle,
+        context=split.train.plus(split.valid).plus(split.given),
+        calibration=calibration,
+        facts=facts,
+    )
+    return Trained(bundle, run.progress.history, stopped, diverged)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a training run and its refit have in common."""
+
+    side: Side
+    fields: dict[str, Any]
+    settings: Settings
+    start: Bundle | None
+    device: str
+    threads: int
+
+    def model(self, ratings: Ratings) -> CFNADE:
+        return new_model(ratings, self.side, self.fields, self.settings, self.start)
+
+    def stepper(self, model: CFNADE, rows: Rows) -> Stepper:
+        if self.device == "cpu":
+            return CpuStepper(model, rows, self.settings, self.threads)
+        return TorchStepper(model, rows, self.settings)
+
+    def refit(
+        self,
+        ratings: Ratings,
+        epochs: int,
+        reporter: Reporter | None,
+        stop: Callable[[], bool],
+    ) -> Bundle | None:
+        """The same from the start on all ratings, for as many epochs as validation chose.
+
+        None if it was stopped or diverged: the model that validation chose then stays.
+        """
+        rows, model = ratings.rows(self.side), self.model(ratings).to(self.device)
+        run = Run(model, rows, self.stepper(model, rows), self.settings, reporter=reporter)
+        try:
+            run.go(epochs=epochs, stop=stop)
+        except DivergedError:
+            return None
+        if run.progress.epoch < epochs:
+            return None
+        model.to("cpu").eval()
+        counts = level_counts(rows)
+        return Bundle(model=model, side=self.side, context=ratings, column_counts=counts)
+
+
+def _go(run: Run, stop: Callable[[], bool]) -> str | None:
+    """Train to the end; if it diverges after a good epoch, keep that and say what happened."""
     try:
         run.go(stop=stop)
     except DivergedError as error:
         if run.progress.best_epoch == 0:
             raise
         run.keep_best()
-        diverged = str(error)
-    progress = run.progress
-    stopped = progress.epoch < settings.epochs and stop()
-    bundle = replace(before, model=model.to("cpu").eval())
-    calibration, metrics = _calibrated(bundle, split.valid)
-    if settings.refit and not stopped and diverged is None:
-        bundle = _refitted(bundle, context, fields, settings, progress.best_epoch, device, threads)
-    done = {
+        return str(error)
+    return None
+
+
+def _outcome(
+    progress: Progress, metrics: dict[str, Any], refit: bool, given: bool
+) -> dict[str, Any]:
+    return {
         "epochs": progress.epoch,
         "best_epoch": progress.best_epoch,
         "seconds": round(progress.seconds, 2),
-        "refit": settings.refit and bundle.model is not model,
+        "refit": refit,
         "valid": metrics,
-        "context": "train + valid",
+        "context": "train + valid + given" if given else "train + valid",
+        "history": progress.history,
     }
-    bundle = replace(bundle, context=context, calibration=calibration, facts=facts | done)
-    return Trained(bundle, progress.history, stopped, diverged)
 
 
 def new_model(
@@ -139,12 +198,6 @@ def _check_device(device: str, settings: Settings) -> None:
         raise TrainingError(f"rowwise and touched_only need the device cpu, not {device!r}")
 
 
-def _stepper(model: CFNADE, rows: Rows, settings: Settings, device: str, threads: int) -> Stepper:
-    if device == "cpu":
-        return CpuStepper(model, rows, settings, threads)
-    return TorchStepper(model, rows, settings)
-
-
 def _scorer(bundle: Bundle, valid: Ratings) -> Callable[[CFNADE], float] | None:
     """The RMSE of weights on the validation part, given the training part."""
     if len(valid) == 0:
@@ -163,24 +216,14 @@ def _calibrated(bundle: Bundle, valid: Ratings) -> tuple[Any, dict[str, Any]]:
     if len(valid) == 0:
         return None, {}
     raw = Cells(bundle).probabilities(valid.users, valid.items)
-    calibration = fit_calibration(raw, valid.levels, valid.scale.array())
-    return calibration, {"rmse": rmse(valid.values, raw @ valid.scale.array())}
-
-
-def _refitted(
-    bundle: Bundle,
-    context: Ratings,
-    fields: Mapping[str, Any],
-    settings: Settings,
-    epochs: int,
-    device: str,
-    threads: int,
-) -> Bundle:
-    """The same from the start on all ratings, for as many epochs as validation chose."""
-    rows = context.rows(bundle.side)
-    model = new_model(context, bundle.side, fields, settings).to(device)
-    Run(model, rows, _stepper(model, rows, settings, device, threads), settings).go(epochs=epochs)
-    return replace(bundle, model=model.to("cpu").eval(), column_counts=level_counts(rows))
+    stars = valid.scale.array()
+    calibration = fit_calibration(raw, valid.levels, stars)
+    after = calibration.apply(raw, stars)
+    metrics = {"rmse": rmse(valid.values, raw @ stars)}
+    for name, measure in (("nll", nll), ("calibration_error", calibration_error)):
+        metrics[f"{name}_raw"] = measure(raw, valid.levels)
+        metrics[name] = measure(after, valid.levels)
+    return calibration, metrics
 
 
 def _take_over(model: CFNADE, start: Bundle, ratings: Ratings, side: Side) -> None:
@@ -215,6 +258,7 @@ def _facts(
             "side": side,
             "model": model.config.to_dict(),
             "settings": _as_json(settings.to_dict()),
+            "data": split.data,
             "split": {"name": split.name, "fingerprint": split.fingerprint},
             "device": device,
             "threads": threads,
@@ -222,12 +266,6 @@ def _facts(
         },
         "data": {"source": train.source, "users": train.n_users, "items": train.n_items},
         "ratings": {"train": len(train), "valid": len(split.valid), "test": len(split.test)},
-        "versions": {
-            "cfnade": __version__,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
     }
 
 

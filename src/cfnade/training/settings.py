@@ -89,6 +89,9 @@ class Settings:
         _require(
             stalls, "patience", None, "must be given for the schedule plateau (60 in the paper)"
         )
+        sees = not (self.refit and self.schedule == "plateau")
+        _require(sees, "refit", True, "needs another schedule than plateau, which needs validation")
+        _require(self.seed < 2**63, "seed", self.seed, "must be below 2**63")
         self._check_rate()
 
     def _check_types(self) -> None:
