@@ -1,13 +1,13 @@
 # `make demo` and `make test` do all the set-up on a fresh machine; nothing else is needed first.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := src tests benchmarks
+SOURCES := src tests benchmarks examples
 
-.PHONY: demo test check fuzz bench clean
+.PHONY: demo test check fuzz wheel bench clean
 
+# Train on MovieLens 1M, show the score beside the published ones, recommend to somebody new.
 demo: .venv/.core
-	$(BIN)/cfnade data get ml-1m
-	$(BIN)/cfnade data info ml-1m
+	$(BIN)/python examples/demo.py
 
 test: check
 	$(BIN)/pytest
@@ -22,8 +22,18 @@ check: .venv/.dev
 fuzz: .venv/.dev
 	CFNADE_FUZZ=5000 $(BIN)/pytest tests/data/test_fuzz.py --timeout=3600
 
+# Build the wheel, install it into an empty environment and use it there.
+wheel: .venv/.dev
+	$(BIN)/pytest --slow tests/test_wheel.py
+
+# On a quiet machine: minutes. DATA is a folder with ml-1m.zip (and netflix/ for its figures).
+DATA ?= $(CFNADE_DATA)
 bench: .venv/.dev
-	$(BIN)/python benchmarks/load.py
+	$(BIN)/python benchmarks/load.py $(wildcard $(DATA)/ml-1m.zip) --json benchmarks/results/load.json
+	$(BIN)/python benchmarks/epoch.py --ml-1m $(DATA)/ml-1m.zip
+	$(BIN)/python benchmarks/growth.py
+	$(BIN)/python benchmarks/prediction.py
+	$(BIN)/python benchmarks/report.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

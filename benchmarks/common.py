@@ -7,7 +7,7 @@ import json
 import platform
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -148,10 +148,18 @@ def our_epoch(case: Case, threads: int) -> Callable[[], None]:
     return run
 
 
-def drawn_batches(case: Case, threads: int) -> list[DrawnBatch]:
-    """All batches of one epoch."""
+def drawn_batches(case: Case, threads: int, count: int | None = None) -> Iterator[DrawnBatch]:
+    """The batches of an epoch, or its first ones, one at a time."""
     sampler = case.sampler(threads)
-    return [sampler.draw(rows, seed=SEED, step=i) for i, rows in enumerate(case.batches(0))]
+    for step, rows in enumerate(case.batches(0)[:count]):
+        yield sampler.draw(rows, seed=SEED, step=step)
+
+
+def rival_epoch(case: Case, make: Any, threads: int, count: int) -> float:
+    """Seconds per epoch of a rival: the fastest of `count` batches, after one to warm up, times
+    the batches of an epoch. (The fastest, as for our own epochs.)"""
+    step, turns = make(case), iter(list(drawn_batches(case, threads, count + 1)))
+    return min(fastest(lambda: step(next(turns)), count)) * len(case.batches(0))
 
 
 def machine(threads: int) -> dict[str, Any]:

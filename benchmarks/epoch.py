@@ -23,19 +23,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import (
     Case,
-    drawn_batches,
     fastest,
     file_lines,
     machine,
     measure_speed,
     our_epoch,
+    rival_epoch,
     save,
     train_rows,
 )
 from benchmarks.limit import limit
 from benchmarks.rivals import dense_step, gather_step
-
-from cfnade.kernels.sampling import DrawnBatch
 
 DENSE_LIMIT = 4e8  # bytes that one dense array of a batch may take; autograd keeps a dozen
 PAPER = {"ML-1M": 3.09, "ML-10M": 134.8, "Netflix": 1057.8}
@@ -56,10 +54,9 @@ def cases(arguments: argparse.Namespace) -> Iterator[Case]:
         yield Case(name, rows, source, factors=50)
     if "Netflix" in wanted:
         rows, source = train_rows(arguments.netflix, "netflix", "user")
-        rate = (0.5, 1.0)
-        for batch in (512, 2048):
-            name = f"Netflix user-based, J=50, batch {batch}"
-            yield Case(name, rows, source, batch=batch, rate=rate, **factored)
+        yield Case("Netflix user-based, J=50", rows, source, **factored)
+        name = "Netflix user-based, J=50, contexts by rate"
+        yield Case(name, rows, source, rate=(0.5, 1.0), **factored)
 
 
 def forget_peak() -> None:
@@ -72,13 +69,6 @@ def peak_megabytes() -> float | None:
     """The process's peak memory since then, the data included."""
     lines = file_lines("/proc/self/status")
     return next((int(x.split()[1]) / 1024 for x in lines if x.startswith("VmHWM")), None)
-
-
-def rival(case: Case, make: Any, batches: list[DrawnBatch], count: int) -> dict[str, Any]:
-    """Seconds per epoch of a rival from `count` batches after one to warm up."""
-    step, turns = make(case), iter(batches)
-    times = fastest(lambda: step(next(turns)), count)
-    return {"s": sum(times) / count * len(batches), "batches_timed": count}
 
 
 def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
@@ -104,12 +94,11 @@ def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
     paper = next(value for name, value in PAPER.items() if case.name.startswith(name + " "))
     result |= {"paper_gpu_s": paper, "ratio_to_paper": paper / min(times)}
     torch.set_num_threads(threads)
-    batches = drawn_batches(case, threads)
     size = 4 * case.batch * case.rows.n_columns * case.rows.n_levels
     if size <= DENSE_LIMIT:
-        result["dense"] = rival(case, dense_step, batches, 2)
+        result["dense"] = {"s": rival_epoch(case, dense_step, threads, 2), "batches_timed": 2}
         result["ratio_to_dense"] = result["dense"]["s"] / min(times)
-    result["gather"] = rival(case, gather_step, batches, 3)
+    result["gather"] = {"s": rival_epoch(case, gather_step, threads, 3), "batches_timed": 3}
     result["ratio_to_gather"] = result["gather"]["s"] / min(times)
     return result
 

@@ -64,7 +64,7 @@ def ours(parts: Split, test: Panel, chosen: Recipe, threads: int | None) -> Answ
         "best_epoch": trained.bundle.facts["best_epoch"],
         "valid": trained.bundle.facts["valid"],
     }
-    return Answers(f"**cfnade**, `{chosen.name}`", means, chances, fit, each, notes)
+    return Answers(f"cfnade, `{chosen.name}`", means, chances, fit, each, notes)
 
 
 def one_by_one(predictor: Predictor, people: Panel, given: int) -> FloatArray:

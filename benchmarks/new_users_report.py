@@ -22,7 +22,7 @@ def write_section(page: Path, text: str) -> None:
 def section(found: dict[str, Any]) -> str:
     """How good the answers are, and how that was measured."""
     head = [f"RMSE, {g} given" for g in GIVEN] + [f"NLL, {g}" for g in GIVEN]
-    lines = [_line(one) for one in found["methods"]]
+    lines = _lines(found["methods"])
     parts = [
         "## How good the answers are",
         _filled(_protocol(found)),
@@ -48,9 +48,16 @@ def _protocol(found: dict[str, Any]) -> str:
     )
 
 
-def _line(one: dict[str, Any]) -> list[str]:
-    figures = [f"{value:.4f}" for value in one["rmse"]] + [f"{value:.4f}" for value in one["nll"]]
-    return [one["method"], *figures, f"{one['fit_s']:.2g}", f"{one['user_ms']:.2g}"]
+def _lines(methods: list[dict[str, Any]]) -> list[list[str]]:
+    """A line a method; the best figure of a column is bold."""
+    figures = [[f"{value:.4f}" for value in one["rmse"] + one["nll"]] for one in methods]
+    best = [min(column, key=float) for column in zip(*figures, strict=True)]
+    lines = []
+    for one, line in zip(methods, figures, strict=True):
+        marked = [f"**{x}**" if x == low else x for x, low in zip(line, best, strict=True)]
+        times = [f"{one['fit_s']:.2g}", f"{one['user_ms']:.2g}"]
+        lines.append([one["method"], *marked, *times])
+    return lines
 
 
 def _table(head: list[str], lines: list[list[str]]) -> str:

@@ -17,7 +17,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.common import Case, drawn_batches, fastest, measure_speed, our_epoch, train_rows
+from benchmarks.common import Case, fastest, measure_speed, our_epoch, rival_epoch, train_rows
 from benchmarks.limit import limit
 from benchmarks.rivals import dense_step
 
@@ -25,12 +25,10 @@ DENSE_BATCHES = 2
 
 
 def measure(case: Case, threads: int) -> dict[str, Any]:
-    """Seconds per epoch both ways; the dense way from two timed batches after one to warm up."""
+    """Seconds per epoch both ways; both from their fastest runs."""
     ours = min(fastest(our_epoch(case, threads), 4))
     torch.set_num_threads(threads)
-    batches, step = drawn_batches(case, threads), dense_step(case)
-    turns = iter(batches)
-    dense = sum(fastest(lambda: step(next(turns)), DENSE_BATCHES)) / DENSE_BATCHES * len(batches)
+    dense = rival_epoch(case, dense_step, threads, DENSE_BATCHES)
     best, _ = limit(case, measure_speed(threads), threads)
     return {
         "ours_s": round(ours, 4),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +87,8 @@ def model_of(parts: Split, name: str, folder: Path) -> Any:
 def show_score(bundle: Any, parts: Split, real: bool) -> None:
     scores = evaluate(bundle, parts.test)
     ours = (f"cfnade, {bundle.facts['seconds']:.0f} s of training on this machine", scores.rmse)
-    table = Table(box=None, header_style="dim", title="\nTest RMSE on MovieLens 1M")
+    what = "MovieLens 1M" if real else "made-up ratings"
+    table = Table(box=None, header_style="dim", title=f"\nTest RMSE on {what}")
     table.add_column("")
     table.add_column("RMSE", justify="right")
     for name, value in sorted([*(PUBLISHED if real else []), ours], key=lambda row: -row[1]):
@@ -143,7 +143,7 @@ def main() -> None:
     if not real:
         folder = folder / "made-up"
     by_item = model_of(parts, "ml-1m-item", folder)
-    show_score(replace(by_item), parts, real)
+    show_score(by_item, parts, real)
     show_person(by_item, parts)
     show_stranger(model_of(parts, "ml-1m-user", folder))
 
