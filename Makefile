@@ -29,11 +29,10 @@ wheel: .venv/.dev
 # On a quiet machine: minutes. DATA is a folder with ml-1m.zip (and netflix/ for its figures).
 DATA ?= $(CFNADE_DATA)
 bench: .venv/.dev
-	$(BIN)/python benchmarks/load.py $(wildcard $(DATA)/ml-1m.zip) --json benchmarks/results/load.json
+	$(BIN)/python benchmarks/load.py $(DATA)/ml-1m.zip
 	$(BIN)/python benchmarks/epoch.py --ml-1m $(DATA)/ml-1m.zip
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/prediction.py
-	$(BIN)/python benchmarks/report.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """How long a file takes to become ratings, beside a bare polars.read_csv of the same bytes.
 
-    python benchmarks/load.py ml-1m.zip NETFLIX_FOLDER [--json results.json]
+    python benchmarks/load.py ml-1m.zip NETFLIX_FOLDER
 
 Every figure comes from a process of its own, so that peak memory is its own: polars reading the
 text as three or four columns of strings; `load` with an empty cache (kernels compiled before, as
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -44,18 +45,12 @@ def timed(work: str, cache: Path) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
-        env={**_environment(), "CFNADE_CACHE": str(cache)},
+        env={**os.environ, "CFNADE_CACHE": str(cache)},
     )
     if done.returncode:
         raise SystemExit(done.stderr)
     result: dict[str, Any] = json.loads(done.stdout)
     return result
-
-
-def _environment() -> dict[str, str]:
-    import os
-
-    return dict(os.environ)
 
 
 def rating_text(path: Path, scratch: Path) -> tuple[Path, str, int]:
@@ -98,22 +93,17 @@ def measure(name: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", nargs="*", default=["ml-1m"], help="paths or names of data sets")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     results = []
-    print("| data | text | polars, bare | first load | again | first / polars |")
-    print("|---|---|---|---|---|---|")
     for name in arguments.data:
-        result = measure(name)
-        results.append(result)
-        cells = [f"{result[k]['seconds']:.2f} s, {result[k]['peak_mb']:,} MB" for k in _KEYS]
-        size = f"{result['text_mb']:,} MB"
-        print(f"| {result['data']} | {size} | {' | '.join(cells)} | {result['ratio']:.2f} |")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+        results.append(measure(name))
+        print(json.dumps(results[-1]), flush=True)
+    # Late: a process inherits the peak memory of the one that started it.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from benchmarks.common import machine, save
 
+    save("load", {"machine": machine(1), "data": results})
 
-_KEYS = ("polars", "first", "again")
 
 if __name__ == "__main__":
     main()

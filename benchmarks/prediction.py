@@ -3,7 +3,7 @@
     python benchmarks/prediction.py [--threads 2]
 
 The model has the Netflix shape (17,770 columns, K = 5, J = 50, H = 500) and random weights: the
-time does not depend on them. A request has 100 ratings and is served by one thread.
+time does not depend on them. A request is the library's own call with a history of 100 ratings.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import SEED, fastest, machine, save
 
-from cfnade.kernels.predict import expect_all, expected_values, sum_row
-from cfnade.kernels.threads import one_torch_thread
+from cfnade.bundle import Bundle
+from cfnade.data.ratings import Ratings
+from cfnade.data.scale import Scale
+from cfnade.kernels.predict import expected_values
 from cfnade.models import CFNADE
+from cfnade.predictor import Predictor
 
 COLUMNS, LEVELS, ROWS, CELLS = 17_770, 5, 2_000, 1_000_000
-KNOWN, REQUESTS, BEST = 100, 2_000, 10
+KNOWN, REQUESTS, BEST = 100, 1_000, 10
 
 
 def cells_per_second(model: CFNADE, values: Tensor, threads: int) -> float:
@@ -45,26 +48,30 @@ def cells_per_second(model: CFNADE, values: Tensor, threads: int) -> float:
     return CELLS / min(fastest(work, 5))
 
 
-@torch.no_grad()
-def top(model: CFNADE, values: Tensor, columns: Any, levels: Any) -> Tensor:
-    """The best columns for a row that has just told its ratings."""
-    sums = sum_row(model.input_table, columns, levels, shared=True)
-    hidden = model.hidden_from_sums(sums.unsqueeze(0), torch.tensor([len(columns)]))
-    state = model.output_state(hidden)[0]
-    means = expect_all(state, model.output_table, model.b, values, shared=True)
-    means[torch.from_numpy(columns)] = -torch.inf
-    return means.topk(BEST).indices
+def predictor_of(model: CFNADE) -> Predictor:
+    """The model with ids and a rating of each column at each level, but nobody's ratings."""
+    nobody = np.empty(0, np.int32)
+    catalogue = Ratings(
+        users=nobody,
+        items=nobody,
+        levels=np.empty(0, np.uint8),
+        scale=Scale(tuple(float(value) for value in range(1, LEVELS + 1))),
+        user_ids=np.empty(0, np.int64),
+        item_ids=np.arange(COLUMNS),
+    )
+    seen = np.ones((COLUMNS, LEVELS), np.int64)
+    return Predictor(Bundle(model=model.eval(), side="user", context=catalogue, column_counts=seen))
 
 
-def latencies(model: CFNADE, values: Tensor) -> dict[str, float]:
-    rng, times = np.random.default_rng(SEED), []
-    with one_torch_thread():
-        for _ in range(REQUESTS):
-            columns = rng.choice(COLUMNS, KNOWN, replace=False)
-            levels = rng.integers(0, LEVELS, KNOWN)
-            start = time.perf_counter()
-            top(model, values, columns, levels)
-            times.append(1e3 * (time.perf_counter() - start))
+def latencies(model: CFNADE) -> dict[str, float]:
+    """Of Predictor.recommend for a new person's history, raw ids in and a frame out."""
+    rng, times, predictor = np.random.default_rng(SEED), [], predictor_of(model)
+    for _ in range(REQUESTS):
+        items = rng.choice(COLUMNS, KNOWN, replace=False).tolist()
+        history = dict(zip(items, rng.integers(1, LEVELS + 1, KNOWN).tolist(), strict=True))
+        start = time.perf_counter()
+        predictor.recommend(history=history, n=BEST)
+        times.append(1e3 * (time.perf_counter() - start))
     warm = np.array(times[20:])
     return {"p50_ms": float(np.percentile(warm, 50)), "p99_ms": float(np.percentile(warm, 99))}
 
@@ -79,7 +86,7 @@ def main() -> None:
     found: dict[str, Any] = {
         "machine": machine(arguments.threads),
         "cells_per_second": cells_per_second(model, values, arguments.threads),
-        "top10": latencies(model, values) | {"requests": REQUESTS, "ratings": KNOWN},
+        "top10": latencies(model) | {"requests": REQUESTS, "ratings": KNOWN},
     }
     print(json.dumps(found))
     save("prediction", found)

@@ -22,7 +22,7 @@ def write_readme() -> None:
 
 
 def _tables() -> str:
-    makers = {"epoch": _epoch, "growth": _growth, "prediction": _prediction}
+    makers = {"epoch": _epoch, "growth": _growth, "prediction": _prediction, "load": _load}
     parts = []
     for name, make in makers.items():
         file = FOLDER / "results" / f"{name}.json"
@@ -103,13 +103,26 @@ def _growth(found: dict[str, Any]) -> str:
     return text
 
 
+def _load(found: dict[str, Any]) -> str:
+    keys = ("polars", "first", "again")
+    lines = [
+        [r["data"], f"{r['text_mb']:,} MB"]
+        + [f"{r[key]['seconds']:.2f} s, {r[key]['peak_mb']:,} MB" for key in keys]
+        + [f"{r['ratio']:.2f}"]
+        for r in found["data"]
+    ]
+    head = ["data", "text", "polars, bare", "first load", "again", "first / polars"]
+    text = f"## Loading\n\n{_machine(found['machine'])}\n\n{_table(head, lines)}\n"
+    return text + "Seconds of a fresh process, imports included, and its peak memory.\n"
+
+
 def _prediction(found: dict[str, Any]) -> str:
     top = found["top10"]
     return (
         f"## Prediction\n\n{_machine(found['machine'])}\n\n"
         f"{found['cells_per_second'] / 1e6:.2f} million cells per second. Top 10 of 17,770 columns "
-        f"for a new row of {top['ratings']} ratings, one thread, {top['requests']} requests: "
-        f"p50 {top['p50_ms']:.2f} ms, p99 {top['p99_ms']:.2f} ms.\n"
+        f"for a new person with {top['ratings']} ratings by `Predictor.recommend`, "
+        f"{top['requests']} requests: p50 {top['p50_ms']:.2f} ms, p99 {top['p99_ms']:.2f} ms.\n"
     )
 
 

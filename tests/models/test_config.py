@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cfnade.errors import ModelError
@@ -31,6 +32,27 @@ from cfnade.models import CFNADE, CFNADEConfig
             {"context_scale": "sqrt", "mean_context": 0.0},
             r"mean_context \(=0.0\) must be a positive number",
         ),
+        ({"hidden": (8.0,)}, r"hidden \(=\(8.0,\)\) must hold whole numbers"),
+        ({"hidden": ("8",)}, r"hidden \(=\('8',\)\) must hold whole numbers"),
+        ({"hidden": (True,)}, r"hidden \(=\(True,\)\) must hold whole numbers"),
+        ({"hidden": "88"}, r"hidden \(='88'\) must be a sequence of layer sizes"),
+        ({"factors": 2.0}, r"factors \(=2.0\) must be a whole number"),
+        ({"factors": True}, r"factors \(=True\) must be a whole number"),
+        ({"levels": "5"}, r"levels \(='5'\) must be a whole number"),
+        ({"columns": None}, r"columns \(=None\) must be a whole number"),
+        ({"shared": "no"}, r"shared \(='no'\) must be true or false"),
+        ({"ordinal_weight": "1"}, r"ordinal_weight \(='1'\) must be a number"),
+        ({"ordinal_weight": None}, r"ordinal_weight \(=None\) must be a number"),
+        (
+            {"context_scale": "sqrt", "mean_context": [2]},
+            r"mean_context \(=\[2\]\) must be a number",
+        ),
+        ({"activation": ["tanh"]}, r"activation \(=\['tanh'\]\) must be one of tanh"),
+        (
+            {"hidden": (10**12,)},
+            r"hidden \(=\(1000000000000,\)\).* 30,000,000,000,000 weights, 120,000 GB, too large",
+        ),
+        ({"hidden": (8, 10**9, 10**9)}, r"too large for any machine"),
         ({"mean_context": 3.0}, r"mean_context \(=3.0\) has no effect with context_scale \"sum\""),
     ],
 )
@@ -56,6 +78,21 @@ def test_a_config_survives_json() -> None:
         ordinal_weight=0.25,
     )
     assert CFNADEConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_numbers_of_numpy_become_plain_ones() -> None:
+    config = CFNADEConfig(
+        columns=np.int64(3),  # type: ignore[arg-type]
+        levels=np.int32(5),  # type: ignore[arg-type]
+        hidden=np.array([8, 6]).tolist(),
+        factors=np.int64(2),  # type: ignore[arg-type]
+        ordinal_weight=np.float32(0.25),  # type: ignore[arg-type]
+    )
+    assert CFNADEConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_the_largest_published_set_is_not_too_large() -> None:
+    CFNADEConfig(columns=500_000, levels=10, hidden=(2_000,))
 
 
 def test_an_unknown_or_missing_field_is_refused() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any
 
 from cfnade.errors import ModelError
@@ -13,6 +15,8 @@ from cfnade.models.checks import require, require_one_of
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "elu")
 CONTEXT_SCALES = ("sum", "sqrt")
 TARGET_WEIGHTS = ("paper", "unit")
+
+_MOST_NUMBERS = 2**40  # weights; 4 bytes each is beyond any machine that this is meant for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +46,11 @@ class CFNADEConfig:
 
     def __post_init__(self) -> None:
         require(
-            isinstance(self.hidden, Sequence),
+            isinstance(self.hidden, Sequence) and not isinstance(self.hidden, str | bytes),
             f"hidden (={self.hidden!r}) must be a sequence of layer sizes, such as (500,)",
         )
-        # JSON gives back a list; equality and hashing want the tuple.
-        object.__setattr__(self, "hidden", tuple(self.hidden))
+        _check_types(self)
+        self._make_plain()
         _check_sizes(self)
         require_one_of("activation", self.activation, ACTIVATIONS)
         require_one_of("context_scale", self.context_scale, CONTEXT_SCALES)
@@ -56,6 +60,14 @@ class CFNADEConfig:
             f"ordinal_weight (={self.ordinal_weight}) must lie between 0 and 1",
         )
         _check_mean_context(self.context_scale, self.mean_context)
+
+    def _make_plain(self) -> None:
+        """Python's own numbers, which JSON can hold; a tuple where JSON gave back a list."""
+        object.__setattr__(self, "hidden", tuple(int(size) for size in self.hidden))
+        kinds = {"columns": int, "levels": int, "factors": int}
+        for name, kind in (kinds | {"ordinal_weight": float, "mean_context": float}).items():
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, kind(getattr(self, name)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, so that it can be written as JSON."""
@@ -69,6 +81,29 @@ class CFNADEConfig:
         for key in ("columns", "levels"):
             require(key in values, f"the field {key!r} of a CF-NADE is missing; it has no default")
         return cls(**values)
+
+
+def _check_types(config: CFNADEConfig) -> None:
+    for name in ("columns", "levels", "factors"):
+        value = getattr(config, name)
+        fits = _is_whole(value) or (value is None and name == "factors")
+        require(fits, f"{name} (={value!r}) must be a whole number")
+    require(
+        all(_is_whole(size) for size in config.hidden),
+        f"hidden (={config.hidden!r}) must hold whole numbers, such as (500,)",
+    )
+    require(
+        isinstance(config.shared, bool), f"shared (={config.shared!r}) must be true or false"
+    )
+    for name in ("ordinal_weight", "mean_context"):
+        value = getattr(config, name)
+        fits = isinstance(value, Real) and not isinstance(value, bool)
+        fits = fits or (value is None and name == "mean_context")
+        require(fits, f"{name} (={value!r}) must be a number")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _check_sizes(config: CFNADEConfig) -> None:
@@ -85,6 +120,14 @@ def _check_sizes(config: CFNADEConfig) -> None:
             f"factors (={factors}) must not exceed the {smallest} hidden units that it factors; "
             "use factors=None for full weights",
         )
+    inner, outer = (factors, factors) if factors is not None else (hidden[0], hidden[-1])
+    numbers = columns * levels * (inner + outer) + sum(a * b for a, b in pairwise(hidden))
+    require(
+        numbers <= _MOST_NUMBERS,
+        f"columns (={columns}), levels (={levels}), hidden (={hidden}) and factors (={factors}) "
+        f"make a model of {numbers:,} weights, {numbers * 4 / 1e9:,.0f} GB, too large for any "
+        "machine; use fewer hidden units, or factors",
+    )
 
 
 def _check_mean_context(context_scale: str, mean_context: float | None) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from cfnade.data.ratings import Side
-from cfnade.errors import TrainingError
+from cfnade.errors import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig
 from cfnade.training.settings import Settings
 
@@ -67,14 +67,46 @@ def _parsed(name: str, given: dict[str, Any]) -> Recipe:
     side = given.get("side", "user")
     if side not in ("user", "item"):
         raise TrainingError(f'recipe {name}: side {side!r} must be "user" or "item"')
-    model = dict(given.get("model", {}))
+    for part in ("model", "training", "measured"):
+        if not isinstance(given.get(part, {}), dict):
+            raise TrainingError(
+                f"recipe {name}: {part} (={given[part]!r}) must be a table: write [{part}] and "
+                "its fields below"
+            )
+    return Recipe(
+        name,
+        cast(Side, side),
+        model_fields(given.get("model", {}), f"recipe {name}"),
+        training_settings(given.get("training", {}), f"recipe {name}"),
+        given.get("measured", {}),
+    )
+
+
+def model_fields(given: dict[str, Any], where: str) -> dict[str, Any]:
+    """Fields of a model other than its sizes, checked; `where` begins the message of an error."""
     known = [f for f in CFNADEConfig.__dataclass_fields__ if f not in _SIZES]
-    for key in model:
+    for key in given:
         if key not in known:
             near = get_close_matches(key, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
-            raise TrainingError(f"recipe {name}: unknown model field {key!r}{hint}")
-    if "hidden" in model:
-        model["hidden"] = tuple(model["hidden"])
-    training = Settings.from_dict(given.get("training", {}))
-    return Recipe(name, cast(Side, side), model, training, given.get("measured", {}))
+            raise TrainingError(f"{where}: unknown model field {key!r}{hint}")
+    hidden = given.get("hidden", [])
+    if isinstance(hidden, int | float):
+        raise TrainingError(f"{where}: hidden (={hidden!r}) must be a list: write [{hidden}]")
+    try:
+        # Sizes of the data are not known yet; the smallest ones show what else is wrong.
+        scaled = {"mean_context": 1.0} if given.get("context_scale") == "sqrt" else {}
+        CFNADEConfig(columns=1, levels=2, **given, **scaled)
+    except ModelError as error:
+        raise TrainingError(f"{where}: {error}") from error
+    return given | {"hidden": tuple(hidden)} if "hidden" in given else given
+
+
+def training_settings(given: dict[str, Any], where: str) -> Settings:
+    """Training settings, checked."""
+    try:
+        return Settings.from_dict(given)
+    except TrainingError as error:
+        raise TrainingError(f"{where}: {error}") from error
+    except TypeError as error:  # two numbers were expected, or a text
+        raise TrainingError(f"{where}: a training setting has a wrong type: {error}") from error

@@ -78,9 +78,10 @@ class Run:
         self.model, self.settings, self.progress = model, settings, Progress()
         self._rows, self._stepper, self._score = rows, stepper, score
         self._average = averaged(model, settings.average) if settings.average else None
-        self._size = settings.rows_of_a_batch(len(rows))
-        steps = math.ceil(len(rows) / self._size) * settings.epochs
-        self._schedule = Schedule(settings, steps)
+        batches = max(1, math.ceil(len(rows) / settings.rows_of_a_batch(len(rows))))
+        # Of equal size: a last batch of a few rows would move the model as far as a full one.
+        self._bounds = [len(rows) * i // batches for i in range(batches + 1)]
+        self._schedule = Schedule(settings, batches * settings.epochs)
         self._best: dict[str, Tensor] = {}
         self._saving, self._identity = saving, identity or {}
         self._reporter = reporter or Silent()
@@ -105,13 +106,15 @@ class Run:
         self.keep_best()
 
     def _epoch(self) -> None:
-        progress, size = self.progress, self._size
+        progress = self.progress
         order = np.random.default_rng((self.settings.seed, progress.epoch)).permutation(
             len(self._rows)
         )
         self._began = time.monotonic() - progress.epoch_seconds
-        while progress.epoch_rows < len(order):
-            rows = order[progress.epoch_rows : progress.epoch_rows + size]
+        for end in self._bounds[1:]:
+            if end <= progress.epoch_rows:
+                continue  # done before the run was interrupted
+            rows = order[progress.epoch_rows : end]
             rate = self._schedule.factor(progress.step)
             cost = self._stepper.step(rows, step=progress.step, rate=rate)
             progress.step += 1

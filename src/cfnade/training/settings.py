@@ -19,7 +19,7 @@ class Settings:
     """Passes over all rows, at most."""
 
     batch_rows: int | None = None
-    """Rows of one update; None is a tenth of all rows, but 32 to 512."""
+    """Rows of one update, at most; None is a tenth of all rows, but 32 to 512."""
 
     learning_rate: float = 1.5e-3
     """Adam's step at the start, for everything that no factor below names."""

@@ -1,0 +1,71 @@
+"""Recipes: those that come along are whole, and a wrong one says what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cfnade.errors import TrainingError
+from cfnade.recipes import names, recipe
+from cfnade.training.settings import Settings
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_recipe_that_comes_along_can_be_used(name: str) -> None:
+    found = recipe(name)
+    assert found.name == name
+    assert found.side in ("user", "item")
+    assert isinstance(found.model["hidden"], tuple)
+
+
+def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'side = "item"\n[model]\nhidden = [8, 6]\nfactors = 2\nshared = false\n'
+        "[training]\nepochs = 3\ncontext_rate = [0.2, 0.9]\n[measured]\nrmse = 0.5\n"
+    )
+    found = recipe(path)
+    assert (found.name, found.side) == ("own", "item")
+    assert found.model == {"hidden": (8, 6), "factors": 2, "shared": False}
+    assert found.training == Settings(epochs=3, context_rate=(0.2, 0.9))
+    assert found.measured == {"rmse": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model = 3", r"recipe own: model \(=3\) must be a table: write \[model\]"),
+        ("training = []", r"recipe own: training \(=\[\]\) must be a table"),
+        ("measured = 'much'", r"measured \(='much'\) must be a table"),
+        ("[modle]", r"recipe own: unknown part 'modle'"),
+        ("side = 3", r'recipe own: side 3 must be "user" or "item"'),
+        ("side = ['user']", r"recipe own: side \['user'\] must be"),
+        ("[model]\nhidden = 500", r"hidden \(=500\) must be a list: write \[500\]"),
+        ("[model]\nhidden = '500'", r"hidden \(='500'\) must be a sequence"),
+        ("[model]\nhidden = [5.5]", r"hidden \(=\[5.5\]\) must hold whole numbers"),
+        ("[model]\nhidden = []", r"must name at least one hidden layer"),
+        ("[model]\nhiden = [5]", r"unknown model field 'hiden'; did you mean 'hidden'"),
+        ("[model]\nfactors = '5'", r"recipe own: factors \(='5'\) must be a whole number"),
+        ("[model]\nshared = 'yes'", r"recipe own: shared \(='yes'\) must be true or false"),
+        ("[model]\nordinal_weight = []", r"ordinal_weight \(=\[\]\) must be a number"),
+        ("[model]\ncontext_scale = 1", r"context_scale \(=1\) must be one of sum, sqrt"),
+        ("[training]\nepoch = 5", r"unknown training setting 'epoch'; did you mean 'epochs'"),
+        ("[training]\nepochs = '5'", r"recipe own: .*epochs \(='5'\) must be a whole number"),
+        ("[training]\nseed = 1.5", r"seed \(=1.5\) must be a whole number"),
+        ("[training]\nschedule = 2", r"schedule \(=2\) must be one of"),
+        ("[training]\ncontext_rate = 5", r"recipe own: "),
+        ("[training]\ncontext_rate = ['a', 'b']", r"recipe own: "),
+        ("side", r"is not a recipe in TOML"),
+    ],
+)
+def test_a_wrong_recipe_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(text)
+    with pytest.raises(TrainingError, match=message):
+        recipe(path)
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(TrainingError, match="unknown recipe 'ml-1m-itm'; did you mean 'ml-1m-item'"):
+        recipe("ml-1m-itm")
