@@ -40,6 +40,8 @@ from cfnade.predictor import Predictor
 from cfnade.recipes import Recipe, recipe
 from cfnade.training.run import train
 
+_ROOT = Path(__file__).resolve().parents[1]
+
 
 def ours(parts: Split, test: Panel, chosen: Recipe, threads: int | None) -> Answers:
     """Train once; then one call a person, with what they gave, through the public Predictor."""
@@ -60,6 +62,8 @@ def ours(parts: Split, test: Panel, chosen: Recipe, threads: int | None) -> Answ
     means = [p @ test.asked.scale.array() for p in chances]  # calibration keeps the mean
     notes = {
         "recipe": chosen.name,
+        "model": chosen.model,
+        "training": chosen.training.to_dict(),
         "epochs": trained.bundle.facts["epochs"],
         "best_epoch": trained.bundle.facts["best_epoch"],
         "valid": trained.bundle.facts["valid"],
@@ -83,6 +87,7 @@ def compare(
     data: str, chosen: Recipe, *, seed: int, lenskit: str | None, threads: int | None
 ) -> dict[str, Any]:
     """All methods on the same questions."""
+    at = started(threads)
     parts = split(load(data), f"users:{seed}:{MOST}")
     test = panel(parts, seed)
     tried = panel(split(test.known, f"users:{seed + 1}:{MOST}"), seed + 1)
@@ -101,8 +106,15 @@ def compare(
         "recipe": chosen.name,
         "methods": [one.scores(test.asked) for one in answers],
         "gaps": {one.name: gaps(answers[-1], one, test, seed) for one in answers[:-1]},
-        "machine": machine(threads or torch.get_num_threads()),
+        "machine": at,
     }
+
+
+def started(threads: int | None) -> dict[str, Any]:
+    """Machine and commit, asked before the run: the source may change while it lasts."""
+    asked = ["git", "status", "--porcelain", "--", "src", "benchmarks/*.py"]
+    changed = subprocess.run(asked, capture_output=True, text=True, cwd=_ROOT, check=False).stdout
+    return machine(threads or torch.get_num_threads()) | {"uncommitted": bool(changed)}
 
 
 def lenskit_found(python: str | None) -> str | None:

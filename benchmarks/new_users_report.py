@@ -110,10 +110,11 @@ def _plain(regularisation: Any) -> str:
 
 def _origin(found: dict[str, Any]) -> str:
     at = found["machine"]
+    changes = " with uncommitted changes" if at["uncommitted"] else ""
     return (
         f"One split, one training. {at['cpu']}, {at['threads']} threads of {at['cores']} cores, "
-        f"load {at['load']} at the end, {at['date'][:10]}, commit {at['commit']}. To measure again "
-        "(the script says how to install LensKit):"
+        f"load {at['load']} at the start, {at['date'][:10]}, commit {at['commit']}{changes}. To "
+        "measure again (the script says how to install LensKit):"
     )
 
 

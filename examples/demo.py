@@ -145,7 +145,7 @@ def main() -> None:
     by_item = model_of(parts, "ml-1m-item", folder)
     show_score(by_item, parts, real)
     show_person(by_item, parts)
-    show_stranger(model_of(parts, "ml-1m-user", folder))
+    show_stranger(model_of(parts, "ml-1m-new-users", folder))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import logging
+import re
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -19,6 +21,8 @@ from cfnade import DataError, Ratings, Split, checkpoint, load, split, synthetic
 from cfnade.errors import CheckpointError, ModelError, PredictionError, TrainingError
 from cfnade.estimator import CFNADE, NotFittedError
 from cfnade.evaluation import evaluate
+from cfnade.recipes import recipe
+from cfnade.training.settings import Settings
 
 SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 3, "batch_rows": 8, "threads": 1}
 
@@ -107,6 +111,27 @@ def test_it_prints_as_what_would_make_it_again() -> None:
     assert eval(repr(estimator)).get_params() == estimator.get_params()
 
 
+def test_defaults_are_those_of_the_settings_and_the_default_recipe() -> None:
+    estimator, default = CFNADE(), recipe("default")
+    assert estimator._settings() == Settings() == default.training
+    assert (estimator.side, estimator.hidden) == (default.side, default.model["hidden"])
+    assert all(getattr(estimator, name) == value for name, value in default.model.items())
+
+
+def test_the_documented_defaults_are_the_defaults() -> None:
+    """Lines of the table in docs/python.md such as | `epochs` | `50` | … |."""
+    text = (Path(__file__).parents[1] / "docs" / "python.md").read_text()
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            _, names, values, *_ = line.split("|")
+            pairs = zip(
+                re.findall("`([^`]+)`", names), re.findall("`([^`]+)`", values), strict=True
+            )
+            found |= dict(pairs)
+    assert {name: ast.literal_eval(value) for name, value in found.items()} == CFNADE().get_params()
+
+
 # Every argument with a value that must change the distributions.
 CHANGES: dict[str, Any] = {
     "side": "item",
@@ -122,7 +147,7 @@ CHANGES: dict[str, Any] = {
     "learning_rate": 0.05,
     "weight_decay": 0.5,
     "schedule": "constant",
-    "average": 0.5,
+    "average": 0.0,
     "refit": True,
     "seed": 1,
     "settings": {"smoothing": 50.0},
@@ -178,6 +203,13 @@ def test_every_argument_is_tried_above() -> None:
         ({"settings": 3}, TrainingError, r"settings \(=3\) must be a mapping"),
         ({"settings": {"smothing": 3}}, TrainingError, "did you mean 'smoothing'"),
         ({"settings": {"epochs": 3}}, TrainingError, r"argument itself; write CFNADE\(epochs=3\)"),
+        ({"epochs": "3"}, TrainingError, r"epochs \(='3'\) must be a whole number"),
+        ({"batch_rows": 8.5}, TrainingError, r"batch_rows \(=8.5\) must be a whole number"),
+        ({"refit": "no"}, TrainingError, r"refit \(='no'\) must be true or false"),
+        ({"settings": {"context_rate": 5}}, TrainingError, "CFNADE: "),
+        ({"hidden": (6.0,)}, ModelError, r"hidden \(=\(6.0,\)\) must hold whole numbers"),
+        ({"shared": "no"}, ModelError, r"shared \(='no'\) must be true or false"),
+        ({"ordinal_weight": "1"}, ModelError, r"ordinal_weight \(='1'\) must be a number"),
         ({"threads": 0}, ModelError, r"threads \(=0\)"),
     ],
 )

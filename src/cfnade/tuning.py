@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from cfnade.files import write_text
 from cfnade.recipes import Recipe
 from cfnade.training.settings import Settings
@@ -15,6 +17,11 @@ class Trial(Protocol):
     """The part of an Optuna trial that is used here."""
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float: ...
+
+
+def sampler_seed(seed: int, trials: int) -> int:
+    """A seed for the trials after so many: a search that goes on must not repeat its first."""
+    return int(np.random.SeedSequence((seed, trials)).generate_state(1)[0])
 
 
 def try_settings(trial: Trial, base: Settings) -> Settings:

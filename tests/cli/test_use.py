@@ -67,6 +67,17 @@ def test_recommend_for_a_known_user(shell: Shell, user_model: Path, item_model: 
         assert found[0]["title"] in text
 
 
+def test_recommend_says_whom_it_does_not_know(
+    shell: Shell, user_model: Path, item_model: Path
+) -> None:
+    for model in (user_model, item_model):
+        done = shell("recommend", model, "--user", "7", "--user", "4444", "-n", "2", "--json")
+        assert done.code == 0
+        assert len(json.loads(done.out)) == 4
+        assert "nothing is known of user 4444: " in done.said
+        assert "nothing is known" not in shell("recommend", model, "--user", "7").err
+
+
 def test_recommend_for_a_new_person_by_titles_ids_or_file(
     shell: Shell, user_model: Path, tmp_path: Path
 ) -> None:
@@ -106,6 +117,19 @@ def test_export_writes_recommendations_and_embeddings(
     assert items["title"][7] == "Film 07, The (1957)"
     assert shell("export", user_model, out, "--what", "users").code == 0
     assert pl.read_parquet(out)["vector"].to_numpy().shape == (60, 12)
+
+
+def test_doctor_tells_a_folder_of_netflix_without_ratings(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CFNADE_DATA", str(tmp_path))
+    folder = tmp_path / "netflix"
+    folder.mkdir()
+    assert "netflix           " + str(folder) + " (incomplete" in shell("doctor", "--quick").out
+    (folder / "movie_titles.txt").write_text("1,2003,Dinosaur Planet\n")
+    assert "(incomplete: no combined_data_*.txt or mv_*.txt)" in shell("doctor", "--quick").out
+    (folder / "combined_data_1.txt").write_text("1:\n1488844,3,2005-09-06\n")
+    assert f"netflix           {folder}\n" in shell("doctor", "--quick").out
 
 
 def test_doctor_shows_what_there_is(shell: Shell, own_cache: Path) -> None:

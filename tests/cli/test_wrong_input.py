@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,15 @@ CASES = [
     ("train {csv} --out {new} --from {item} --side user", "cannot be continued", 1),
     ("train --resume --out {empty}", "holds no interrupted training", 1),
     ("train {csv} --out {csv}", "{csv}", 1),
+    ("train {csv} --out {new} --hidden 999999999999", "GB, too large for any machine", 1),
+    ("train {csv} --out {new} --recipe {flat}", "must be a list: write [500]", 1),
+    ("train {csv} --out {new} --recipe {three}", "model (=3) must be a table", 1),
+    ("train /dev/zero --out {new}", "/dev/zero: is not a regular file", 1),
+    ("train {pipe} --out {new}", "is not a regular file", 1),
+    ("train --resume --out {run_empty}", "cannot be resumed: data is missing", 1),
+    ("train --resume --out {run_list}", "it is not the arguments of a training", 1),
+    ("train --resume --out {run_text}", "cannot be resumed", 1),
+    ("train --resume --out {run_wrong}", "split is wrong", 1),
     ("train {csv} --out {new} --scale 1-3", "is off the scale 1–3", 1),
     # evaluate
     ("evaluate {new}", "{new}", 1),
@@ -43,7 +53,14 @@ CASES = [
     ("evaluate {csv}", "{csv}", 1),
     ("evaluate {user} nowhere.csv", "no such file or folder", 1),
     ("evaluate {user} {csv}", "are among the ratings that the model conditions on", 1),
+    ("evaluate {user} --scale 1-5", "--scale says how to read ratings; give those to score", 1),
     # predict
+    ("predict {user} {pairs} --out nowhere/out.csv", "there is no folder nowhere; make it", 1),
+    ("predict {user} {pairs} --out {empty}.csv", "is a folder; name a file to write", 1),
+    ("predict {new} {pairs} --out out.xlsx", "must end in .parquet or .csv", 1),
+    ("predict {user} {doubled}", "2 columns are named user; keep one", 1),
+    ("predict {user} {twins}", "2 columns are named user; keep one", 1),
+    ("predict {user} {huge}", "user '9223372036854775808': an id is a whole number from", 1),
     ("predict {user} nowhere.csv", "there is no such file", 1),
     ("predict {user} {csv} --out out.xlsx", "must end in .parquet or .csv", 1),
     ("predict {user} {text}", "has no column user or userid", 1),
@@ -61,12 +78,25 @@ CASES = [
     ("recommend {user} --user 1 -n 0", "n (=0) must be a whole number of at least 1", 1),
     ("recommend {user} --history nowhere.csv", "there is no such file", 1),
     ("recommend {user} --history {bad}", ":2: rating 'x' is not a number", 1),
+    ("recommend {user} 3=5 03=4", "item 3 is rated twice, 5 and 4; give one rating", 1),
+    ("recommend {user} 3=5 3=5", "item 3 is rated twice, 5 and 5; give one rating", 1),
+    ("recommend {user} --history {again}", ":4: item 3 is rated twice, 5 and 2", 1),
+    ("recommend {user} --history {once} 3=4", "'3=4': item 3 is rated twice, 5 and 4", 1),
+    ("recommend {user} --user 9223372036854775808", "an id is a whole number from", 1),
+    ("recommend {user} 9223372036854775808=3", "an id is a whole number from", 1),
     ("recommend {item} 3=5", "train one with side", 1),
     # explain
     ("explain {user} 20", "say who: --user ID", 1),
     ("explain {user} Nothing --user 1", "neither an item id nor part of a title", 1),
     ("explain {user} 20 --user 4444", "unknown to the model", 1),
+    ("explain {user} 20 --user 1 -n 0", "n (=0) must be a whole number of at least 1", 1),
+    ("explain {user} 20 --user 1 -n -2", "n (=-2) must be a whole number of at least 1", 1),
     # export, tune
+    ("export {new} out.txt", "must end in .parquet or .csv", 1),
+    ("export {user} nowhere/out.csv", "there is no folder nowhere; make it first", 1),
+    ("export {user} out.csv -n 0", "n (=0) must be a whole number of at least 1", 1),
+    ("tune {csv} --out {new} --trials 0", "--trials 0: must be at least 1", 1),
+    ("tune {csv} --out {new} --trials -4", "--trials -4: must be at least 1", 1),
     ("export {user} out.txt", "must end in .parquet or .csv", 1),
     ("export {user} out.csv --what films", "choose one of recommendations, items, users", 1),
     ("tune {csv} --out {new} --recipe nonsense", "unknown recipe 'nonsense'", 1),
@@ -90,7 +120,24 @@ def test_wrong_input(
     names = {"csv": ratings_file, "user": user_model, "item": item_model}
     names |= {"empty": tmp_path / "empty", "new": tmp_path / "new"}
     (tmp_path / "empty").mkdir()
+    (tmp_path / "empty.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    names["pipe"] = tmp_path / "pipe"
+    job = '{"data": "x", "split": 3, "reading": {}}'
+    for name, text in {"empty": "{}", "list": "[]", "text": "{", "wrong": job}.items():
+        names[f"run_{name}"] = tmp_path / f"run_{name}"
+        names[f"run_{name}"].mkdir()
+        (names[f"run_{name}"] / "run.json").write_text(text)
+    for name, text in {"flat": "[model]\nhidden = 500\n", "three": "model = 3\n"}.items():
+        names[name] = tmp_path / f"{name}.toml"
+        names[name].write_text(text)
     texts = {
+        "pairs": "user,item\n1,3\n",
+        "doubled": "user,user,item\n1,2,3\n",
+        "twins": "user,User,item\n1,2,3\n",
+        "huge": "user,item\n1,3\n9223372036854775808,3\n",
+        "once": "item,rating\n3,5\n",
+        "again": "item,rating\n3,5\n4,1\n3,2\n",
         "text": "some text\nwithout columns\n",
         "letters": "user,item\nanna,3\n",
         "gap": "user,item\n1,3\n2,\n",

@@ -48,7 +48,7 @@ def test_both_paths_give_the_same_values_and_gradients(
 ) -> None:
     found = []
     for path in ("kernels", "plain"):
-        with ops.forced(path):  # type: ignore[arg-type]
+        with ops.forced(path):
             found.append(answers(context, targets, dtype))
     assert len(found[0]) == 6
     for ours, theirs in zip(*found, strict=True):

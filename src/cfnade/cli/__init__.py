@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -49,6 +50,7 @@ def _common(
 
 def main() -> NoReturn:
     """Run a command; anything wrong with its input is one message and a non-zero exit."""
+    _never_fail_to_print()
     _log_to_stderr()
     try:
         app(prog_name="cfnade")
@@ -60,8 +62,30 @@ def main() -> NoReturn:
     except OSError as error:
         _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except MemoryError:
-        _fail("out of memory; close other programs or use a machine with more")
+        _fail(_OUT_OF_MEMORY)
+    except RuntimeError as error:
+        _fail(_of_the_machine(error))
     sys.exit(0)
+
+
+_OUT_OF_MEMORY = "out of memory; close other programs or use a machine with more"
+
+
+def _of_the_machine(error: RuntimeError) -> str:
+    """What torch says of memory and devices; any other RuntimeError is a bug, and stays one."""
+    text = str(error).lower()
+    if any(word in text for word in ("out of memory", "can't allocate", "cannot allocate")):
+        return _OUT_OF_MEMORY
+    if any(word in text for word in ("cuda", "mps backend", "hip error", "xpu", "accelerator")):
+        return f"the device failed: {str(error).splitlines()[0]}"
+    raise error
+
+
+def _never_fail_to_print() -> None:
+    """On a terminal that knows ASCII only, a bar becomes a question mark."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _fail(message: str) -> NoReturn:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cfnade import __version__
+from cfnade.errors import DataError
 
 _LIBRARIES = ("torch", "numba", "numpy", "polars", "narwhals", "rich", "typer", "optuna")
 
@@ -61,5 +63,19 @@ def _data() -> list[tuple[str, str]]:
     from cfnade.data.named import SETS, find
 
     found = [(name, find(wanted)) for name, wanted in SETS.items()]
-    lines = [(name, str(path)) for name, path in found if path is not None]
+    lines = [(name, _place(name, path)) for name, path in found if path is not None]
     return [("cache", str(cache_folder())), *lines]
+
+
+def _place(name: str, path: Path) -> str:
+    """Where a set lies; a folder of Netflix may hold its titles alone."""
+    from cfnade.data import netflix
+    from cfnade.data.sources import open_source
+
+    if name != "netflix":
+        return str(path)
+    try:
+        whole = netflix.find(open_source(path))
+    except DataError:
+        whole = False
+    return str(path) if whole else f"{path} (incomplete: no combined_data_*.txt or mv_*.txt)"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cfnade.cli.use import Model, write_frame
+from cfnade.cli.use import Model, check_out, write_frame
 from cfnade.errors import PredictionError
 
 WHAT = ("recommendations", "items", "users")
@@ -36,6 +36,7 @@ def export(
 
     if what not in WHAT:
         raise PredictionError(f"--what {what}: choose one of {', '.join(WHAT)}")
+    check_out(out)
     predictor = Predictor.load(model)
     if what == "recommendations":
         frame = predictor.recommend(predictor.users.table.tolist(), n=n)

@@ -14,16 +14,24 @@ _ITEMS = ("item", "itemid", "movieid", "movie", "id", "title", "name")
 _RATINGS = ("rating", "stars", "score", "yourrating", "value")
 
 
+_LEAST, _MOST = -(2**63), 2**63 - 1  # ids are kept in 64 bits
+
+
 def raw_id(text: str, ids: Ids) -> Any:
     """An id as typed, in the type that the model's ids have."""
     if ids.are_texts:
         return text
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise PredictionError(
-            f"{ids.side} {text!r}: the {ids.side} ids of this model are whole numbers"
+            f"{ids.side} {_brief(text)}: the {ids.side} ids of this model are whole numbers"
         ) from None
+    if not _LEAST <= number <= _MOST:
+        raise PredictionError(
+            f"{ids.side} {_brief(text)}: an id is a whole number from {_LEAST} to {_MOST}"
+        )
+    return number
 
 
 def item_id(text: str, predictor: Predictor) -> Any:
@@ -42,8 +50,8 @@ def history_of(
     """Ratings of a new person: those of a file and those typed as TITLE=STARS."""
     history: dict[Any, float] = {}
     if file is not None:
-        for text, stars in _rows(file):
-            history[item_id(text, predictor)] = stars
+        for line, text, stars in _rows(file):
+            _add(history, item_id(text, predictor), stars, f"{file}:{line}")
     for entry in typed:
         text, _, given = entry.rpartition("=")
         try:
@@ -52,8 +60,21 @@ def history_of(
             raise PredictionError(
                 f'{entry!r}: write a title or id and its rating, such as "Alien (1979)=5"'
             ) from None
-        history[item_id(text, predictor)] = rating
+        _add(history, item_id(text, predictor), rating, repr(entry))
     return history if file is not None or typed else None
+
+
+def _add(history: dict[Any, float], item: Any, stars: float, where: str) -> None:
+    if item in history:
+        raise PredictionError(
+            f"{where}: item {item!r} is rated twice, {history[item]:g} and {stars:g}; give one "
+            "rating of each item"
+        )
+    history[item] = stars
+
+
+def _brief(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "…")
 
 
 def table_of(file: Path) -> Any:
@@ -74,25 +95,32 @@ def table_of(file: Path) -> Any:
 
 def column_of(frame: Any, names: tuple[str, ...], file: Path) -> list[str]:
     """The first column with one of these names, ignoring case and punctuation."""
-    plain = {"".join(c for c in name.lower() if c.isalnum()): name for name in frame.columns}
     for name in names:
-        if name in plain:
-            values: list[Any] = frame[plain[name]].to_list()
+        found = [column for column in frame.columns if _plain(column) == name]
+        if len(found) > 1:
+            raise PredictionError(f"{file}: {len(found)} columns are named {name}; keep one")
+        if found:
+            values: list[Any] = frame[found[0]].to_list()
             if None in values:
                 line = values.index(None) + 2
-                raise PredictionError(f"{file}:{line}: {plain[name]} is missing; fill it in")
+                raise PredictionError(f"{file}:{line}: {found[0]} is missing; fill it in")
             return values
     wanted, there = " or ".join(names[:3]), ", ".join(frame.columns)
     raise PredictionError(f"{file}: has no column {wanted}; its columns are {there}")
 
 
-def _rows(file: Path) -> list[tuple[str, float]]:
+def _plain(column: str) -> str:
+    name = column.split("_duplicated_")[0]  # what polars adds to a name that it has met before
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+def _rows(file: Path) -> list[tuple[int, str, float]]:
     frame = table_of(file)
     items, stars = column_of(frame, _ITEMS, file), column_of(frame, _RATINGS, file)
     found = []
     for line, (text, rating) in enumerate(zip(items, stars, strict=True), 2):
         try:
-            found.append((text, float(rating)))
+            found.append((line, text, float(rating)))
         except ValueError:
             raise PredictionError(f"{file}:{line}: rating {rating!r} is not a number") from None
     return found

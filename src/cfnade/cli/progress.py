@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,15 +17,22 @@ _EVERY = 0.1  # seconds between two drawings of the live line
 
 
 class TrainingView:
-    """Shows epochs on standard error and writes each to history.jsonl."""
+    """Shows epochs on standard error and writes each to history.jsonl.
 
-    def __init__(self, epochs: int, folder: Path, done: list[dict[str, Any]]) -> None:
+    `begin` is called after the first step: until then no file is touched.
+    """
+
+    def __init__(
+        self,
+        epochs: int,
+        folder: Path,
+        done: list[dict[str, Any]],
+        begin: Callable[[], None] = lambda: None,
+    ) -> None:
         self._epochs, self._epoch, self._history = epochs, len(done), folder / "history.jsonl"
         self._began, self._drawn = time.monotonic(), 0.0
         self._first_epoch = len(done)
-        folder.mkdir(parents=True, exist_ok=True)
-        # A killed run may have written epochs that its saved state does not know of.
-        self._history.write_text("".join(json.dumps(record) + "\n" for record in done))
+        self._done, self._begin, self._begun = done, begin, False
         console = Console(stderr=True)
         self._live = Progress(
             TextColumn("epoch {task.fields[number]}/" + str(epochs)),
@@ -49,11 +57,20 @@ class TrainingView:
         self._live.stop()
 
     def step(self, done: float, cost: float) -> None:
+        if not self._begun:
+            self._begun = True
+            self._begin()
+            self._history.parent.mkdir(parents=True, exist_ok=True)
+            # A killed run may have written epochs that its saved state does not know of.
+            self._history.write_text("".join(json.dumps(one) + "\n" for one in self._done))
         if time.monotonic() - self._drawn > _EVERY:
             self._drawn = time.monotonic()
             self._live.update(self._task, completed=done, description=f"cost {cost:.4g}")
 
     def epoch(self, record: dict[str, Any]) -> None:
+        if record["epoch"] <= self._epoch:  # the refit counts from 1 again
+            print(f"refit {record['epoch']}   cost {record['cost']:9.4g}", file=sys.stderr)
+            return
         self._epoch = record["epoch"]
         with self._history.open("a") as file:
             file.write(json.dumps(record) + "\n")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import wraps
 from typing import Annotated, Any
 
 import typer
+
+from cfnade.cli.options import with_options
 
 _PANEL = "How the file is read (recognised where not given)"
 
@@ -39,27 +38,6 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def with_reading(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options; it gets them as the keyword `reading`, ready for load()."""
-
-    @wraps(command)
-    def wrapped(**arguments: Any) -> None:
-        given = {name: arguments.pop(name, None) for name in _OPTIONS}
-        command(**arguments, reading=_arguments(given))
-
-    own = inspect.signature(command, eval_str=True)
-    parameters = [p for p in own.parameters.values() if p.name != "reading"]
-    for name, annotation in _OPTIONS.items():
-        parameters.append(
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-            )
-        )
-    wrapped.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
-    return wrapped
-
-
 def _arguments(given: dict[str, Any]) -> dict[str, Any]:
     """Arguments of load(): what was not given is left to it."""
     arguments = {name: value for name, value in given.items() if value is not None}
@@ -69,3 +47,10 @@ def _arguments(given: dict[str, Any]) -> dict[str, Any]:
         if str(arguments.get(name, "")).isdecimal():
             arguments[name] = int(arguments[name])
     return {"separator": "\t"} | arguments if given["separator"] == "\\t" else arguments
+
+
+with_reading = with_options("reading", _OPTIONS, _arguments)
+"""Gives a command these options; it gets them as `reading`, ready for load()."""
+
+READING = frozenset(_OPTIONS) - {"no_cache"} | {"cache"}
+"""The arguments of load() that they become."""

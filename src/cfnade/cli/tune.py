@@ -32,6 +32,8 @@ def tune(
       cfnade tune ratings.csv --out search --trials 30
       cfnade train ratings.csv --recipe search/best.toml --out model
     """
+    if trials < 1:
+        raise TrainingError(f"--trials {trials}: must be at least 1")
     try:
         import optuna
     except ImportError:
@@ -40,18 +42,16 @@ def tune(
         ) from None
     from cfnade.data.parts import load_split
     from cfnade.recipes import recipe as load_recipe
-    from cfnade.tuning import try_settings, write_best
+    from cfnade.tuning import sampler_seed, try_settings, write_best
 
     base = load_recipe(recipe)
     parts = load_split(data, split, **reading)
+    if len(parts.valid) == 0:
+        raise TrainingError(f"split {split} has no validation part to choose by; take another")
     out.mkdir(parents=True, exist_ok=True)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(
-        study_name=f"{base.name} {parts.fingerprint}",
-        storage=f"sqlite:///{out / 'study.db'}",
-        load_if_exists=True,
-        sampler=optuna.samplers.TPESampler(seed=base.training.seed),
-    )
+    study = _study(out / "study.db", f"{base.name} {parts.fingerprint}")
+    seed = sampler_seed(base.training.seed, len(study.trials))
+    study.sampler = optuna.samplers.TPESampler(seed=seed)
     done = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
     for number in range(len(done), trials):
         trial = study.ask()
@@ -63,6 +63,23 @@ def tune(
         best = f"best {study.best_value:.4f}"
         print(f"{number + 1:3}/{trials}  valid rmse {rmse:.4f}  {best}  {settings}")
     print(f"{out / 'best.toml'}: validation RMSE {study.best_value:.4f}")
+
+
+def _study(file: Path, name: str) -> Any:
+    """The search kept in this file, or a new one."""
+    import optuna
+    from sqlalchemy.exc import SQLAlchemyError
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        return optuna.create_study(
+            study_name=name, storage=f"sqlite:///{file}", load_if_exists=True
+        )
+    except (SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
+        raise TrainingError(
+            f"{file}: is not a search that can be gone on with ({str(error).splitlines()[0]}); "
+            "delete it, or search in another folder"
+        ) from error
 
 
 def _score(parts: Any, tried: Any, threads: int | None) -> float:

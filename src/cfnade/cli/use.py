@@ -68,6 +68,11 @@ def _test_part(bundle: Any, data: str | None, reading: dict[str, Any]) -> tuple[
     from cfnade.data.load import load
     from cfnade.data.parts import load_split
 
+    if data is None and reading:
+        raise PredictionError(
+            f"--{min(reading).replace('_', '-')} says how to read ratings; give those to score "
+            "too, or leave it out"
+        )
     if data is not None:
         return load(data, **{"scale": bundle.context.scale, **reading}), data
     job = bundle.facts.get("job")
@@ -98,6 +103,7 @@ def predict(
     """
     from cfnade.cli.people import column_of, raw_id, table_of
 
+    check_out(out)
     predictor = _predictor(model)
     frame = table_of(pairs)
     users = column_of(frame, ("user", "userid", "uid"), pairs)
@@ -139,6 +145,8 @@ def recommend(
         raise PredictionError("say who: --user ID, or --history FILE, or ratings as TITLE=STARS")
     known = [raw_id(text, predictor.users) for text in user] if user else None
     found = predictor.recommend(known, history=person, n=n, exclude_seen=not seen)
+    if known is not None:
+        _name_unknown(known, predictor)
     if as_json:
         print(json.dumps(found.to_dicts(), indent=1))
     else:
@@ -165,6 +173,8 @@ def explain(
     """
     from cfnade.cli.people import history_of, item_id, raw_id
 
+    if n < 1:
+        raise PredictionError(f"n (={n}) must be a whole number of at least 1")
     predictor = _predictor(model)
     person = history_of(predictor, history, rated or [])
     if (person is None) == (user is None):
@@ -180,12 +190,22 @@ def explain(
         show_explanation(found.head(n))
 
 
+def check_out(out: Path | None) -> None:
+    """Refuse a file that could not be written, before the work is done."""
+    if out is None:
+        return
+    if out.suffix not in (".parquet", ".csv"):
+        raise PredictionError(f"{out}: the name of the file to write must end in .parquet or .csv")
+    if out.is_dir():
+        raise PredictionError(f"{out}: is a folder; name a file to write")
+    if not out.parent.is_dir():
+        raise PredictionError(f"{out}: there is no folder {out.parent}; make it first")
+
+
 def write_frame(frame: Any, out: Path) -> None:
     """Write a frame as Parquet or CSV, by its name, atomically."""
     from cfnade.files import replacing
 
-    if out.suffix not in (".parquet", ".csv"):
-        raise PredictionError(f"{out}: the name of the file to write must end in .parquet or .csv")
     with replacing(out) as file:
         if out.suffix == ".parquet":
             frame.write_parquet(file)
@@ -197,6 +217,18 @@ def _predictor(model: Path) -> Predictor:
     from cfnade.predictor import Predictor
 
     return Predictor.load(model)
+
+
+def _name_unknown(users: list[Any], predictor: Predictor) -> None:
+    known = [len(predictor.users.table) > 0 and predictor.users.index(user) >= 0 for user in users]
+    strangers = [str(user) for user, is_known in zip(users, known, strict=True) if not is_known]
+    if strangers:
+        names = ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else "")
+        print(
+            f"nothing is known of user {names}: the model's opinion of a stranger, or the mean, "
+            "stands in",
+            file=sys.stderr,
+        )
 
 
 def _count_unknown(said: Any) -> None:

@@ -99,8 +99,10 @@ def locate(data: str | Path, wanted: Named | None) -> Path:
         show_terms(wanted)
         return find(wanted) or fetch(wanted)
     path = Path(data).expanduser()
-    if path.exists():
+    if path.is_file() or path.is_dir():
         return path
+    if path.exists():  # a device or a pipe might never end
+        raise DataError(f"{data}: is not a regular file; give a file, a folder or a zip")
     if isinstance(data, str) and path.name == data and not path.suffix:
         named(data)  # its error lists the names
     raise DataError(f"{data}: there is no such file or folder")

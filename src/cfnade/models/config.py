@@ -92,9 +92,7 @@ def _check_types(config: CFNADEConfig) -> None:
         all(_is_whole(size) for size in config.hidden),
         f"hidden (={config.hidden!r}) must hold whole numbers, such as (500,)",
     )
-    require(
-        isinstance(config.shared, bool), f"shared (={config.shared!r}) must be true or false"
-    )
+    require(isinstance(config.shared, bool), f"shared (={config.shared!r}) must be true or false")
     for name in ("ordinal_weight", "mean_context"):
         value = getattr(config, name)
         fits = isinstance(value, Real) and not isinstance(value, bool)

@@ -95,8 +95,10 @@ def model_fields(given: dict[str, Any], where: str) -> dict[str, Any]:
         raise TrainingError(f"{where}: hidden (={hidden!r}) must be a list: write [{hidden}]")
     try:
         # Sizes of the data are not known yet; the smallest ones show what else is wrong.
-        scaled = {"mean_context": 1.0} if given.get("context_scale") == "sqrt" else {}
-        CFNADEConfig(columns=1, levels=2, **given, **scaled)
+        sizes: dict[str, Any] = {"columns": 1, "levels": 2}
+        if given.get("context_scale") == "sqrt":
+            sizes["mean_context"] = 1.0
+        CFNADEConfig(**given, **sizes)
     except ModelError as error:
         raise TrainingError(f"{where}: {error}") from error
     return given | {"hidden": tuple(hidden)} if "hidden" in given else given

@@ -1,0 +1,122 @@
+"""The job of a training run: kept, refused or gone on with, never lost by a wrong argument."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cfnade.checkpoint import load
+from cfnade.data.hashing import digest_file
+
+Shell = Any
+EPOCHS = 6
+
+
+def options(out: Path, epochs: int) -> list[str]:
+    text = f"--side item --hidden 16 --epochs {epochs} --batch-rows 16 --threads 1 --out {out}"
+    return text.split()
+
+
+FILES = ("run.json", "training.safetensors", "history.jsonl", "model.json", "model.safetensors")
+
+
+def digests(out: Path) -> dict[str, str]:
+    return {name: digest_file(out / name) for name in FILES}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--side movie", "choose"),
+        ("--epochs 0", "epochs"),
+        ("--recipe nonsense", "unknown recipe"),
+        ("--ordinal 3", "ordinal_weight"),
+        ("--factors 99", "factors"),
+        ("--from nowhere", "nowhere"),
+        ("--threads 0", "threads"),
+        ("--device toaster", "device"),
+        ("--split papr:0", "did you mean"),
+        ("--scale 1-3", "off the scale"),
+        ("--hidden 20 --from {first}", "cannot be continued"),
+    ],
+)
+def test_a_wrong_argument_leaves_an_earlier_run_as_it_was(
+    line: str, message: str, shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    assert shell("train", ratings_file, *options(out, 1)).code == 0
+    before = digests(out)
+    done = shell("train", ratings_file, *options(out, 1), *line.format(first=out).split())
+    assert done.code == 1
+    assert message in done.said
+    assert digests(out) == before
+
+
+def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
+    shell: Shell, ratings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "model"
+    with monkeypatch.context() as patched:  # Ctrl-C in the first epoch
+        patched.setattr("cfnade.cli.train._Interrupt.asked", lambda _: True)
+        assert "stopped" in shell("train", ratings_file, *options(out, EPOCHS)).out
+    before = digest_file(out / "training.safetensors"), (out / "run.json").read_text()
+    refused = shell("train", ratings_file, *options(out, 2))
+    assert refused.code == 1
+    assert "holds an unfinished training" in refused.said
+    assert "go on with --resume, or delete training.safetensors to start anew" in refused.said
+    other = tmp_path / "other.csv"
+    other.write_text(ratings_file.read_text())
+    differing = [
+        (["--epochs", "7"], f"--epochs was {EPOCHS}, not 7"),
+        (["--hidden", "16,16"], "--hidden was 16, not 16,16"),
+        (["--split", "paper:1"], "--split was paper:0, not paper:1"),
+        (["--side", "user"], "--side was item, not user"),
+        (["--device", "cuda"], "--device was cpu, not cuda"),
+        (["--threads", "2"], "--threads was 1, not 2"),
+        (["--ordinal", "0.5"], "--ordinal was None, not 0.5"),
+        (["--recipe", "ml-1m-item"], "--recipe was default, not ml-1m-item"),
+        (["--scale", "1-5"], "--scale was None, not 1-5"),
+        (["--without-context"], "--without-context was False, not True"),
+        (["--from", str(tmp_path)], f"--from was None, not {tmp_path}"),
+        ([str(other)], f"DATA was {ratings_file}, not {other}"),
+    ]
+    for given, message in differing:
+        done = shell("train", "--resume", "--out", out, *given)
+        assert done.code == 1
+        assert message in done.said
+    after = digest_file(out / "training.safetensors"), (out / "run.json").read_text()
+    assert before == after
+    # Another folder and all the arguments again: the same run all the same.
+    monkeypatch.chdir(ratings_file.parent)
+    again = shell("train", "ratings.csv", *options(out, EPOCHS), "--split", "paper:0", "--resume")
+    assert again.code == 0, again.err
+    # Now that it is finished, it may be replaced.
+    assert shell("train", ratings_file, *options(out, 1)).code == 0
+
+
+def test_a_run_that_patience_ended_is_finished(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    early = [*options(out, 60), "--patience", "1", "--learning-rate", "0.2"]
+    assert shell("train", ratings_file, *early).code == 0
+    assert load(out).facts["epochs"] < 60
+    assert shell("train", ratings_file, *early).code == 0
+
+
+def test_data_is_found_from_another_folder(
+    shell: Shell, ratings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "model"
+    test = ratings_file.parent / "test.csv"
+    test.write_text("userId,movieId,rating,timestamp\n900,3,4,9\n")
+    monkeypatch.chdir(ratings_file.parent)
+    arguments = [*options(out, 1), "--split", "file:test.csv", "--scale", "1-5"]
+    done = shell("train", ratings_file.name, *arguments)
+    assert done.code == 0, done.err
+    monkeypatch.chdir(tmp_path)
+    for command in (["evaluate", out], ["train", "--resume", "--out", out]):
+        done = shell(*command)
+        assert done.code == 0, done.err
