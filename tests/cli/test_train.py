@@ -21,7 +21,7 @@ from cfnade.data.hashing import digest_file
 
 Shell = Any
 KILLS = 20
-EPOCHS = 300  # of runs that are interrupted: they must not end before that
+EPOCHS = 600  # of runs that are interrupted: they must not end before that
 
 
 def options(out: Path, epochs: int = 6) -> list[str]:

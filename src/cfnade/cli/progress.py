@@ -19,7 +19,7 @@ _EVERY = 0.1  # seconds between two drawings of the live line
 class TrainingView:
     """Shows epochs on standard error and writes each to history.jsonl.
 
-    `begin` is called after the first step: until then no file is touched.
+    `begin` is called when training has really begun: until then no file is touched.
     """
 
     def __init__(
@@ -57,17 +57,13 @@ class TrainingView:
         self._live.stop()
 
     def step(self, done: float, cost: float) -> None:
-        if not self._begun:
-            self._begun = True
-            self._begin()
-            self._history.parent.mkdir(parents=True, exist_ok=True)
-            # A killed run may have written epochs that its saved state does not know of.
-            self._history.write_text("".join(json.dumps(one) + "\n" for one in self._done))
+        self._touch_files()
         if time.monotonic() - self._drawn > _EVERY:
             self._drawn = time.monotonic()
             self._live.update(self._task, completed=done, description=f"cost {cost:.4g}")
 
     def epoch(self, record: dict[str, Any]) -> None:
+        self._touch_files()  # a run saved after an epoch's last step goes on without another
         if record["epoch"] <= self._epoch:  # the refit counts from 1 again
             print(f"refit {record['epoch']}   cost {record['cost']:9.4g}", file=sys.stderr)
             return
@@ -80,6 +76,15 @@ class TrainingView:
         else:
             self._live.console.print(line, highlight=False)
             self._live.update(self._task, completed=0.0, number=self._epoch + 1)
+
+    def _touch_files(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        self._begin()
+        self._history.parent.mkdir(parents=True, exist_ok=True)
+        # A killed run may have written epochs that its saved state does not know of.
+        self._history.write_text("".join(json.dumps(record) + "\n" for record in self._done))
 
     def _line(self, record: dict[str, Any]) -> str:
         width = len(str(self._epochs))

@@ -125,7 +125,7 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     done = state.read_history(out) if resume else []
 
     def begin() -> None:
-        """After the first step: nothing was wrong with the arguments, the earlier run may go."""
+        """The first step is done: nothing is wrong with the arguments, the earlier run may go."""
         if not resume:
             (out / state.NAME).unlink(missing_ok=True)
             write_text(out / RUN, json.dumps(job, indent=1) + "\n")
