@@ -79,6 +79,14 @@ def test_averaged_weights_are_scored_and_selected(parts: Split) -> None:
     assert not torch.equal(weights(raw.model), weights(averaged.model))
 
 
+def test_a_run_too_short_for_an_average_keeps_its_weights(parts: Split) -> None:
+    raw = run_of(parts, replace(QUICK, epochs=1, average=0.0))
+    short = run_of(parts, replace(QUICK, epochs=1, average_every=100))
+    for run in (raw, short):
+        run.go()
+    assert torch.equal(weights(raw.model), weights(short.model))
+
+
 def test_patience_ends_a_run(parts: Split) -> None:
     run = run_of(parts, replace(QUICK, epochs=50, patience=3), score=lambda _: 1.0)
     run.go()

@@ -23,6 +23,8 @@ from cfnade.training.settings import Settings
         ({"patience": 0}, r"patience \(=0\) must be 1 or more"),
         ({"context_rate": (0.9, 0.5)}, r"context_rate .* must be two rising numbers"),
         ({"context_rate": (0.9,)}, r"context_rate .* must be two rising numbers"),
+        ({"context_rate": 5}, r"context_rate \(=5\) must be two rising numbers"),
+        ({"context_rate": ["a", "b"]}, r"context_rate .* must be two rising numbers"),
         ({"context_rate": "all"}, r'context_rate \(=all\) must be .* or "paper"'),
         ({"epochs": "5"}, r"epochs \(='5'\) must be a whole number"),
         ({"epochs": 2.5}, r"epochs \(=2.5\) must be a whole number"),

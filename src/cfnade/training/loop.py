@@ -133,7 +133,9 @@ class Run:
     def _end_epoch(self) -> None:
         progress = self.progress
         progress.epoch += 1
-        weights = self.model if self._average is None else cast(CFNADE, self._average.module)
+        weights = self.model
+        if self._average is not None and int(self._average.n_averaged) > 0:
+            weights = cast(CFNADE, self._average.module)
         rmse = None if self._score is None else self._score(weights)
         if rmse is not None:
             self._require_finite(rmse, "validation RMSE", progress.epoch)

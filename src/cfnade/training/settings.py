@@ -67,8 +67,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         self._check_types()
-        if not isinstance(self.context_rate, str):  # a list, where it comes from JSON or TOML
-            object.__setattr__(self, "context_rate", tuple(self.context_rate))
+        rate: object = self.context_rate
+        if isinstance(rate, list):  # where it comes from JSON or TOML
+            object.__setattr__(self, "context_rate", tuple(rate))
         for name in ("epochs", "batch_rows", "average_every"):
             value = getattr(self, name)
             _require(value is None or value >= 1, name, value, "must be at least 1")
@@ -116,8 +117,9 @@ class Settings:
     def _check_rate(self) -> None:
         rate = self.context_rate
         fits = rate == "paper"
-        if not isinstance(rate, str):
-            fits = len(rate) == 2 and 0 <= rate[0] <= rate[1] <= 1
+        if isinstance(rate, tuple):
+            numbers = len(rate) == 2 and all(isinstance(end, int | float) for end in rate)
+            fits = numbers and 0 <= rate[0] <= rate[1] <= 1
         _require(fits, "context_rate", rate, 'must be two rising numbers in 0..1, or "paper"')
 
     @property
