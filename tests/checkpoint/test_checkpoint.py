@@ -395,7 +395,7 @@ def put(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("version", value=True), "no version of the format"),
         (put("format", value="something"), "was not written by cfnade"),
         (put("side", value="both"), "side is 'both'"),
-        (put("architecture", "columns", value=10**12), "shape"),
+        (put("architecture", "columns", value=10**12), "too large for any machine"),
         (put("architecture", "hidden", value=[7]), "shape"),
         (put("architecture", "hidden", value="x"), "does not describe a model"),
         (put("architecture", "hidden", value=None), "hidden"),
