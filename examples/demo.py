@@ -122,16 +122,15 @@ def show_person(bundle: Any, parts: Split) -> None:
 
 def show_stranger(bundle: Any) -> None:
     """Ten films for somebody who has never been seen."""
-    predictor, titles = Predictor(bundle), bundle.context.titles
-    if titles is None:
-        history = dict.fromkeys(
-            bundle.context.item_ids[:5].tolist(), bundle.context.scale.values[-1]
-        )
-    else:
-        place = {title: at for at, title in enumerate(titles.tolist())}
-        ids = bundle.context.item_ids
-        history = {ids[place[t]].item(): stars for t, stars in TASTE.items() if t in place}
+    predictor, context = Predictor(bundle), bundle.context
+    ids = context.item_ids.tolist()
+    names = ids if context.titles is None else context.titles.tolist()
+    place = dict(zip(names, ids, strict=True))
+    history = {place[title]: stars for title, stars in TASTE.items() if title in place}
+    if history:
         console.print("\nSomebody new gave: " + ", ".join(f"{t} {s:g}" for t, s in TASTE.items()))
+    else:  # made-up ratings have no titles
+        history = dict.fromkeys(ids[:5], context.scale.values[-1])
     show_recommendations(predictor.recommend(history=history, n=10), predictor.scale)
 
 
