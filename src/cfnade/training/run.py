@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,7 @@ from cfnade.cells import Cells
 from cfnade.data.ratings import Ratings, Side
 from cfnade.data.rows import Rows
 from cfnade.data.splits import Split
-from cfnade.errors import TrainingError
+from cfnade.errors import ModelError, TrainingError
 from cfnade.metrics import calibration_error, nll, rmse
 from cfnade.models.cfnade import CFNADE
 from cfnade.training.loop import DivergedError, Reporter, Run, Saving
@@ -207,7 +208,10 @@ def _scorer(bundle: Bundle, valid: Ratings) -> Callable[[CFNADE], float] | None:
 
     def score(weights: CFNADE) -> float:
         cells.bundle = replace(bundle, model=weights)
-        return rmse(values, cells.probabilities(valid.users, valid.items) @ stars)
+        try:
+            return rmse(values, cells.probabilities(valid.users, valid.items) @ stars)
+        except ModelError:  # weights so large that no probabilities come of them
+            return math.nan
 
     return score
 
@@ -223,7 +227,8 @@ def _calibrated(bundle: Bundle, valid: Ratings) -> tuple[Any, dict[str, Any]]:
     for name, measure in (("nll", nll), ("calibration_error", calibration_error)):
         metrics[f"{name}_raw"] = measure(raw, valid.levels)
         metrics[name] = measure(after, valid.levels)
-    return calibration, metrics
+    # A level that the model held impossible has no finite likelihood, and JSON no infinity.
+    return calibration, {name: v if math.isfinite(v) else None for name, v in metrics.items()}
 
 
 def _take_over(model: CFNADE, start: Bundle, ratings: Ratings, side: Side) -> None:
