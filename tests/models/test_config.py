@@ -92,7 +92,8 @@ def test_numbers_of_numpy_become_plain_ones() -> None:
 
 
 def test_the_largest_published_set_is_not_too_large() -> None:
-    CFNADEConfig(columns=500_000, levels=10, hidden=(2_000,))
+    config = CFNADEConfig(columns=500_000, levels=10, hidden=(2_000,))
+    assert (config.columns, config.hidden) == (500_000, (2_000,))
 
 
 def test_an_unknown_or_missing_field_is_refused() -> None:
