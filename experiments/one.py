@@ -1,0 +1,103 @@
+"""One training run, to be called in a process of its own: its peak memory is then its own.
+
+`validate` never holds a test rating: what it is given to choose by cannot depend on one.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import subprocess
+import time
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cfnade.data.parts import load_split
+from cfnade.data.splits import Split
+from cfnade.evaluation import evaluate
+from cfnade.training.run import Trained, train
+from cfnade.training.settings import Settings
+from experiments.plan import Configuration
+from experiments.variants import variant
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def validate(data: str, split: str, seed: int, configuration: Configuration, threads: int) -> Any:
+    """Train and score on validation alone, to choose a configuration. Returns a record."""
+    parts = load_split(data, split)
+    blind = replace(parts, test=parts.test.select(np.empty(0, np.int64)))
+    trained, record = _trained(blind, seed, configuration, threads)
+    return record | _outcome(trained)
+
+
+def score(data: str, split: str, seed: int, configuration: Configuration, threads: int) -> Any:
+    """Train a configuration that is fixed, and score it on test, once. Returns a record."""
+    parts = load_split(data, split)
+    trained, record = _trained(parts, seed, configuration, threads)
+    began = time.perf_counter()
+    test = evaluate(trained.bundle, parts.test, unseen=configuration.unseen).as_dict()
+    return record | _outcome(trained) | {"test": test, "test_seconds": _since(began)}
+
+
+def _trained(
+    parts: Split, seed: int, configuration: Configuration, threads: int
+) -> tuple[Trained, dict[str, Any]]:
+    settings = Settings.from_dict(configuration.training | {"seed": seed})
+    record = {
+        "side": configuration.side,
+        "hidden": list(configuration.model.get("hidden", [500])),
+        "configuration": asdict(configuration),
+        "seed": seed,
+        "split": parts.name,
+        "split_fingerprint": parts.fingerprint,
+        "commit": _commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "processor": platform.processor() or platform.machine(),
+        "threads": threads,
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+    began = time.perf_counter()
+    with variant(configuration.variant):
+        trained = train(
+            parts,
+            side=configuration.side,  # type: ignore[arg-type]  # checked inside
+            architecture=configuration.model,
+            settings=settings,
+            threads=threads,
+        )
+    return trained, record | {"seconds": _since(began)}
+
+
+def _outcome(trained: Trained) -> dict[str, Any]:
+    facts = trained.bundle.facts
+    return {
+        "load_after": round(os.getloadavg()[0], 2),
+        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "parameters": sum(p.numel() for p in trained.bundle.model.parameters()),
+        "epochs": facts["epochs"],
+        "best_epoch": facts["best_epoch"],
+        "diverged": trained.diverged,
+        "valid": facts["valid"],
+        "curve": [round(line["valid_rmse"], 5) for line in trained.history if line["valid_rmse"]],
+    }
+
+
+def _since(began: float) -> float:
+    return round(time.perf_counter() - began, 2)
+
+
+def _commit() -> str:
+    """The commit of the code that ran; a plus says that the tree had changes."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", "src", "experiments/*.py")
+    return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
