@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all the set-up on a fresh machine; nothing else is needed first.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := src tests benchmarks examples
+SOURCES := src tests benchmarks examples experiments
 
 .PHONY: demo test check fuzz wheel bench clean
 

@@ -54,9 +54,11 @@ def _trained(
         "hidden": list(configuration.model.get("hidden", [500])),
         "configuration": asdict(configuration),
         "seed": seed,
+        "source": parts.train.source,
+        "ratings": sum(map(len, parts.parts().values())),
         "split": parts.name,
         "split_fingerprint": parts.fingerprint,
-        "commit": _commit(),
+        "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": platform.processor() or platform.machine(),
         "threads": threads,
@@ -92,7 +94,7 @@ def _since(began: float) -> float:
     return round(time.perf_counter() - began, 2)
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit of the code that ran; a plus says that the tree had changes."""
 
     def git(*words: str) -> str:

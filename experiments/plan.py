@@ -52,6 +52,8 @@ class Entry:
     seeds: tuple[int, ...] = (0,)
     choose: dict[str, list[Any]] = field(default_factory=dict)
     """Values to choose among by validation, on the first split, before anything is tested."""
+    choose_epochs: int | None = None
+    """Epochs of the runs to choose by, where those of the schedule would take too long."""
     choose_like: str | None = None
     """The entry whose choice is taken over."""
     facts: dict[str, Any] = field(default_factory=dict)
@@ -103,7 +105,7 @@ def read_plan(path: Path) -> Plan:
 
 _KEYS = {
     *("name", "label", "side", "recipe", "model", "training", "variant", "unseen"),
-    *("splits", "seeds", "choose", "choose_like", "facts"),
+    *("splits", "seeds", "choose", "choose_epochs", "choose_like", "facts"),
 }
 
 
@@ -142,6 +144,7 @@ def _entry(given: dict[str, Any], where: str) -> Entry:
         tuple(given["splits"]),
         tuple(given.get("seeds", [0])),
         given.get("choose", {}),
+        given.get("choose_epochs"),
         given.get("choose_like"),
         given.get("facts", {}),
     )

@@ -14,10 +14,12 @@ import multiprocessing
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __package__ in (None, ""):  # run as a script
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cfnade.errors import CfnadeError
 from cfnade.files import write_text
@@ -59,7 +61,8 @@ class Experiment:
         for values in entry.candidates():
             tag = "_".join(f"{name}={value}" for name, value in values.items())
             path = self.folder / "choice" / f"{entry.name}--{tag}.json"
-            configuration = entry.configuration.changed(values)
+            short = {"epochs": entry.choose_epochs} if entry.choose_epochs else {}
+            configuration = entry.configuration.changed(values | short)
             record = self._once(path, one.validate, entry, entry.splits[0], 0, configuration)
             scored.append((record["valid"]["rmse"], tag, values))
         return min(scored)[2]
@@ -87,7 +90,7 @@ class Experiment:
             arguments = (self.plan.data, split, seed, configuration, self.threads)
             record = pool.submit(function, *arguments).result()
         record = {"table": self.plan.table, "name": entry.name, "label": entry.label} | record
-        record |= {"data": self.plan.data, "facts": entry.facts}
+        record |= {"data": Path(self.plan.data).name, "facts": entry.facts}
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
         test = f"   test {record['test']['rmse']:.4f}" if "test" in record else ""
@@ -100,11 +103,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("plan", type=Path, help="an experiment file, such as table1_ml1m.toml")
     parser.add_argument("--only", nargs="+", default=[], help="names of runs; all if not given")
     parser.add_argument("--splits", nargs="+", default=[], help="splits; all if not given")
+    parser.add_argument("--data", help="other ratings than the plan's; results lie apart")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(arguments)
     try:
         plan = read_plan(given.plan)
+        if given.data:
+            plan = replace(plan, data=given.data, table=f"{plan.table}-other-data")
         names = given.only or [entry.name for entry in plan.entries]
         Experiment(plan, given.results, given.threads).go(names, given.splits)
     except CfnadeError as error:

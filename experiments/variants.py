@@ -81,6 +81,8 @@ def _start_flat(self: CFNADE, counts: Tensor, *, smoothing: float) -> None:  # n
     nn.init.zeros_(self.b)
 
 
-_SLOPE = [(run, "CFNADE", SlopeCFNADE), (run, "CpuStepper", SlopeStepper)]
-_ADAM = [(run, "CpuStepper", UncorrectedStepper)]
-_FLAT_START = [(CFNADE, "initialise_biases", _start_flat)]
+_Patch = tuple[Any, str, Any]  # where, which name, by what
+
+_SLOPE: list[_Patch] = [(run, "CFNADE", SlopeCFNADE), (run, "CpuStepper", SlopeStepper)]
+_ADAM: list[_Patch] = [(run, "CpuStepper", UncorrectedStepper)]
+_FLAT_START: list[_Patch] = [(CFNADE, "initialise_biases", _start_flat)]

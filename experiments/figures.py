@@ -1,0 +1,43 @@
+"""Pictures of the curves, as SVG that does not change when the numbers do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments.plan import Plan
+from experiments.records import Record, spread, test_rmse
+
+
+def draw(plan: Plan, records: dict[str, list[Record]], path: Path) -> None:
+    """Test RMSE against x, a line for each label."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+
+    mpl.rcParams["svg.hashsalt"] = "cfnade"
+    figure, axes = plt.subplots(figsize=(6, 3.6))
+    for label, points in curves(plan, records).items():
+        axes.plot(*zip(*points, strict=True), marker="o", label=label)
+    axes.set_xlabel(axis_of(plan))
+    axes.set_ylabel("test RMSE")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def axis_of(plan: Plan) -> str:
+    """What x is: the one field that the entries change."""
+    return "λ" if "λ" in plan.title else "hidden units"
+
+
+def curves(plan: Plan, records: dict[str, list[Record]]) -> dict[str, list[tuple[float, float]]]:
+    """For each label its points (x, mean test RMSE) that have been run, by rising x."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for entry in plan.entries:
+        if entry.name in records:
+            point = (float(entry.facts["x"]), spread(records[entry.name], test_rmse).mean)
+            found.setdefault(entry.label, []).append(point)
+    return {label: sorted(points) for label, points in found.items()}

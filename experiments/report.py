@@ -1,0 +1,69 @@
+"""experiments/README.md from the JSONs under results/: python experiments/report.py
+
+Every number in it was read from a record or, where it is the paper's, from an experiment file.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+if __package__ in (None, ""):  # run as a script
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from cfnade.files import write_text
+from experiments import tables
+from experiments.figures import draw
+from experiments.plan import Plan, read_plan
+from experiments.records import Record, read_records
+
+FOLDER = Path(__file__).resolve().parent
+Section = Callable[[Plan, dict[str, list[Record]]], str]
+
+SECTIONS: dict[str, Section] = {
+    "table1_ml1m": tables.compared,
+    "table2_ml10m": tables.compared,
+    "table3_netflix": tables.compared,
+    "figure1_ordinal": tables.curve,
+    "figure2_hidden": tables.curve,
+    "ablations": tables.differences,
+    "ml100k": tables.compared,
+}
+
+HEAD = """# The paper's tables and figures, run again
+
+Made by `python experiments/report.py` from the records under `results/`; nothing here is typed.
+Each section names the command that runs it. `docs/reproduction.md` says what the protocol is and
+where it differs from the paper's text and code; `LOG.md` is the diary, failures included.
+
+RMSE on test, mean ± standard deviation over splits where there are several. Configurations were
+chosen by validation, in processes that held no test rating, and scored on test once. Seconds are
+those of training, on the number of threads named; most runs shared the machine with other work
+(the load is in each record), so that they are upper bounds: `benchmarks/` has the quiet ones.
+
+"""
+
+
+def report(results: Path, plans: Path) -> str:
+    """The whole text; a table without records is left out."""
+    parts = [HEAD]
+    for name, section in SECTIONS.items():
+        plan = read_plan(plans / f"{name}.toml")
+        records = read_records(results / name)
+        if not records:  # on other data: what it cost is shown, never what it scored
+            records, section = read_records(results / f"{name}-other-data"), tables.costs_only
+        if records:
+            parts.append(
+                f"## {plan.title}\n\n`python experiments/run.py experiments/{name}.toml`\n\n"
+            )
+            parts.append(section(plan, records) + "\n")
+            if section is tables.curve:
+                draw(plan, records, results / f"{name}.svg")
+                parts.append(f"![{plan.title}](results/{name}.svg)\n\n")
+    parts.append(tables.table4(results / "table4_cost"))
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    write_text(FOLDER / "README.md", report(FOLDER / "results", FOLDER))

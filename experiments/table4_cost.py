@@ -1,0 +1,110 @@
+"""Table 4, what an epoch and a test pass cost: python experiments/table4_cost.py
+
+MovieLens 1M is the real one; MovieLens 10M has its shape alone; Netflix is left out if it is not
+found. Run it on a quiet machine: the fastest of three epochs counts, as the paper timed a machine
+that did nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+if __package__ in (None, ""):  # run as a script
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from cfnade.bundle import Bundle
+from cfnade.cells import Cells
+from cfnade.data.parts import load_split
+from cfnade.data.ratings import Side
+from cfnade.data.splits import Split, split
+from cfnade.data.synthetic import synthetic_like
+from cfnade.errors import CfnadeError
+from cfnade.files import write_text
+from cfnade.models.cfnade import CFNADE
+from cfnade.training.settings import Settings
+from cfnade.training.steppers import CpuStepper
+from experiments.one import commit
+from experiments.run import RESULTS
+
+# data, side, J, the paper's parameters in millions, seconds of an epoch, of a test pass
+PAPER: list[tuple[str, Side, int | None, list[tuple[float, float, float]]]] = [
+    ("ml-1m", "item", None, [(30.2, 3.09, 0.65), (30.48, 3.11, 0.68)]),
+    ("ml-10m", "user", 50, [(10.78, 134.8, 31.7), (10.98, 135.6, 32.7)]),
+    ("netflix", "user", 50, [(9.02, 1057.8, 239.8), (9.19, 1064.3, 243.8)]),
+]
+
+
+def parts_of(name: str) -> tuple[Split, str]:
+    """A random 90/10 split, and what the ratings are."""
+    if name == "ml-10m":
+        return split(synthetic_like(name, 1).ratings, "paper:1"), "made up, of that shape"
+    return load_split(name, "paper:1"), "real"
+
+
+def measure(parts: Split, side: Side, factors: int | None, layers: int, threads: int) -> Any:
+    """Seconds of the fastest of three epochs and test passes, and the number of parameters."""
+    rows = parts.train.rows(side)
+    model = CFNADE(
+        columns=rows.n_columns, levels=rows.n_levels, hidden=(500,) * layers, factors=factors
+    )
+    settings = Settings(batch_rows=512, context_rate="paper", rowwise=factors is not None)
+    stepper = CpuStepper(model, rows, settings, threads)
+    order, steps = np.random.default_rng(0).permutation(len(rows)), [0]
+
+    def epoch() -> None:
+        for first in range(0, len(order), 512):
+            stepper.step(order[first : first + 512], step=steps[0], rate=1.0)
+            steps[0] += 1
+
+    counts = np.ones((rows.n_columns, rows.n_levels), np.int64)
+    cells = Cells(Bundle(model=model, side=side, context=parts.train, column_counts=counts))
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "epoch_seconds": fastest(epoch),
+        "test_seconds": fastest(lambda: cells.probabilities(parts.test.users, parts.test.items)),
+        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+
+
+def fastest(work: Callable[[], object]) -> float:
+    """Of three, in seconds; the first also compiles."""
+    taken = []
+    for _ in range(3):
+        began = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - began)
+    return round(min(taken), 3)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measure the cost of an epoch and a test pass.")
+    parser.add_argument("--threads", type=int, default=2)
+    given = parser.parse_args()
+    for name, side, factors, published in PAPER:
+        try:
+            parts, kind = parts_of(name)
+        except CfnadeError as error:
+            print(f"{name} is left out: {error}", file=sys.stderr)
+            continue
+        for layers, paper in enumerate(published, 1):
+            found = measure(parts, side, factors, layers, given.threads)
+            found |= {"data": name, "kind": kind, "side": side, "hidden": [500] * layers}
+            found |= {"factors": factors, "threads": given.threads, "commit": commit()}
+            found["paper"] = dict(zip(("parameters_m", "epoch", "test"), paper, strict=True))
+            path = RESULTS / "table4_cost" / f"{name}-{layers}.json"
+            write_text(path, json.dumps(found, indent=1) + "\n")
+            print(name, layers, found["epoch_seconds"], found["test_seconds"], flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""The tables of the report, each from a plan and its records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from experiments.figures import axis_of, curves
+from experiments.plan import Entry, Plan
+from experiments.records import Record, markdown, spread, test_rmse, valid_rmse
+
+Records = dict[str, list[Record]]
+
+
+def compared(plan: Plan, records: Records) -> str:
+    """A line an entry: ours beside the paper's."""
+    head = ["model", "settings", "test RMSE", "paper", "ours − paper", "validation"]
+    head += ["splits", "epochs", "seconds", "threads", "peak memory", "commit"]
+    return markdown(head, [_line(e, records[e.name]) for e in plan.entries if e.name in records])
+
+
+def _line(entry: Entry, records: list[Record]) -> list[str]:
+    found = spread(records, test_rmse)
+    paper = entry.facts.get("paper")
+    beside = ["–", "–"] if paper is None else [f"{paper:.3f}", f"{found.mean - paper:+.4f}"]
+    chosen = _chosen(entry, records[0])
+    return [
+        entry.label,
+        ", ".join(filter(None, [entry.facts.get("row", ""), chosen])),
+        f"**{found}**",
+        *beside,
+        str(spread(records, valid_rmse)),
+        str(found.n),
+        _range([r["best_epoch"] for r in records]),
+        _range([round(r["seconds"]) for r in records]),
+        _range([r["threads"] for r in records]),
+        f"{max(r['peak_mb'] for r in records) / 1000:.1f} GB",
+        ", ".join(sorted({r["commit"] for r in records})),
+    ]
+
+
+def _chosen(entry: Entry, record: Record) -> str:
+    """What validation chose for this entry."""
+    configuration = record["configuration"]
+    both = configuration["model"] | configuration["training"]
+    return ", ".join(f"{name} {both[name]:g}" for name in entry.choose)
+
+
+def _range(numbers: list[int]) -> str:
+    return f"{min(numbers)}–{max(numbers)}" if min(numbers) < max(numbers) else str(numbers[0])
+
+
+def curve(plan: Plan, records: Records) -> str:
+    """A line for each x, a column for each label."""
+    found = {label: dict(points) for label, points in curves(plan, records).items()}
+    xs = sorted({x for points in found.values() for x in points})
+    lines = [
+        [f"{x:g}", *(f"{points[x]:.4f}" if x in points else "–" for points in found.values())]
+        for x in xs
+    ]
+    splits = sorted({r["split"] for runs in records.values() for r in runs})
+    return markdown([axis_of(plan), *found], lines) + f"\nSplits: {', '.join(splits)}.\n"
+
+
+def differences(plan: Plan, records: Records) -> str:
+    """Each entry against the first, on the same split."""
+    base = records[plan.entries[0].name][0]
+    lines = []
+    for entry in plan.entries:
+        if entry.name not in records:
+            continue
+        record = records[entry.name][0]
+        comparable = record["split"] == base["split"]
+        valid = f"{valid_rmse(record) - valid_rmse(base):+.4f}" if comparable else "other split"
+        test = f"{test_rmse(record) - test_rmse(base):+.4f}"
+        line = [entry.label, f"{valid_rmse(record):.4f}", valid, f"{test_rmse(record):.4f}", test]
+        lines.append([*line, f"{record['test']['nll_raw']:.3f}", str(record["best_epoch"])])
+    head = ["change", "validation", "against the first", "test", "against the first"]
+    return markdown([*head, "NLL before calibration", "best epoch"], lines)
+
+
+def costs_only(plan: Plan, records: Records) -> str:
+    """Of a data set that was not at hand: what a run costs; what it scores stays empty."""
+    lines = []
+    for entry in plan.entries:
+        for record in records.get(entry.name, []):
+            line = [entry.label, "", f"{entry.facts['paper']:.3f}", record["source"] or "made up"]
+            line += [f"{record['ratings']:,}", str(record["epochs"]), f"{record['seconds']:.0f}"]
+            lines.append([*line, str(record["threads"]), f"{record['peak_mb'] / 1000:.1f} GB"])
+    head = ["model", "test RMSE", "paper", "run on", "ratings", "epochs", "seconds", "threads"]
+    return (
+        f"The file of {plan.data} was not at hand, so the column of its RMSE stays empty; the "
+        "command above fills it wherever the file is found (docs/data.md). The recipe was run from "
+        "file to score on made-up ratings in the same format and of the same size "
+        "(`python experiments/shape_ml10m.py FOLDER`, then the command with `--data FOLDER`); "
+        "their RMSE says nothing about the real ones and is not shown.\n\n"
+    ) + markdown([*head, "peak memory"], lines)
+
+
+def table4(folder: Path) -> str:
+    """Table 4 from the records of table4_cost.py, if it has been run."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    if not found:
+        return ""
+    lines = []
+    for record in found:
+        paper, layers = record["paper"], len(record["hidden"])
+        factors = f", J = {record['factors']}" if record["factors"] else ""
+        name = f"{record['data']}, {record['side']}-based, {layers} layer{'s' * (layers > 1)}"
+        epoch, test = record["epoch_seconds"], record["test_seconds"]
+        lines.append(
+            [
+                *(name + factors, record["kind"]),
+                *(f"{record['parameters'] / 1e6:.2f} M", f"{paper['parameters_m']} M"),
+                *(f"**{epoch:.2f}**", f"{paper['epoch']}", f"{paper['epoch'] / epoch:.0f}×"),
+                *(f"**{test:.2f}**", f"{paper['test']}", f"{paper['test'] / test:.0f}×"),
+                f"{record['peak_mb'] / 1000:.1f} GB",
+            ]
+        )
+    head = ["model", "ratings", "parameters", "paper's", "s / epoch", "paper's", "ratio"]
+    head += ["s / test pass", "paper's", "ratio", "peak memory"]
+    return (
+        "## Table 4: cost\n\n`python experiments/table4_cost.py`\n\n"
+        + markdown(head, lines)
+        + f"\nOurs on {found[0]['threads']} CPU threads, the paper's on a Titan X.\n"
+    )

@@ -1,0 +1,291 @@
+"""Experiments: choices are made blind, what is done is skipped, the report only repeats records."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cfnade.data.load import load
+from cfnade.data.parts import load_split
+from cfnade.data.synthetic import synthetic
+from cfnade.training import run as training_run
+from cfnade.training.run import train
+from cfnade.training.settings import Settings
+from experiments import one, report, tables
+from experiments.plan import Configuration, PlanError, read_plan
+from experiments.records import spread
+from experiments.run import Experiment, main
+from experiments.shape_ml10m import write_like_ml10m
+from experiments.variants import uncorrected_factor, variant
+
+HEAD = (
+    'title = "A table"\ndata = "DATA"\n[common]\nsplits = ["paper:1", "paper:2"]\nside = "user"\n'
+)
+HEAD += "model = { hidden = [4] }\ntraining = { epochs = 2 }\n"
+CHOICE = (
+    '[[runs]]\nname = "a"\nchoose = { learning_rate = [1e-6, 1e-2] }\nfacts = { paper = 0.9 }\n'
+)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    ratings = synthetic(60, 40, 900, seed=1).ratings
+    path = tmp_path / "ratings.csv"
+    lines = zip(ratings.users, ratings.items, ratings.values, strict=True)
+    path.write_text("user,item,rating\n" + "".join(f"u{u},i{i},{r}\n" for u, i, r in lines))
+    return path
+
+
+def plan_file(tmp_path: Path, data: Path, runs: str) -> Path:
+    path = tmp_path / "table.toml"
+    path.write_text(HEAD.replace("DATA", str(data)) + runs)
+    return path
+
+
+class InThisProcess:
+    """Stands for a process pool: here nothing needs memory of its own."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> InThisProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, function: Any, *arguments: Any) -> Any:
+        found = function(*arguments)
+
+        class Done:
+            def result(self) -> Any:
+                return found
+
+        return Done()
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.run.ProcessPoolExecutor", InThisProcess)
+
+
+@pytest.mark.usefixtures("here", "own_cache")
+def test_choices_are_made_without_a_test_rating(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def watched(split: Any, **rest: Any) -> Any:
+        seen.append(len(split.test))
+        return train(split, **rest)
+
+    monkeypatch.setattr(one, "train", watched)
+    results = tmp_path / "results"
+    assert main([str(plan_file(tmp_path, data, CHOICE)), "--results", str(results)]) == 0
+    assert seen[:2] == [0, 0]  # two candidates, blind
+    assert all(n > 0 for n in seen[2:])
+    assert len(seen) == 4
+    for path in (results / "table" / "choice").glob("*.json"):
+        assert "test" not in json.loads(path.read_text())
+
+
+@pytest.mark.usefixtures("here", "own_cache")
+def test_the_choice_is_the_best_by_validation_and_is_used(tmp_path: Path, data: Path) -> None:
+    results = tmp_path / "results"
+    main([str(plan_file(tmp_path, data, CHOICE)), "--results", str(results)])
+    scored = {
+        record["configuration"]["training"]["learning_rate"]: record["valid"]["rmse"]
+        for path in (results / "table" / "choice").glob("*.json")
+        for record in [json.loads(path.read_text())]
+    }
+    best = min(scored, key=lambda rate: scored[rate])
+    finals = [json.loads(p.read_text()) for p in sorted((results / "table").glob("*.json"))]
+    assert len(finals) == 2
+    for record in finals:
+        assert record["configuration"]["training"]["learning_rate"] == best
+        assert record["side"] == "user"
+        assert record["hidden"] == [4]
+        assert record["test"]["rmse"] > 0
+        assert {"seed", "split_fingerprint", "commit", "seconds", "peak_mb", "valid"} <= set(record)
+    assert finals[0]["split_fingerprint"] != finals[1]["split_fingerprint"]
+
+
+@pytest.mark.usefixtures("here", "own_cache")
+def test_what_is_done_is_not_done_again(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, results = plan_file(tmp_path, data, CHOICE), tmp_path / "results"
+    main([str(plan), "--results", str(results)])
+    gone = sorted((results / "table").glob("*.json"))[0]
+    before = json.loads(gone.read_text())
+    gone.unlink()
+    calls: list[str] = []
+    real = one.score
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(arguments[1])
+        return real(*arguments)
+
+    monkeypatch.setattr(one, "score", counted)
+    monkeypatch.setattr(one, "validate", None)  # would fail if called
+    main([str(plan), "--results", str(results)])
+    assert calls == ["paper:1"]
+    after = json.loads(gone.read_text())
+    assert after["test"] == before["test"]  # the same seed, the same bits
+
+
+@pytest.mark.usefixtures("here", "own_cache")
+def test_a_choice_can_be_taken_over(tmp_path: Path, data: Path) -> None:
+    runs = CHOICE + '[[runs]]\nname = "b"\nside = "item"\nchoose_like = "a"\n'
+    plan = read_plan(plan_file(tmp_path, data, runs))
+    experiment = Experiment(plan, tmp_path / "results", 1)
+    one_choice = experiment.choice(plan.entry("a"))
+    fixed = experiment.fixed(plan.entry("b"))
+    assert fixed.training["learning_rate"] == one_choice["learning_rate"]
+    assert fixed.side == "item"
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        ('[[runs]]\nname = "a"\nchose = {}\n', "did you mean 'choose'"),
+        ('[[runs]]\nname = "a"\n[[runs]]\nname = "a"\n', "two runs have the name 'a'"),
+        ('[[runs]]\nname = "a"\ntraining = { epoch = 3 }\n', "did you mean 'epochs'"),
+        ('[[runs]]\nlabel = "a"\n', "has no 'name'"),
+    ],
+)
+def test_a_wrong_plan_is_refused(tmp_path: Path, data: Path, runs: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_plan(plan_file(tmp_path, data, runs))
+
+
+def test_errors_are_one_line_and_not_zero(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path / "none.toml")]) == 1
+    assert "cannot be read" in capsys.readouterr().err
+    with pytest.raises(PlanError, match="did you mean 'a'"):
+        read_plan(plan_file(tmp_path, tmp_path, '[[runs]]\nname = "a"\n')).entry("aa")
+
+
+# -- every committed plan can be read, and its first line runs it ------------------------------
+
+PLANS = sorted(Path(report.FOLDER).glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_the_first_line_of_a_plan_is_its_command(path: Path) -> None:
+    assert read_plan(path).entries
+    first = path.read_text().splitlines()[0]
+    assert first == f"# python experiments/run.py experiments/{path.name}"
+
+
+# -- the report --------------------------------------------------------------------------------
+
+
+def record(name: str, test: float, **rest: Any) -> dict[str, Any]:
+    configuration = {"model": {}, "training": {"learning_rate": 0.1}}
+    scores = {"valid": {"rmse": test + 0.01}, "test": {"rmse": test, "nll_raw": 1.0}}
+    facts = {"best_epoch": 3, "seconds": 10.0, "threads": 1, "peak_mb": 900, "commit": "abc"}
+    facts |= {"split": "paper:1", "epochs": 3, "source": "made up", "ratings": 10}
+    return {"name": name, "configuration": configuration} | scores | facts | rest
+
+
+def test_the_report_shows_mean_spread_and_difference(tmp_path: Path) -> None:
+    path = tmp_path / "table.toml"
+    path.write_text(HEAD + '[[runs]]\nname = "a"\nlabel = "Model A"\nfacts = { paper = 0.9 }\n')
+    records = {"a": [record("a", 0.80), record("a", 0.82)]}
+    text = tables.compared(read_plan(path), records)
+    line = next(line for line in text.splitlines() if "Model A" in line)
+    assert "0.8100 ± 0.0141" in line  # by hand: sd of two numbers is their distance over √2
+    assert "-0.0900" in line
+
+
+def test_the_spread_of_one_run_is_not_invented() -> None:
+    assert str(spread([record("a", 0.8)], lambda r: r["test"]["rmse"])) == "0.8000"
+
+
+def test_the_report_is_what_its_records_give() -> None:
+    """The committed README is generated, not typed."""
+    pytest.importorskip("matplotlib")
+    folder = Path(report.FOLDER)
+    assert (folder / "README.md").read_text() == report.report(folder / "results", folder)
+
+
+# -- what the authors' code does ---------------------------------------------------------------
+
+
+def small_run(name: str | None, **training: Any) -> Any:
+    ratings = synthetic(50, 30, 700, seed=2).ratings
+    from cfnade.data.splits import split
+
+    with variant(name):
+        return train(
+            split(ratings, "paper:1"),
+            side="item",
+            architecture={"hidden": (5,)},
+            settings=Settings(**({"epochs": 3} | training)),
+            threads=1,
+        )
+
+
+def test_uncorrected_steps_are_as_long_as_a_hand_calculation_says() -> None:
+    """Against m / √v with both moments started at zero, for a constant gradient."""
+    m = v = 0.0
+    for t in range(1, 400):
+        m, v = 0.9 * m + 0.1, 0.999 * v + 0.001
+        theirs = np.sqrt(1 - 0.001**t) / (1 - 0.1**t) * m / np.sqrt(v)
+        right = (m / (1 - 0.9**t)) / np.sqrt(v / (1 - 0.999**t))
+        assert uncorrected_factor(t) == pytest.approx(theirs / right, rel=1e-9)
+    assert uncorrected_factor(10) == pytest.approx(6.5, abs=0.1)
+
+
+def test_a_slope_of_zero_is_the_plain_model() -> None:
+    from experiments.variants import SlopeCFNADE
+
+    plain = small_run(None).bundle.model
+    sloped = SlopeCFNADE(**{**plain.config.to_dict(), "hidden": (5,)})
+    sloped.load_state_dict(plain.state_dict(), strict=False)
+    assert sloped.input_table.equal(plain.W)
+
+
+def test_the_slope_is_learnt_and_counts_for_every_level() -> None:
+    model = small_run("slope").bundle.model
+    assert float(model.S.abs().max()) > 0
+    added = model.input_table - model.W  # (M, K, H)
+    assert added.sub(model.S[:, None, :]).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("name", ["slope", "adam", "flat_start"])
+def test_a_variant_changes_the_result_and_ends(name: str) -> None:
+    before = training_run.CpuStepper, training_run.CFNADE
+    changed = small_run(name).history[-1]["valid_rmse"]
+    assert (training_run.CpuStepper, training_run.CFNADE) == before
+    assert changed != small_run(None).history[-1]["valid_rmse"]
+
+
+def test_an_unknown_variant_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown variant 'slop'"), variant("slop"):
+        pass
+
+
+# -- a data set of MovieLens 10M's shape -------------------------------------------------------
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_the_made_up_file_is_read_as_movielens_10m(tmp_path: Path) -> None:
+    folder = write_like_ml10m(tmp_path / "ml-10M100K", scale_down=2000)
+    ratings = load(str(folder))
+    assert ratings.scale.values == tuple(np.arange(1, 11) / 2)
+    assert ratings.times is not None
+    assert ratings.titles is not None
+    parts = load_split(str(folder), "paper:1")
+    configuration = Configuration("user", {"hidden": [4], "factors": 3}, {"epochs": 1})
+    found = one.score(str(folder), "paper:1", 0, replace(configuration), 1)
+    assert found["ratings"] == len(ratings)
+    assert found["test"]["n"] == len(parts.test)
