@@ -9,74 +9,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pytest
 import torch
+from tests.predictor.given import (
+    ITEMS,
+    NEW_ITEM,
+    NEW_USER,
+    SIDES,
+    USERS,
+    VARIANTS,
+    FloatArray,
+    history_of,
+    make,
+    ratings,
+)
 
 from cfnade.bundle import Bundle
-from cfnade.calibration import Calibration
 from cfnade.checkpoint import save, without_context
-from cfnade.data.build import Columns, Options, build
 from cfnade.data.ratings import Ratings, Side
 from cfnade.errors import PredictionError
 from cfnade.models.batch import Context
 from cfnade.models.cfnade import CFNADE
 from cfnade.predictor import Predictor
-
-FloatArray = npt.NDArray[np.float64]
-VARIANTS: dict[str, dict[str, Any]] = {
-    "plain": {"hidden": (6,)},
-    "unshared": {"hidden": (6,), "shared": False},
-    "factored": {"hidden": (6,), "factors": 3},
-    "factored-unshared": {"hidden": (6,), "factors": 3, "shared": False},
-    "deep": {"hidden": (6, 5), "activation": "sigmoid"},
-    "deep-factored-sqrt": {
-        "hidden": (6, 5, 4),
-        "factors": 3,
-        "context_scale": "sqrt",
-        "mean_context": 3.5,
-    },
-    "sqrt": {"hidden": (6,), "context_scale": "sqrt", "mean_context": 5.0},
-}
-SIDES: list[Side] = ["user", "item"]
-USERS, ITEMS = 9, 14
-NEW_ITEM, NEW_USER = 13, 8
-"""Ids in the tables which nobody in the context rated, and who rated nothing."""
-
-
-def ratings(*, texts: bool = False) -> Ratings:
-    """Half stars; the last user and the last item are in the id tables only."""
-    rng = np.random.default_rng(3)
-    users, items = np.divmod(rng.choice((USERS - 1) * (ITEMS - 1), 70, replace=False), ITEMS - 1)
-    users, items = np.append(users, NEW_USER), np.append(items, NEW_ITEM)
-    values = rng.integers(1, 11, 71) / 2
-    names = {i: f"Film {i}" for i in range(ITEMS - 1)}
-    whole = build(
-        Columns(
-            users=pl.Series([f"u{u}" for u in users]) if texts else users * 10,
-            items=pl.Series([f"i{i:02d}" for i in items]) if texts else items + 100,
-            values=values,
-            times=np.arange(71),
-            titles={(f"i{i:02d}" if texts else i + 100): t for i, t in names.items()},
-        ),
-        Options(scale="0.5-5/0.5"),
-    )
-    return whole.select(np.arange(70))
-
-
-def make(side: Side, *, data: Ratings | None = None, seed: int = 0, **fields: Any) -> Bundle:
-    context = ratings() if data is None else data
-    rows = context.rows(side)
-    model = CFNADE(columns=rows.n_columns, levels=rows.n_levels, **({"hidden": (6,)} | fields))
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(0.0, 0.4, generator=generator)
-    counts = np.zeros((rows.n_columns, rows.n_levels), np.int64)
-    np.add.at(counts, (rows.columns, rows.levels), 1)
-    return Bundle(model.eval(), side, context, counts, Calibration(1.3))
-
 
 # -- an independent answer -------------------------------------------------------------------------
 
@@ -102,7 +57,7 @@ def literal(
         return np.asarray(counts.sum(0) / counts.sum())
     if row < 0:
         context = {}
-    model = CFNADE.from_config(bundle.model.config).double()
+    model = CFNADE.from_config(bundle.one_sided_model.config).double()
     model.load_state_dict(bundle.model.state_dict())
     ends = torch.tensor([0, len(context)])
     batch = Context(ends, torch.tensor(list(context), dtype=torch.long), _long(context.values()))
@@ -121,13 +76,6 @@ def literal_table(bundle: Bundle) -> FloatArray:
     """Raw probabilities of all cells. Returns (users, items, K)."""
     cells = [[literal(bundle, u, i) for i in range(ITEMS)] for u in range(USERS)]
     return np.array(cells)
-
-
-def history_of(data: Ratings, user: int) -> dict[Any, float]:
-    """All that a user rated, as raw ids and stars."""
-    mine = data.users == user
-    raw = data.item_ids[data.items[mine]].tolist()
-    return dict(zip(raw, data.values[mine].tolist(), strict=True))
 
 
 def pairs(data: Ratings) -> tuple[list[Any], list[Any]]:
@@ -272,7 +220,7 @@ def test_lists_hold_the_best_of_all_items(side: Side, variant: str, exclude_seen
     means = raw @ data.scale.array()  # (users, items)
     users = data.user_ids.tolist()
     for chosen in (users, users[:2]):  # many are scored together, a few one by one
-        frame = predictor.recommend(chosen, n=6, exclude_seen=exclude_seen)
+        frame = predictor.recommend(chosen, n=6, exclude_seen=exclude_seen, min_ratings=0)
         assert frame["user"].unique(maintain_order=True).to_list() == chosen
         for number, user in enumerate(chosen):
             own = frame.filter(pl.col("user") == user)
@@ -305,11 +253,10 @@ def test_a_history_gets_the_list_of_the_user_who_gave_it() -> None:
 
 def test_a_longer_list_than_the_catalogue_is_the_catalogue() -> None:
     predictor = Predictor(make("user"))
-    assert sorted(predictor.recommend(0, n=10**9, exclude_seen=False)["item"]) == list(
-        range(100, 114)
-    )
+    whole = predictor.recommend(0, n=10**9, exclude_seen=False, min_ratings=0)
+    assert sorted(whole["item"]) == list(range(100, 114))
     seen = set(history_of(predictor.bundle.context, 0))
-    assert set(predictor.recommend(0, n=99)["item"]) == set(range(100, 114)) - seen
+    assert set(predictor.recommend(0, n=99, min_ratings=0)["item"]) == set(range(100, 114)) - seen
 
 
 def test_someone_who_rated_everything_gets_an_empty_list() -> None:
@@ -322,10 +269,10 @@ def test_someone_who_rated_everything_gets_an_empty_list() -> None:
 def test_equal_predictions_are_listed_by_id() -> None:
     bundle = make("user")
     with torch.no_grad():
-        bundle.model.V.zero_()
-        bundle.model.b.zero_()
-        bundle.model.b[2:9, 4] = 1.0
-        bundle.model.b[2:9, 5] = -1.0
+        bundle.one_sided_model.V.zero_()
+        bundle.one_sided_model.b.zero_()
+        bundle.one_sided_model.b[2:9, 4] = 1.0
+        bundle.one_sided_model.b[2:9, 5] = -1.0
     flat = replace(bundle, column_counts=np.ones_like(bundle.column_counts))
     frame = Predictor(flat).recommend(history={}, n=ITEMS)
     best = list(range(102, 109))
@@ -340,7 +287,7 @@ def test_equal_predictions_are_listed_by_id() -> None:
 
 def test_an_unknown_user_of_an_item_based_model_gets_the_training_mean() -> None:
     bundle = make("item")
-    frame = Predictor(bundle).recommend([999], n=3)
+    frame = Predictor(bundle).recommend([999], n=3, min_ratings=0)
     counts = bundle.column_counts.sum(0)
     mean = counts @ bundle.context.scale.array() / counts.sum()
     np.testing.assert_allclose(frame["prediction"], mean, rtol=1e-12)
@@ -351,7 +298,7 @@ def test_an_unknown_user_of_an_item_based_model_gets_the_training_mean() -> None
 def test_text_ids_and_missing_titles() -> None:
     data = ratings(texts=True)
     bundle = make("user", data=data)
-    frame = Predictor(bundle).recommend(["u1", "zz"], n=ITEMS, exclude_seen=False)
+    frame = Predictor(bundle).recommend(["u1", "zz"], n=99, exclude_seen=False, min_ratings=0)
     assert frame["user"].unique(maintain_order=True).to_list() == ["u1", "zz"]
     titles = dict(zip(frame["item"], frame["title"], strict=True))
     assert titles["i03"] == "Film 3"

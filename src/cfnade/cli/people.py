@@ -8,7 +8,6 @@ from typing import Any
 from cfnade.errors import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.predictor.ids import Ids
-from cfnade.predictor.titles import item_named
 
 _ITEMS = ("item", "itemid", "movieid", "movie", "id", "title", "name")
 _RATINGS = ("rating", "stars", "score", "yourrating", "value")
@@ -40,8 +39,7 @@ def item_id(text: str, predictor: Predictor) -> Any:
         raw = raw_id(text, predictor.items)
         if predictor.items.index(raw) >= 0:
             return raw
-    at = item_named(text, predictor.bundle.context)
-    return predictor.items.table[at : at + 1].tolist()[0]
+    return predictor.items.raw(predictor.catalogue.titled(text))
 
 
 def history_of(

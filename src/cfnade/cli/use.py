@@ -128,6 +128,21 @@ def recommend(
     history: HistoryFile = None,
     n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
     seen: Annotated[bool, typer.Option("--seen", help="Also items that were rated.")] = False,
+    rank: Annotated[
+        str, typer.Option("--rank", help="By what: expected rating, at_least, or quantile.")
+    ] = "expected",
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", help="With at_least: the chance of this rating or more."),
+    ] = None,
+    quantile: Annotated[
+        float | None,
+        typer.Option("--quantile", help="With quantile: 0.2 is careful, 0.8 adventurous."),
+    ] = None,
+    min_ratings: Annotated[
+        int | None,
+        typer.Option("--min-ratings", help="Hide items with fewer known ratings; 0 shows all."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Recommend items to known users, or to a new person.
@@ -136,6 +151,7 @@ def recommend(
       cfnade recommend model --user 42
       cfnade recommend model "Alien (1979)=5" "Notting Hill (1999)=2"
       cfnade recommend model --history my-ratings.csv -n 20
+      cfnade recommend model --user 42 --rank quantile --quantile 0.8
     """
     from cfnade.cli.people import history_of, raw_id
 
@@ -144,9 +160,19 @@ def recommend(
     if (person is None) == (not user):
         raise PredictionError("say who: --user ID, or --history FILE, or ratings as TITLE=STARS")
     known = [raw_id(text, predictor.users) for text in user] if user else None
-    found = predictor.recommend(known, history=person, n=n, exclude_seen=not seen)
+    found = predictor.recommend(
+        known,
+        history=person,
+        n=n,
+        exclude_seen=not seen,
+        rank=rank.replace("-", "_"),  # type: ignore[arg-type]  # checked there
+        threshold=threshold,
+        quantile=quantile,
+        min_ratings=min_ratings,
+    )
     if known is not None:
         _name_unknown(known, predictor)
+    _count_hidden(found, predictor.default_min_ratings if min_ratings is None else min_ratings)
     if as_json:
         print(json.dumps(found.to_dicts(), indent=1))
     else:
@@ -227,6 +253,16 @@ def _name_unknown(users: list[Any], predictor: Predictor) -> None:
         print(
             f"nothing is known of user {names}: the model's opinion of a stranger, or the mean, "
             "stands in",
+            file=sys.stderr,
+        )
+
+
+def _count_hidden(found: Any, least: int) -> None:
+    hidden = int(found["hidden"].max() or 0)
+    if hidden:
+        print(
+            f"{hidden:,} items with fewer than {least} ratings are hidden; --min-ratings 0 shows "
+            "them",
             file=sys.stderr,
         )
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ import torch
 from cfnade.errors import ModelError
 
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+_making = Lock()
 
 
 def thread_count(threads: int | None) -> int:
@@ -30,7 +32,11 @@ def thread_count(threads: int | None) -> int:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Keep torch on the calling thread inside: its workers would compete with ours."""
+    """Keep torch on the calling thread inside: its workers would compete with ours.
+
+    For training, not for requests: torch keeps the number for each thread, but a thread that first
+    uses torch while another one is in here takes over the 1 and keeps it.
+    """
     count = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -41,16 +47,21 @@ def one_torch_thread() -> Iterator[None]:
 
 def _helpers(count: int) -> ThreadPoolExecutor:
     key = os.getpid(), count
-    if key not in _pools:
-        # A worker's own setting also becomes the default of threads not yet born: set it back.
-        with one_torch_thread():
-            pool = ThreadPoolExecutor(
-                count, "cfnade", initializer=torch.set_num_threads, initargs=(1,)
-            )
-            for future in [pool.submit(torch.get_num_threads) for _ in range(count)]:
-                future.result()
-        _pools[key] = pool
-    return _pools[key]
+    if key in _pools:
+        return _pools[key]
+    with _making:
+        if key not in _pools:
+            _pools[key] = _new_pool(count)
+        return _pools[key]
+
+
+def _new_pool(count: int) -> ThreadPoolExecutor:
+    # A worker's own setting also becomes the default of threads not yet born: set it back.
+    with one_torch_thread():
+        pool = ThreadPoolExecutor(count, "cfnade", initializer=torch.set_num_threads, initargs=(1,))
+        for future in [pool.submit(torch.get_num_threads) for _ in range(count)]:
+            future.result()
+    return pool
 
 
 def run(function: Callable[..., Any], parts: Sequence[Sequence[Any]]) -> list[Any]:

@@ -1,95 +1,101 @@
 """How each known rating moved a prediction: leave it out and predict again, exactly.
 
 Leaving a rating out takes its embedding off the summed context; only the dense part of the network
-is computed again, for many ratings at a time.
+is computed again, for many ratings at a time. Several models are asked one by one and their
+distributions averaged.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
-from torch import Tensor
 
-from cfnade.models.cfnade import CFNADE
+from cfnade.bundle import Bundle
 from cfnade.predictor import frames
-from cfnade.predictor.known import Known
-from cfnade.predictor.scoring import (
-    Row,
-    column_scores,
-    embeddings,
-    row_of,
-    row_sum,
-    states,
-    states_without,
-)
+from cfnade.predictor.ranking import means_of
+from cfnade.predictor.scoring import Net, Row, distributions
 
 FloatArray = npt.NDArray[np.float64]
 
 
 class Effects(NamedTuple):
-    """A cell's expected rating, and what it would be without each rating of its row."""
+    """A cell's distribution, and what it would be without each rating of its row."""
 
-    prediction: float
-    without: FloatArray  # (c,)
+    whole: FloatArray  # (K,)
+    without: FloatArray  # (c, K)
 
 
 class LevelEffects(NamedTuple):
-    """The same by level: how many ratings, without all of them, and the mean effect of one."""
+    """The same, and what it would be without all ratings of a level."""
 
-    prediction: float
-    counts: npt.NDArray[np.int64]  # (K,)
-    without: FloatArray  # (K,)
-    mean_change: FloatArray  # (K,) NaN at a level without ratings
+    single: Effects
+    levels: FloatArray  # (K, K)
 
 
-def effects(model: CFNADE, row: Row, column: int, values: FloatArray) -> Effects:
-    """Effects of the row's ratings, which must not hold the cell itself."""
-    total = row_sum(model, row)
-    whole = states(model, total.unsqueeze(0), torch.tensor([len(row.columns)]))
-    without = np.empty(len(row.columns))
-    for part, state in states_without(model, row, total):
-        without[part] = _means(column_scores(model, state, column), values)
-    return Effects(float(_means(column_scores(model, whole, column), values)[0]), without)
+class Explains(Protocol):
+    """What can say how known ratings move a cell; `rated` is without the cell itself."""
+
+    bundle: Bundle
+
+    def effects(self, rated: Row, user: int, item: int) -> Effects: ...
+    def level_effects(self, rated: Row, user: int) -> LevelEffects: ...
 
 
-def level_effects(model: CFNADE, row: Row, column: int, values: FloatArray) -> LevelEffects:
+def effects(net: Net, row: Row, column: int, added: Any = 0.0, added_without: Any = 0.0) -> Effects:
+    """Effects of the row's ratings, which must not hold the cell itself.
+
+    What another side adds to the scores: (K,) with everything, (c, K) without each rating.
+    """
+    total = net.total(row)
+    without = np.empty((len(row.columns), net.output_table.shape[1]))
+    for part, state in net.states_without(row, total):
+        without[part] = net.column_scores(state, column)
+    whole = net.states(total[None], np.array([len(row.columns)]))
+    scores = net.column_scores(whole, column) + added  # (1, K)
+    return Effects(distributions(scores)[0], distributions(without + added_without))
+
+
+def level_effects(net: Net, row: Row, column: int) -> LevelEffects:
     """Effects summed up by level, so that nobody's own rating can be told from them."""
-    single = effects(model, row, column, values)
-    K = len(values)
+    K = net.output_table.shape[1]
     counts = np.bincount(row.levels, minlength=K)
-    shares = torch.zeros(K, model.input_table.shape[2])  # what each level's ratings add up to
-    columns = torch.from_numpy(row.columns.astype(np.int64))
-    levels = torch.from_numpy(row.levels.astype(np.int64))
-    for part, own in embeddings(model, columns, levels):
-        shares.index_add_(0, levels[part], own)
-    left = torch.from_numpy(len(row.levels) - counts)
-    state = states(model, row_sum(model, row) - shares, left)
-    without = _means(column_scores(model, state, column), values)
-    changes = np.bincount(row.levels, single.prediction - single.without, minlength=K)
-    mean_change = np.divide(changes, counts, out=np.full(K, np.nan), where=counts > 0)
-    return LevelEffects(single.prediction, counts, without, mean_change)
+    total = net.total(row)
+    shares = np.zeros((K, len(total)), total.dtype)  # what each level's ratings add up to
+    for level in np.flatnonzero(counts):
+        mine = row.levels == level
+        shares[level] = net.total(Row(row.columns[mine], row.levels[mine]))
+    states = net.states(total - shares, len(row.levels) - counts)
+    levels = distributions(net.column_scores(states, column))
+    return LevelEffects(effects(net, row, column), levels)
 
 
-def _means(scores: Tensor, values: FloatArray) -> FloatArray:
-    found: FloatArray = scores.double().softmax(1).numpy() @ values
-    return found
+def constant(frequencies: FloatArray, count: int) -> Effects:
+    """Of a cell whose prediction no rating moves."""
+    return Effects(frequencies, np.tile(frequencies, (count, 1)))
+
+
+def mean_effects(found: Sequence[Effects]) -> Effects:
+    """Of the mean of several models."""
+    return Effects(
+        np.mean([one.whole for one in found], axis=0),
+        np.mean([one.without for one in found], axis=0),
+    )
 
 
 # -- as frames -----------------------------------------------------------------------------------
 
 
-def by_item(known: Known, row: Row, item: int) -> pl.DataFrame:
-    """User-based: a line for each item that the person rated, the strongest effect first."""
+def by_item(known: Explains, row: Row, user: int, item: int) -> pl.DataFrame:
+    """By the person's ratings: a line for each item that they rated, the strongest effect first."""
     context, values = known.bundle.context, known.bundle.context.scale.array()
     row = _without(row, item)
-    prediction, without = effects(known.bundle.model, row, item, values)
-    if known.unseen(item):  # its prediction is the training mean, whatever is known
-        prediction = float(known.frequencies @ values)
-        without = np.full(len(row.columns), prediction)
+    found = known.effects(row, user, item)
+    prediction = float(means_of(found.whole[None], values)[0])
+    without = means_of(found.without, values)
     order = np.lexsort((row.columns, -np.abs(prediction - without)))
     items, without = row.columns[order].astype(np.int64), without[order]
     texts = context.item_ids.dtype == object
@@ -105,22 +111,23 @@ def by_item(known: Known, row: Row, item: int) -> pl.DataFrame:
     )
 
 
-def by_level(known: Known, user: int, item: int) -> pl.DataFrame:
-    """Item-based: a line for each level that others gave the item, the strongest effect first."""
+def by_level(known: Explains, row: Row, user: int) -> pl.DataFrame:
+    """By the item's ratings: a line for each level that others gave, the strongest effect first."""
     values = known.bundle.context.scale.array()
-    row = _without(row_of(known.rows, item), user)
-    prediction, counts, without, mean_change = level_effects(known.bundle.model, row, user, values)
-    if known.unseen(user):
-        prediction = float(known.frequencies @ values)
-        without, mean_change = np.full_like(without, prediction), np.zeros_like(mean_change)
+    row = _without(row, user)
+    single, levels = known.level_effects(row, user)
+    K, counts = len(values), np.bincount(row.levels, minlength=len(values))
+    prediction = float(means_of(single.whole[None], values)[0])
+    changes = np.bincount(row.levels, prediction - means_of(single.without, values), minlength=K)
+    without = means_of(levels, values)
     frame = pl.DataFrame(
         {
             "rating": values,
             "count": counts,
-            "prediction": np.full(len(counts), prediction),
+            "prediction": np.full(K, prediction),
             "without": without,
             "change": prediction - without,
-            "mean_change": mean_change,
+            "mean_change": np.divide(changes, counts, out=np.full(K, np.nan), where=counts > 0),
         }
     )
     frame = frame.filter(pl.col("count") > 0)

@@ -11,6 +11,8 @@ import polars as pl
 
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
+from cfnade.predictor.ids import Ids
+from cfnade.predictor.ranking import Ranking
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -24,6 +26,42 @@ def id_series(raw: Sequence[Any] | npt.NDArray[Any], *, texts: bool) -> pl.Serie
     if texts or any(isinstance(one, str) for one in listed):
         return pl.Series([str(one) for one in listed], dtype=pl.String)
     return pl.Series(listed, dtype=pl.Int64)
+
+
+def item_series(ids: Ids, given: Any, indices: IntArray) -> pl.Series:
+    """Raw ids of items that were asked for by id or title; an unknown id stays as it was given."""
+    if isinstance(given, np.ndarray):
+        return id_series(given, texts=ids.are_texts)
+    table = ids.table[np.maximum(indices, 0)].tolist() if len(ids.table) else given
+    raws = [one if at < 0 else raw for one, raw, at in zip(given, table, indices, strict=True)]
+    return id_series(raws, texts=ids.are_texts)
+
+
+def list_frame(context: Ratings, users: Any, lists: Sequence[Ranking]) -> pl.DataFrame:
+    """Lists of one or many people, one below the other; users are raw ids, None for a history."""
+    lengths = [len(one) for one in lists]
+    items = _joined([one.items for one in lists], np.int64)
+    K = len(context.scale)
+    chances = np.concatenate([np.empty((0, K)), *(one.probabilities for one in lists)])
+    columns: dict[str, Any] = {}
+    if users is not None:
+        ids = id_series(users, texts=context.user_ids.dtype == object)
+        columns["user"] = ids.gather(np.repeat(np.arange(len(ids)), lengths))
+    columns["rank"] = _joined([np.arange(1, length + 1) for length in lengths], np.int64)
+    columns["item"] = id_series(context.item_ids[items], texts=context.item_ids.dtype == object)
+    columns["title"] = title_series(context, items)
+    columns["score"] = _joined([one.scores for one in lists], np.float64)
+    means = _joined([one.predictions for one in lists], np.float64)
+    columns |= distribution_columns(chances, means, context.scale)
+    of_users = np.array([one.known_of_user for one in lists], np.int64)
+    columns["known_of_user"] = np.repeat(of_users, lengths)
+    columns["known_of_item"] = _joined([one.known_of_items for one in lists], np.int64)
+    columns["hidden"] = np.repeat(np.array([one.hidden for one in lists], np.int64), lengths)
+    return pl.DataFrame(columns)
+
+
+def _joined(parts: list[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
+    return np.concatenate([np.empty(0, dtype), *parts])
 
 
 def title_series(ratings: Ratings, items: IntArray) -> pl.Series:

@@ -10,11 +10,14 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cfnade.data.rows import IndexArray, LevelArray
 from cfnade.data.scale import Scale
 from cfnade.errors import PredictionError
-from cfnade.predictor.ids import Ids
+from cfnade.predictor.catalogue import Catalogue
+
+FloatArray = npt.NDArray[np.float64]
 
 _log = logging.getLogger("cfnade")
 
@@ -33,26 +36,26 @@ class Person:
 
 
 History = Mapping[Any, float] | Iterable[tuple[Any, float]] | Person
-"""{raw item id: rating in stars}, the same as pairs, or one that was read before."""
+"""{raw item id or title: rating in stars}, the same as pairs, or one that was read before."""
 
 
-def read_history(history: History, ids: Ids, scale: Scale) -> Person:
+def read_history(history: History, items: Catalogue, scale: Scale) -> Person:
     """Check a history and look up its items; unknown ones are kept apart and logged."""
     if isinstance(history, Person):
         return history
     pairs = _pairs(history)
-    values = np.array([_number(raw, rating) for raw, rating in pairs], np.float64)
-    levels, on_scale = scale.levels_of(values)
+    raws = [raw for raw, _ in pairs]
+    levels, on_scale = scale.levels_of(_numbers(pairs))
     if not on_scale.all():
         raw, rating = pairs[int(np.argmin(on_scale))]
         raise PredictionError(
             f"rating {rating!r} of item {raw!r} is off the model's scale {scale}; allowed are "
             f"{_allowed(scale)}"
         )
-    indices = np.array([ids.index(raw) for raw, _ in pairs], np.int64)
-    _check_repeats([raw for raw, _ in pairs])
+    indices = items.indices(raws)
     known = indices >= 0
-    unknown = tuple(raw for (raw, _), found in zip(pairs, known, strict=True) if not found)
+    unknown = tuple(raw for raw, found in zip(raws, known.tolist(), strict=True) if not found)
+    _check_repeats(raws, indices)
     if unknown:
         _log.warning(
             "%d of %d items in a history are unknown to the model and were left out: %s",
@@ -75,6 +78,18 @@ def _pairs(history: Any) -> list[tuple[Any, Any]]:
     )
 
 
+def _numbers(pairs: list[tuple[Any, Any]]) -> FloatArray:
+    ratings = [rating for _, rating in pairs]
+    if set(map(type, ratings)) <= {int, float}:
+        try:
+            values = np.array(ratings, np.float64)
+        except OverflowError:
+            values = np.array([math.inf])
+        if np.isfinite(values).all():
+            return values
+    return np.array([_number(raw, rating) for raw, rating in pairs], np.float64)
+
+
 def _number(raw: Any, rating: Any) -> float:
     if not isinstance(rating, bool) and isinstance(rating, Real):
         try:
@@ -86,14 +101,20 @@ def _number(raw: Any, rating: Any) -> float:
     raise PredictionError(f"rating {rating!r} of item {raw!r} is not a finite number")
 
 
-def _check_repeats(raws: list[Any]) -> None:
-    seen: set[Any] = set()
-    for raw in raws:
-        if raw in seen:
+def _check_repeats(raws: list[Any], indices: npt.NDArray[np.int64]) -> None:
+    """An item must not come twice, be it by id and by title."""
+    items = [(at, raw if at < 0 else None) for at, raw in zip(indices.tolist(), raws, strict=True)]
+    if len(set(items)) == len(items):
+        return
+    seen: dict[Any, Any] = {}
+    for item, raw in zip(items, raws, strict=True):
+        if item in seen:
+            also = "" if seen[item] == raw else f", also as {seen[item]!r}"
             raise PredictionError(
-                f"item {raw!r} is rated more than once in a history; give one rating of each item"
+                f"item {raw!r} is rated more than once in a history{also}; give one rating of each "
+                "item"
             )
-        seen.add(raw)
+        seen[item] = raw
 
 
 def _allowed(scale: Scale) -> str:

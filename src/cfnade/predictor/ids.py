@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.errors import PredictionError
+from cfnade.predictor.once import once
 
 IntArray = npt.NDArray[np.int64]
 
@@ -27,6 +27,9 @@ class Ids:
         """The index of each raw id, -1 for one that is unknown. Returns (n,)."""
         if isinstance(raw, np.ndarray) and raw.ndim == 1 and raw.dtype.kind in "iu":
             return self._integers(raw)
+        if set(map(type, raw)) == {str if self.are_texts else int}:
+            places = self._places
+            return np.array([places.get(one, -1) for one in raw], np.int64)
         return np.array([self.index(one) for one in raw], np.int64)
 
     def index(self, raw: Any) -> int:
@@ -43,7 +46,11 @@ class Ids:
             )
         return self._places.get(raw, -1)
 
-    @cached_property
+    def raw(self, index: int) -> Any:
+        """The raw id at an index, as Python has it."""
+        return self.table[index : index + 1].tolist()[0]
+
+    @once
     def _places(self) -> dict[Any, int]:
         return {raw: place for place, raw in enumerate(self.table.tolist())}
 

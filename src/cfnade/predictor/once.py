@@ -1,0 +1,32 @@
+"""Values that are computed when first needed and then kept, by one thread for all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class once(Generic[T]):  # noqa: N801  # reads as a decorator, like property
+    """A property whose function runs once; threads that ask meanwhile wait for its value.
+
+    functools.cached_property may run it several times since Python 3.12.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Any, _: type | None = None) -> T:
+        # Python looks here only until the instance holds a value of this name.
+        kept = owner.__dict__
+        with kept.setdefault("_once", threading.RLock()):
+            if self._name not in kept:
+                kept[self._name] = self._compute(owner)
+            found: T = kept[self._name]
+            return found

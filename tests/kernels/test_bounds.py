@@ -1,0 +1,76 @@
+"""Bounds against the exact calculation: they must hold always, and be close where they can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from cfnade.calibration import Calibration
+from cfnade.kernels.bounds import CHANCE, MEAN, QUANTILE, Wanted, bounds
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def softmax(scores: npt.NDArray[Any]) -> FloatArray:
+    weights = np.exp(scores.astype(float) - scores.max(1, keepdims=True))
+    return np.asarray(weights / weights.sum(1, keepdims=True))
+
+
+def exact(kind: int, chances: FloatArray, calibration: Calibration, wanted: Wanted) -> FloatArray:
+    if kind == MEAN:
+        return np.asarray(chances @ wanted.unit)
+    honest = calibration.apply(chances, wanted.unit)
+    if kind == CHANCE:
+        return np.asarray(honest[:, wanted.first :].sum(1))
+    found = []
+    for row in honest:  # the distribution function is linear between the edges: turn it round
+        reached = np.concatenate([[0.0], np.cumsum(row)])
+        found.append(np.interp(wanted.share, reached, wanted.edges))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("spread", [0.1, 2.0, 12.0, 60.0])
+@pytest.mark.parametrize("kind", [MEAN, CHANCE, QUANTILE])
+@pytest.mark.parametrize("K", [2, 5, 10, 40])
+def test_bounds_hold(K: int, kind: int, spread: float) -> None:
+    rng = np.random.default_rng(K)
+    scores = (rng.normal(size=(333, K)) * spread).astype(np.float32)
+    calibration = Calibration(1.7, tuple((rng.normal(size=K) * 0.4).tolist()))
+    for share, first in ((0.1, 1), (0.5, K - 1), (0.9, max(1, K // 2))):
+        wanted = Wanted(
+            kind,
+            np.linspace(0.0, 1.0, K),
+            1 / calibration.temperature,
+            np.array(calibration.log_weights),
+            first,
+            share,
+            np.arange(K + 1) - 0.5,
+        )
+        lower, upper = bounds(scores, wanted)
+        truth = exact(kind, softmax(scores), calibration, wanted)
+        assert (lower <= truth).all()
+        assert (truth <= upper).all()
+        if spread <= 2.0:
+            assert (upper - lower).max() < 1e-2
+            assert (lower < upper).all()
+
+
+def test_bounds_hold_for_certain_and_impossible_levels() -> None:
+    scores = np.array(
+        [[0, -np.inf, -np.inf], [-np.inf, 0, 0], [300, -300, 0], [-3e38, 0, -3e38], [0, 0, 0]],
+        np.float32,
+    )
+    calibration = Calibration(2.0, (0.3, 0.0, -0.3))
+    edges = np.array([0.5, 1.5, 2.5, 3.5])
+    for kind in (MEAN, CHANCE, QUANTILE):
+        weights = np.array(calibration.log_weights)
+        wanted = Wanted(kind, np.array([0.0, 0.5, 1.0]), 0.5, weights, 2, 0.3, edges)
+        lower, upper = bounds(scores, wanted)
+        truth = exact(kind, softmax(scores), calibration, wanted)
+        assert (lower <= truth).all()
+        assert (truth <= upper).all()
+        assert not np.isnan(lower).any()
+        assert not np.isnan(upper).any()

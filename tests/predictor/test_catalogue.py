@@ -1,0 +1,128 @@
+"""Items by id or title, wherever an item is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.predictor.given import make, ratings
+
+from cfnade.data.ratings import Ratings
+from cfnade.errors import PredictionError
+from cfnade.predictor import Predictor
+
+TITLES = [
+    "Matrix, The (1999)",
+    "Matrix Reloaded, The (2003)",
+    "Hamlet (1948)",
+    "Hamlet (1996)",
+    "Amélie (2001)",
+    "1984 (1984)",
+    "Star Wars: Episode IV - A New Hope (1977)",
+    *(f"Film {i} (1990)" for i in range(7, 13)),
+    "",
+]
+
+
+def predictor(*, texts: bool = False) -> Predictor:
+    data: Ratings = replace(ratings(texts=texts), titles=np.array(TITLES, object))
+    return Predictor(make("user", data=data))
+
+
+@pytest.mark.parametrize("texts", [False, True])
+def test_histories_take_titles_and_ids(texts: bool) -> None:
+    ask = predictor(texts=texts)
+    ids = ask.items.table.tolist()
+    by_id = {ids[0]: 5, ids[4]: 3, ids[3]: 1, ids[6]: 2}
+    mixed = {"the matrix": 5, "AMELIE": 3, ids[3]: 1, "new hope": 2}
+    assert ask.person(mixed).items.tolist() == [0, 4, 3, 6]
+    for given in (mixed, list(mixed.items())):
+        assert ask.recommend(history=given).equals(ask.recommend(history=by_id))
+        assert np.array_equal(
+            ask.predict("me", ids[:3], histories={"me": given}),
+            ask.predict("me", TITLES[:3], histories={"me": by_id}),
+        )
+        named = ask.explain(history=given, item="Hamlet (1948)")
+        assert named.equals(ask.explain(history=by_id, item=ids[2]))
+    frame = ask.predict_frame("me", ["the matrix", ids[1]], histories={"me": by_id})
+    assert frame["item"].to_list() == ids[:2]
+    assert frame["title"].to_list() == TITLES[:2]
+
+
+@pytest.mark.parametrize(
+    ("title", "message"),
+    [
+        ("Hamlet", r"'Hamlet' is in 2 titles, say which one: Hamlet \(19\d\d\); Hamlet \(19\d\d\)"),
+        ("film", r"'film' is in 6 titles, say which one: (Film \d+ \(1990\); ){5}…"),
+        ("Matrx", r"neither an item id nor part of a title; did you mean: Matrix, The \(1999\)"),
+        ("Casablanca", "'Casablanca' is neither an item id nor part of a title$"),
+        ("", "neither an item id nor part of a title"),
+    ],
+)
+def test_titles_that_fit_no_item_or_several_are_refused(title: str, message: str) -> None:
+    ask = predictor()
+    with pytest.raises(PredictionError, match=message):
+        ask.recommend(history={title: 4})
+    with pytest.raises(PredictionError, match=message):
+        ask.explain(history={101: 4}, item=title)
+    with pytest.raises(PredictionError, match=message):
+        ask.predict("me", [title], histories={"me": {101: 4}})
+
+
+def test_a_number_is_a_title_if_there_is_one_and_an_id_of_the_wrong_type_if_not() -> None:
+    ask = predictor()
+    assert ask.person({"1984": 5}).items.tolist() == [5]
+    with pytest.raises(PredictionError, match="item id '101' is a str"):
+        ask.person({"101": 5})
+
+
+def test_where_ids_are_texts_a_text_that_is_neither_is_an_unknown_id() -> None:
+    ask = predictor(texts=True)
+    person = ask.person({"i00": 5, "tt0133093": 4, "Amélie": 3})
+    assert person.items.tolist() == [0, 4]
+    assert person.unknown == ("tt0133093",)
+    with pytest.raises(PredictionError, match="is in 2 titles"):
+        ask.person({"Hamlet": 4})
+
+
+def test_an_item_rated_by_id_and_by_title_is_rated_twice() -> None:
+    message = "item 'the matrix' is rated more than once in a history, also as 100"
+    with pytest.raises(PredictionError, match=message):
+        predictor().person([(100, 5), ("the matrix", 4)])
+    # An unknown id that happens to be a known item's index is no repetition.
+    assert predictor().person({100: 5, 0: 4}).unknown == (0,)
+
+
+def test_without_titles_ids_alone_count() -> None:
+    ask = Predictor(make("user", data=replace(ratings(), titles=None)))
+    with pytest.raises(PredictionError, match="item id 'Matrix' is a str"):
+        ask.person({"Matrix": 4})
+    with pytest.raises(PredictionError, match="knows no titles"):
+        ask.search("Matrix")
+    with pytest.raises(
+        PredictionError, match="'Matrix' is not an item id, and this model knows no"
+    ):
+        ask.catalogue.titled("Matrix")
+    assert ask.match("Matrix", 1999) is None
+
+
+def test_search_and_match_speak_of_raw_ids() -> None:
+    ask = predictor()
+    frame = ask.search("matrx", limit=3)
+    assert frame.columns == ["item", "title", "known_of_item", "distance"]
+    assert frame["item"].to_list() == [100, 101]
+    assert frame["known_of_item"].to_list() == [
+        int((ask.bundle.context.items == i).sum()) for i in (0, 1)
+    ]
+    assert frame["distance"].is_sorted()
+    assert ask.match("The Matrix", 1999) == 100
+    assert ask.match("The Matrix", 2009) is None
+    assert predictor(texts=True).match("The Matrix") == "i00"
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, None])
+def test_the_limit_of_a_search_is_a_whole_number(limit: Any) -> None:
+    with pytest.raises(PredictionError, match=r"limit \(=.*\) must be a whole number"):
+        predictor().search("matrix", limit=limit)
