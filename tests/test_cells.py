@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from cfnade import cells as module
+from cfnade import side_cells as module
 from cfnade.bundle import Bundle
 from cfnade.cells import Cells, cell_probabilities
 from cfnade.data.ratings import Ratings, Side

@@ -150,6 +150,7 @@ CHANGES: dict[str, Any] = {
     "average": 0.0,
     "refit": True,
     "seed": 1,
+    "seeds": 2,
     "settings": {"smoothing": 50.0},
 }
 
@@ -187,14 +188,15 @@ def test_verbose_prints_a_line_an_epoch(parts: Split, capsys: pytest.CaptureFixt
 
 
 def test_every_argument_is_tried_above() -> None:
-    elsewhere = {"patience", "threads", "device", "verbose"}
+    elsewhere = {"patience", "threads", "device", "verbose", "time"}
     assert set(CHANGES) | elsewhere == set(signature(CFNADE).parameters)
 
 
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
-        ({"side": "users"}, DataError, 'side=\'users\' .* choose "user" or "item"'),
+        ({"side": "users"}, TrainingError, r"side \(='users'\) must be \"user\", \"item\" or"),
+        ({"seeds": 0}, TrainingError, r"seeds \(=0\) must be a whole number of at least 1"),
         ({"hidden": 500}, ModelError, r"hidden \(=500\) must be a sequence"),
         ({"activation": "swish"}, ModelError, "swish"),
         ({"epochs": 0}, TrainingError, r"epochs \(=0\) must be at least 1"),

@@ -15,7 +15,7 @@ from cfnade.training.settings import Settings
 def test_a_recipe_that_comes_along_can_be_used(name: str) -> None:
     found = recipe(name)
     assert found.name == name
-    assert found.side in ("user", "item")
+    assert found.side in ("user", "item", "both")
     assert isinstance(found.model["hidden"], tuple)
 
 
@@ -39,7 +39,7 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         ("training = []", r"recipe own: training \(=\[\]\) must be a table"),
         ("measured = 'much'", r"measured \(='much'\) must be a table"),
         ("[modle]", r"recipe own: unknown part 'modle'"),
-        ("side = 3", r'recipe own: side 3 must be "user" or "item"'),
+        ("side = 3", r'recipe own: side 3 must be "user", "item" or "both"'),
         ("side = ['user']", r"recipe own: side \['user'\] must be"),
         ("[model]\nhidden = 500", r"hidden \(=500\) must be a list: write \[500\]"),
         ("[model]\nhidden = '500'", r"hidden \(='500'\) must be a sequence"),

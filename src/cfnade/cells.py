@@ -1,31 +1,29 @@
 """What a bundle says about given cells, from the ratings that it conditions on.
 
 A cell is a user and an item, by index; -1 stands for an id that the model has never met. Nothing is
-calibrated here. A cell that is in the context is predicted from the rest of its row.
+calibrated here. A cell that is in the context is predicted from the other ratings of its row, and
+with side "both" of its row and its column.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from copy import copy
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cfnade.bundle import Bundle
+from cfnade.bundle import Bundle, Model
+from cfnade.data.ratings import Side
 from cfnade.data.rows import IntArray
 from cfnade.errors import PredictionError
-from cfnade.kernels.autograd import cell_scores, context_sum
-from cfnade.models.batch import Context
 from cfnade.models.distribution import Distribution
-from cfnade.models.unseen import unseen_rule
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-
-PIECE = 1 << 23
-"""How many numbers the states of a chunk may hold: 32 MB in float32."""
+from cfnade.models.joint import JointCFNADE
+from cfnade.models.unseen import unseen_rule, untrained_scores
+from cfnade.side_cells import BoolArray, FloatArray, SideCells
 
 
 def cell_probabilities(bundle: Bundle, users: npt.ArrayLike, items: npt.ArrayLike) -> FloatArray:
@@ -36,138 +34,143 @@ def cell_probabilities(bundle: Bundle, users: npt.ArrayLike, items: npt.ArrayLik
     return Cells(bundle).probabilities(users, items)
 
 
-def unseen_columns(
-    columns: IntArray, column_counts: npt.NDArray[np.int64]
-) -> npt.NDArray[np.bool_]:
+def unseen_columns(columns: IntArray, column_counts: npt.NDArray[np.int64]) -> BoolArray:
     """Which of these columns training saw no rating of, or does not know at all (-1)."""
     unseen: BoolArray = (columns < 0) | (column_counts.sum(1)[columns] == 0)
     return unseen
-
-
-class _Known(NamedTuple):
-    """The context of some rows, each rating with the number of its row among them."""
-
-    offsets: IntArray  # (B+1,)
-    rows: IntArray  # (C,)
-    columns: IntArray  # (C,)
-    levels: IntArray  # (C,)
 
 
 class Cells:
     """Answers about cells; the context is sorted into rows once."""
 
     def __init__(self, bundle: Bundle, *, unseen: str = "mean") -> None:
-        self.bundle = bundle
         context = bundle.context
         counts = torch.from_numpy(np.array(bundle.column_counts.sum(0)))
         self._rule = unseen_rule(unseen, counts=counts, values=context.scale.values)
-        self._rows = context.rows(bundle.side)
+        self._strict = unseen == "paper"
+        names: list[Side] = ["user", "item"] if bundle.side == "both" else [bundle.side]
+        self._sides: dict[str, SideCells] = {name: SideCells(context.rows(name)) for name in names}
         self._limits = {"users": context.n_users, "items": context.n_items}
+        self._set(bundle)
 
-    def probabilities(self, users: npt.ArrayLike, items: npt.ArrayLike) -> FloatArray:
-        """The distribution over levels of each cell, before calibration. Returns (n, K)."""
-        rows, columns = self._cells(users, items)
-        order = np.argsort(rows, kind="stable")
-        out = np.empty((len(rows), len(self.bundle.context.scale)))
-        for piece in self._pieces(order):
-            out[piece] = self._probabilities(rows[piece], columns[piece])
-        return self._with_unseen(out, rows, columns)
+    def _set(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self._members = bundle.members()
+        self._views = [member.sides() for member in self._members]
 
-    def _with_unseen(self, found: FloatArray, rows: IntArray, columns: IntArray) -> FloatArray:
-        """Apply the rule of models/unseen.py where training saw no rating of a column or row."""
-        empty, known = rows < 0, rows >= 0
-        empty[known] = self._rows.counts()[rows[known]] == 0
-        distribution = Distribution.from_probabilities(
-            torch.from_numpy(found), self.bundle.context.scale.values
-        )
-        ruled = self._rule.apply(
-            distribution,
-            unseen_column=torch.from_numpy(unseen_columns(columns, self.bundle.column_counts)),
-            unseen_row=torch.from_numpy(empty),
-        )
-        return ruled.probabilities.numpy()
+    def with_model(self, model: Model) -> Cells:
+        """The same cells, asked of other weights of the same model."""
+        other = copy(self)
+        other._set(replace(self.bundle, model=model))
+        return other
+
+    def probabilities(
+        self, users: npt.ArrayLike, items: npt.ArrayLike, times: npt.ArrayLike | None = None
+    ) -> FloatArray:
+        """The distribution over levels of each cell, before calibration. Returns (n, K).
+
+        A model that knows time needs the times of the cells; others do not look at them.
+        """
+        cells = self._checked(users, items)
+        features = self._features(*cells, times)
+        found = np.zeros((len(cells[0]), len(self.bundle.context.scale)))
+        for number, member in enumerate(self._members):
+            scores = torch.from_numpy(self._scores(number, *cells))
+            if features is not None:
+                scores += _added_by_time(member, features)
+            found += scores.softmax(1).numpy()
+        return self._with_unseen(found / len(self._views), *cells)
 
     def known_levels(self, users: npt.ArrayLike, items: npt.ArrayLike) -> IntArray:
         """The level of each cell's rating in the context, -1 where there is none. Returns (n,)."""
-        rows, columns = self._cells(users, items)
-        order = np.argsort(rows, kind="stable")
-        out = np.empty(len(rows), np.int64)
-        for piece in self._pieces(order):
-            numbers, local = np.unique(rows[piece], return_inverse=True)
-            out[piece] = self._levels(self._known(numbers), local, columns[piece])
-        return out
+        name, side = next(iter(self._sides.items()))
+        return side.known_levels(*_turned(name, *self._checked(users, items)))
 
-    # -- cells of a few rows -----------------------------------------------------------------
+    # -- scores ------------------------------------------------------------------------------
 
-    def _probabilities(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        model = self.bundle.model
-        numbers, local = np.unique(rows, return_inverse=True)
-        known = self._known(numbers)
-        levels = self._levels(known, local, columns)
-        with torch.no_grad():
-            sums = self._sums(known.offsets, known.columns, known.levels)
-            counts = torch.from_numpy(np.diff(known.offsets))
-            held = np.flatnonzero(levels >= 0)
-            if len(held):
-                local[held], sums, counts = self._without(
-                    local[held], columns[held], levels[held], sums, counts
-                )
-            state = model.output_state(model.hidden_from_sums(sums, counts))  # (B', D)
-            scores = cell_scores(
-                state,
-                model.output_table,
-                model.b,
-                torch.from_numpy(local),
-                torch.from_numpy(np.maximum(columns, 0)),
-                shared=model.config.shared,
-            )  # (n, K)
-            found: FloatArray = scores.double().softmax(1).numpy()
-        return found
+    def _scores(self, member: int, users: IntArray, items: IntArray) -> FloatArray:
+        """Scores of one member, before the softmax. Returns (n, K)."""
+        scores = np.zeros((len(users), len(self.bundle.context.scale)))
+        for view in self._views[member]:
+            rows, columns = _turned(view.side, users, items)
+            own = self._sides[view.side].scores(view.one_sided_model, rows, columns)
+            if self.bundle.side == "both":
+                unseen = np.flatnonzero(unseen_columns(columns, view.column_counts))
+                if len(unseen):
+                    own[unseen] = self._untrained(view, rows[unseen], columns[unseen])
+            scores += own
+        return scores
 
-    def _without(
-        self, local: IntArray, columns: IntArray, levels: IntArray, sums: Tensor, counts: Tensor
-    ) -> tuple[IntArray, Tensor, Tensor]:
-        """Add a row for each cell: its own row's context without the cell's rating."""
-        own = self._sums(np.arange(len(local) + 1), columns, levels)  # (n, D)
-        rows = torch.from_numpy(local)
-        numbers = len(sums) + np.arange(len(local))
-        return numbers, torch.cat([sums, sums[rows] - own]), torch.cat([counts, counts[rows] - 1])
+    def _features(
+        self, users: IntArray, items: IntArray, times: npt.ArrayLike | None
+    ) -> Tensor | None:
+        """Time features of cells, if the model knows time. Returns (n, F)."""
+        when = self.bundle.when
+        if when is None:
+            return None
+        if times is None:
+            raise PredictionError(
+                "this model was trained with time features: a prediction needs to know when; give "
+                "times, in seconds since 1970"
+            )
+        return torch.from_numpy(when.features(users, items, times))
 
-    def _sums(self, offsets: IntArray, columns: IntArray, levels: IntArray) -> Tensor:
-        model = self.bundle.model
-        context = Context(*(torch.from_numpy(a) for a in (offsets, columns, levels)))
-        return context_sum(model.input_table, context, shared=model.config.shared)
+    def _untrained(self, view: Bundle, rows: IntArray, columns: IntArray) -> FloatArray:
+        """Scores of cells in columns without trained weights, by the columns' other ratings."""
+        sides = self._sides
+        # What is a column on this side is a row on the other.
+        other = sides["item"] if view.side == "user" else sides["user"]
+        counts = other.level_counts(columns, rows)
+        everyone = torch.from_numpy(self.bundle.column_counts.sum(0)).double()
+        found = untrained_scores(torch.from_numpy(counts), everyone, prior=view.side == "user")
+        return np.asarray(found.numpy())
 
-    def _known(self, rows: IntArray) -> _Known:
-        """The context of these rows; a row that is unknown (-1) has none."""
-        starts, ends = self._rows.offsets[rows], self._rows.offsets[rows + 1]
-        counts = np.where(rows < 0, 0, ends - starts)
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        numbers = np.repeat(np.arange(len(rows)), counts)
-        places = np.arange(len(numbers)) + (starts - offsets[:-1])[numbers]
-        columns, levels = self._rows.columns[places], self._rows.levels[places]
-        return _Known(offsets, numbers, columns.astype(np.int64), levels.astype(np.int64))
+    def _with_unseen(self, found: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
+        """Apply the rule of models/unseen.py where training saw no rating of a column or row."""
+        distribution = Distribution.from_probabilities(
+            torch.from_numpy(found), self.bundle.context.scale.values
+        )
+        column, row = self._unseen(users, items)
+        ruled = self._rule.apply(
+            distribution,
+            unseen_column=torch.from_numpy(column),
+            unseen_row=torch.from_numpy(row),
+        )
+        return ruled.probabilities.numpy()
 
-    def _levels(self, known: _Known, rows: IntArray, columns: IntArray) -> IntArray:
-        """The known level of each cell, -1 where there is none. Returns (n,)."""
-        stride = self._rows.n_columns + 1  # an unknown column (-1) is a column of its own here
-        cells, which = np.unique(rows * stride + columns + 1, return_inverse=True)
-        keys = known.rows * stride + known.columns + 1
-        at = np.minimum(np.searchsorted(cells, keys), len(cells) - 1)
-        hits = cells[at] == keys
-        levels = np.full(len(cells), -1, np.int64)
-        levels[at[hits]] = known.levels[hits]
-        return levels[which]
+    def _unseen(self, users: IntArray, items: IntArray) -> tuple[BoolArray, BoolArray]:
+        """Cells whose column, and cells whose row, the rule speaks of. Both (n,)."""
+        unseen, empty = self._facts_of(users, items)
+        if len(unseen) == 1:
+            return unseen[0], empty[0]
+        either: BoolArray = unseen[0] | unseen[1] if self._strict else np.zeros(len(users), bool)
+        return either, either
+
+    def _facts_of(
+        self, users: IntArray, items: IntArray
+    ) -> tuple[list[BoolArray], list[BoolArray]]:
+        """For each side, cells in a column without training ratings, and in an empty row."""
+        unseen, empty = [], []
+        for view in self._views[0]:
+            rows, columns = _turned(view.side, users, items)
+            unseen.append(unseen_columns(columns, view.column_counts))
+            empty.append(self._sides[view.side].empty(rows))
+        return unseen, empty
+
+    def unknown(self, users: npt.ArrayLike, items: npt.ArrayLike) -> tuple[BoolArray, BoolArray]:
+        """Cells whose user, and whose item, the model knows nothing of. Both (n,).
+
+        Nothing is known of a row without context and of a column without training ratings; with
+        side "both", of what has neither.
+        """
+        unseen, empty = self._facts_of(*self._checked(users, items))
+        if len(unseen) == 2:
+            return empty[0] & unseen[1], empty[1] & unseen[0]
+        return (empty[0], unseen[0]) if self.bundle.side == "user" else (unseen[0], empty[0])
 
     # -- borders -----------------------------------------------------------------------------
 
-    def _pieces(self, order: IntArray) -> list[IntArray]:
-        """Cells of one row stay together as far as possible, so that its state is made once."""
-        step = max(1, PIECE // self.bundle.model.input_table.shape[2])
-        return [order[first : first + step] for first in range(0, len(order), step)]
-
-    def _cells(self, users: npt.ArrayLike, items: npt.ArrayLike) -> tuple[IntArray, IntArray]:
-        """Checked rows and columns of the model."""
+    def _checked(self, users: npt.ArrayLike, items: npt.ArrayLike) -> tuple[IntArray, IntArray]:
         given = {"users": np.asarray(users), "items": np.asarray(items)}
         checked = [_indices(name, array, self._limits[name]) for name, array in given.items()]
         if len(checked[0]) != len(checked[1]):
@@ -175,13 +178,28 @@ class Cells:
                 f"{len(checked[0])} users and {len(checked[1])} items were given; a cell is one "
                 "of each, so give equally many"
             )
-        rows, columns = checked if self.bundle.side == "user" else checked[::-1]
+        side = self.bundle.side
+        rows = checked[1] if side == "item" else checked[0]
         if not self.bundle.has_context and bool((rows >= 0).any()):
             raise PredictionError(
                 "this model was saved without its context, so nothing is known of the "
-                f"{self.bundle.side}s in its data; give histories, or the model with its context"
+                f"{side}s in its data; give histories, or the model with its context"
             )
-        return rows, columns
+        return checked[0], checked[1]
+
+
+@torch.no_grad()
+def _added_by_time(member: Bundle, features: Tensor) -> Tensor:
+    model = member.model
+    assert isinstance(model, JointCFNADE)
+    assert model.when is not None
+    added: Tensor = model.when(features)
+    return added.double()
+
+
+def _turned(side: str, users: IntArray, items: IntArray) -> tuple[IntArray, IntArray]:
+    """Rows and columns of a side."""
+    return (users, items) if side == "user" else (items, users)
 
 
 def _indices(name: str, given: npt.NDArray[Any], limit: int) -> IntArray:

@@ -10,38 +10,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from cfnade import checkpoint
-from cfnade.bundle import Bundle
-from cfnade.data.ratings import Side
+from cfnade.bundle import Bundle, Sides
 from cfnade.data.scale import Scale
 from cfnade.errors import CfnadeError, CheckpointError, PredictionError, TrainingError
 from cfnade.evaluation import Scores, evaluate
-from cfnade.fitting import EpochLines, parts_of, read
+from cfnade.fitting import (
+    ARCHITECTURE,
+    TRAINING,
+    EpochLines,
+    arguments_of,
+    parts_of,
+    read,
+    settings_of,
+)
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import History
-from cfnade.recipes import training_settings
+from cfnade.predictor.ranking import How
 from cfnade.training.run import train
 from cfnade.training.settings import Settings
 
 FloatArray = npt.NDArray[np.float64]
 
 _log = logging.getLogger("cfnade")
-
-ARCHITECTURE = (
-    *("hidden", "factors", "shared", "activation"),
-    *("context_scale", "target_weight", "ordinal_weight"),
-)
-TRAINING = (
-    *("epochs", "batch_rows", "learning_rate", "weight_decay", "schedule"),
-    *("average", "patience", "refit", "seed"),
-)
-"""The arguments that are fields of the model, and those that are fields of Settings."""
 
 
 class NotFittedError(PredictionError, AttributeError):
@@ -56,9 +53,10 @@ class CFNADE:
     after fit() or load().
     """
 
-    side: Side = "user"
+    side: Sides = "user"
     """Whose ratings predict a rating: "user", the person's others, which also works for people
-    met after training; or "item", the item's others, more accurate for known users only."""
+    met after training; "item", the item's others, more accurate for known users only; or "both",
+    the most accurate."""
 
     hidden: Sequence[int] = (500,)
     """Units of each hidden layer."""
@@ -81,16 +79,24 @@ class CFNADE:
     ordinal_weight: float = 1.0
     """Share of the ordinal cost, 0 to 1; the rest is plain likelihood."""
 
-    epochs: int = Settings.epochs
-    batch_rows: int | None = Settings.batch_rows
-    learning_rate: float = Settings.learning_rate
-    weight_decay: float = Settings.weight_decay
-    schedule: str = Settings.schedule
-    average: float = Settings.average
-    patience: int | None = Settings.patience
+    time: bool = False
+    """Whether the model knows when ratings were given; with side "both" alone. A prediction then
+    needs times."""
+
+    epochs: int | None = None
+    batch_rows: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    schedule: str | None = None
+    average: float | None = None
+    patience: int | None = None
     refit: bool = Settings.refit
     seed: int = Settings.seed
-    """Training, as in cfnade.training.settings.Settings, where each is explained."""
+    """Training, as in cfnade.training.settings.Settings, where each is explained. None takes what
+    the default recipe of the side says."""
+
+    seeds: int = 1
+    """How many models to train, from `seed` on; their distributions are averaged."""
 
     settings: Mapping[str, Any] | None = None
     """Rarer fields of Settings, such as {"smoothing": 10}."""
@@ -168,8 +174,9 @@ class CFNADE:
         trained = train(
             parts_of(data, valid, settings.seed),
             side=self.side,
-            architecture={name: getattr(self, name) for name in ARCHITECTURE},
+            architecture={name: getattr(self, name) for name in (*ARCHITECTURE, "time")},
             settings=settings,
+            seeds=self.seeds,
             start=_bundle_of(start),
             device=self.device,
             threads=self.threads,
@@ -181,20 +188,8 @@ class CFNADE:
         return self._adopt(replace(trained.bundle, facts=facts))
 
     def _settings(self) -> Settings:
-        extra = {} if self.settings is None else self.settings
-        if not isinstance(extra, Mapping):
-            raise TrainingError(
-                f"settings (={extra!r}) must be a mapping of training settings to values, such as "
-                '{"smoothing": 10}'
-            )
-        for name in extra:
-            if name in TRAINING:
-                raise TrainingError(
-                    f"settings hold {name!r}, which is an argument itself; write "
-                    f"CFNADE({name}={extra[name]!r})"
-                )
-        own = {name: getattr(self, name) for name in TRAINING}
-        return training_settings(own | dict(extra), "CFNADE")
+        given = {name: getattr(self, name) for name in TRAINING}
+        return settings_of(self.side, given, self.settings)
 
     def _adopt(self, bundle: Bundle) -> Self:
         self.predictor_ = Predictor(bundle)
@@ -209,26 +204,42 @@ class CFNADE:
     # -- answers ------------------------------------------------------------------------------
 
     def predict(
-        self, users: Any, items: Any, *, histories: Mapping[Any, History] | None = None
+        self,
+        users: Any,
+        items: Any,
+        *,
+        histories: Mapping[Any, History] | None = None,
+        times: Any = None,
     ) -> FloatArray:
         """The expected rating of each (user, item), in stars. Returns (n,).
 
         Raw ids, equally many of both, or one user for many items (or the reverse). histories
-        gives new people by any name: {name: {item: stars}}.
+        gives new people by any name: {name: {item or title: stars}}. times, whole seconds since
+        1970, are for a model with time=True, and needed there.
         """
-        return self.predictor_.predict(users, items, histories=histories)
+        return self.predictor_.predict(users, items, histories=histories, times=times)
 
     def predict_proba(
-        self, users: Any, items: Any, *, histories: Mapping[Any, History] | None = None
+        self,
+        users: Any,
+        items: Any,
+        *,
+        histories: Mapping[Any, History] | None = None,
+        times: Any = None,
     ) -> FloatArray:
         """The calibrated probability of each rating in `classes_`. Returns (n, K)."""
-        return self.predictor_.predict_proba(users, items, histories=histories)
+        return self.predictor_.predict_proba(users, items, histories=histories, times=times)
 
     def predict_frame(
-        self, users: Any, items: Any, *, histories: Mapping[Any, History] | None = None
+        self,
+        users: Any,
+        items: Any,
+        *,
+        histories: Mapping[Any, History] | None = None,
+        times: Any = None,
     ) -> pl.DataFrame:
         """Both as a frame, with titles; known_of_user and known_of_item are 0 for unknown ids."""
-        return self.predictor_.predict_frame(users, items, histories=histories)
+        return self.predictor_.predict_frame(users, items, histories=histories, times=times)
 
     def recommend(
         self,
@@ -237,9 +248,16 @@ class CFNADE:
         history: History | None = None,
         n: int = 10,
         exclude_seen: bool = True,
+        **how: Unpack[How],
     ) -> pl.DataFrame:
-        """The n items of highest expected rating for each user, or for a new person's history."""
-        return self.predictor_.recommend(users, history=history, n=n, exclude_seen=exclude_seen)
+        """The n best items for each user, or for a new person's history.
+
+        Best by `rank` ("expected", "at_least" a `threshold`, or a `quantile`), among items with
+        `min_ratings` known ratings: all as in Predictor.recommend.
+        """
+        return self.predictor_.recommend(
+            users, history=history, n=n, exclude_seen=exclude_seen, **how
+        )
 
     def explain(
         self, *, item: Any, user: Any = None, history: History | None = None
@@ -265,7 +283,7 @@ class CFNADE:
         """A fitted estimator from a folder, with the arguments that it was trained with."""
         bundle = checkpoint.load(folder)
         try:
-            return cls(**_arguments(bundle))._adopt(bundle)
+            return cls(**arguments_of(bundle))._adopt(bundle)
         except (CfnadeError, TypeError, AttributeError, LookupError) as error:
             raise CheckpointError(
                 f"{folder}: its training arguments cannot be used: {error}"
@@ -276,27 +294,7 @@ _PARAMETERS = {option.name: option.default for option in fields(CFNADE) if optio
 _FITTED = frozenset(option.name for option in fields(CFNADE) if not option.init)
 
 
-# -- earlier models ------------------------------------------------------------------------------
-
-
 def _bundle_of(start: CFNADE | str | Path | None) -> Bundle | None:
     if start is None:
         return None
     return start.bundle_ if isinstance(start, CFNADE) else checkpoint.load(start)
-
-
-def _arguments(bundle: Bundle) -> dict[str, Any]:
-    """The constructor's arguments that give the model of a bundle again."""
-    run, config = bundle.facts.get("run", {}), bundle.model.config
-    found = Settings.from_dict(run.get("settings", {})).to_dict()
-    usual = Settings().to_dict()
-    rare = {name: found[name] for name in found if name not in TRAINING}
-    rare = {name: value for name, value in rare.items() if value != usual[name]}
-    return {
-        "side": bundle.side,
-        **{name: getattr(config, name) for name in ARCHITECTURE},
-        **{name: found[name] for name in TRAINING},
-        "settings": rare or None,
-        "threads": run.get("threads"),
-        "device": run.get("device", "cpu"),
-    }

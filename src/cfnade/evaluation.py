@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from cfnade import metrics
 from cfnade.bundle import Bundle
-from cfnade.cells import Cells, unseen_columns
+from cfnade.cells import Cells
 from cfnade.data.ratings import Ratings
 from cfnade.data.rows import IndexArray, IntArray
 from cfnade.errors import PredictionError
@@ -79,7 +79,7 @@ def evaluate(bundle: Bundle, test: Ratings, *, unseen: str = "mean") -> Scores:
     cells = Cells(bundle, unseen=unseen)
     _require_hidden(cells, test, users, items)
     values, scale = test.values, bundle.context.scale.array()
-    raw = cells.probabilities(users, items)  # (n, K)
+    raw = cells.probabilities(users, items, test.times)  # (n, K)
     calibrated = raw if bundle.calibration is None else bundle.calibration.apply(raw, scale)
     squares = np.square(values - raw @ scale)  # (n,)
     return Scores(
@@ -92,7 +92,7 @@ def evaluate(bundle: Bundle, test: Ratings, *, unseen: str = "mean") -> Scores:
         calibration_error_raw=metrics.calibration_error(raw, test.levels),
         rps=metrics.rps(calibrated, test.levels, scale),
         rps_raw=metrics.rps(raw, test.levels, scale),
-        **_unseen(bundle, test, users, items),
+        **_unseen(cells, test, users, items),
         by_user=tuple(_buckets(_known(users, bundle.context.users), squares)),
         by_item=tuple(_buckets(_known(items, bundle.context.items), squares)),
     )
@@ -146,14 +146,9 @@ def _require_hidden(cells: Cells, test: Ratings, users: IntArray, items: IntArra
         )
 
 
-def _unseen(bundle: Bundle, test: Ratings, users: IntArray, items: IntArray) -> dict[str, int]:
-    """Rows without context, columns without training ratings: how many ids and test ratings."""
-    if bundle.side == "user":
-        user = _known(users, bundle.context.users) == 0
-        item = unseen_columns(items, bundle.column_counts)
-    else:
-        user = unseen_columns(users, bundle.column_counts)
-        item = _known(items, bundle.context.items) == 0
+def _unseen(cells: Cells, test: Ratings, users: IntArray, items: IntArray) -> dict[str, int]:
+    """Users and items of which the model knows nothing: how many ids and test ratings."""
+    user, item = cells.unknown(users, items)
     return {
         "unseen_users": len(np.unique(test.users[user])),
         "unseen_items": len(np.unique(test.items[item])),

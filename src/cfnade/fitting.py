@@ -1,17 +1,34 @@
-"""What an estimator trains on, and how it says how far it is."""
+"""What an estimator trains on and how: its arguments as settings, and back from a trained model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from cfnade.bundle import Bundle, Sides
 from cfnade.data.load import load
 from cfnade.data.predefined import together
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.splits import TRAIN, VALID, Split, add_validation, cut
 from cfnade.errors import DataError, TrainingError
+from cfnade.models.joint import JointConfig
+from cfnade.recipes import default_recipe, training_settings
+from cfnade.training.settings import Settings
+
+ARCHITECTURE = (
+    *("hidden", "factors", "shared", "activation"),
+    *("context_scale", "target_weight", "ordinal_weight"),
+)
+TRAINING = (
+    *("epochs", "batch_rows", "learning_rate", "weight_decay", "schedule"),
+    *("average", "patience", "refit", "seed"),
+)
+"""The arguments that are fields of the model, and those that are fields of Settings."""
+
+_OPTIONAL = TRAINING[: TRAINING.index("refit")]  # None is what the side's default recipe says
 
 
 def parts_of(data: Any, valid: Any, seed: int) -> Split:
@@ -55,3 +72,50 @@ class EpochLines:
             line += f"   valid rmse {record['valid_rmse']:.4f}"
             line += f"   best {record['best_rmse']:.4f} @ {record['best_epoch']}"
         print(f"{line}   {record['seconds']:.1f} s")
+
+
+# -- arguments -----------------------------------------------------------------------------------
+
+
+def settings_of(side: Sides, given: Mapping[str, Any], extra: Any) -> Settings:
+    """From arguments, None where the side's default recipe decides, and rarer settings."""
+    extra = {} if extra is None else extra
+    if not isinstance(extra, Mapping):
+        raise TrainingError(
+            f"settings (={extra!r}) must be a mapping of training settings to values, such as "
+            '{"smoothing": 10}'
+        )
+    for name in extra:
+        if name in TRAINING:
+            raise TrainingError(
+                f"settings hold {name!r}, which is an argument itself; write "
+                f"CFNADE({name}={extra[name]!r})"
+            )
+    own = {name: value for name, value in given.items() if value is not None}
+    usual = default_recipe(side).training.to_dict()
+    return training_settings(usual | own | dict(extra), "CFNADE")
+
+
+def arguments_of(bundle: Bundle) -> dict[str, Any]:
+    """The arguments that give the model of a bundle again."""
+    run, config = bundle.facts.get("run", {}), bundle.model.config
+    one = config.user if isinstance(config, JointConfig) else config
+    usual = default_recipe(bundle.side).training.to_dict()
+    found = Settings.from_dict(run["settings"]).to_dict() if "settings" in run else usual
+    rare = {name: found[name] for name in found if name not in TRAINING}
+    rare = {name: value for name, value in rare.items() if value != usual[name]}
+    return {
+        "side": bundle.side,
+        **{name: getattr(one, name) for name in ARCHITECTURE},
+        **{name: _unless_usual(found[name], usual[name]) for name in TRAINING if name in _OPTIONAL},
+        **{name: found[name] for name in TRAINING if name not in _OPTIONAL},
+        "time": bundle.knows_time,
+        "seeds": bundle.n_members,
+        "settings": rare or None,
+        "threads": run.get("threads"),
+        "device": run.get("device", "cpu"),
+    }
+
+
+def _unless_usual(value: Any, usual: Any) -> Any:
+    return None if value == usual else value

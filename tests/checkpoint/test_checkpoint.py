@@ -390,11 +390,11 @@ def put(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("version", value=2), "version 2 of the format.*install a newer cfnade"),
+        (put("version", value=3), "version 3 of the format.*install a newer cfnade"),
         (put("version", value="1"), "no version of the format"),
         (put("version", value=True), "no version of the format"),
         (put("format", value="something"), "was not written by cfnade"),
-        (put("side", value="both"), "side is 'both'"),
+        (put("side", value="all"), "side is 'all'"),
         (put("architecture", "columns", value=10**12), "too large for any machine"),
         (put("architecture", "hidden", value=[7]), "shape"),
         (put("architecture", "hidden", value="x"), "does not describe a model"),

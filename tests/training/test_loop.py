@@ -18,7 +18,8 @@ from cfnade.evaluation import evaluate
 from cfnade.models.cfnade import CFNADE
 from cfnade.training import state
 from cfnade.training.loop import DivergedError, Run, Saving
-from cfnade.training.run import new_model, train
+from cfnade.training.run import train
+from cfnade.training.start import new_model
 from cfnade.training.settings import Settings
 from cfnade.training.steppers import CpuStepper
 
@@ -34,10 +35,11 @@ def run_of(
 ) -> Run:
     model = new_model(parts.train, "item", FIELDS, settings)
     rows = parts.train.rows("item")
-    return Run(model, rows, CpuStepper(model, rows, settings, 1), settings, score=score, **more)
+    stepper = CpuStepper(model, rows, settings, 1)
+    return Run(model, len(rows), stepper, settings, score=score, **more)
 
 
-def weights(model: CFNADE) -> torch.Tensor:
+def weights(model: torch.nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 

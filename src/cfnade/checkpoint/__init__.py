@@ -16,35 +16,39 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from cfnade.bundle import Bundle
+from cfnade.bundle import Bundle, Model
 from cfnade.calibration import Calibration
 from cfnade.checkpoint.faults import fault_of
 from cfnade.checkpoint.folders import current, replacing_files, snapshot
 from cfnade.checkpoint.idtables import Arrays, read_table, write_table
 from cfnade.checkpoint.manifest import NAME, check_files, read_manifest, write_manifest
+from cfnade.data.arrays import read_arrays, write_arrays
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.store import read_ratings, write_ratings
+from cfnade.data.when import When
 from cfnade.errors import CfnadeError, CheckpointError, DataError
-from cfnade.models.cfnade import CFNADE
-from cfnade.models.config import CFNADEConfig
+from cfnade.models.build import model_of
+from cfnade.models.joint import JointConfig
 
-WEIGHTS, CONTEXT, USERS, ITEMS = (
+WEIGHTS, CONTEXT, USERS, ITEMS, TIME = (
     "model.safetensors",
     "context.safetensors",
     "users.parquet",
     "items.parquet",
+    "when.safetensors",
 )
-FILES = (WEIGHTS, CONTEXT, USERS, ITEMS, NAME)
+FILES = (WEIGHTS, CONTEXT, USERS, ITEMS, TIME, NAME)
 
-_COUNTS = "column_counts"
+_COUNTS, _ROW_COUNTS = "column_counts", "row_counts"
 _RETRIES = 9  # of reading a folder that was changed meanwhile
 
 
 def save(bundle: Bundle, folder: str | Path, *, with_context: bool = True) -> None:
     """Write a model into a folder, in place of the model that is there; other files stay.
 
-    Without context the ratings and the ids of the model's rows are left out, for sharing.
+    Without context the ratings and the ids of the model's rows are left out, for sharing; a model
+    of both sides says nothing about an item without its ratings, so it is refused.
     """
     folder = Path(folder)
     bundle = bundle if with_context else without_context(bundle)
@@ -80,6 +84,11 @@ def load(folder: str | Path) -> Bundle:
 def without_context(bundle: Bundle) -> Bundle:
     """The same model without the ratings that it conditions on and without its rows' ids."""
     context, none = bundle.context, np.empty(0, np.int64)
+    if bundle.side == "both":
+        raise CheckpointError(
+            'a model of side "both" reads the ratings of the items that it predicts, so it cannot '
+            'be shared without them; train one with side="user" (--side user) for that'
+        )
     empty = replace(context.select(np.empty(0, np.int64)), times=None)
     if bundle.side == "user":
         empty = replace(empty, user_ids=none)
@@ -115,6 +124,8 @@ def _write(bundle: Bundle, part: Path) -> list[str]:
     context = bundle.context
     tensors = {name: tensor.contiguous() for name, tensor in bundle.model.state_dict().items()}
     tensors[_COUNTS] = torch.from_numpy(np.array(bundle.column_counts, np.int64))
+    if bundle.row_counts is not None:
+        tensors[_ROW_COUNTS] = torch.from_numpy(np.array(bundle.row_counts, np.int64))
     save_file(tensors, part / WEIGHTS)
     names = [WEIGHTS]
     if bundle.has_context or bundle.side == "item":
@@ -131,6 +142,9 @@ def _write(bundle: Bundle, part: Path) -> list[str]:
             replace(context, user_ids=none, item_ids=none, titles=None, genres=None),
         )
         names.append(CONTEXT)
+    if bundle.when is not None:
+        write_arrays(part / TIME, bundle.when.arrays(), {})
+        names.append(TIME)
     for name in names[1:2]:  # the library writes weights for their owner only
         (part / WEIGHTS).chmod((part / name).stat().st_mode)
     return names
@@ -145,16 +159,18 @@ def _load(folder: Path) -> Bundle:
     try:
         paths = _paths(folder, manifest)
         check_files(manifest["files"], paths)
-        model, counts = _model(manifest["architecture"], paths[WEIGHTS])
+        model, counts = _model(manifest, paths[WEIGHTS])
         calibration = manifest["calibration"]
         bundle = Bundle(
             model=model,
             side=manifest["side"],
             context=_context(manifest, paths),
-            column_counts=counts,
+            column_counts=counts[_COUNTS],
+            row_counts=counts.get(_ROW_COUNTS),
             calibration=None if calibration is None else Calibration.from_dict(calibration),
             has_context=CONTEXT in paths,
             facts=manifest["facts"],
+            when=_when(paths),
         )
     except CheckpointError:
         raise
@@ -169,8 +185,10 @@ def _paths(folder: Path, manifest: dict[str, Any]) -> dict[str, Path]:
     """Where the files lie; exactly those that such a model needs, so that no name leads away."""
     column_side = ITEMS if manifest["side"] == "user" else USERS
     needed = {WEIGHTS, column_side}
-    if manifest["context"]["included"]:
+    if manifest["context"]["included"] or manifest["side"] == "both":
         needed |= {USERS, ITEMS, CONTEXT}
+    if _features(manifest["architecture"]):
+        needed.add(TIME)
     if set(manifest["files"]) != needed:
         raise CheckpointError(
             f"{folder / NAME}: lists the files {sorted(manifest['files'])}; such a model has "
@@ -179,20 +197,40 @@ def _paths(folder: Path, manifest: dict[str, Any]) -> dict[str, Path]:
     return {name: current(folder, name) for name in sorted(needed)}
 
 
-def _model(architecture: dict[str, Any], path: Path) -> tuple[CFNADE, Any]:
-    """The model with its weights, and the column counts that lie beside them."""
+def _features(architecture: dict[str, Any]) -> int:
+    """How many time features a model needs, by its fields."""
+    return int(architecture.get("of", architecture).get("features", 0))
+
+
+def _when(paths: dict[str, Path]) -> When | None:
+    if TIME not in paths:
+        return None
+    try:
+        return When.from_arrays(read_arrays(paths[TIME])[0])
+    except DataError as error:
+        raise CheckpointError(f"{paths[TIME]}: {error}") from error
+
+
+def _model(manifest: dict[str, Any], path: Path) -> tuple[Model, dict[str, Any]]:
+    """The model with its weights, and the counts that lie beside them."""
     try:
         # A copy: what load_file gives may be a view of the file, which can change under us.
         tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path}: cannot be read as safetensors ({error})") from error
     with torch.device("meta"):  # sizes only: a wrong size in model.json must cost no memory
-        model = CFNADE.from_config(CFNADEConfig.from_dict(architecture))
+        model = model_of(manifest["architecture"])
     wanted = {name: (torch.float32, tuple(t.shape)) for name, t in model.state_dict().items()}
-    M, K = model.config.columns, model.config.levels
-    wanted[_COUNTS] = (torch.int64, (M, K))
+    config = model.config
+    if isinstance(config, JointConfig):
+        columns = [config.user.columns, config.item.columns]
+    else:
+        columns = [config.columns]
+    counted = dict(zip((_COUNTS, _ROW_COUNTS), columns, strict=False))
+    for name, size in counted.items():
+        wanted[name] = (torch.int64, (size, config.levels))
     _check_tensors(path, tensors, wanted)
-    counts = tensors.pop(_COUNTS).numpy()
+    counts = {name: tensors.pop(name).numpy() for name in counted}
     model.load_state_dict(tensors, assign=True)
     return model.eval(), counts
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from cfnade.bundle import Bundle
+from cfnade.bundle import SIDES, SIDES_IN_WORDS, Bundle
+from cfnade.models.joint import JointConfig
 
 
 def fault_of(bundle: Bundle) -> str | None:
@@ -14,14 +15,30 @@ def fault_of(bundle: Bundle) -> str | None:
 
 
 def _sizes(bundle: Bundle) -> str | None:
-    config, context = bundle.model.config, bundle.context
-    if bundle.side not in ("user", "item"):
-        return f'side is {bundle.side!r}; it must be "user" or "item"'
-    columns = context.n_items if bundle.side == "user" else context.n_users
-    if columns != config.columns:
-        return f"the id table has {columns:,} columns, the model {config.columns:,}"
-    if len(context.scale) != config.levels:
-        return f"the scale {context.scale} has {len(context.scale)} levels, not {config.levels}"
+    context = bundle.context
+    if bundle.side not in SIDES:
+        return f"side is {bundle.side!r}; it must be {SIDES_IN_WORDS}"
+    joint = isinstance(bundle.model.config, JointConfig)
+    if joint != (bundle.side == "both") or joint == (bundle.row_counts is None):
+        return f'side "{bundle.side}" does not belong to such a model'
+    if reason := _time(bundle):
+        return reason
+    for view in bundle.members()[0].sides():
+        config = view.one_sided_model.config
+        columns = context.n_items if view.side == "user" else context.n_users
+        if columns != config.columns:
+            return f"the id table has {columns:,} columns, the model {config.columns:,}"
+        if len(context.scale) != config.levels:
+            return f"the scale {context.scale} has {len(context.scale)} levels, not {config.levels}"
+    return None
+
+
+def _time(bundle: Bundle) -> str | None:
+    when, context = bundle.when, bundle.context
+    if bundle.knows_time != (when is not None):
+        return "a model that knows time and its time features must come together"
+    if when is not None and (len(when.user), len(when.item)) != (context.n_users, context.n_items):
+        return "the time features are those of other users or items"
     return None
 
 
@@ -35,12 +52,13 @@ def _weights(bundle: Bundle) -> str | None:
 
 
 def _counts(bundle: Bundle) -> str | None:
-    counts, config = bundle.column_counts, bundle.model.config
-    if counts.shape != (config.columns, config.levels):
-        shape = (config.columns, config.levels)
-        return f"column_counts have shape {counts.shape}; they must have {shape}"
-    if counts.min() < 0 or counts.sum() == 0:
-        return "column_counts must count at least one training rating, and none below 0"
+    for view in bundle.members()[0].sides():
+        counts, config = view.column_counts, view.one_sided_model.config
+        if counts.shape != (config.columns, config.levels):
+            shape = (config.columns, config.levels)
+            return f"column_counts have shape {counts.shape}; they must have {shape}"
+        if counts.min() < 0 or counts.sum() == 0:
+            return "column_counts must count at least one training rating, and none below 0"
     return None
 
 

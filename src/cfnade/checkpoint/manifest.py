@@ -17,8 +17,11 @@ import cfnade
 from cfnade.bundle import Bundle
 from cfnade.data.hashing import digest_file, digest_text
 from cfnade.errors import CheckpointError
+from cfnade.models.build import architecture_of
+from cfnade.models.cfnade import CFNADE
 
-FORMAT, VERSION = "cfnade-checkpoint", 1
+FORMAT, VERSION = "cfnade-checkpoint", 2
+"""Version 2 added models of side "both" and ensembles; others are still written as version 1."""
 NAME = "model.json"
 
 _KEYS = {
@@ -53,9 +56,9 @@ def write_manifest(bundle: Bundle, part: Path, names: list[str]) -> None:
     scale = bundle.context.scale
     content: dict[str, Any] = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1 if isinstance(bundle.model, CFNADE) else VERSION,
         "side": bundle.side,
-        "architecture": bundle.model.config.to_dict(),
+        "architecture": architecture_of(bundle.model),
         "scale": {"values": scale.values, "edges": scale.edges},
         "calibration": None if bundle.calibration is None else bundle.calibration.to_dict(),
         "context": context,

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cfnade import __version__
-from cfnade.cli import data, doctor, export, train, tune, use
+from cfnade.cli import compare, data, doctor, export, serve, train, tune, use
 from cfnade.errors import CfnadeError
 
 app = typer.Typer(
@@ -28,7 +28,9 @@ app.command("predict")(use.predict)
 app.command("recommend")(use.recommend)
 app.command("explain")(use.explain)
 app.command("tune")(tune.tune)
+app.command("compare")(compare.compare)
 app.command("export")(export.export)
+app.command("serve")(serve.serve)
 app.command("doctor")(doctor.doctor)
 
 

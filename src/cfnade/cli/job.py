@@ -26,26 +26,35 @@ _KINDS: dict[str, type | UnionType] = {
     "device": str,
     "from": str | None,
     "without_context": bool,
+    "seeds": int,
 }
 _DEFAULTS: Job = {
-    "recipe": "default",
     "split": "paper:0",
     "device": "cpu",
     "without_context": False,
+    "seeds": 1,
 }
-_OPTIONS = {"data": "DATA", "ordinal_weight": "--ordinal", "cache": "--no-cache"}
+_OPTIONS = {"data": "DATA", "ordinal_weight": "--ordinal", "cache": "--no-cache", "time": "--know-time"}
 
 
 def new_job(given: Job) -> Job:
     """The job of a command; what it leaves out (None) comes from the recipe and the defaults."""
-    from cfnade.recipes import model_fields, recipe
+    from cfnade.recipes import default_recipe, model_fields, recipe
     from cfnade.training.settings import Settings
 
     if given["data"] is None:
         raise TrainingError("say what to train on: a file, a folder or a data set's name")
     chosen: Job = _DEFAULTS | _given(_settled(given))
-    base = recipe(chosen["recipe"])
-    side = _side(chosen.get("side", base.side))
+    if chosen["seeds"] < 1:
+        raise TrainingError(f"--seeds {chosen['seeds']}: must be at least 1")
+    asked = _side(chosen.get("side", "user"))
+    base = recipe(chosen["recipe"]) if "recipe" in chosen else default_recipe(asked)
+    side = chosen.get("side", base.side)
+    if (side == "both") != (base.side == "both"):
+        raise TrainingError(
+            f"--side {side}: recipe {base.name} is for side {base.side}; its settings mean "
+            "something else there. Leave out --side, or --recipe"
+        )
     settings = Settings.from_dict(base.training.to_dict() | _given(given["training"]))
     return {
         "threads": None,
@@ -92,6 +101,7 @@ def read_job(out: Path) -> Job:
         raise _damaged(out, str(error)) from error
     if not isinstance(job, dict):
         raise _damaged(out, "it is not the arguments of a training")
+    job.setdefault("seeds", 1)  # as in runs begun before there were ensembles
     for name, kind in _KINDS.items():
         if name not in job or not isinstance(job[name], kind):
             raise _damaged(out, f"{name} is {'wrong' if name in job else 'missing'}")
@@ -112,25 +122,37 @@ def _checked(job: Job, out: Path) -> Job:
 def refuse_unfinished(out: Path) -> None:
     """A run that was interrupted is not thrown away by a command that forgot --resume."""
     from cfnade.training import state
-    from cfnade.training.schedule import Schedule
     from cfnade.training.settings import Settings
+    from cfnade.training.state import member_folder
 
     if not (out / state.NAME).exists():
         return
     try:
-        settings = Settings.from_dict(read_job(out)["training"])
-        history = state.read_history(out)
+        job = read_job(out)
+        settings = Settings.from_dict(job["training"])
+        done = [_epochs_done(member_folder(out, n), settings) for n in range(job["seeds"])]
     except TrainingError:
         return  # nothing that could be gone on with
+    left = [epochs for epochs in done if epochs is not None]
+    if left:
+        model = f" of model {done.index(left[0]) + 1}" if job["seeds"] > 1 else ""
+        raise TrainingError(
+            f"{out}: holds an unfinished training ({left[0]} of {settings.epochs} epochs{model}); "
+            f"go on with --resume, or delete {state.NAME} to start anew"
+        )
+
+
+def _epochs_done(folder: Path, settings: Any) -> int | None:
+    """How far a model came, None if it is finished."""
+    from cfnade.training import state
+    from cfnade.training.schedule import Schedule
+
     schedule, epoch, best = Schedule(settings, 1), 0, 0
-    for record in history:
+    for record in state.read_history(folder) if (folder / state.NAME).exists() else []:
         epoch, best = record["epoch"], record["best_epoch"]
         schedule.after_epoch(epoch, best)
-    if epoch < settings.epochs and not schedule.finished(epoch, best):
-        raise TrainingError(
-            f"{out}: holds an unfinished training ({epoch} of {settings.epochs} epochs); go on "
-            f"with --resume, or delete {state.NAME} to start anew"
-        )
+    finished = epoch >= settings.epochs or schedule.finished(epoch, best)
+    return None if finished else epoch
 
 
 def _settled(given: Job) -> Job:
@@ -152,8 +174,10 @@ def _place(data: str | None) -> str | None:
 
 
 def _side(side: str) -> str:
-    if side not in ("user", "item"):
-        raise TrainingError(f'--side {side}: choose "user" or "item"')
+    from cfnade.bundle import SIDES, SIDES_IN_WORDS
+
+    if side not in SIDES:
+        raise TrainingError(f"--side {side}: choose {SIDES_IN_WORDS}")
     return side
 
 

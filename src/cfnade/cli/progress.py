@@ -28,10 +28,13 @@ class TrainingView:
         folder: Path,
         done: list[dict[str, Any]],
         begin: Callable[[], None] = lambda: None,
+        members: int = 1,
     ) -> None:
-        self._epochs, self._epoch, self._history = epochs, len(done), folder / "history.jsonl"
+        self._epochs, self._members, self._history = epochs, members, folder / "history.jsonl"
+        self._member = done[-1].get("member", 0) if done else 0
+        self._epoch = done[-1]["epoch"] if done else 0
         self._began, self._drawn = time.monotonic(), 0.0
-        self._first_epoch = len(done)
+        self._here = 0  # epochs since it began
         self._done, self._begin, self._begun = done, begin, False
         console = Console(stderr=True)
         self._live = Progress(
@@ -64,10 +67,12 @@ class TrainingView:
 
     def epoch(self, record: dict[str, Any]) -> None:
         self._touch_files()  # a run saved after an epoch's last step goes on without another
-        if record["epoch"] <= self._epoch:  # the refit counts from 1 again
+        next_member = record.get("member", 0) > self._member
+        if record["epoch"] <= self._epoch and not next_member:  # the refit counts from 1 again
             print(f"refit {record['epoch']}   cost {record['cost']:9.4g}", file=sys.stderr)
             return
-        self._epoch = record["epoch"]
+        self._epoch, self._member = record["epoch"], record.get("member", 0)
+        self._here += 1
         with self._history.open("a") as file:
             file.write(json.dumps(record) + "\n")
         line = self._line(record)
@@ -89,6 +94,8 @@ class TrainingView:
     def _line(self, record: dict[str, Any]) -> str:
         width = len(str(self._epochs))
         parts = [f"epoch {record['epoch']:{width}}/{self._epochs}", f"cost {record['cost']:9.4g}"]
+        if self._members > 1:
+            parts.insert(0, f"model {self._member + 1}/{self._members}")
         if record["valid_rmse"] is not None:
             parts.append(f"valid rmse {record['valid_rmse']:.4f}")
             parts.append(f"best {record['best_rmse']:.4f} @ {record['best_epoch']:<{width}}")
@@ -96,6 +103,6 @@ class TrainingView:
         return "   ".join(parts) + f"   {self._left():5.0f} s left"
 
     def _left(self) -> float:
-        here = self._epoch - self._first_epoch
         spent = time.monotonic() - self._began
-        return spent / max(1, here) * (self._epochs - self._epoch)
+        left = self._epochs * (self._members - self._member) - self._epoch
+        return spent / max(1, self._here) * left

@@ -36,6 +36,9 @@ def _files(help: str, *names: str) -> Any:
 _ARCHITECTURE: dict[str, Any] = {
     "hidden": Annotated[str | None, _model("Hidden units, such as 500 or 500,500.")],
     "factors": Annotated[int | None, _model("Factors J of the weights.")],
+    "know_time": Annotated[
+        bool | None, _model("Learn from when ratings were given; with side both.", "--know-time")
+    ],
     "ordinal_weight": Annotated[
         float | None, _model("Share of the ordinal cost, 0 to 1.", "--ordinal")
     ],
@@ -52,7 +55,8 @@ _SETTINGS: dict[str, Any] = {
 
 
 def _fields(given: dict[str, Any]) -> dict[str, Any]:
-    """The model's fields, with the sizes of its layers as a list."""
+    """The model's fields by their names, with the sizes of its layers as a list."""
+    given["time"] = given.pop("know_time")  # --time names a column of the data
     text = given["hidden"]
     if text is None:
         return given
@@ -73,8 +77,11 @@ def train_command(
     *,
     out: Annotated[Path, _files("The folder to write the model into.", "--out")],
     recipe: Annotated[str | None, _model("A recipe's name or TOML file.")] = None,
-    side: Annotated[str | None, _model("user or item: whose ratings are a row.")] = None,
+    side: Annotated[str | None, _model("user, item or both: whose ratings predict.")] = None,
     split: Annotated[str | None, _training("How to cut the ratings; paper:0 if not given.")] = None,
+    seeds: Annotated[
+        int | None, _training("Train so many models from successive seeds and average them.")
+    ] = None,
     threads: Annotated[int | None, _training("CPU threads.")] = None,
     device: Annotated[str | None, _training("cpu (if not given), or a torch device.")] = None,
     start: Annotated[Path | None, _files("Continue this model, on more ratings.", "--from")] = None,
@@ -92,12 +99,13 @@ def train_command(
     """Train a model and save it.
 
     cfnade train ml-1m --recipe ml-1m-item --split authors:1234 --out model
+    cfnade train ml-1m --recipe ml-1m-both --seeds 3 --out model
     cfnade train ratings.csv --out model
     cfnade train --resume --out model
     """
     given: Job = {"data": data, "split": split, "reading": reading, "recipe": recipe, "side": side}
     given |= {"model": model, "training": training, "threads": threads, "device": device}
-    given |= {"from": start, "without_context": without_context}
+    given |= {"from": start, "without_context": without_context, "seeds": seeds}
     if resume:
         job = earlier_job(out, given)
     else:
@@ -122,21 +130,23 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     earlier = checkpoint.load(job["from"]) if job["from"] else None
     out.mkdir(parents=True, exist_ok=True)
     resume = resume and (out / state.NAME).exists()  # killed before its first state: from anew
-    done = state.read_history(out) if resume else []
+    done = state.read_histories(out, job["seeds"]) if resume else []
 
     def begin() -> None:
         """The first step is done: nothing is wrong with the arguments, the earlier run may go."""
         if not resume:
-            (out / state.NAME).unlink(missing_ok=True)
+            state.forget(out)
             write_text(out / RUN, json.dumps(job, indent=1) + "\n")
 
     try:
-        with TrainingView(settings.epochs, out, done, begin) as view, _Interrupt() as interrupt:
+        view = TrainingView(settings.epochs, out, done, begin, job["seeds"])
+        with view, _Interrupt() as interrupt:
             trained = train(
                 parts,
                 side=job["side"],
                 architecture=job["model"],
                 settings=settings,
+                seeds=job["seeds"],
                 start=earlier,
                 device=job["device"],
                 threads=job["threads"],
@@ -145,13 +155,13 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
                 stop=interrupt.asked,
             )
     except DivergedError:
-        (out / state.NAME).unlink(missing_ok=True)  # going on would only diverge again
+        state.forget(out)  # going on would only diverge again
         raise
     facts = trained.bundle.facts | {"job": job}
     bundle = replace(trained.bundle, facts=facts)
     checkpoint.save(bundle, out, with_context=not job["without_context"])
     if trained.diverged:
-        (out / state.NAME).unlink(missing_ok=True)
+        state.forget(out)
     _say_how_it_ended(trained, out, job["without_context"])
 
 
@@ -165,6 +175,8 @@ _WITHOUT_CONTEXT = {
 def _say_how_it_ended(trained: Any, out: Path, without_context: bool) -> None:
     facts = trained.bundle.facts
     best = f"epoch {facts['best_epoch']}"
+    if "members" in facts:
+        best = "epochs " + ", ".join(str(member["best_epoch"]) for member in facts["members"])
     if facts["valid"]:
         best += f", validation RMSE {facts['valid']['rmse']:.4f}"
     print(f"{out}: model of {best}, {facts['seconds']:.1f} s of training")

@@ -6,6 +6,7 @@ the same for any number of threads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -23,6 +24,9 @@ GAMMA = np.uint64(0x9E3779B97F4A7C15)
 FIRST = np.uint64(0xBF58476D1CE4E5B9)
 SECOND = np.uint64(0x94D049BB133111EB)
 
+TARGET, CONTEXT, DROPPED = range(3)
+"""The roles of a rating in a batch."""
+
 
 @dataclass(frozen=True)
 class DrawnBatch:
@@ -38,7 +42,7 @@ class DrawnBatch:
 
 
 @njit(nogil=True)
-def _mix(z: Any) -> Any:
+def mix(z: Any) -> Any:
     """Scramble 64 bits (the finaliser of splitmix64)."""
     z = (z ^ (z >> np.uint64(30))) * FIRST
     z = (z ^ (z >> np.uint64(27))) * SECOND
@@ -46,13 +50,13 @@ def _mix(z: Any) -> Any:
 
 
 @njit(nogil=True)
-def _stream(seed: Any, step: Any, row: Any) -> Any:
-    """Where the random numbers of a row begin; the j-th is _mix(stream + j·GAMMA)."""
-    return _mix(_mix(_mix(np.uint64(seed) + GAMMA) ^ np.uint64(step)) ^ (np.uint64(row) + GAMMA))
+def stream_of(seed: Any, step: Any, row: Any) -> Any:
+    """Where the random numbers of a row begin; the j-th is mix(stream + j·GAMMA)."""
+    return mix(mix(mix(np.uint64(seed) + GAMMA) ^ np.uint64(step)) ^ (np.uint64(row) + GAMMA))
 
 
 @njit(nogil=True)
-def _unit(bits: Any) -> float:
+def unit(bits: Any) -> float:
     """A float in [0, 1)."""
     return float(bits >> np.uint64(11)) * 2.0**-53
 
@@ -62,19 +66,19 @@ def _mark_exactly(stream: Any, count: int, known: int, roles: Any, first: int) -
     """A random choice of `known` ratings, every such choice equally likely (selection sampling)."""
     needed = np.uint64(known)
     for j in range(count):
-        bits = _mix(stream + np.uint64(j + 2) * GAMMA) >> np.uint64(32)
+        bits = mix(stream + np.uint64(j + 2) * GAMMA) >> np.uint64(32)
         take = np.uint64((bits * np.uint64(count - j)) >> np.uint64(32) < needed)
         roles[first + j] = np.uint8(take)
         needed -= take
 
 
 @njit(nogil=True)
-def _mark_freely(stream: Any, count: int, rate: float, roles: Any, first: int) -> int:
+def mark_freely(stream: Any, count: int, rate: float, roles: Any, first: int) -> int:
     """Each rating is context with probability `rate`. Returns how many are."""
     known = 0
     limit = np.uint64(rate * 2.0**32)
     for j in range(count):
-        take = _mix(stream + np.uint64(j + 2) * GAMMA) >> np.uint64(32) < limit
+        take = mix(stream + np.uint64(j + 2) * GAMMA) >> np.uint64(32) < limit
         roles[first + j] = np.uint8(take)
         known += int(take)
     return known
@@ -102,13 +106,13 @@ def _mark(
     for b in range(lo, hi):
         row, place = source.rows[b], source.places[b]
         begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
-        stream = _stream(seed, step, row)
-        draw = _unit(_mix(stream + GAMMA))
+        stream = stream_of(seed, step, row)
+        draw = unit(mix(stream + GAMMA))
         if low < 0.0:
             counts[b] = int(draw * count)
             _mark_exactly(stream, count, counts[b], roles, place)
         else:
-            counts[b] = _mark_freely(stream, count, low + (high - low) * draw, roles, place)
+            counts[b] = mark_freely(stream, count, low + (high - low) * draw, roles, place)
         for j in range(count):
             sums[np.int64(roles[place + j]) * n_columns + columns[begin + j]] += 1
 
@@ -165,7 +169,7 @@ class Source(NamedTuple):
 class Drawn(NamedTuple):
     """A batch being made: roles row by row; the rest by column, contexts before targets."""
 
-    roles: Array  # (n,) uint8
+    roles: Array  # (n,) uint8: TARGET, CONTEXT or DROPPED
     counts: Array  # (B,) int64
     rows: Array  # (n,) int32
     levels: Array  # (n,) uint8
@@ -199,10 +203,14 @@ class Sampler:
         self._rate = (-1.0, -1.0) if rate is None else rate
         self._paper = weights == "paper"
         self._threads = thread_count(threads)
-        self._tallies = np.zeros((self._threads, 2, n_columns), np.int32)
+        self._tallies = np.zeros((self._threads, 3, n_columns), np.int32)
 
     def draw(self, rows: Array, *, seed: int, step: int) -> DrawnBatch:
         """Split the given rows at random, anew for every seed and step."""
+        return self.split(rows, _mark, (seed, step, *self._rate))
+
+    def split(self, rows: Array, mark: Callable[..., None], how: tuple[Any, ...]) -> DrawnBatch:
+        """Split the given rows by the roles that mark(lo, hi, source, *how, drawn, tally) gives."""
         offsets = self._data[0]
         rows = np.ascontiguousarray(rows, np.int64)
         require_inside("rows", rows, len(offsets) - 1, "rows")
@@ -216,14 +224,15 @@ class Sampler:
             np.empty(len(rows), np.int64),
             *(np.empty(n, kind) for kind in kinds),
         )
-        fixed = (seed, step, *self._rate, drawn)
-        run(_mark, [(*cut, source, *fixed, tally) for cut, tally in cuts])
-        known = self._starts(1, 0)
-        wanted = self._starts(0, int(known[0][-1]))
+        run(mark, [(*cut, source, *how, drawn, tally) for cut, tally in cuts])
+        known = self._starts(CONTEXT, 0)
+        middle = int(known[0][-1])
+        wanted = self._starts(TARGET, middle)
+        end = middle + int(wanted[0][-1])
+        if end < n:
+            self._starts(DROPPED, end)  # they are written too, behind all others
         run(_scatter, [(*cut, source, self._paper, drawn, tally) for cut, tally in cuts])
-        return DrawnBatch(
-            _part(drawn, 0, known), _part(drawn, int(known[0][-1]), wanted), drawn.counts
-        )
+        return DrawnBatch(_part(drawn, 0, known), _part(drawn, middle, wanted), drawn.counts)
 
     def _cuts(self, places: Array) -> list[tuple[tuple[int, int], Array]]:
         """Ranges of rows with about as many ratings each, and the tally of each thread."""

@@ -3,6 +3,9 @@
 Rule "paper", for reproduction: the constant 3 for both, in the data's own stars.
 Rule "mean", the product's: such a column gets the training ratings' frequencies, so that its mean
 is the training mean; such a row keeps what the model says for an empty context, g(c).
+
+A joint model has a second side, which may know more: there an unseen column of one side is scored
+by `untrained_scores`, and the other side says what it says.
 """
 
 from __future__ import annotations
@@ -59,3 +62,20 @@ def unseen_rule(name: str, *, counts: Tensor, values: Sequence[float]) -> Unseen
     total = float(counts.sum())
     require(total > 0, "counts (all 0) must hold at least one training rating")
     return UnseenRule(column=counts.to(torch.float64) / total, row=None)
+
+
+OWN_SMOOTHING = 5.0
+"""Imagined ratings, spread like all ratings, beside the known ones of an unseen column."""
+
+
+def untrained_scores(counts: Tensor, everyone: Tensor, *, prior: bool) -> Tensor:
+    """Scores of columns without trained weights, on one side of a joint model. Returns (n, K).
+
+    Such a column says what it would have started training with: the smoothed frequencies of its
+    known ratings, counts (n, K). Without `prior`, as on the item side, it says how they differ
+    from everyone's (K,); of nothing known that is nothing.
+    """
+    frequency = (everyone + 1.0) / (everyone + 1.0).sum()  # (K,)
+    smoothed = counts + OWN_SMOOTHING * frequency  # (n, K)
+    logs = (smoothed / smoothed.sum(-1, keepdim=True)).log()
+    return logs if prior else logs - frequency.log()

@@ -1,6 +1,6 @@
 """Recipes: tested presets as readable TOML files beside this one, or a file of your own.
 
-side = "item"
+side = "item"  (or "user", or "both")
 [model]       fields of the model (docs/model.md)
 [training]    training settings (docs/training.md)
 [measured]    what it gave, on which data and split, in how many seconds
@@ -9,12 +9,12 @@ side = "item"
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
-from cfnade.data.ratings import Side
+from cfnade.bundle import SIDES, SIDES_IN_WORDS, Sides
 from cfnade.errors import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig
 from cfnade.training.settings import Settings
@@ -28,7 +28,7 @@ class Recipe:
     """A side, the model's fields and the training settings."""
 
     name: str
-    side: Side
+    side: Sides
     model: dict[str, Any] = field(default_factory=dict)
     training: Settings = field(default_factory=Settings)
     measured: dict[str, Any] = field(default_factory=dict)
@@ -37,6 +37,12 @@ class Recipe:
 def names() -> list[str]:
     """The recipes that come with cfnade."""
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def default_recipe(side: str) -> Recipe:
+    """What is taken for a side when nothing is said."""
+    base = recipe("default-both" if side == "both" else "default")
+    return replace(base, side=cast(Sides, side))
 
 
 def recipe(name: str | Path) -> Recipe:
@@ -65,8 +71,8 @@ def _parsed(name: str, given: dict[str, Any]) -> Recipe:
             "[training] and [measured]"
         )
     side = given.get("side", "user")
-    if side not in ("user", "item"):
-        raise TrainingError(f'recipe {name}: side {side!r} must be "user" or "item"')
+    if side not in SIDES:
+        raise TrainingError(f"recipe {name}: side {side!r} must be {SIDES_IN_WORDS}")
     for part in ("model", "training", "measured"):
         if not isinstance(given.get(part, {}), dict):
             raise TrainingError(
@@ -75,7 +81,7 @@ def _parsed(name: str, given: dict[str, Any]) -> Recipe:
             )
     return Recipe(
         name,
-        cast(Side, side),
+        cast(Sides, side),
         model_fields(given.get("model", {}), f"recipe {name}"),
         training_settings(given.get("training", {}), f"recipe {name}"),
         given.get("measured", {}),
@@ -84,12 +90,15 @@ def _parsed(name: str, given: dict[str, Any]) -> Recipe:
 
 def model_fields(given: dict[str, Any], where: str) -> dict[str, Any]:
     """Fields of a model other than its sizes, checked; `where` begins the message of an error."""
-    known = [f for f in CFNADEConfig.__dataclass_fields__ if f not in _SIZES]
+    known = [*(f for f in CFNADEConfig.__dataclass_fields__ if f not in _SIZES), "time"]
     for key in given:
         if key not in known:
             near = get_close_matches(key, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
             raise TrainingError(f"{where}: unknown model field {key!r}{hint}")
+    time = given.get("time", False)
+    if not isinstance(time, bool):
+        raise TrainingError(f"{where}: time (={time!r}) must be true or false")
     hidden = given.get("hidden", [])
     if isinstance(hidden, int | float):
         raise TrainingError(f"{where}: hidden (={hidden!r}) must be a list: write [{hidden}]")
@@ -98,7 +107,7 @@ def model_fields(given: dict[str, Any], where: str) -> dict[str, Any]:
         sizes: dict[str, Any] = {"columns": 1, "levels": 2}
         if given.get("context_scale") == "sqrt":
             sizes["mean_context"] = 1.0
-        CFNADEConfig(**given, **sizes)
+        CFNADEConfig(**{name: v for name, v in given.items() if name != "time"}, **sizes)
     except ModelError as error:
         raise TrainingError(f"{where}: {error}") from error
     return given | {"hidden": tuple(hidden)} if "hidden" in given else given

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from cfnade.models.cfnade import CFNADE
 
-
-def averaged(model: CFNADE, keep: float) -> AveragedModel:
+def averaged(model: nn.Module, keep: float) -> AveragedModel:
     """A copy of the model whose weights are a running average of it."""
     return AveragedModel(model, multi_avg_fn=_growing(keep))
 

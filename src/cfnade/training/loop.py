@@ -7,14 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
-from cfnade.data.rows import Rows
 from cfnade.errors import TrainingError
-from cfnade.models.cfnade import CFNADE
 from cfnade.training.averaging import averaged
 from cfnade.training.schedule import Schedule
 from cfnade.training.settings import Settings
@@ -58,19 +56,19 @@ class DivergedError(TrainingError):
 class Run:
     """A model on its way from start values to the weights that validation chose.
 
-    `score` gives the validation RMSE of weights: the averaged ones are scored and selected as
-    such. Without it the last ones count. `identity` says which run this is, so that another one
-    does not go on from its state.
+    `rows` is how many rows the stepper draws from. `score` gives the validation RMSE of weights:
+    the averaged ones are scored and selected as such. Without it the last ones count. `identity`
+    says which run this is, so that another one does not go on from its state.
     """
 
     def __init__(
         self,
-        model: CFNADE,
-        rows: Rows,
+        model: nn.Module,
+        rows: int,
         stepper: Stepper,
         settings: Settings,
         *,
-        score: Callable[[CFNADE], float] | None = None,
+        score: Callable[[Any], float] | None = None,
         saving: Saving | None = None,
         identity: dict[str, Any] | None = None,
         reporter: Reporter | None = None,
@@ -78,10 +76,10 @@ class Run:
         self.model, self.settings, self.progress = model, settings, Progress()
         self._rows, self._stepper, self._score = rows, stepper, score
         self._average = averaged(model, settings.average) if settings.average else None
-        batches = max(1, math.ceil(len(rows) / settings.rows_of_a_batch(len(rows))))
+        batches = max(1, math.ceil(rows / settings.rows_of_a_batch(rows)))
         # Of equal size: a last batch of a few rows would move the model as far as a full one.
-        self._bounds = [len(rows) * i // batches for i in range(batches + 1)]
-        self._schedule = Schedule(settings, batches * settings.epochs)
+        self._bounds = [rows * i // batches for i in range(1, batches * settings.passes + 1)]
+        self._schedule = Schedule(settings, len(self._bounds) * settings.epochs)
         self._best: dict[str, Tensor] = {}
         self._saving, self._identity = saving, identity or {}
         self._reporter = reporter or Silent()
@@ -107,11 +105,11 @@ class Run:
 
     def _epoch(self) -> None:
         progress = self.progress
-        order = np.random.default_rng((self.settings.seed, progress.epoch)).permutation(
-            len(self._rows)
-        )
+        rng = np.random.default_rng((self.settings.seed, progress.epoch))
+        passes = range(self.settings.passes)
+        order = np.concatenate([rng.permutation(self._rows) for _ in passes])
         self._began = time.monotonic() - progress.epoch_seconds
-        for end in self._bounds[1:]:
+        for end in self._bounds:
             if end <= progress.epoch_rows:
                 continue  # done before the run was interrupted
             rows = order[progress.epoch_rows : end]
@@ -135,7 +133,7 @@ class Run:
         progress.epoch += 1
         weights = self.model
         if self._average is not None and int(self._average.n_averaged) > 0:
-            weights = cast(CFNADE, self._average.module)
+            weights = self._average.module
         rmse = None if self._score is None else self._score(weights)
         if rmse is not None:
             self._require_finite(rmse, "validation RMSE", progress.epoch)

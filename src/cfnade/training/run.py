@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from cfnade import __version__
-from cfnade.bundle import Bundle
-from cfnade.calibration import fit as fit_calibration
-from cfnade.cells import Cells
-from cfnade.data.ratings import Ratings, Side
-from cfnade.data.rows import Rows
+from cfnade.bundle import SIDES, SIDES_IN_WORDS, Bundle, Model, Sides
 from cfnade.data.splits import Split
-from cfnade.errors import ModelError, TrainingError
-from cfnade.metrics import calibration_error, nll, rmse
-from cfnade.models.cfnade import CFNADE
-from cfnade.training.loop import DivergedError, Reporter, Run, Saving
+from cfnade.errors import TrainingError
+from cfnade.models.build import architecture_of
+from cfnade.models.ensemble import Ensemble
+from cfnade.training.loop import Reporter, Saving
+from cfnade.training.member import Job, Member
 from cfnade.training.settings import Settings
-from cfnade.training.state import Progress
-from cfnade.training.steppers import CpuStepper, Stepper, TorchStepper
+from cfnade.training.state import NAME, member_folder
+from cfnade.training.validation import calibrated
 
 
 @dataclass(frozen=True)
@@ -40,9 +35,10 @@ class Trained:
 def train(
     split: Split,
     *,
-    side: Side,
+    side: Sides,
     architecture: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    seeds: int = 1,
     start: Bundle | None = None,
     device: str = "cpu",
     threads: int | None = None,
@@ -53,222 +49,141 @@ def train(
     """Train on split.train, choose by split.valid, and condition on both from then on.
 
     What is given of users held out whole (split.given) is conditioned on too, never trained on.
-    `architecture` are fields of CFNADE other than its sizes. `start` is an earlier model whose
-    weights are taken over where its ids occur. split.test is never looked at.
+    `architecture` are fields of CFNADE other than its sizes; with side "both" also `time`, whether
+    the model knows when ratings were given. With `seeds` above 1 so many models
+    are trained, from settings.seed on, and their distributions averaged. `start` is an earlier
+    model whose weights are taken over where its ids occur. split.test is never looked at.
     """
-    settings = settings or Settings()
-    _check_device(device, settings)
+    settings, fields = settings or Settings(), dict(architecture or {})
+    time = fields.get("time", False)
+    _check(side, settings, seeds, device, time)
     if len(split.train) == 0:
         raise TrainingError("there are no ratings to train on; is the split right?")
+    if time and split.train.times is None:
+        raise TrainingError("time features need ratings with timestamps; these have none")
     threads = torch.get_num_threads() if threads is None else threads
-    job = _Job(side, dict(architecture or {}), settings, start, device, threads)
-    model = job.model(split.train)
-    rows = split.train.rows(side)
-    bundle = Bundle(model=model, side=side, context=split.train, column_counts=level_counts(rows))
-    facts = _facts(split, side, model, settings, device, threads)
-    run = Run(
-        model.to(device),
-        rows,
-        job.stepper(model, rows),
-        settings,
-        score=_scorer(bundle, split.valid),
-        saving=saving,
-        identity=facts["run"],
-        reporter=reporter,
-    )
-    diverged = _go(run, stop)
-    stopped = run.progress.epoch < settings.epochs and stop()
-    model.to("cpu").eval()
-    calibration, metrics = _calibrated(bundle, split.valid)
-    refitted = None
-    if settings.refit and not stopped and diverged is None:
-        refitted = job.refit(split.train.plus(split.valid), run.progress.best_epoch, reporter, stop)
-    facts |= _outcome(run.progress, metrics, refitted is not None, len(split.given) > 0)
+    job = Job(side, fields, settings, start, device, threads)
+    members: list[Member] = []
+    for number in range(seeds):
+        own = replace(job, settings=replace(settings, seed=settings.seed + number))
+        told = reporter if reporter is None or seeds == 1 else _Numbered(reporter, number)
+        members.append(
+            own.train(split, partial(_run, split, own), _saving(saving, number), told, stop)
+        )
+        if members[-1].stopped:
+            break
+    chosen = _together([member.chosen for member in members])
+    calibration, metrics = calibrated(chosen, split.valid)
     bundle = replace(
-        refitted or bundle,
+        _together([member.final for member in members]),
         context=split.train.plus(split.valid).plus(split.given),
         calibration=calibration,
-        facts=facts,
+        facts=_facts(split, job, members, seeds) | _outcome(members, metrics, split),
     )
-    return Trained(bundle, run.progress.history, stopped, diverged)
+    reasons = [member.diverged for member in members if member.diverged]
+    history = bundle.facts["history"]
+    return Trained(bundle, history, members[-1].stopped, reasons[0] if reasons else None)
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What a training run and its refit have in common."""
-
-    side: Side
-    fields: dict[str, Any]
-    settings: Settings
-    start: Bundle | None
-    device: str
-    threads: int
-
-    def model(self, ratings: Ratings) -> CFNADE:
-        return new_model(ratings, self.side, self.fields, self.settings, self.start)
-
-    def stepper(self, model: CFNADE, rows: Rows) -> Stepper:
-        if self.device == "cpu":
-            return CpuStepper(model, rows, self.settings, self.threads)
-        return TorchStepper(model, rows, self.settings)
-
-    def refit(
-        self,
-        ratings: Ratings,
-        epochs: int,
-        reporter: Reporter | None,
-        stop: Callable[[], bool],
-    ) -> Bundle | None:
-        """The same from the start on all ratings, for as many epochs as validation chose.
-
-        None if it was stopped or diverged: the model that validation chose then stays.
-        """
-        rows, model = ratings.rows(self.side), self.model(ratings).to(self.device)
-        run = Run(model, rows, self.stepper(model, rows), self.settings, reporter=reporter)
-        try:
-            run.go(epochs=epochs, stop=stop)
-        except DivergedError:
-            return None
-        if run.progress.epoch < epochs:
-            return None
-        model.to("cpu").eval()
-        counts = level_counts(rows)
-        return Bundle(model=model, side=self.side, context=ratings, column_counts=counts)
+def _saving(saving: Saving | None, number: int) -> Saving | None:
+    """Of the model of that number; one that was not begun when the run was stopped begins now."""
+    if saving is None or number == 0:
+        return saving
+    folder = member_folder(saving.folder, number)
+    return replace(saving, folder=folder, resume=saving.resume and (folder / NAME).exists())
 
 
-def _go(run: Run, stop: Callable[[], bool]) -> str | None:
-    """Train to the end; if it diverges after a good epoch, keep that and say what happened."""
-    try:
-        run.go(stop=stop)
-    except DivergedError as error:
-        if run.progress.best_epoch == 0:
-            raise
-        run.keep_best()
-        return str(error)
-    return None
+class _Numbered:
+    """Tells a reporter which of several models an epoch belongs to."""
+
+    def __init__(self, reporter: Reporter, number: int) -> None:
+        self._reporter, self._number = reporter, number
+
+    def step(self, done: float, cost: float) -> None:
+        self._reporter.step(done, cost)
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        self._reporter.epoch({"member": self._number, **record})
 
 
-def _outcome(
-    progress: Progress, metrics: dict[str, Any], refit: bool, given: bool
-) -> dict[str, Any]:
-    return {
-        "epochs": progress.epoch,
-        "best_epoch": progress.best_epoch,
-        "seconds": round(progress.seconds, 2),
-        "refit": refit,
+def _together(bundles: Sequence[Bundle]) -> Bundle:
+    """One bundle of all models."""
+    if len(bundles) == 1:
+        return bundles[0]
+    models: list[Any] = [bundle.model for bundle in bundles]
+    return replace(bundles[0], model=Ensemble(models).eval())
+
+
+def _outcome(members: list[Member], metrics: dict[str, Any], split: Split) -> dict[str, Any]:
+    first = members[0].progress
+    found = {
+        "epochs": first.epoch,
+        "best_epoch": first.best_epoch,
+        "seconds": round(sum(member.progress.seconds for member in members), 2),
+        "refit": all(member.refitted for member in members),
         "valid": metrics,
-        "context": "train + valid + given" if given else "train + valid",
-        "history": progress.history,
+        "context": "train + valid + given" if len(split.given) else "train + valid",
+        "history": first.history,
     }
+    if len(members) > 1:
+        found["history"] = [
+            {"member": number, **record}
+            for number, member in enumerate(members)
+            for record in member.progress.history
+        ]
+        found["members"] = [
+            {
+                "seed": member.seed,
+                "best_epoch": member.progress.best_epoch,
+                "best_rmse": member.progress.best_rmse,
+            }
+            for member in members
+        ]
+    return found
 
 
-def new_model(
-    ratings: Ratings,
-    side: Side,
-    fields: Mapping[str, Any],
-    settings: Settings,
-    start: Bundle | None = None,
-) -> CFNADE:
-    """A model for these ratings with its start values."""
-    rows = ratings.rows(side)
-    sizes: dict[str, Any] = {"columns": rows.n_columns, "levels": rows.n_levels}
-    if fields.get("context_scale") == "sqrt" and fields.get("mean_context") is None:
-        sizes["mean_context"] = rows.n_ratings / max(1, int((rows.counts() > 0).sum()))
-    model = CFNADE(**{**fields, **sizes})
-    model.initialise(torch.Generator().manual_seed(settings.seed))
-    model.initialise_biases(torch.from_numpy(level_counts(rows)), smoothing=settings.smoothing)
-    if start is not None:
-        _take_over(model, start, ratings, side)
-    return model
-
-
-def level_counts(rows: Rows) -> npt.NDArray[np.int64]:
-    """How many ratings each column has at each level. Returns (M, K)."""
-    cells = rows.columns.astype(np.int64) * rows.n_levels + rows.levels
-    counts = np.bincount(cells, minlength=rows.n_columns * rows.n_levels)
-    return counts.reshape(rows.n_columns, rows.n_levels)
-
-
-def _check_device(device: str, settings: Settings) -> None:
+def _check(side: Sides, settings: Settings, seeds: int, device: str, time: bool) -> None:
+    if side not in SIDES:
+        raise TrainingError(f"side (={side!r}) must be {SIDES_IN_WORDS}")
+    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
+        raise TrainingError(f"seeds (={seeds!r}) must be a whole number of at least 1")
+    if time and side != "both":
+        raise TrainingError(f'time features go with side "both", not with {side!r}')
+    if side == "both" and settings.rates is None:
+        raise TrainingError(
+            'context_rate "paper" splits rows, side "both" draws blocks; give two rates'
+        )
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise TrainingError(f"device {device!r} cannot be used: {reason}; try cpu") from error
+    if device != "cpu" and side == "both":
+        raise TrainingError(f'side "both" is trained on the device cpu only, not {device!r}')
     if device != "cpu" and (settings.rowwise or settings.touched_only):
         raise TrainingError(f"rowwise and touched_only need the device cpu, not {device!r}")
 
 
-def _scorer(bundle: Bundle, valid: Ratings) -> Callable[[CFNADE], float] | None:
-    """The RMSE of weights on the validation part, given the training part."""
-    if len(valid) == 0:
-        return None
-    cells, values = Cells(bundle), valid.values
-    stars = valid.scale.array()
-
-    def score(weights: CFNADE) -> float:
-        cells.bundle = replace(bundle, model=weights)
-        try:
-            return rmse(values, cells.probabilities(valid.users, valid.items) @ stars)
-        except ModelError:  # weights so large that no probabilities come of them
-            return math.nan
-
-    return score
-
-
-def _calibrated(bundle: Bundle, valid: Ratings) -> tuple[Any, dict[str, Any]]:
-    if len(valid) == 0:
-        return None, {}
-    raw = Cells(bundle).probabilities(valid.users, valid.items)
-    stars = valid.scale.array()
-    calibration = fit_calibration(raw, valid.levels, stars)
-    after = calibration.apply(raw, stars)
-    metrics = {"rmse": rmse(valid.values, raw @ stars)}
-    for name, measure in (("nll", nll), ("calibration_error", calibration_error)):
-        metrics[f"{name}_raw"] = measure(raw, valid.levels)
-        metrics[name] = measure(after, valid.levels)
-    # A level that the model held impossible has no finite likelihood, and JSON no infinity.
-    return calibration, {name: v if math.isfinite(v) else None for name, v in metrics.items()}
-
-
-def _take_over(model: CFNADE, start: Bundle, ratings: Ratings, side: Side) -> None:
-    """Weights of an earlier model: all dense ones, and those of the columns that it knows."""
-    known, wanted = start.model.config, model.config
-    same = ("levels", "hidden", "factors", "shared", "activation")
-    differ = [name for name in same if getattr(known, name) != getattr(wanted, name)]
-    if start.side != side or start.context.scale != ratings.scale or differ:
-        what = ", ".join(differ) or ("side" if start.side != side else "scale")
-        raise TrainingError(f"the earlier model cannot be continued: its {what} differs")
-    column_ids = ratings.item_ids if side == "user" else ratings.user_ids
-    old_ids = start.context.item_ids if side == "user" else start.context.user_ids
-    place = {raw: i for i, raw in enumerate(old_ids.tolist())}
-    pairs = [(i, place[raw]) for i, raw in enumerate(column_ids.tolist()) if raw in place]
-    new, old = (torch.tensor([pair[i] for pair in pairs], dtype=torch.long) for i in (0, 1))
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            source = start.model.get_parameter(name)
-            if name in ("W", "V", "A", "P", "b"):
-                weight[new] = source[old]
-            else:
-                weight.copy_(source)
-
-
-def _facts(
-    split: Split, side: Side, model: CFNADE, settings: Settings, device: str, threads: int
-) -> dict[str, Any]:
-    """What model.json says of a run; "run" is what must be the same for a run to be resumed."""
-    train = split.train
+def _run(split: Split, job: Job, model: Model) -> dict[str, Any]:
+    """What must be the same for a run to be resumed."""
     return {
-        "run": {
-            "side": side,
-            "model": model.config.to_dict(),
-            "settings": _as_json(settings.to_dict()),
-            "data": split.data,
-            "split": {"name": split.name, "fingerprint": split.fingerprint},
-            "device": device,
-            "threads": threads,
-            "version": __version__,
-        },
+        "side": job.side,
+        "model": architecture_of(model),
+        "settings": _as_json(job.settings.to_dict()),
+        "data": split.data,
+        "split": {"name": split.name, "fingerprint": split.fingerprint},
+        "device": job.device,
+        "threads": job.threads,
+        "version": __version__,
+    }
+
+
+def _facts(split: Split, job: Job, members: list[Member], seeds: int) -> dict[str, Any]:
+    """What model.json says of a run."""
+    train = split.train
+    run = _run(split, job, members[0].chosen.model) | ({"seeds": seeds} if seeds > 1 else {})
+    return {
+        "run": run,
         "data": {"source": train.source, "users": train.n_users, "items": train.n_items},
         "ratings": {"train": len(train), "valid": len(split.valid), "test": len(split.test)},
     }

@@ -16,10 +16,17 @@ class Settings:
     """The defaults suit a few million ratings; recipes hold what was found for published sets."""
 
     epochs: int = 50
-    """Passes over all rows, at most."""
+    """Times that validation is looked at, each after `passes` over all rows; at most."""
 
     batch_rows: int | None = None
-    """Rows of one update, at most; None is a tenth of all rows, but 32 to 512."""
+    """Rows of one update, at most; None is a tenth of all rows, but 32 to 512. With side "both":
+    users of a block; None is a sixth of all, but 32 to 1,024."""
+
+    batch_columns: int | None = None
+    """With side "both" alone: items of a block; None is a quarter of all, but 32 to 1,024."""
+
+    passes: int = 1
+    """Passes over all rows in an epoch: how much is done before validation is looked at."""
 
     learning_rate: float = 1.5e-3
     """Adam's step at the start, for everything that no factor below names."""
@@ -37,6 +44,9 @@ class Settings:
     weight_decay: float = 0.004
     """Times the sum of squared weights, added to the mean cost of a row (the paper's meaning)."""
 
+    output_decay: float = 1.0
+    """What the weight decay of the output table (V, or P if factored) is multiplied by."""
+
     rowwise: bool = False
     """One second moment a column and level instead of one a weight: less memory, faster."""
 
@@ -45,7 +55,8 @@ class Settings:
 
     context_rate: tuple[float, float] | str = (0.1, 1.0)
     """In each row a rating is context with a rate drawn from this range; "paper" draws a split
-    point instead, as Eq. 19 says: many contexts are then smaller than any that is ever met."""
+    point instead, as Eq. 19 says: many contexts are then smaller than any that is ever met. With
+    side "both" one rate is drawn for each side and step, for the ratings outside the block."""
 
     average: float = 0.95
     """How much of the averaged weights each update of the average keeps, in the long run; 0 is
@@ -70,12 +81,13 @@ class Settings:
         rate: object = self.context_rate
         if isinstance(rate, list):  # where it comes from JSON or TOML
             object.__setattr__(self, "context_rate", tuple(rate))
-        for name in ("epochs", "batch_rows", "average_every"):
+        for name in ("epochs", "batch_rows", "batch_columns", "passes", "average_every"):
             value = getattr(self, name)
             _require(value is None or value >= 1, name, value, "must be at least 1")
         for name in ("learning_rate", "first_layer_factor", "dense_factor", "smoothing"):
             _require(getattr(self, name) > 0, name, getattr(self, name), "must be positive")
-        _require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "must not be negative")
+        for name in ("weight_decay", "output_decay"):
+            _require(getattr(self, name) >= 0, name, getattr(self, name), "must not be negative")
         _require(0 <= self.average < 1, "average", self.average, "must lie in 0 ≤ average < 1")
         _require(self.seed >= 0, "seed", self.seed, "must not be negative")
         known = self.schedule in SCHEDULES
@@ -97,17 +109,20 @@ class Settings:
 
     def _check_types(self) -> None:
         whole, real = (
-            ("epochs", "batch_rows", "average_every", "patience", "seed"),
+            (
+                *("epochs", "batch_rows", "batch_columns", "passes", "average_every", "patience"),
+                "seed",
+            ),
             (
                 *("learning_rate", "first_layer_factor", "dense_factor", "weight_decay", "average"),
-                "smoothing",
+                *("output_decay", "smoothing"),
             ),
         )
         for name in (*whole, *real):
             value = getattr(self, name)
             kind = int if name in whole else int | float
             right = isinstance(value, kind) and not isinstance(value, bool)
-            optional = value is None and name in ("batch_rows", "patience")
+            optional = value is None and name in ("batch_rows", "batch_columns", "patience")
             what = "a whole number" if name in whole else "a number"
             _require(right or optional, name, repr(value), f"must be {what}")
         for name in ("rowwise", "touched_only", "refit"):
@@ -130,6 +145,12 @@ class Settings:
     def rows_of_a_batch(self, rows: int) -> int:
         """`batch_rows`, or what suits a data set of that many rows."""
         return self.batch_rows or min(512, max(32, rows // 10))
+
+    def block(self, rows: int, columns: int) -> tuple[int, int]:
+        """Users and items of a block, for a table of that many."""
+        users = self.batch_rows or min(1024, max(32, rows // 6))
+        items = self.batch_columns or min(1024, max(32, columns // 4))
+        return min(users, rows), min(items, columns)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

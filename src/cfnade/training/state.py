@@ -34,6 +34,11 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
+def member_folder(folder: Path, number: int) -> Path:
+    """Where the state of a run's model is kept: the first beside the saved model."""
+    return folder if number == 0 else folder / f"seed-{number}"
+
+
 def write_state(
     folder: Path, tensors: dict[str, Tensor], progress: Progress, run: dict[str, Any]
 ) -> None:
@@ -82,3 +87,21 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
     except (DataError, ValueError, LookupError) as error:
         raise TrainingError(f"{folder / NAME}: cannot be resumed: {error}") from error
     return history
+
+
+def read_histories(folder: Path, members: int) -> list[dict[str, Any]]:
+    """The same of all models of a run, as its reporter gets them."""
+    if members == 1:
+        return read_history(folder)
+    found = []
+    for number in range(members):
+        own = member_folder(folder, number)
+        if (own / NAME).exists():
+            found += [{"member": number, **record} for record in read_history(own)]
+    return found
+
+
+def forget(folder: Path) -> None:
+    """Remove the states of a run, of all its models."""
+    for place in (folder, *folder.glob("seed-*")):
+        (place / NAME).unlink(missing_ok=True)

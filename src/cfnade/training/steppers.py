@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,9 @@ from torch import Tensor
 from cfnade.data.rows import Rows
 from cfnade.models.cfnade import CFNADE
 from cfnade.training.settings import Settings
+
+if TYPE_CHECKING:
+    from cfnade.kernels.step import Engine
 
 RowIds = npt.NDArray[np.int64]
 
@@ -40,7 +43,7 @@ class CpuStepper:
         network = network_of(model)
         self._engine = Engine(
             network,
-            {name: _rule(name, settings) for name in network.named()},
+            {name: rule_of(name, settings) for name in network.named()},
             ordinal_weight=model.config.ordinal_weight,
             rowwise=settings.rowwise,
             touched_only=settings.touched_only,
@@ -60,14 +63,10 @@ class CpuStepper:
 
     def step(self, rows: RowIds, *, step: int, rate: float) -> float:
         batch = self._sampler.draw(rows, seed=self._seed, step=step)
-        scale = None
-        if self._mean is not None:
-            scale = np.sqrt(self._mean / np.maximum(batch.counts, 1))
-        return self._engine.step(batch, scale=scale, rate=rate)
+        return self._engine.step(batch, scale=scale_of(self._mean, batch.counts), rate=rate)
 
     def state(self) -> dict[str, Tensor]:
-        pairs = self._engine.moments.items()
-        return {f"{name}.{i}": tensor for name, pair in pairs for i, tensor in enumerate(pair)}
+        return moments_of(self._engine)
 
     def restore(self, state: dict[str, Tensor], steps: int) -> None:
         for name, tensor in self.state().items():
@@ -84,7 +83,7 @@ class TorchStepper:
         groups = [
             {"params": [p], "lr": rule.rate, "weight_decay": rule.decay}
             for name, p in model.named_parameters()
-            for rule in [_rule(names[name], settings)]
+            for rule in [rule_of(names[name], settings)]
         ]
         self._rates = [group["lr"] for group in groups]
         self._adam = torch.optim.Adam(groups)
@@ -112,21 +111,44 @@ class TorchStepper:
         return float(cost.detach())
 
     def state(self) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
-        for index, moments in self._adam.state_dict()["state"].items():
-            found |= {f"{index}.{name}": tensor for name, tensor in moments.items()}
-        return found
+        return adam_state(self._adam)
 
     def restore(self, state: dict[str, Tensor], steps: int) -> None:  # noqa: ARG002
-        whole: dict[str, Any] = self._adam.state_dict()
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in state.items():
-            index, part = name.split(".")
-            moments.setdefault(int(index), {})[part] = tensor
-        self._adam.load_state_dict(whole | {"state": moments})
+        restore_adam(self._adam, state)
 
 
-def _rule(name: str, settings: Settings) -> Any:
+def scale_of(mean_context: float | None, counts: RowIds) -> npt.NDArray[np.float64] | None:
+    """What multiplies the summed contexts of rows with that many known ratings. Returns (B,)."""
+    if mean_context is None:
+        return None
+    scale: npt.NDArray[np.float64] = np.sqrt(mean_context / np.maximum(counts, 1))
+    return scale
+
+
+def adam_state(adam: torch.optim.Adam) -> dict[str, Tensor]:
+    """What torch's Adam remembers, by number of the parameter."""
+    found: dict[str, Tensor] = {}
+    for index, moments in adam.state_dict()["state"].items():
+        found |= {f"{index}.{name}": tensor for name, tensor in moments.items()}
+    return found
+
+
+def restore_adam(adam: torch.optim.Adam, state: dict[str, Tensor]) -> None:
+    whole: dict[str, Any] = adam.state_dict()
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in state.items():
+        index, part = name.split(".")
+        moments.setdefault(int(index), {})[part] = tensor
+    adam.load_state_dict(whole | {"state": moments})
+
+
+def moments_of(engine: Engine) -> dict[str, Tensor]:
+    """Adam's memory, by parameter; shared, not copied."""
+    pairs = engine.moments.items()
+    return {f"{name}.{i}": tensor for name, pair in pairs for i, tensor in enumerate(pair)}
+
+
+def rule_of(name: str, settings: Settings) -> Any:
     """Rate and L2 of a parameter by its name in the engine."""
     from cfnade.kernels.adam import Rule
 
@@ -137,7 +159,8 @@ def _rule(name: str, settings: Settings) -> Any:
         rate *= settings.dense_factor
     bias = name in ("bias", "c") or name.startswith("deep_c")
     # The penalty is decay · Σw², so its gradient is 2 · decay · w.
-    return Rule(rate=rate, decay=0.0 if bias else 2.0 * settings.weight_decay)
+    decay = 0.0 if bias else 2.0 * settings.weight_decay
+    return Rule(rate=rate, decay=decay * (settings.output_decay if name == "output_table" else 1))
 
 
 def _engine_names(model: CFNADE) -> dict[str, str]:

@@ -1,0 +1,77 @@
+"""`cfnade train --side both` and `--seeds`: trained, saved, resumed and evaluated as any model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cfnade.checkpoint import load
+from cfnade.models.ensemble import Ensemble
+from cfnade.models.joint import JointCFNADE
+from cfnade.training import state
+
+Shell = Any
+SMALL = ["--hidden", "8", "--epochs", "3", "--threads", "1", "--out"]
+
+
+def weights(out: Path) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in load(out).model.parameters()])
+
+
+def test_side_both_takes_its_own_recipe_and_can_be_evaluated(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    done = shell("train", ratings_file, "--side", "both", *SMALL, out)
+    assert done.code == 0, done.err
+    bundle = load(out)
+    assert isinstance(bundle.model, JointCFNADE)
+    job = bundle.facts["job"]
+    assert (job["side"], job["recipe"], job["training"]["passes"]) == ("both", "default-both", 8)
+    scored = shell("evaluate", out, "--json")
+    assert scored.code == 0, scored.err
+    assert 0.2 < json.loads(scored.out)["rmse"] < 2.0
+
+
+def test_seeds_are_shown_saved_as_one_model_and_resumed(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "model"
+    options = ("train", ratings_file, "--side", "both", "--seeds", "2")
+    done = shell(*options, *SMALL, whole)
+    assert done.code == 0, done.err
+    lines = [line for line in done.err.splitlines() if line.startswith("model")]
+    assert [line.split("   ")[0] for line in lines] == ["model 1/2"] * 3 + ["model 2/2"] * 3
+    history = [json.loads(line) for line in (whole / "history.jsonl").read_text().splitlines()]
+    assert [(one["member"], one["epoch"]) for one in history] == [
+        (member, epoch) for member in (0, 1) for epoch in (1, 2, 3)
+    ]
+    assert isinstance(load(whole).model, Ensemble)
+
+    # As if it had been stopped when the first model was done.
+    assert shell(*options, *SMALL, out).code == 0
+    second = state.member_folder(out, 1) / state.NAME
+    second.unlink()
+    again = shell(*options, *SMALL, out)
+    assert again.code != 0
+    assert "unfinished training (0 of 3 epochs of model 2)" in again.err
+    resumed = shell("train", "--resume", "--out", out)
+    assert resumed.code == 0, resumed.err
+    assert torch.equal(weights(out), weights(whole))
+
+
+def test_recipes_of_other_sides_and_bad_seeds_are_refused(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    wrong = shell("train", ratings_file, "--side", "both", "--recipe", "default", "--out", out)
+    assert wrong.code != 0
+    assert "recipe default is for side user" in wrong.err.replace("\n", " ")
+    wrong = shell("train", ratings_file, "--seeds", "0", "--out", out)
+    assert "--seeds 0: must be at least 1" in wrong.err
+    wrong = shell("train", ratings_file, "--side", "all", "--out", out)
+    assert 'choose "user", "item" or "both"' in wrong.err
+    assert not out.exists()
