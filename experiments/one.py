@@ -39,10 +39,16 @@ def validate(data: str, split: str, seed: int, configuration: Configuration, thr
 def score(data: str, split: str, seed: int, configuration: Configuration, threads: int) -> Any:
     """Train a configuration that is fixed, and score it on test, once. Returns a record."""
     parts = load_split(data, split)
+    if configuration.whole:
+        nothing = parts.valid.select(np.empty(0, np.int64))
+        parts = replace(parts, train=parts.train.plus(parts.valid), valid=nothing)
     trained, record = _trained(parts, seed, configuration, threads)
     began = time.perf_counter()
     test = evaluate(trained.bundle, parts.test, unseen=configuration.unseen).as_dict()
-    return record | _outcome(trained) | {"test": test, "test_seconds": _since(began)}
+    record |= _outcome(trained) | {"test": test, "test_seconds": _since(began)}
+    if configuration.members > 1:
+        record["members"] = [evaluate(m, parts.test).rmse for m in trained.bundle.members()]
+    return record
 
 
 def _trained(
@@ -71,6 +77,7 @@ def _trained(
             side=configuration.side,  # type: ignore[arg-type]  # checked inside
             architecture=configuration.model,
             settings=settings,
+            seeds=configuration.members,
             threads=threads,
         )
     return trained, record | {"seconds": _since(began)}

@@ -30,6 +30,10 @@ class Configuration:
     """One of variants.py: what the authors' code does and the product does not."""
     unseen: str = "mean"
     """The rule for users and items that training never saw; the paper predicts 3."""
+    members: int = 1
+    """Models trained from this many seeds, their distributions averaged; each is scored too."""
+    whole: bool = False
+    """Train on train and validation together, where every choice was made before."""
 
     def changed(self, values: dict[str, Any]) -> Configuration:
         """The same with some fields of the model or the training changed, each by its name."""
@@ -38,7 +42,7 @@ class Configuration:
         return replace(self, model=self.model | model, training=self.training | training)
 
 
-_MODEL = set(CFNADEConfig.__dataclass_fields__)
+_MODEL = {*CFNADEConfig.__dataclass_fields__, "time"}
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ def read_plan(path: Path) -> Plan:
 
 _KEYS = {
     *("name", "label", "side", "recipe", "model", "training", "variant", "unseen"),
+    *("members", "whole"),
     *("splits", "seeds", "choose", "choose_epochs", "choose_like", "facts"),
 }
 
@@ -135,6 +140,8 @@ def _entry(given: dict[str, Any], where: str) -> Entry:
         training | given.get("training", {}),
         given.get("variant"),
         given.get("unseen", "mean"),
+        given.get("members", 1),
+        given.get("whole", False),
     )
     Settings.from_dict(configuration.training)  # a misspelt setting is found before hours of work
     return Entry(

@@ -31,6 +31,10 @@ SECTIONS: dict[str, Section] = {
     "ml100k": tables.compared,
 }
 
+GUIDE = FOLDER.parent / "docs" / "reproduction.md"
+BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
+SHORT = ("table1_ml1m", "table3_netflix", "ml100k", "ablations")
+
 HEAD = """# The paper's tables and figures, run again
 
 Made by `python experiments/report.py` from the records under `results/`; nothing here is typed.
@@ -65,5 +69,19 @@ def report(results: Path, plans: Path) -> str:
     return "".join(parts)
 
 
+def guide(text: str, results: Path, plans: Path) -> str:
+    """The guide with its short tables made anew between the marks."""
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    parts = []
+    for name in SHORT:
+        plan, records = read_plan(plans / f"{name}.toml"), read_records(results / name)
+        if records:
+            section = tables.differences if name == "ablations" else tables.short
+            parts.append(f"### {plan.title}\n\n{section(plan, records)}\n")
+    return f"{before}{BEGIN}\n{''.join(parts)}{END}{after}"
+
+
 if __name__ == "__main__":
     write_text(FOLDER / "README.md", report(FOLDER / "results", FOLDER))
+    write_text(GUIDE, guide(GUIDE.read_text(encoding="utf-8"), FOLDER / "results", FOLDER))

@@ -26,6 +26,7 @@ from cfnade.files import write_text
 from experiments import one
 from experiments.plan import Configuration, Entry, Plan, PlanError, read_plan
 
+PARTS = ("valid", "test")
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
@@ -93,8 +94,8 @@ class Experiment:
         record |= {"data": Path(self.plan.data).name, "facts": entry.facts}
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-        test = f"   test {record['test']['rmse']:.4f}" if "test" in record else ""
-        print(f"   valid {record['valid']['rmse']:.4f}{test}   {record['seconds']:.0f} s")
+        scores = [f"{part} {record[part]['rmse']:.4f}" for part in PARTS if record.get(part)]
+        print(f"   {'   '.join(scores)}   {record['seconds']:.0f} s", flush=True)
         return record
 
 

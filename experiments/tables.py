@@ -39,6 +39,16 @@ def _line(entry: Entry, records: list[Record]) -> list[str]:
     ]
 
 
+def short(plan: Plan, records: Records) -> str:
+    """The scores of `compared` alone."""
+    lines = []
+    for entry in plan.entries:
+        if entry.name in records:
+            line = _line(entry, records[entry.name])
+            lines.append([line[0], entry.facts.get("row", ""), *line[2:5], line[6]])
+    return markdown(["model", "settings", "test RMSE", "paper", "ours − paper", "splits"], lines)
+
+
 def _chosen(entry: Entry, record: Record) -> str:
     """What validation chose for this entry."""
     configuration = record["configuration"]

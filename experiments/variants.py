@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from cfnade.errors import CfnadeError
 from cfnade.models.cfnade import CFNADE
-from cfnade.training import run
+from cfnade.training import member, start
 from cfnade.training.settings import Settings
 from cfnade.training.steppers import CpuStepper, RowIds, TorchStepper
 
@@ -83,6 +83,6 @@ def _start_flat(self: CFNADE, counts: Tensor, *, smoothing: float) -> None:  # n
 
 _Patch = tuple[Any, str, Any]  # where, which name, by what
 
-_SLOPE: list[_Patch] = [(run, "CFNADE", SlopeCFNADE), (run, "CpuStepper", SlopeStepper)]
-_ADAM: list[_Patch] = [(run, "CpuStepper", UncorrectedStepper)]
+_SLOPE: list[_Patch] = [(start, "CFNADE", SlopeCFNADE), (member, "CpuStepper", SlopeStepper)]
+_ADAM: list[_Patch] = [(member, "CpuStepper", UncorrectedStepper)]
 _FLAT_START: list[_Patch] = [(CFNADE, "initialise_biases", _start_flat)]

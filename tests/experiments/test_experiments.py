@@ -13,7 +13,7 @@ import pytest
 from cfnade.data.load import load
 from cfnade.data.parts import load_split
 from cfnade.data.synthetic import synthetic
-from cfnade.training import run as training_run
+from cfnade.training import member, start
 from cfnade.training.run import train
 from cfnade.training.settings import Settings
 from experiments import one, report, tables
@@ -215,6 +215,8 @@ def test_the_report_is_what_its_records_give() -> None:
     pytest.importorskip("matplotlib")
     folder = Path(report.FOLDER)
     assert (folder / "README.md").read_text() == report.report(folder / "results", folder)
+    text = report.GUIDE.read_text()
+    assert text == report.guide(text, folder / "results", folder)
 
 
 # -- what the authors' code does ---------------------------------------------------------------
@@ -263,9 +265,9 @@ def test_the_slope_is_learnt_and_counts_for_every_level() -> None:
 
 @pytest.mark.parametrize("name", ["slope", "adam", "flat_start"])
 def test_a_variant_changes_the_result_and_ends(name: str) -> None:
-    before = training_run.CpuStepper, training_run.CFNADE
+    before = vars(member)["CpuStepper"], vars(start)["CFNADE"]
     changed = small_run(name).history[-1]["valid_rmse"]
-    assert (training_run.CpuStepper, training_run.CFNADE) == before
+    assert (vars(member)["CpuStepper"], vars(start)["CFNADE"]) == before
     assert changed != small_run(None).history[-1]["valid_rmse"]
 
 
