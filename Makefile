@@ -33,6 +33,7 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/epoch.py --ml-1m $(DATA)/ml-1m.zip
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/prediction.py
+	$(BIN)/python benchmarks/serve.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -22,7 +22,11 @@ def write_readme() -> None:
 
 
 def _tables() -> str:
-    makers = {"epoch": _epoch, "growth": _growth, "prediction": _prediction, "load": _load}
+    makers = {
+        **{"epoch": _epoch, "growth": _growth, "prediction": _prediction, "load": _load},
+        "serve": _serve,
+    }
+    makers["race"] = _race
     parts = []
     for name, make in makers.items():
         file = FOLDER / "results" / f"{name}.json"
@@ -124,6 +128,61 @@ def _prediction(found: dict[str, Any]) -> str:
         f"for a new person with {top['ratings']} ratings by `Predictor.recommend`, "
         f"{top['requests']} requests: p50 {top['p50_ms']:.2f} ms, p99 {top['p99_ms']:.2f} ms.\n"
     )
+
+
+def _race(found: dict[str, Any]) -> str:
+    def cell(entrant: dict[str, Any], target: str) -> str:
+        seconds = entrant["first_s"][target]
+        if seconds is None:
+            return "not reached"
+        return f"{seconds:.1f} s ({seconds + entrant['load_s'] + entrant['prepare_s']:.1f} s)"
+
+    lines = [
+        [e["title"], ", ".join(f"{name} {value}" for name, value in e["settings"].items())]
+        + [cell(e, target) for target in found["targets"]]
+        + [f"{e['lowest']:.4f}, {e['curve'][-1][0]:.0f} s"]
+        for e in found["entrants"]
+    ]
+    head = ["system", "settings", *found["targets"], "lowest read, end"]
+    return (
+        f"## Seconds to a test RMSE\n\n{_machine(found['machine'])}\n\n{_table(head, lines)}\n"
+        f"{found['data']}, split {found['split']}, seed {found['seed']}; one run each, trained on "
+        "train and validation, scored on test after every pass (myFM: every sample, as the mean of "
+        "the samples so far). The clock starts once data is loaded and kernels are compiled, and "
+        "stands still while scoring; in parentheses with loading, imports and compilation. The "
+        "curve is read for its times alone.\n"
+    )
+
+
+def _serve(found: dict[str, Any]) -> str:
+    lines = [
+        [
+            r["model"],
+            f"{r['items']:,}",
+            str(r["ratings"]),
+            f"{r['closed']['per_second']:.0f}/s",
+            f"{r['closed']['p50_ms']:.1f} / {r['closed']['p99_ms']:.1f} ms",
+            f"{r['open']['p50_ms']:.1f} / **{r['open']['p99_ms']:.1f}** ms",
+            str(r["closed"]["errors"] + r["open"]["errors"]),
+        ]
+        for r in found["cases"]
+    ]
+    head = ["model", "items", "ratings", "at most", "p50 / p99 then"]
+    head += [f"p50 / p99 at {found['rate']}/s", "errors"]
+    text = f"## Service\n\n{_machine(found['machine'])}\n\n{_table(head, lines)}\n"
+    text += (
+        f"`POST /recommend` for lists of {found['best']}, {found['workers']} worker, the load from "
+        f"another process on the same machine: at most is {found['clients']} clients that ask "
+        f"again as soon as they are answered; {found['rate']}/s is at fixed times, latency counted "
+        "from when a request was due.\n"
+    )
+    for name, held in found["memory"].items():
+        before, middle, after = (held["mb"][at] for at in (0, len(held["mb"]) // 2, -1))
+        text += (
+            f"Memory, {name}: {before:.0f} MB before, {middle:.0f} MB half-way and {after:.0f} MB "
+            f"after {held['requests']:,} requests, {held['errors']} errors.\n"
+        )
+    return text
 
 
 if __name__ == "__main__":

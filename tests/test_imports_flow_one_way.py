@@ -15,10 +15,10 @@ ROOT = Path(cfnade.__file__).parent
 # Each part may import from itself and from those before it.
 FLOW = [
     *("errors", "files", "data", "kernels", "models", "metrics", "tilting", "calibration"),
-    *("bundle", "cells", "training", "evaluation", "checkpoint", "predictor", "recipes", "tuning"),
-    *("fitting", "estimator", "cli", "__main__"),
+    *("bundle", "side_cells", "cells", "training", "evaluation", "checkpoint", "predictor"),
+    *("recipes", "tuning", "fitting", "estimator", "rivals", "compare", "serve", "cli", "__main__"),
 ]
-HEAVY = {"torch", "numba", "polars", "pandas", "pyarrow", "narwhals", "pooch", "rich"}
+HEAVY = {"torch", "numba", "polars", "pandas", "pyarrow", "narwhals", "pooch", "rich", "fastapi"}
 
 
 def part_of(module: str) -> str:

@@ -1,0 +1,92 @@
+"""The service as an ASGI application: addresses, and what stands before them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request, Response
+from starlette.middleware.cors import CORSMiddleware
+
+from cfnade import __version__
+from cfnade.serve import assets, openapi
+from cfnade.serve.addresses import router
+from cfnade.serve.docs import docs_page
+from cfnade.serve.limits import Bounds, Limits
+from cfnade.serve.loading import Models
+from cfnade.serve.problems import CatchAll, add_handlers
+from cfnade.serve.refresh import keep_fresh
+from cfnade.serve.security import KeyCheck, SecurityHeaders
+from cfnade.serve.work import Work
+
+
+def create_app(
+    models: Models,
+    *,
+    limits: Limits | None = None,
+    key: str | None = None,
+    cors: Sequence[str] = (),
+    watch: float | None = None,
+) -> FastAPI:
+    """The service of a folder's model, which is loaded when the service starts if it is not yet.
+
+    With a key, clients must send it. cors names other origins whose pages may ask. watch is the
+    number of seconds after which the folder is looked at again for another model.
+    """
+    limits = limits or Limits()
+    work = Work(limits)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with keep_fresh(models, watch):
+            yield
+        work.close()
+
+    app = FastAPI(
+        title="cfnade",
+        version=__version__,
+        description="What rating a person would give an item, as a whole distribution.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.include_router(router(models, work, limits))
+    openapi.complete(app, keyed=key is not None)
+    _add_pages(app)
+    add_handlers(app)
+    # The last one added is the first that a request meets.
+    app.add_middleware(Bounds, limits=limits)
+    if key is not None:
+        app.add_middleware(KeyCheck, key=key)
+    if cors:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(cors),
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type", "x-api-key"],
+        )
+    app.add_middleware(CatchAll)
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+def _add_pages(app: FastAPI) -> None:
+    files = assets.read_assets()
+    about = docs_page(app.openapi())
+
+    @app.get("/", include_in_schema=False)
+    async def page(request: Request) -> Response:
+        return assets.respond(files, "index.html", request)
+
+    @app.get("/page/{name:path}", include_in_schema=False)
+    async def part_of_page(name: str, request: Request) -> Response:
+        return assets.respond(files, name, request)
+
+    @app.get("/docs", include_in_schema=False)
+    async def documentation(request: Request) -> Response:
+        return assets.respond(about, "docs.html", request)
+
+    @app.get("/docs/style.css", include_in_schema=False)
+    async def style_of_documentation(request: Request) -> Response:
+        return assets.respond(about, "docs.css", request)

@@ -1,0 +1,49 @@
+// The page's door: ask what model is served, then put the parts together.
+
+import { call } from "./api.js";
+import { byId, el, plural } from "./dom.js";
+import { mountImports } from "./imports.js";
+import { mountKnown } from "./known.js";
+import { mountList } from "./list.js";
+import { mountMine } from "./mine.js";
+import { makeScale } from "./scale.js";
+import { openStore } from "./store.js";
+
+/** Show what went wrong, with a way on; null takes it away. */
+function trouble(error, retry) {
+  const box = byId("trouble");
+  box.hidden = error === null;
+  if (error === null) return;
+  const again = el("button", { onclick: retry }, "Try again");
+  box.replaceChildren(el("p", {}, error.message), again);
+}
+
+async function start() {
+  let model;
+  try {
+    model = await call("model");
+  } catch (error) {
+    trouble(error, start);
+    return;
+  }
+  trouble(null);
+  const scale = makeScale(model.scale);
+  const store = openStore(model, scale);
+  const parts = { model, scale, store };
+  const personOf = () => {
+    const { ratings, user } = store.state;
+    if (!model.new_people) return user === null ? null : { user };
+    const used = ratings.slice(0, model.limits.history);
+    return { ratings: used.map(({ item, rating }) => ({ item, rating })) };
+  };
+  const { name, items } = model;
+  byId("about").textContent =
+    `The model “${name}” knows ${plural(items, "film")}, rated from ${scale.low} to ${scale.high}.`;
+  if (model.new_people) {
+    mountMine(parts);
+    mountImports(parts);
+  } else mountKnown({ ...parts, onTrouble: trouble });
+  mountList({ ...parts, personOf, onTrouble: trouble });
+}
+
+start();

@@ -1,0 +1,164 @@
+// Ratings in and out as files: our own CSV, and the exports of Letterboxd and IMDb.
+
+import { call } from "./api.js";
+import { decode, parse, write } from "./csv.js";
+import { byId, el, on, plural } from "./dom.js";
+import { called } from "./films.js";
+
+const LARGEST = 8_000_000; // bytes
+const CHUNK = 500; // films in one question
+const LONGEST = 200; // characters of a title
+
+export function mountImports({ model, scale, store }) {
+  const file = byId("file");
+  on("import", "click", () => file.click());
+  file.addEventListener("change", async () => {
+    const [chosen] = file.files;
+    if (!chosen) return;
+    report(`Reading ${chosen.name} …`);
+    try {
+      const { rows, source } = understand(parse(await textOf(chosen)));
+      finish(await resolve(rows, model, scale), source, { model, store });
+    } catch (error) {
+      report(error.message);
+    }
+    file.value = "";
+  });
+  on("export", "click", () => save(store.state.ratings, scale));
+}
+
+function save(ratings, scale) {
+  const range = `${scale.low}-${scale.high}`;
+  const lines = ratings.map(({ item, title, rating }) => [item, title, rating, range]);
+  const text = write([["item", "title", "rating", "scale"], ...lines]);
+  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  el("a", { href: url, download: "my-ratings.csv" }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+// -- reading --
+
+async function textOf(chosen) {
+  if (chosen.size > LARGEST) throw new Error(`${chosen.name} is too large for a file of ratings.`);
+  const bytes = await chosen.arrayBuffer();
+  const text = decode(bytes);
+  if (text.startsWith("PK\u0003"))
+    throw new Error(`${chosen.name} is a zip archive: unpack it and choose ratings.csv inside.`);
+  return text;
+}
+
+/** Rows {item, title, year, rating, range} of a table; a range of null means the model's own. */
+export function understand(lines) {
+  const head = (lines[0] ?? []).map((name) => name.trim().toLowerCase());
+  const at = (...names) => head.findIndex((name) => names.includes(name));
+  const source = at("const") >= 0 ? "IMDb" : at("letterboxd uri") >= 0 ? "Letterboxd" : "";
+  const fixed = { IMDb: [1, 10], Letterboxd: [0.5, 5] }[source];
+  const places = { item: source ? -1 : at("item"), title: at("title", "name"), year: at("year") };
+  const rating = at("your rating", "rating");
+  if (rating < 0 || Math.max(places.item, places.title) < 0)
+    throw new Error(
+      "No ratings found in this file. Its first line must name the columns title and rating; " +
+        "of a Letterboxd export choose ratings.csv.",
+    );
+  const rows = lines.slice(1).map((line) => {
+    const cell = (place) => (line[place] ?? "").trim().slice(0, LONGEST);
+    const range = fixed ?? rangeOf(cell(at("scale")));
+    const given = cell(rating) === "" ? NaN : Number(cell(rating).replace(",", "."));
+    const year = /^\d{4}$/.test(cell(places.year)) ? Number(cell(places.year)) : null;
+    return { item: cell(places.item), title: cell(places.title), year, rating: given, range };
+  });
+  return { rows, source };
+}
+
+function rangeOf(text) {
+  const [, low, high] = /^(-?[\d.]+)-(-?[\d.]+)$/.exec(text) ?? [];
+  return Number(low) < Number(high) ? [Number(low), Number(high)] : null;
+}
+
+// -- finding the films --
+
+/** Ratings of the films found, and the names of those that were not or had no usable rating. */
+async function resolve(rows, model, scale) {
+  const out = { found: new Map(), lost: [], bad: [] };
+  const usable = rows.filter(({ rating, range, ...row }) => {
+    const [low, high] = range ?? [scale.low, scale.high];
+    const fine = rating >= low && rating <= high;
+    if (!fine) out.bad.push(nameOf(row));
+    return fine;
+  });
+  for (let from = 0; from < usable.length; from += CHUNK) {
+    const some = usable.slice(from, from + CHUNK);
+    const films = await lookUp(some, model);
+    some.forEach((row, at) => {
+      const [low, high] = row.range ?? [scale.low, scale.high];
+      const { item, title } = films[at] ?? {};
+      if (item === undefined) out.lost.push(nameOf(row));
+      else out.found.set(item, { item, title, rating: scale.from(row.rating, low, high) });
+    });
+  }
+  return out;
+}
+
+const nameOf = ({ item, title, year }) =>
+  title ? called({ title: year ? `${title} (${year})` : title }) : `item ${item || "without a name"}`;
+
+/** A film for each row: by id where the id means that title here, too, else by title and year. */
+async function lookUp(rows, model) {
+  const films = await byIds(rows, model);
+  const open = [...rows.keys()].filter((at) => !films[at] && rows[at].title);
+  if (!open.length) return films;
+  const { matches } = await call("match", { body: { films: open.map((at) => titleAndYear(rows[at])) } });
+  open.forEach((at, place) => (films[at] = matches[place]));
+  return films;
+}
+
+async function byIds(rows, model) {
+  const ids = rows.map(({ item }) => (/^-?\d{1,15}$/.test(item) ? Number(item) : item));
+  const asked = ids.filter((id) => id !== "");
+  const known = new Map();
+  for (let from = 0; from < asked.length; from += model.limits.items) {
+    const items = asked.slice(from, from + model.limits.items);
+    const { predictions } = await call("predict", { body: { ratings: [], items } });
+    for (const film of predictions) known.set(film.item, film);
+  }
+  return rows.map(({ title }, at) => {
+    const film = known.get(ids[at]);
+    return film && (!title || !film.title || film.title === title) ? film : null;
+  });
+}
+
+function titleAndYear({ title, year }) {
+  const [, rest, own] = /^(.+?)(?:\s*\((\d{4})\))?$/.exec(title);
+  return year || own ? { title: rest, year: year ?? Number(own) } : { title };
+}
+
+// -- telling --
+
+function finish({ found, lost, bad }, source, { model, store }) {
+  const kept = store.state.sample === null ? store.state.ratings : []; // a sample gives way
+  const ratings = [...found.values(), ...kept.filter(({ item }) => !found.has(item))];
+  if (found.size) store.replace(ratings);
+  const { history } = model.limits;
+  const cut = ratings.length > history ? ` Only the first ${history} of all are used.` : "";
+  report(`${plural(found.size, "rating")} imported${source && ` from ${source}`}.${cut}`, [
+    [`${plural(lost.length, "film")} not found in this catalogue`, lost],
+    [`${plural(bad.length, "line")} without a usable rating`, bad],
+  ]);
+}
+
+function report(text, lists = []) {
+  const box = byId("report");
+  const close = { class: "remove", "aria-label": "Close" };
+  const details = lists
+    .filter(([, names]) => names.length)
+    .map(([heading, names]) => {
+      const list = el("ul", {}, ...names.map((name) => el("li", {}, name)));
+      return el("details", {}, el("summary", {}, heading), list);
+    });
+  box.hidden = false;
+  box.replaceChildren(
+    el("p", {}, text),
+    el("button", { ...close, onclick: () => (box.hidden = true) }, "×"),
+    ...details,
+  );
+}

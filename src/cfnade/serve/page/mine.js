@@ -1,0 +1,106 @@
+// The visitor's own ratings: a row each, the latest first, and what can be done with them.
+
+import { announce, arrange, byId, el, on, plural } from "./dom.js";
+import { called, named } from "./films.js";
+import { mountSearch } from "./search.js";
+import { ratingInput } from "./stars.js";
+import { copyOf } from "./store.js";
+
+const SHOWN = matchMedia("(min-width: 58rem)").matches ? 8 : 3; // rows before "Show all"
+
+export function mountMine({ model, scale, store }) {
+  const rows = new Map(); // item → row
+  let drafts = []; // films picked but not rated yet
+  let all = false;
+
+  const rowOf = (film) => {
+    if (!rows.has(film.item)) rows.set(film.item, makeRow(film, scale, store, drop));
+    return rows.get(film.item);
+  };
+  const drop = (film) => {
+    const { nextSibling, previousSibling } = rows.get(film.item);
+    const isDraft = drafts.some(({ item }) => item === film.item);
+    drafts = drafts.filter(({ item }) => item !== film.item);
+    if (isDraft) show();
+    else store.replace(store.state.ratings.filter(({ item }) => item !== film.item));
+    ((nextSibling ?? previousSibling)?.querySelector(".remove") ?? byId("search")).focus();
+    announce(`${called(film)} removed.`);
+  };
+  const show = () => {
+    drafts = drafts.filter(({ item }) => store.ratingOf(item) === null);
+    const films = [...drafts, ...store.state.ratings];
+    const shown = all ? films : films.slice(0, Math.max(SHOWN, drafts.length));
+    const nodes = shown.map(rowOf);
+    for (const [item, row] of rows) if (!nodes.includes(row)) rows.delete(item);
+    arrange(byId("rated"), nodes);
+    shown.forEach((film, at) => nodes[at].set(store.ratingOf(film.item)));
+    byId("nothing").hidden = films.length > 0;
+    byId("all-rated").hidden = films.length <= SHOWN;
+    byId("all-rated").textContent = all ? "Show fewer" : `Show all ${films.length}`;
+    showTools(store);
+  };
+  /** Put a film at the top, ready to be rated. */
+  const begin = (film) => {
+    if (store.ratingOf(film.item) !== null) all = true; // its row may be folded away
+    else if (!drafts.some(({ item }) => item === film.item)) drafts = [film, ...drafts];
+    show();
+    rowOf(film).focusIn();
+  };
+  const replace = (ratings, sample) => {
+    drafts = [];
+    store.replace(ratings, sample);
+    announce(`${sample ?? "All removed"}: ${plural(ratings.length, "rating")}.`);
+  };
+
+  mountSearch({ onPick: begin, ratingOf: store.ratingOf, scale });
+  on("all-rated", "click", () => {
+    all = !all;
+    show();
+  });
+  on("undo", "click", () => {
+    store.undo();
+    announce(`Undone. ${plural(store.state.ratings.length, "rating")}.`);
+  });
+  on("clear", "click", () => replace([], null));
+  mountSamples(model.samples, (sample) => replace(copyOf(sample, scale), sample.name));
+  store.listen((kind) => kind === "ratings" && show());
+  byId("mine").hidden = false;
+  show();
+}
+
+function makeRow(film, scale, store, drop) {
+  const { name, year } = named(film);
+  const label = `Your rating of ${called(film)}`;
+  const input = ratingInput(scale, label, null, (rating) => store.rate(film, rating));
+  // Enter is free in a radio group: back to the search, to rate the next film.
+  input.addEventListener("keydown", ({ key }) => {
+    if (key === "Enter") setTimeout(() => byId("search").focus());
+  });
+  const props = { class: "remove", "aria-label": `Remove ${called(film)}` };
+  const remove = el("button", { ...props, onclick: () => drop(film) }, "×");
+  const title = el("span", {}, name, " ", el("span", { class: "year" }, year));
+  const row = el("li", {}, title, input, remove);
+  row.set = (rating) => {
+    input.set(rating);
+    row.classList.toggle("draft", rating === null);
+  };
+  row.focusIn = input.focusIn;
+  return row;
+}
+
+function showTools(store) {
+  const { ratings, sample } = store.state;
+  byId("undo").disabled = !store.canUndo();
+  byId("export").disabled = byId("clear").disabled = ratings.length === 0;
+  byId("sample-note").hidden = sample === null;
+  for (const chip of byId("chips").children)
+    chip.setAttribute("aria-pressed", String(chip.textContent === sample));
+}
+
+function mountSamples(samples, choose) {
+  byId("samples").hidden = samples.length === 0;
+  const chips = samples.map((sample) =>
+    el("button", { onclick: () => choose(sample) }, sample.name),
+  );
+  byId("chips").replaceChildren(...chips);
+}

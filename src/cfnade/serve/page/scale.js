@@ -1,0 +1,52 @@
+// The model's rating scale: its levels, how they are written and how other scales map to it.
+
+const PARTS = [
+  [0.17, "quite sure"],
+  [0.215, "fairly sure"],
+  [0.265, "not so sure"],
+  [Infinity, "could go either way"],
+];
+
+export function makeScale(values) {
+  const low = values[0];
+  const high = values[values.length - 1];
+  const span = high - low || 1;
+  // Of two equally near levels the upper one; 1e-9 forgives how binary fractions round.
+  const nearest = (x) =>
+    values.reduce((best, v) => (Math.abs(v - x) <= Math.abs(best - x) + 1e-9 ? v : best));
+  return {
+    values,
+    low,
+    high,
+    span,
+    nearest,
+    has: (x) => values.includes(x),
+    /** A rating between lo and hi, linearly, to the nearest level of this scale. */
+    from: (x, lo, hi) => nearest(low + ((x - lo) / (hi - lo || 1)) * span),
+    text: (x) => String(Number(x.toFixed(2))),
+    show: (x) => x.toFixed(span > 20 ? 0 : 1),
+    /** A change with its sign, to as many digits as the greatest of its company needs. */
+    signed: (x, most) => {
+      const size = Math.abs(x).toFixed(most < span / 40 ? 3 : span > 20 ? 1 : 2);
+      return Number(size) === 0 ? "±0" : (x > 0 ? "+" : "−") + size;
+    },
+    /** How sure, from the spread of the distribution beside the width of the scale. */
+    sure: (std) => PARTS.find(([most]) => std / span < most)[1],
+    /** What a rating is called aloud. */
+    spoken: (x) => `${Number(x.toFixed(2))} of ${high}`,
+  };
+}
+
+/** At most `most` bars: neighbouring levels of a long scale share one. */
+export function bars(values, probabilities, most = 20) {
+  const width = Math.ceil(values.length / most);
+  const out = [];
+  for (let from = 0; from < values.length; from += width) {
+    const levels = values.slice(from, from + width);
+    const chance = probabilities.slice(from, from + width).reduce((sum, p) => sum + p, 0);
+    const first = String(levels[0]);
+    const last = String(levels[levels.length - 1]);
+    out.push({ label: first === last ? first : `${first} to ${last}`, chance });
+  }
+  return out;
+}

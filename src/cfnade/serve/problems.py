@@ -1,0 +1,138 @@
+"""Errors as problem details (RFC 9457): what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import http
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cfnade.errors import CfnadeError
+
+_log = logging.getLogger("cfnade.serve")
+_SHOWN = 3
+_UNION = {"int", "str", "float", "none"}
+
+
+class Problem(HTTPException):
+    """A refusal. `where` is the place in the input, such as ratings[3].rating."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        where: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, detail, dict(headers or {}))
+        self.where = where
+
+
+class ProblemResponse(Response):
+    media_type = "application/problem+json"
+
+
+def problem_body(status: int, detail: str, where: str | None = None) -> bytes:
+    """The JSON of one problem."""
+    phrase = http.HTTPStatus(status).phrase
+    content = {"type": "about:blank", "title": phrase, "status": status, "detail": detail}
+    return to_json(content if where is None else content | {"where": where})
+
+
+def problem_response(problem: Problem) -> ProblemResponse:
+    body = problem_body(problem.status_code, problem.detail, problem.where)
+    return ProblemResponse(body, problem.status_code, problem.headers)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Answer every error that an endpoint or the router raises with a problem."""
+
+    async def known(_: Request, error: Exception) -> Response:
+        return problem_response(_as_problem(error))
+
+    for kind in (StarletteHTTPException, RequestValidationError, CfnadeError):
+        app.add_exception_handler(kind, known)
+
+
+class CatchAll:
+    """Turns what nobody expected into a bare 500; the reason goes to the log and nowhere else."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = begun or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except Exception:
+            _log.exception("%s %s failed", scope.get("method"), scope.get("path"))
+            if begun or scope["type"] != "http":
+                raise
+            sorry = Problem(500, "the service failed on this request; its log says why")
+            await problem_response(sorry)(scope, receive, send)
+
+
+def _as_problem(error: Exception) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, RequestValidationError):
+        return _of_validation(error.errors())
+    if isinstance(error, StarletteHTTPException):
+        return Problem(error.status_code, _of_router(error), headers=error.headers)
+    return Problem(422, str(error))
+
+
+def _of_router(error: StarletteHTTPException) -> str:
+    if error.status_code == 404:
+        return "there is nothing at this address; GET /docs lists what there is"
+    if error.status_code == 405:
+        return "this address does not take that method; GET /docs lists which it takes"
+    return str(error.detail)
+
+
+# -- input that does not fit the schema ----------------------------------------------------------
+
+
+def _of_validation(errors: Iterable[Mapping[str, Any]]) -> Problem:
+    """The first few places that are wrong, each with all that would have been right."""
+    places: dict[str, list[str]] = {}
+    for error in errors:
+        place, message = place_of(error["loc"]), _message(error)
+        wanted = places.setdefault(place, [])
+        if message not in wanted:
+            wanted.append(message)
+    said = [f"{place or 'the request'}: {', or '.join(wanted)}" for place, wanted in places.items()]
+    more = f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+    first = next(iter(places), "")
+    return Problem(422, "; ".join(said[:_SHOWN]) + more, where=first or None)
+
+
+def place_of(location: Iterable[str | int]) -> str:
+    """A location as people write it. The names of a union's members are no part of it."""
+    text = ""
+    for part in tuple(location)[1:]:  # the first says body or query
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part not in _UNION and not re.search(r"[-\[]", part):
+            text += "." * bool(text) + part[:40]
+    return text
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    text = str(error["msg"]).removeprefix("Value error, ")
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,229 @@
+"""What comes in and goes out. Bounds that belong to the model at hand are checked by it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
+
+from cfnade.serve.limits import BEST, HISTORY, ITEMS, SEARCHED, TEXT
+
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Text = Annotated[str, Field(strict=True, min_length=1, max_length=TEXT)]
+Whole = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
+Id = Whole | Text
+RankBy = Literal["expected", "at_least", "quantile"]
+
+_ALIEN: dict[str, JsonValue] = {"title": "Alien (1979)", "rating": 5}
+_HILL: dict[str, JsonValue] = {"title": "Notting Hill (1999)", "rating": 2}
+
+
+def _strict(*either: str, **example: JsonValue) -> ConfigDict:
+    """Refuse misspelt names; exactly one of `either` is needed; an example to show."""
+    extra: dict[str, JsonValue] = {"examples": [example]} if example else {}
+    if either:
+        extra["oneOf"] = [{"required": [name]} for name in either]
+    return ConfigDict(extra="forbid", json_schema_extra=extra)
+
+
+class Given(BaseModel):
+    """What clients send."""
+
+    model_config = _strict()
+
+
+class Said(BaseModel):
+    """What the service answers."""
+
+
+class Rated(TypedDict):
+    """A rating on the model's scale, of an item given by its id or by its title."""
+
+    # A dictionary and no object: a history of hundreds is read in half the time.
+    __pydantic_config__ = _strict("item", "title")  # type: ignore[misc]
+
+    item: NotRequired[Id]
+    title: NotRequired[Text]
+    rating: Number
+
+
+class Asker(Given):
+    """Who asks: a new person by their ratings, or a user of the training data by id."""
+
+    ratings: list[Rated] | None = Field(None, max_length=HISTORY)
+    user: Id | None = None
+
+
+class PredictIn(Asker):
+    model_config = _strict(
+        *("ratings", "user"), ratings=[_ALIEN, _HILL], items=["Blade Runner (1982)"]
+    )
+
+    items: list[Id] = Field(min_length=1, max_length=ITEMS, description="Ids or titles.")
+
+
+class RecommendIn(Asker):
+    model_config = _strict(
+        *("ratings", "user"), ratings=[_ALIEN, _HILL], n=20, rank="quantile", quantile=0.2
+    )
+
+    n: Annotated[int, Field(strict=True, ge=1, le=BEST)] = 20
+    rank: RankBy = "expected"
+    threshold: Number | None = Field(None, description="For at_least: rank by P(rating ≥ this).")
+    quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = Field(
+        None, description="For quantile: low is careful, high is adventurous."
+    )
+    exclude_seen: Annotated[bool, Field(strict=True)] = True
+    min_ratings: Annotated[int, Field(strict=True, ge=0, le=2**31)] | None = Field(
+        None, description="Hide items with fewer training ratings; null: the model's own rule."
+    )
+
+
+class ExplainIn(Asker):
+    model_config = _strict(
+        *("ratings", "user"), ratings=[_ALIEN, _HILL], item="Blade Runner (1982)"
+    )
+
+    item: Id = Field(description="Id or title.")
+
+
+class Film(Given):
+    title: Text
+    year: Annotated[int, Field(strict=True, ge=0, le=9999)] | None = None
+
+
+class MatchIn(Given):
+    model_config = _strict(films=[{"title": "The Matrix", "year": 1999}])
+
+    films: list[Film] = Field(max_length=ITEMS)
+
+
+class ItemsQuery(Given):
+    q: str = Field("", max_length=TEXT, description="Part of a title; empty: the most rated.")
+    limit: int = Field(10, ge=1, le=SEARCHED)
+
+
+# -- answers -------------------------------------------------------------------------------------
+
+
+class Named(Said):
+    item: int | str
+    title: str | None
+
+
+class Distribution(Named):
+    expected: float
+    std: float
+    median: float
+    interval: tuple[float, float] = Field(description="At least 80 % of the probability.")
+    probabilities: list[float] = Field(description="One for each value of the scale.")
+    ratings: int = Field(description="How many training ratings the item has.")
+
+
+class Listed(Distribution):
+    rank: int
+    score: float = Field(description="What the list is sorted by.")
+
+
+class PredictOut(Said):
+    predictions: list[Distribution]
+    unknown: list[int | str] = Field(description="Items asked for that the model does not know.")
+    ignored: list[Rated] = Field(description="Ratings of items that the model does not know.")
+
+
+class RecommendOut(Said):
+    items: list[Listed]
+    hidden: int = Field(description="Unseen items that min_ratings hides.")
+    min_ratings: int
+    ignored: list[Rated]
+
+
+class MovedBy(Named):
+    rating: float
+    without: float = Field(description="The expected rating if this one were not known.")
+    change: float
+
+
+class MovedByLevel(Said):
+    rating: float
+    count: int = Field(description="How many others rated the item so.")
+    without: float
+    change: float
+
+
+class ExplainOut(Named):
+    prediction: Distribution
+    moved: list[MovedBy] | list[MovedByLevel] = Field(description="The strongest first.")
+    ignored: list[Rated]
+
+
+class Found(Named):
+    ratings: int
+
+
+class ItemsOut(Said):
+    items: list[Found]
+    query: str
+
+
+class MatchOut(Said):
+    matches: list[Named | None] = Field(description="In the order asked; null: no sure match.")
+
+
+class HealthOut(Said):
+    status: Literal["ok"]
+
+
+class ModelVersion(Said):
+    name: str
+    side: Literal["user", "item"]
+    levels: int
+    items: int
+    fingerprint: str
+    loaded_at: str
+
+
+class VersionOut(Said):
+    cfnade: str
+    python: str
+    model: ModelVersion
+
+
+class SampleRating(Named):
+    rating: float
+
+
+class Sample(Said):
+    name: str
+    ratings: list[SampleRating]
+
+
+class LimitsOut(Said):
+    history: int
+    n: int
+    items: int
+    body_bytes: int
+
+
+class ModelOut(Said):
+    name: str
+    side: Literal["user", "item"]
+    scale: list[float]
+    items: int
+    titles: bool
+    new_people: bool = Field(description="Whether it takes ratings of people it never saw.")
+    min_ratings: int
+    limits: LimitsOut
+    ranks: list[RankBy]
+    samples: list[Sample]
+
+
+class ProblemOut(Said):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    where: str | None = None

@@ -1,0 +1,76 @@
+"""A browser, the service with a small catalogue, and visits to it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+from tests.serve.browser.films import trained
+from tests.serve.browser.visit import Visit, open_visit, serving
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium. Of a module, because playwright keeps an event loop while it is open."""
+    program = shutil.which("chromium")
+    if program is None:
+        reason = "no program chromium is installed"
+        if os.environ.get("CFNADE_REQUIRE_BROWSER") == "1":
+            pytest.fail(f"{reason}, and CFNADE_REQUIRE_BROWSER=1 asks for one")
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where screenshots go: CFNADE_SCREENSHOTS if set."""
+    given = os.environ.get("CFNADE_SCREENSHOTS")
+    folder = Path(given) if given else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of five stars."""
+    return trained(tmp_path_factory.mktemp("films") / "stars")
+
+
+@pytest.fixture(scope="session")
+def url(films: Path) -> Iterator[str]:
+    with serving(films) as url:
+        yield url
+
+
+Open = Callable[..., Visit]
+
+
+@pytest.fixture
+def visit_to(browser: Browser, pictures: Path) -> Iterator[Open]:
+    """visit_to(address, …): a visitor; at the end the page's manners are checked."""
+    visits: list[Visit] = []
+
+    def make(url: str, **options: Any) -> Visit:
+        visits.append(open_visit(browser, url, pictures, **options))
+        return visits[-1]
+
+    yield make
+    for visit in visits:
+        visit.page.context.close()
+        visit.check_manners()
+
+
+@pytest.fixture
+def visit(visit_to: Open, url: str) -> Visit:
+    """A visitor who has just arrived at the five-star page."""
+    made = visit_to(url)
+    made.arrive()
+    return made

@@ -1,0 +1,76 @@
+"""A small catalogue of two kinds of films, people who love one of them, and their models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from cfnade import checkpoint
+from cfnade.data.build import Columns, Options, build
+from cfnade.data.ratings import Ratings, Side
+from cfnade.data.scale import given_scale
+from cfnade.data.splits import split
+from cfnade.training.run import train
+from cfnade.training.settings import Settings
+
+SPACE = [
+    "Matrix, The (1999)",
+    "Alien (1979)",
+    "Blade Runner (1982)",
+    "2001: A Space Odyssey (1968)",
+    "Star Wars: Episode IV - A New Hope (1977)",
+    "Terminator, The (1984)",
+    "Solaris (Solyaris) (1972)",
+    "Close Encounters of the Third Kind (1977)",
+    "Brazil (1985)",
+    "Twelve Monkeys (1995)",
+    "Metropolis (1926)",
+    "Fifth Element, The (1997)",
+]
+LOVE = [
+    "Amélie (2001)",
+    "Notting Hill (1999)",
+    'Good Bye, "Miss" Daisy (1991)',
+    "Casablanca (1942)",
+    "When Harry Met Sally... (1989)",
+    "Pretty Woman (1990)",
+    "Sleepless in Seattle (1993)",
+    "Roman Holiday (1953)",
+    "Annie Hall (1977)",
+    "Four Weddings and a Funeral (1994)",
+    "Before Sunrise (1995)",
+    "Bringing Up Baby (1938)",
+]
+TITLES = SPACE + LOVE
+ITEM = {title: 11 * place + 11 for place, title in enumerate(TITLES)}
+"""Ids with gaps: a place in a list is not an id."""
+PEOPLE = 120
+
+
+def ratings(scale: str) -> Ratings:
+    """Each person loves one kind and dislikes the other, with some noise."""
+    rng = np.random.default_rng(8)
+    likes_space = rng.random(PEOPLE) < 0.5  # (people,)
+    is_space = np.arange(len(TITLES)) < len(SPACE)  # (films,)
+    liking = np.where(likes_space[:, None] == is_space, 0.85, 0.2)  # (people, films), 0 to 1
+    liking = liking + rng.normal(0, 0.15, liking.shape)
+    seen = rng.random(liking.shape) < 0.6
+    values = given_scale(scale).array()
+    levels = np.clip(np.rint(liking * (len(values) - 1)), 0, len(values) - 1).astype(int)
+    people, films = np.nonzero(seen)
+    columns = Columns(
+        users=people + 1,
+        items=np.array([*ITEM.values()])[films],
+        values=values[levels[seen]],
+        titles={item: title for title, item in ITEM.items()},
+    )
+    return build(columns, Options(scale=scale))
+
+
+def trained(folder: Path, scale: str = "1-5", side: Side = "user") -> Path:
+    settings = Settings(epochs=15, batch_rows=16, learning_rate=0.01, seed=1)
+    data = split(ratings(scale), "paper:0")
+    done = train(data, side=side, architecture={"hidden": (16,)}, settings=settings)
+    checkpoint.save(done.bundle, folder)
+    return folder

@@ -1,0 +1,154 @@
+"""A visit to the page: what tests do and see there, and what must never happen meanwhile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, FilePayload, Locator, Page, Request, expect
+from uvicorn import Config, Server
+
+from cfnade.serve.app import create_app
+from cfnade.serve.loading import Models
+from cfnade.serve.run import bind
+
+
+@contextmanager
+def serving(folder: Path, key: str | None = None) -> Iterator[str]:
+    """The real service of a model on a free port of loopback. Gives its address."""
+    models = Models(folder)
+    models.load()
+    with bind("127.0.0.1", 0) as listener:
+        config = Config(create_app(models, key=key), log_level="warning", ws="none")
+        server = Server(config)
+        thread = Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+class Visit:
+    """One visitor with a browser profile of their own."""
+
+    def __init__(self, page: Page, url: str, pictures: Path) -> None:
+        self.page, self.url, self.pictures = page, url, pictures
+        self.faults: list[str] = []
+        self.hosts: set[str] = set()
+        self.refusals_expected = False
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("console", lambda said: self._hear(said.type, said.text))
+        page.on("request", self._note)
+
+    def _hear(self, kind: str, text: str) -> None:
+        refused = self.refusals_expected and text.startswith("Failed to load resource")
+        if kind in ("error", "warning") and not refused:
+            self.faults.append(f"{kind}: {text}")
+
+    def _note(self, request: Request) -> None:
+        if not request.url.startswith(("data:", "blob:")):
+            self.hosts.add(urlsplit(request.url).netloc)
+
+    def check_manners(self) -> None:
+        """No error in the console, no word to another host."""
+        assert self.faults == []
+        assert self.hosts <= {urlsplit(self.url).netloc}
+
+    # -- doing ---------------------------------------------------------------------------------
+
+    def arrive(self) -> None:
+        self.page.goto(self.url)
+        self.settled()
+
+    def settled(self) -> None:
+        """Until the list answers the latest change."""
+        self.page.wait_for_timeout(200)  # longer than the page waits before it asks
+        expect(self.page.locator("#films")).to_have_attribute("aria-busy", "false")
+        expect(self.page.locator(".ghost")).to_have_count(0)
+
+    def find(self, text: str) -> Locator:
+        """Type into the search; the options found."""
+        self.page.fill("#search", text)
+        options = self.page.get_by_role("option")
+        expect(options.first).to_be_visible()
+        return options
+
+    def rate(self, text: str, rating: float, of: float = 5) -> None:
+        """Find a film, take the first and give it stars, by pointer."""
+        self.find(text).first.click()
+        row = self.page.locator("#rated li").first
+        row.get_by_role("radio", name=f"{rating:g} of {of:g}", exact=True).check()
+        self.settled()
+
+    def changing(self, act: Callable[[], Any]) -> dict[str, Any]:
+        """What the page asks /recommend after an act."""
+        with self.page.expect_request("**/recommend") as asked:
+            act()
+        self.settled()
+        return sent(asked.value)
+
+    def upload(self, name: str, content: str | bytes) -> str:
+        """Import a file; the page's report."""
+        data = content.encode() if isinstance(content, str) else content
+        file = FilePayload(name=name, mimeType="text/csv", buffer=data)
+        report = self.page.locator("#report")
+        self.page.evaluate("document.getElementById('report').replaceChildren()")
+        self.page.set_input_files("#file", files=[file])
+        expect(report).not_to_have_text(re.compile("^(Reading.*)?$"))
+        self.settled()
+        return report.inner_text()
+
+    def picture(self, name: str, *, whole: bool = False) -> None:
+        self.page.wait_for_timeout(350)  # films that change places have arrived
+        self.page.screenshot(path=self.pictures / f"{name}.png", full_page=whole)
+
+    # -- seeing --------------------------------------------------------------------------------
+
+    def listed(self) -> list[str]:
+        """The films of the list, best first."""
+        headings = self.page.locator(".film h3").all_inner_texts()
+        return [text.split("\n")[0].strip() for text in headings]
+
+    def scores(self) -> dict[str, float]:
+        numbers = [float(_first(text)) for text in self.page.locator(".score").all_inner_texts()]
+        return dict(zip(self.listed(), numbers, strict=True))
+
+    def mine(self) -> dict[str, str]:
+        """The visitor's films with the rating shown beside each."""
+        rows = self.page.locator("#rated li").all()
+        shown = [row.locator("output, input[type=number]").first for row in rows]
+        texts = [each.evaluate("node => node.value || node.textContent") for each in shown]
+        names = [row.locator("> span").inner_text().strip() for row in rows]
+        return dict(zip(names, texts, strict=True))
+
+    def fits(self) -> bool:
+        """Whether nothing sticks out sideways."""
+        script = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        return bool(self.page.evaluate(script))
+
+
+def sent(request: Request) -> dict[str, Any]:
+    """The JSON that a request carries."""
+    body = request.post_data_json
+    assert isinstance(body, dict)
+    return body
+
+
+def _first(text: str) -> str:
+    found = re.match(r"\d+(\.\d+)?", text)
+    assert found, text
+    return found[0]
+
+
+def open_visit(browser: Browser, url: str, pictures: Path, **options: Any) -> Visit:
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
+    context.set_default_timeout(20_000)
+    expect.set_options(timeout=20_000)
+    return Visit(context.new_page(), url, pictures)

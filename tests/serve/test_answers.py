@@ -1,0 +1,226 @@
+"""What the addresses answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.serve.given import ITEMS, Asking, TestClient, history, rated
+
+from cfnade import __version__
+from cfnade.predictor import Predictor
+from cfnade.serve.answers import quantiles
+
+TITLE = "Film Bakeke"
+
+
+def title_of(predictor: Predictor, item: int) -> str:
+    titles = predictor.bundle.context.titles
+    assert titles is not None
+    return str(titles[item - 101])
+
+
+def test_a_distribution_has_its_own_mean_spread_median_and_interval(client: TestClient) -> None:
+    body = {"ratings": rated(history()), "n": ITEMS, "min_ratings": 0}
+    answer = client.post("/recommend", json=body).json()
+    values = np.arange(1.0, 6.0)
+    assert len(answer["items"]) == ITEMS - 5
+    for item in answer["items"]:
+        chances = np.array(item["probabilities"])
+        assert chances.sum() == pytest.approx(1.0)
+        assert item["expected"] == pytest.approx(chances @ values, abs=1e-6)
+        assert item["std"] == pytest.approx(np.sqrt(chances @ (values - item["expected"]) ** 2))
+        low, high = item["interval"]
+        assert chances[(values >= low) & (values <= high)].sum() >= 0.8 - 1e-9
+        assert chances[values <= item["median"]].sum() >= 0.5
+        assert chances[values < item["median"]].sum() < 0.5
+
+
+def test_quantiles_are_those_of_many_draws() -> None:
+    rng = np.random.default_rng(0)
+    chances, values = rng.dirichlet(np.ones(5), 20), np.arange(1.0, 6.0)
+    draws = np.stack([rng.choice(values, 40_001, p=row) for row in chances])
+    for share in (0.1, 0.5, 0.9):
+        sorted_draws = np.sort(draws, 1)[:, int(share * 40_000)]
+        near = np.abs(chances.cumsum(1) - share).min(1) < 0.01  # too close to call by drawing
+        found = quantiles(chances, values, share)
+        assert (found[~near] == sorted_draws[~near]).all()
+        assert (~near).sum() > 10
+
+
+def test_an_exactly_reached_quantile_is_the_lower_value() -> None:
+    halves, values = np.array([[0.5, 0.5]]), np.array([1.0, 2.0])
+    assert quantiles(halves, values, 0.5) == 1.0
+    assert quantiles(halves, values, 1.0) == 2.0
+
+
+def test_titles_and_ids_mean_the_same(client: TestClient, predictor: Predictor) -> None:
+    given = history()
+    by_title = [{"title": title_of(predictor, i), "rating": r} for i, r in given.items()]
+    asked = {"items": [140, title_of(predictor, 140)]}
+    by_id = client.post("/predict", json={"ratings": rated(given), **asked}).json()
+    assert client.post("/predict", json={"ratings": by_title, **asked}).json() == by_id
+    first, second = by_id["predictions"]
+    assert first == second
+    assert first["item"] == 140
+
+
+def test_what_the_model_does_not_know_is_named(client: TestClient) -> None:
+    unknown = [{"item": 9, "rating": 2.0}, {"title": "Nothing Like It", "rating": 3.0}]
+    body: dict[str, Any] = {"ratings": [*rated(history()), *unknown], "items": [9, "No Film", 101]}
+    answer = client.post("/predict", json=body).json()
+    assert answer["ignored"] == unknown
+    assert answer["unknown"] == [9, "No Film"]
+    assert [one["item"] for one in answer["predictions"]] == [101]
+    without = {"ratings": rated(history()), "items": [101]}
+    assert answer["predictions"] == client.post("/predict", json=without).json()["predictions"]
+
+
+def test_lists_by_chance_and_by_quantile_are_sorted_by_them(client: TestClient) -> None:
+    body = {"ratings": rated(history()), "n": 20, "min_ratings": 0}
+    chosen: list[dict[str, Any]] = [
+        {"rank": "expected"},
+        {"rank": "at_least", "threshold": 4},
+        {"rank": "quantile", "quantile": 0.2},
+        {"rank": "quantile", "quantile": 0.8},
+    ]
+    for how in chosen:
+        items = client.post("/recommend", json=body | how).json()["items"]
+        scores = [item["score"] for item in items]
+        assert scores == sorted(scores, reverse=True)
+        assert len(scores) == 20
+        if how["rank"] == "at_least":
+            chances = [sum(item["probabilities"][3:]) for item in items]
+            assert scores == pytest.approx(chances)
+        if how["rank"] == "expected":
+            assert scores == [item["expected"] for item in items]
+
+
+def test_thinly_rated_items_are_hidden_and_counted(
+    client: TestClient, predictor: Predictor
+) -> None:
+    counts = predictor.bundle.column_counts.sum(1)
+    given = history()
+    rated_at = [item - 101 for item in given]
+    least = int(np.median(counts))
+    few = [i for i in range(ITEMS) if counts[i] < least and i not in rated_at]
+    body = {"ratings": rated(given), "n": ITEMS, "min_ratings": least}
+    answer = client.post("/recommend", json=body).json()
+    assert answer["hidden"] == len(few) > 0
+    assert answer["min_ratings"] == least
+    assert len(answer["items"]) == ITEMS - len(given) - len(few)
+    assert min(item["ratings"] for item in answer["items"]) >= least
+    usual = client.post("/recommend", json={"ratings": rated(given)}).json()
+    assert usual["min_ratings"] == predictor.default_min_ratings
+
+
+def test_seen_items_come_back_on_demand(client: TestClient) -> None:
+    body = {"ratings": rated(history()), "n": ITEMS, "min_ratings": 0}
+    new = {item["item"] for item in client.post("/recommend", json=body).json()["items"]}
+    assert not new & set(history())
+    again = client.post("/recommend", json=body | {"exclude_seen": False}).json()
+    assert {item["item"] for item in again["items"]} == new | set(history())
+
+
+def test_nothing_rated_is_an_answer_too(client: TestClient) -> None:
+    answer = client.post("/recommend", json={"ratings": [], "n": 3, "min_ratings": 0})
+    assert answer.status_code == 200
+    assert len(answer.json()["items"]) == 3
+    assert client.post("/explain", json={"ratings": [], "item": 101}).json()["moved"] == []
+
+
+def test_search_finds_titles_and_begins_with_the_most_rated(
+    client: TestClient, predictor: Predictor
+) -> None:
+    found = client.get("/items", params={"q": "bakeke film"}).json()
+    assert found["query"] == "bakeke film"
+    assert found["items"][0]["title"].startswith(TITLE)
+    counts = predictor.bundle.column_counts.sum(1)
+    best = client.get("/items", params={"limit": 5}).json()["items"]
+    assert [item["ratings"] for item in best] == sorted(counts.tolist(), reverse=True)[:5]
+    assert found["items"][0]["ratings"] == counts[found["items"][0]["item"] - 101]
+
+
+def test_films_from_elsewhere_are_matched_or_left(client: TestClient, predictor: Predictor) -> None:
+    title = title_of(predictor, 105)  # as in "Film …, The (1954)"
+    films = [
+        {"title": "The " + title.partition(",")[0], "year": 1954},
+        {"title": "The " + title.partition(",")[0], "year": 1999},
+        {"title": "Quite Another"},
+    ]
+    matches = client.post("/match", json={"films": films}).json()["matches"]
+    assert matches == [{"item": 105, "title": title}, None, None]
+
+
+def test_a_model_without_titles_is_searched_by_id(asking: Asking, untitled_model: Path) -> None:
+    with asking(untitled_model) as client:
+        assert client.get("/model").json()["titles"] is False
+        found = client.get("/items", params={"q": "10", "limit": 50}).json()["items"]
+        assert {item["item"] for item in found} == set(range(101, 110))
+        assert client.post("/match", json={"films": [{"title": "Alien"}]}).json() == {
+            "matches": [None]
+        }
+        answer = client.post("/recommend", json={"ratings": rated(history())})
+        assert answer.json()["items"][0]["title"] is None
+        assert len(client.get("/model").json()["samples"][0]["ratings"]) >= 3
+
+
+def test_the_model_describes_itself(
+    client: TestClient, item_client: TestClient, predictor: Predictor
+) -> None:
+    model = client.get("/model").json()
+    assert model["scale"] == [1, 2, 3, 4, 5]
+    assert (model["side"], model["items"], model["new_people"]) == ("user", ITEMS, True)
+    assert model["min_ratings"] == predictor.default_min_ratings
+    for sample in model["samples"]:  # whatever the page begins with can be asked
+        body = {"ratings": sample["ratings"]}
+        for one in body["ratings"]:
+            del one["title"]
+        assert client.post("/recommend", json=body).json()["ignored"] == []
+    assert item_client.get("/model").json()["new_people"] is False
+    version = client.get("/version").json()
+    assert version["cfnade"] == __version__
+    assert version["model"]["levels"] == 5
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
+    ("/recommend", {}, 422, "either ratings"),
+    ("/recommend", {"user": 7, "ratings": []}, 422, "either ratings"),
+    ("/recommend", {"user": 9999}, 404, "user 9999 is unknown"),
+    ("/recommend", {"user": "seven"}, 422, "user id 'seven' is a str"),
+    ("/recommend", {"ratings": [{"item": 101, "rating": 7}]}, 422, "off the model's scale 1–5"),
+    ("/recommend", {"ratings": [{"item": 101, "rating": 1}] * 2}, 422, "more than once"),
+    ("/recommend", {"ratings": [{"rating": 1}]}, 422, r"ratings\[0\]: give either item"),
+    ("/recommend", {"ratings": [], "n": 501}, 422, "n: input should be less than or equal to 500"),
+    ("/recommend", {"ratings": [], "rank": "best"}, 422, "rank: input should be 'expected'"),
+    ("/recommend", {"ratings": [], "rank": "at_least", "threshold": 9}, 422, "threshold"),
+    ("/recommend", {"ratings": [], "numbr": 3}, 422, "numbr: extra inputs are not permitted"),
+    ("/predict", {"ratings": []}, 422, "items: field required"),
+    ("/predict", {"ratings": [], "items": []}, 422, "items: list should have at least 1 item"),
+    ("/predict", {"ratings": [], "items": [1.5]}, 422, "valid integer, or input should be a valid"),
+    ("/explain", {"ratings": [], "item": 9}, 404, "item 9 is unknown to the model; GET /items"),
+    ("/match", {"films": [{"title": ""}]}, 422, r"films\[0\].title: string should have at least 1"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "detail"), REFUSED)
+def test_refusals_say_what_to_change(
+    client: TestClient, path: str, body: dict[str, Any], status: int, detail: str
+) -> None:
+    import re
+
+    answer = client.post(path, json=body)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert re.search(detail, problem["detail"]), problem
+    assert problem["status"] == status
+
+
+def test_an_item_based_model_says_that_it_takes_no_newcomers(item_client: TestClient) -> None:
+    answer = item_client.post("/recommend", json={"ratings": rated(history())})
+    assert answer.status_code == 422
+    assert "item-based" in answer.json()["detail"]

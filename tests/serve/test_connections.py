@@ -1,0 +1,149 @@
+"""Clients that speak badly, slowly or not at all: others are served unharmed."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from contextlib import ExitStack, closing, suppress
+
+import httpx
+import pytest
+from tests.serve.given import Service, history, rated
+
+BODY = json.dumps({"ratings": rated(history()), "n": 3}).encode()
+LAST = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+HEAD = b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+def connect(service: Service) -> socket.socket:
+    return socket.create_connection((service.host, service.port), timeout=60)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Until the other side closes, however it does."""
+    said = b""
+    try:
+        while piece := connection.recv(65_536):
+            said += piece
+    except ConnectionResetError:
+        pass
+    return said
+
+
+def drip(connection: socket.socket, piece: bytes) -> None:
+    """Send the same again and again, until the other side closes."""
+    pause = threading.Event()
+    while True:
+        connection.sendall(piece)
+        pause.wait(0.02)
+
+
+def ask(service: Service) -> None:
+    """An honest client gets an honest answer."""
+    body = {"ratings": rated(history()), "n": 3}
+    answer = httpx.post(f"{service.url}/recommend", json=body, timeout=30)
+    assert answer.status_code == 200
+    assert len(answer.json()["items"]) == 3
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 200,
+        b"GET / NONSENSE\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n\r\n",  # no Host
+        b"GET /health HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n",
+        LAST + b"A: " + b"a" * 100_000 + b"\r\n\r\n",
+        LAST + b"A: b\r\n" * 10_000 + b"\r\n",
+        LAST.replace(b"/health", b"/" + b"a" * 100_000) + b"\r\n",
+        HEAD + b"Content-Length: -5\r\n\r\n",
+        HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_not_http_is_refused(service: Service, sent: bytes) -> None:
+    with closing(connect(service)) as connection:
+        with suppress(ConnectionError):  # it may close before it has read all of a flood
+            connection.sendall(sent)
+        said = read_all(connection)
+    if len(sent) < 10_000 or said:
+        assert said.startswith((b"HTTP/1.1 400", b"HTTP/1.1 431"))
+        assert b"application/problem+json" in said
+        assert b"content-security-policy" in said
+        assert b"Traceback" not in said
+    ask(service)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_ten_megabytes_are_refused_and_the_connection_ends(
+    service: Service, declared: bool
+) -> None:
+    ten = b" " * 10_000_000
+    chunks = b"%x\r\n%s\r\n" % (50_000, b" " * 50_000) * 200 + b"0\r\n\r\n"
+    how = (
+        b"Content-Length: %d\r\n\r\n" % len(ten)
+        if declared
+        else b"Transfer-Encoding: chunked\r\n\r\n"
+    )
+    with closing(connect(service)) as connection:
+        connection.sendall(HEAD + how)
+        with suppress(ConnectionError):
+            connection.sendall(ten if declared else chunks)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 413")
+    ask(service)
+
+
+def test_an_endless_body_is_not_read_for_ever(service: Service) -> None:
+    with closing(connect(service)) as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            drip(connection, b"3e8\r\n" + b" " * 1000 + b"\r\n")
+    ask(service)
+
+
+def test_silent_and_slow_clients_are_closed_and_harm_nobody(service: Service) -> None:
+    with ExitStack() as stack:
+        silent = [stack.enter_context(closing(connect(service))) for _ in range(10)]
+        begun = [stack.enter_context(closing(connect(service))) for _ in range(10)]
+        for connection in begun:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: ")
+        waiting = [stack.enter_context(closing(connect(service))) for _ in range(5)]
+        for connection in waiting:
+            connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n{" % len(BODY))
+        ask(service)
+        # Bytes now and then do not buy more time.
+        with pytest.raises(ConnectionError):
+            drip(begun[0], b"a")
+        assert [read_all(connection) for connection in silent] == [b""] * 10
+        assert [read_all(connection) for connection in begun[1:]] == [b""] * 9
+        for connection in waiting:
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 408")
+        ask(service)
+
+
+def test_a_slow_second_request_is_closed_too(service: Service) -> None:
+    with closing(connect(service)) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        answered = b""
+        while not answered.endswith(b'{"status":"ok"}'):
+            answered += connection.recv(65_536)
+        connection.sendall(b"GET /hea")
+        assert read_all(connection) == b""
+
+
+def test_more_connections_than_allowed_close_the_silent_ones(service: Service) -> None:
+    """The service allows 40; with 60 silent ones, everybody who speaks is answered."""
+    with ExitStack() as stack:
+        for _ in range(60):
+            stack.enter_context(closing(connect(service)))
+        for _ in range(3):
+            ask(service)
+    service.wait_until_said("closed a silent one")
+
+
+def test_two_requests_in_one_go_are_both_answered(service: Service) -> None:
+    one = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+    with closing(connect(service)) as connection:
+        connection.sendall(one + b"\r\n" + one + b"Connection: close\r\n\r\n")
+        assert read_all(connection).count(b'{"status":"ok"}') == 2
