@@ -3,11 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples experiments
 
-.PHONY: demo test check fuzz wheel bench clean
+.PHONY: demo serve test check fuzz wheel bench clean
 
 # Train on MovieLens 1M, show the score beside the published ones, recommend to somebody new.
 demo: .venv/.core
 	$(BIN)/python examples/demo.py
+
+# The demo's model on a page of its own, at http://127.0.0.1:8000
+serve: .venv/.serve demo
+	$(BIN)/cfnade serve demo/ml-1m-new-users
 
 test: check
 	$(BIN)/pytest
@@ -44,6 +48,10 @@ clean:
 
 .venv/.core: .venv/.made pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+.venv/.serve: .venv/.core
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[serve]'
 	touch $@
 
 .venv/.dev: .venv/.core

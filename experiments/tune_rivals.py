@@ -1,0 +1,83 @@
+"""Try options of a model and keep what validation says; the test part is never looked at.
+
+    python experiments/tune_rivals.py ml-1m biasmf --try factors=50,100 --try epochs=20,40
+
+Every combination is fitted once, with seed 0. Validation is a twentieth, drawn at random, of what
+the first split (authors:1234, u1) has beside its test part. A line of JSON for each goes to
+results/tuning/<data>-<model>.jsonl; what is there is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cfnade.data.parts import load_split
+from cfnade.data.ratings import Ratings
+from cfnade.data.splits import add_validation
+from cfnade.metrics import nll, rmse
+from cfnade.rivals import make
+
+RESULTS = Path(__file__).resolve().parent / "results" / "tuning"
+SPLITS = {"ml-1m": "authors:1234", "ml-100k": "u1"}
+
+
+def parts(data: str) -> tuple[Ratings, Ratings]:
+    """Training and validation ratings."""
+    whole = load_split(data, SPLITS[data])
+    known = whole.train.plus(whole.valid)
+    labels = add_validation(np.zeros(len(known), np.uint8), 0)
+    return known.select(labels == 0), known.select(labels == 1)
+
+
+def search(data: str, model: str, grid: dict[str, list[Any]], threads: int) -> None:
+    """Fit every combination that has not been fitted yet."""
+    file = RESULTS / f"{data}-{model}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines = file.read_text().splitlines() if file.exists() else []
+    done = [json.loads(line)["options"] for line in lines]
+    train, valid = parts(data)
+    for values in itertools.product(*grid.values()):
+        options = dict(zip(grid, values, strict=True))
+        if options in done:
+            continue
+        rival = make(model, **options)
+        start = time.perf_counter()
+        rival.fit(train, valid, seed=0, threads=threads)
+        found: dict[str, Any] = {"options": options, "seconds": time.perf_counter() - start}
+        found["rmse"] = rmse(valid.values, rival.predict(valid.users, valid.items))
+        chances = rival.probabilities(valid.users, valid.items)
+        if chances is not None:
+            found["nll"] = nll(chances, valid.levels)
+        with file.open("a") as out:
+            out.write(json.dumps(found) + "\n")
+        print(json.dumps(found), flush=True)
+
+
+def _tried(text: str) -> tuple[str, list[Any]]:
+    """An option and its values: numbers and the like as in JSON, or words."""
+    name, _, values = text.partition("=")
+    try:
+        return name, list(json.loads(f"[{values}]"))
+    except json.JSONDecodeError:
+        return name, values.split(",")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("data", choices=SPLITS)
+    parser.add_argument("model")
+    parser.add_argument("--try", dest="tried", action="append", default=[], type=_tried)
+    parser.add_argument("--threads", type=int, default=2)
+    given = parser.parse_args()
+    search(given.data, given.model, dict(given.tried), given.threads)
+
+
+if __name__ == "__main__":
+    main()

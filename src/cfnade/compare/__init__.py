@@ -1,0 +1,165 @@
+"""Models × splits in one fair comparison.
+
+Each fit runs in a process of its own, so that seconds and peak memory are its own, and one that
+fails does not end the others. Results of a folder are used again: a comparison that was stopped
+goes on, and one to which a model is added fits only that.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cfnade import __version__
+from cfnade.data.parts import load_split
+from cfnade.errors import DataError, ModelError
+from cfnade.files import write_text
+from cfnade.rivals.recipes import Recipe, names, recipe
+
+RESULTS = "fits"
+"""The subfolder of results, one file for each model and split."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one model on one split."""
+
+    model: str
+    title: str
+    split: str
+    scores: dict[str, Any] | None
+    """rmse, mae, nll, fit_seconds, predict_seconds, peak_mb …; None if there are none."""
+    reason: str | None = None
+    """Why there are none."""
+    missing: bool = False
+    """Whether that is because a library is not installed."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is compared on what."""
+
+    data: str
+    reading: dict[str, Any]
+    seed: int
+    threads: int | None
+
+
+def chosen(models: Sequence[str] | None, ratings: int) -> tuple[list[Recipe], list[str]]:
+    """Recipes by name, or all that suit so many ratings; and what to say of those left out."""
+    if models is not None:
+        if repeated := sorted({name for name in models if list(models).count(name) > 1}):
+            raise ModelError(f"model {repeated[0]!r} is given twice; give each once")
+        return [recipe(name) for name in models], []
+    recipes = [recipe(name) for name in names()]
+    fit = [r for r in recipes if r.most_ratings is None or ratings <= r.most_ratings]
+    notes = [
+        f"{r.name}: left out, since it is slow with more than {r.most_ratings:,} ratings; name it "
+        "to have it all the same"
+        for r in recipes
+        if r not in fit
+    ]
+    return fit, notes
+
+
+def compare(
+    task: Task,
+    models: Sequence[str] | None,
+    splits: Sequence[str],
+    *,
+    out: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Outcome]:
+    """Fit every model on every split; without a folder `out` nothing is kept."""
+    if not splits or len(set(splits)) < len(splits):
+        raise DataError(f"splits {list(splits)}: give at least one, and each once")
+    parts = {name: load_split(task.data, name, **task.reading) for name in splits}
+    for name, part in parts.items():
+        if len(part.test) == 0:
+            raise DataError(f"split {name} has no test part to compare on; take another")
+    first = parts[splits[0]]
+    recipes, notes = chosen(models, sum(len(part) for part in first.parts().values()))
+    for note in notes:
+        say(note)
+    fingerprints = {name: part.fingerprint for name, part in parts.items()}
+    del parts, first  # the processes load their own
+    with tempfile.TemporaryDirectory() as temporary:
+        runner = _Runner(task, fingerprints, Path(out or temporary) / RESULTS, say)
+        return [outcome for each in recipes for outcome in runner.all_splits(each)]
+
+
+class _Runner:
+    def __init__(
+        self,
+        task: Task,
+        fingerprints: dict[str, str],
+        folder: Path,
+        say: Callable[[str], None],
+    ) -> None:
+        self._task, self._fingerprints, self._folder, self._say = task, fingerprints, folder, say
+
+    def all_splits(self, each: Recipe) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for split in self._fingerprints:
+            outcome = self._one(each, split)
+            outcomes.append(outcome)
+            if outcome.missing:  # it will be missing for the other splits, too
+                break
+        return outcomes
+
+    def _one(self, each: Recipe, split: str) -> Outcome:
+        job = {
+            "model": each.model,
+            "options": each.options_for(self._task.data),
+            "data": self._task.data,
+            "reading": self._task.reading,
+            "split": split,
+            "fingerprint": self._fingerprints[split],
+            "seed": self._task.seed,
+            "threads": self._task.threads,
+            "version": __version__,
+        }
+        path = self._folder / f"{each.name}-{split.replace(':', '-').replace('/', '-')}.json"
+        known = _read(path)
+        if known.get("job") == job:
+            return Outcome(each.name, each.title, split, known["scores"])
+        answer = fit_apart(job)
+        if answer["scores"] is None:
+            self._say(f"{each.name} on {split}: {answer['reason']}")
+            missing = answer.get("missing", False)
+            return Outcome(each.name, each.title, split, None, answer["reason"], missing)
+        scores = answer["scores"]
+        result = {"recipe": each.name, "job": job, "scores": scores}
+        write_text(path, json.dumps(result, indent=1) + "\n")
+        self._say(f"{each.name} on {split}: {scores['rmse']:.4f}, {scores['fit_seconds']:.1f} s")
+        return Outcome(each.name, each.title, split, scores)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A result written before; one that cannot be read is made again."""
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) and isinstance(known.get("scores"), dict) else {}
+
+
+def fit_apart(job: dict[str, Any]) -> dict[str, Any]:
+    """Fit and score in a fresh process. Returns scores, or None and a reason."""
+    command = [sys.executable, "-m", "cfnade.compare.one"]
+    done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)
+    lines = done.stdout.strip().splitlines()
+    if done.returncode == 0 and lines:
+        answer: dict[str, Any] = json.loads(lines[-1])
+        return answer
+    if done.returncode < 0:
+        reason = f"its process was ended by signal {-done.returncode}; was memory short?"
+    else:
+        reason = (done.stderr.strip().splitlines() or ["its process said nothing"])[-1]
+    return {"scores": None, "reason": reason}

@@ -1,0 +1,139 @@
+"""NNMF against sums written out, and against the minimum that least squares gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from cfnade.data.ratings import Ratings
+from cfnade.data.synthetic import synthetic
+from cfnade.errors import ModelError, TrainingError
+from cfnade.rivals.nnmf import NNMF
+
+Array = npt.NDArray[np.float64]
+
+
+@pytest.fixture(scope="module")
+def train() -> Ratings:
+    return synthetic(40, 25, 500, seed=2).ratings
+
+
+def none(train: Ratings) -> Ratings:
+    return train.select(np.arange(0))
+
+
+def fitted(train: Ratings, **options: object) -> NNMF:
+    given = {"direct": 2, "product": 3, "epochs": 5, "batch": 64, "learning_rate": 0.02}
+    model = NNMF(**(given | options))
+    model.fit(train, none(train), seed=4, threads=1)
+    return model
+
+
+def learnt(model: NNMF) -> dict[str, Array]:
+    return {name: array.astype(np.float64) for name, array in model.arrays().items()}
+
+
+def test_a_linear_network_is_linear_terms_and_a_weighted_inner_product(train: Ratings) -> None:
+    model = fitted(train, hidden=())
+    a = learnt(model)
+    (w,), bias = a["weights_0"], a["bias_0"][0]
+    U, U2 = a["users"][train.users, :2], a["users"][train.users, 2:]
+    V, V2 = a["items"][train.items, :2], a["items"][train.items, 2:]
+    expected = a["mean"][0] + bias + U @ w[:2] + V @ w[2:4] + (U2 * V2) @ w[4:]
+    found = model.predict(train.users, train.items)
+    np.testing.assert_allclose(found, np.clip(expected, 1, 5), atol=1e-5)
+    assert np.std((U2 * V2) @ w[4:]) > 0.01  # the product takes part
+
+
+def test_hidden_layers_are_sigmoids_of_what_is_below(train: Ratings) -> None:
+    model = fitted(train, hidden=(5, 4))
+    a = learnt(model)
+    for user, item in ((0, 0), (3, 20), (39, 7)):
+        u, v = a["users"][user], a["items"][item]
+        x = np.array([*u[:2], *v[:2], *(u[2:] * v[2:])])
+        for layer in (0, 1):
+            x = 1 / (1 + np.exp(-(a[f"weights_{layer}"] @ x + a[f"bias_{layer}"])))
+        expected = a["mean"][0] + a["weights_2"][0] @ x + a["bias_2"][0]
+        found = model.predict(np.array([user]), np.array([item]))
+        np.testing.assert_allclose(found, np.clip(expected, 1, 5), atol=1e-5)
+
+
+def cost(a: dict[str, Array], train: Ratings, penalty: float) -> float:
+    """Squared error plus penalty, a mean over ratings, of a linear network without products."""
+    u, v = a["users"][train.users], a["items"][train.items]
+    (w,), bias = a["weights_0"], a["bias_0"]
+    D = u.shape[1]
+    errors = train.values - (a["mean"] + bias + u @ w[:D] + v @ w[D:])
+    return float(np.mean(errors**2 + penalty * ((u**2).sum(1) + (v**2).sum(1))))
+
+
+def test_training_ends_where_ridge_regression_does(train: Ratings) -> None:
+    """One number each and a linear network: for its weights, the vectors solve a linear system."""
+    options = {"direct": 1, "product": 0, "hidden": (), "penalty": 0.05}
+    a = learnt(fitted(train, epochs=400, batch=500, learning_rate=0.05, **options))
+    w, n = a["weights_0"][0], len(train)
+    X = np.zeros((n, 65))  # (n, N + M)
+    X[np.arange(n), train.users], X[np.arange(n), 40 + train.items] = w[0], w[1]
+    ridge = np.concatenate([np.bincount(train.users), np.bincount(train.items)])
+    y = train.values - a["mean"] - a["bias_0"]
+    best = np.linalg.solve(X.T @ X + 0.05 * np.diag(ridge), X.T @ y)
+    found = np.concatenate([a["users"][:40, 0], a["items"][:25, 0]])
+    np.testing.assert_allclose(found, best, atol=0.02)  # the bias creeps
+    solved = a | {"users": best[:40, None], "items": best[40:, None]}
+    assert cost(a, train, 0.05) == pytest.approx(cost(solved, train, 0.05), abs=1e-4)
+
+
+def test_the_epoch_that_validation_likes_best_is_kept(train: Ratings) -> None:
+    part = np.random.default_rng(1).random(len(train)) < 0.3
+    rest, valid = train.select(~part), train.select(part)
+    options = {"epochs": 60, "batch": 64, "learning_rate": 0.05, "penalty": 0.0}
+    errors = []
+    for held_out in (valid, none(train)):
+        model = NNMF(**options)
+        model.fit(rest, held_out, threads=1)
+        errors.append(np.square(model.predict(valid.users, valid.items) - valid.values).mean())
+    assert errors[0] < errors[1] - 0.05  # without validation it is the last, which overfits
+
+
+def test_the_unknown_gets_the_mean_vector(train: Ratings) -> None:
+    rest = train.select((train.users != 4) & (train.items != 7))
+    model = fitted(rest, hidden=(3,))
+    a = learnt(model)
+    np.testing.assert_allclose(a["users"][-1], np.delete(a["users"], [4, 40], 0).mean(0), atol=1e-6)
+    unknown = model.predict(np.array([-1, 4, 0, 0]), np.array([0, 0, -1, 7]))
+    assert unknown[0] == unknown[1]
+    assert unknown[2] == unknown[3]
+
+
+def test_torch_keeps_its_number_of_threads(train: Ratings) -> None:
+    before = torch.get_num_threads()
+    NNMF(epochs=1).fit(train, none(train), threads=before + 1)
+    assert torch.get_num_threads() == before
+
+
+def test_divergence_is_said(train: Ratings) -> None:
+    with pytest.raises(TrainingError, match=r"nnmf diverged; lower learning_rate \(=1e\+30\)"):
+        NNMF(hidden=(), learning_rate=1e30).fit(train, train)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden": (5, 0)}, r"hidden \(=\(5, 0\)\) must hold whole numbers of 1 or more"),
+        ({"direct": -1}, r"direct \(=-1\) must be a whole number of 0 or more"),
+        ({"direct": 0, "product": 0}, "direct and product are both 0"),
+        ({"epochs": 0}, r"epochs \(=0\) must be a whole number of 1 or more"),
+        ({"learning_rate": 0}, r"learning_rate \(=0\) must be a number above 0"),
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        NNMF(**options)
+
+
+def test_arrays_of_another_shape_are_refused(train: Ratings) -> None:
+    arrays = fitted(train, hidden=(3,)).arrays()
+    with pytest.raises(ModelError, match="weights_0"):
+        NNMF(direct=2, product=3, hidden=(4,)).restore(arrays)
