@@ -13,7 +13,7 @@ from cfnade.rivals.llorma import LLORMA
 
 Array = npt.NDArray[np.float64]
 GUIDE_SWEEPS = 15
-NEAR: dict[str, float] = {"rtol": 2e-3, "atol": 2e-3}  # float32 against float64
+NEAR = 2e-3  # float32 against float64
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,9 @@ def test_one_anchor_and_a_huge_bandwidth_is_plain_low_rank(train: Ratings) -> No
     first(random, train.n_items, 2)  # the guide's
     random.choice(len(train), 1, replace=False)  # the anchor
     U, V = plain(*dense(train), first(random, train.n_items, 3), 0.1, 6)
-    np.testing.assert_allclose(all_cells(model, train), np.clip(U @ V.T, 1, 5), **NEAR)
+    np.testing.assert_allclose(
+        all_cells(model, train), np.clip(U @ V.T, 1, 5), rtol=NEAR, atol=NEAR
+    )
 
 
 def test_the_local_models_and_their_average_by_the_paper(train: Ratings) -> None:
@@ -99,7 +101,9 @@ def test_the_local_models_and_their_average_by_the_paper(train: Ratings) -> None
         weight += kernel
     assert 0 < (weight == 0).mean() < 0.5  # both cases occur
     expected = np.where(weight > 0, total / np.where(weight > 0, weight, 1), guide[0] @ guide[1].T)
-    np.testing.assert_allclose(all_cells(model, train), np.clip(expected, 1, 5), **NEAR)
+    np.testing.assert_allclose(
+        all_cells(model, train), np.clip(expected, 1, 5), rtol=NEAR, atol=NEAR
+    )
 
 
 def joint_cost(model: LLORMA, train: Ratings, penalty: float) -> float:
@@ -130,6 +134,19 @@ def test_joint_sweeps_go_down_to_a_minimum_of_the_joint_cost(train: Ratings) -> 
             moved[name] = arrays[name] + step
         models[0].restore(moved)
         assert joint_cost(models[0], train, 0.1) > costs[-1]
+
+
+def test_an_anchor_has_no_say_where_it_reaches_no_rating() -> None:
+    """Factors would be zero there, and zero is not a rating."""
+    train = synthetic(60, 40, 150, seed=2).ratings
+    model = LLORMA(anchors=8, rank=2, bandwidth=0.3, guide_rank=3)
+    model.fit(train, none(train), threads=1)
+    a = model.arrays()
+    weights = a["user_kernel"][:, train.users] * a["item_kernel"][:, train.items]  # (q, n)
+    for kernel, index in ((a["user_kernel"], train.users), (a["item_kernel"], train.items)):
+        for K, w in zip(kernel, weights, strict=True):
+            reached = np.bincount(index, w, minlength=len(K)) > 0
+            np.testing.assert_array_equal(K > 0, reached)
 
 
 def test_threads_make_no_difference(train: Ratings) -> None:

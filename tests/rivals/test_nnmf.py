@@ -10,7 +10,7 @@ import torch
 from cfnade.data.ratings import Ratings
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import ModelError, TrainingError
-from cfnade.rivals.nnmf import NNMF
+from cfnade.rivals.nnmf import NNMF, _Network
 
 Array = npt.NDArray[np.float64]
 
@@ -69,6 +69,17 @@ def cost(a: dict[str, Array], train: Ratings, penalty: float) -> float:
     return float(np.mean(errors**2 + penalty * ((u**2).sum(1) + (v**2).sum(1))))
 
 
+def test_the_loss_is_squared_error_and_the_penalty_on_the_vectors(train: Ratings) -> None:
+    model = fitted(train, direct=2, product=0, hidden=(), penalty=0.3)
+    arrays = {name: torch.from_numpy(array) for name, array in model.arrays().items()}
+    layers = [(arrays["weights_0"], arrays["bias_0"])]
+    network = _Network(arrays["users"], arrays["items"], layers, 2)
+    users, items = (torch.from_numpy(a.astype(np.int64)) for a in (train.users, train.items))
+    targets = torch.from_numpy(train.values - train.values.mean()).float()
+    found = float(network.loss(users, items, targets, model.options))
+    assert found == pytest.approx(cost(learnt(model), train, 0.3), rel=1e-5)
+
+
 def test_training_ends_where_ridge_regression_does(train: Ratings) -> None:
     """One number each and a linear network: for its weights, the vectors solve a linear system."""
     options = {"direct": 1, "product": 0, "hidden": (), "penalty": 0.05}
@@ -78,10 +89,10 @@ def test_training_ends_where_ridge_regression_does(train: Ratings) -> None:
     X[np.arange(n), train.users], X[np.arange(n), 40 + train.items] = w[0], w[1]
     ridge = np.concatenate([np.bincount(train.users), np.bincount(train.items)])
     y = train.values - a["mean"] - a["bias_0"]
-    best = np.linalg.solve(X.T @ X + 0.05 * np.diag(ridge), X.T @ y)
+    best: Array = np.linalg.solve(X.T @ X + 0.05 * np.diag(ridge), X.T @ y).astype(np.float64)
     found = np.concatenate([a["users"][:40, 0], a["items"][:25, 0]])
     np.testing.assert_allclose(found, best, atol=0.02)  # the bias creeps
-    solved = a | {"users": best[:40, None], "items": best[40:, None]}
+    solved: dict[str, Array] = {**a, "users": best[:40, None], "items": best[40:, None]}
     assert cost(a, train, 0.05) == pytest.approx(cost(solved, train, 0.05), abs=1e-4)
 
 
