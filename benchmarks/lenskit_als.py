@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
-from lenskit.als import BiasedMFScorer  # type: ignore[import-not-found]
-from lenskit.data import (  # type: ignore[import-not-found]
+from lenskit.als import BiasedMFScorer
+from lenskit.data import (
     ItemList,
     RecQuery,
     from_interactions_df,
 )
-from lenskit.training import TrainingOptions  # type: ignore[import-not-found]
+from lenskit.training import TrainingOptions
 
 
 def answer(folder: Path) -> None:

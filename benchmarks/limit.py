@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+
 from benchmarks.common import Case, Speed, drawn_batches
 
 FLOAT = 4

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.new_users_panel import GIVEN, Answers, FloatArray, Panel
 
+from benchmarks.new_users_panel import GIVEN, Answers, FloatArray, Panel
 from cfnade.calibration import fit as fit_calibration
 from cfnade.data.ratings import Ratings
 

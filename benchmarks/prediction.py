@@ -22,7 +22,6 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import SEED, fastest, machine, save
-
 from cfnade.bundle import Bundle
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.common import Case
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks.common import Case
 from cfnade.kernels.grouping import Grouped
 from cfnade.kernels.sampling import DrawnBatch
 from cfnade.models import CFNADE

@@ -29,6 +29,8 @@ SECTIONS: dict[str, Section] = {
     "figure2_hidden": tables.curve,
     "ablations": tables.differences,
     "ml100k": tables.compared,
+    "joint_ml1m": tables.ensembles,
+    "joint_ml100k": tables.ensembles,
 }
 
 GUIDE = FOLDER.parent / "docs" / "reproduction.md"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import fmean
 
 from experiments.figures import axis_of, curves
 from experiments.plan import Entry, Plan
@@ -47,6 +48,26 @@ def short(plan: Plan, records: Records) -> str:
             line = _line(entry, records[entry.name])
             lines.append([line[0], entry.facts.get("row", ""), *line[2:5], line[6]])
     return markdown(["model", "settings", "test RMSE", "paper", "ours − paper", "splits"], lines)
+
+
+def ensembles(plan: Plan, records: Records) -> str:
+    """One model (the mean of the members of each split) beside all of them averaged."""
+    lines = []
+    for entry in plan.entries:
+        for runs in filter(None, [records.get(entry.name)]):
+            alone = spread(runs, lambda run: fmean(run.get("members") or [test_rmse(run)]))
+            count = entry.configuration.members
+            averaged = f"**{spread(runs, test_rmse)}**" if count > 1 else "–"
+            scores = [f"**{alone}**", str(count), averaged]
+            likelihood = [_mean(runs, "nll_raw"), _mean(runs, "nll")]
+            seconds = _range([round(run["seconds"] / count) for run in runs])
+            lines.append([entry.label, *scores, str(len(runs)), *likelihood, seconds])
+    head = ["model", "test RMSE of one", "seeds", "test RMSE averaged", "splits"]
+    return markdown([*head, "NLL before", "and after calibration", "seconds a model"], lines)
+
+
+def _mean(runs: list[Record], name: str) -> str:
+    return f"{fmean(run['test'][name] for run in runs):.3f}"
 
 
 def _chosen(entry: Entry, record: Record) -> str:

@@ -74,7 +74,7 @@ def one_by_one(bundle: Bundle, user: int, item: int) -> FloatArray:
     offsets = torch.tensor([0, len(known)])
     columns, levels = (torch.tensor([k[j] for k in known], dtype=torch.int64) for j in (0, 1))
     target = torch.tensor([max(column, 0)])
-    predicted = bundle.model.predict(
+    predicted = bundle.one_sided_model.predict(
         Context(offsets, columns, levels), torch.tensor([0]), target, STARS
     )
     counts = torch.from_numpy(bundle.column_counts)

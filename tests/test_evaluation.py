@@ -86,7 +86,7 @@ def predicted_by_hand(bundle: Bundle, test: Ratings) -> FloatArray:
     whole = Context(ends, *(torch.tensor([rating[j] for rating in flat]) for j in (0, 1)))
     users, items = torch.from_numpy(test.users.copy()), torch.from_numpy(test.items.copy())
     rows, columns = (users, items) if by_user else (items, users)
-    found = bundle.model.predict(whole, rows, columns, STARS)
+    found = bundle.one_sided_model.predict(whole, rows, columns, STARS)
     counts = torch.from_numpy(bundle.column_counts)
     rule = unseen_rule("mean", counts=counts.sum(0), values=STARS)
     unseen = counts.sum(1)[columns] == 0
@@ -173,7 +173,7 @@ def item_means() -> tuple[Bundle, Ratings]:
     with torch.no_grad():
         for parameter in bundle.model.parameters():
             parameter.zero_()
-    bundle.model.initialise_biases(torch.from_numpy(bundle.column_counts), smoothing=1.0)
+    bundle.one_sided_model.initialise_biases(torch.from_numpy(bundle.column_counts), smoothing=1.0)
     return bundle, test
 
 
@@ -189,7 +189,7 @@ def test_shuffled_answers_score_worse() -> None:
 def test_calibration_moves_likelihood_but_not_the_error() -> None:
     bundle, test = item_means()
     with torch.no_grad():
-        bundle.model.b.mul_(2.5)  # far too sure of itself
+        bundle.one_sided_model.b.mul_(2.5)  # far too sure of itself
     half = np.arange(len(test)) % 2 == 0
     valid, rest = test.select(half), test.select(~half)
     p = cell_probabilities(bundle, valid.users, valid.items)

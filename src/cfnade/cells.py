@@ -121,9 +121,8 @@ class Cells:
         # What is a column on this side is a row on the other.
         other = sides["item"] if view.side == "user" else sides["user"]
         counts = other.level_counts(columns, rows)
-        everyone = torch.from_numpy(self.bundle.column_counts.sum(0)).double()
-        found = untrained_scores(torch.from_numpy(counts), everyone, prior=view.side == "user")
-        return np.asarray(found.numpy())
+        everyone = self.bundle.column_counts.sum(0).astype(np.float64)
+        return untrained_scores(counts, everyone, prior=view.side == "user")
 
     def _with_unseen(self, found: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
         """Apply the rule of models/unseen.py where training saw no rating of a column or row."""

@@ -63,7 +63,7 @@ def test_options_override_the_recipe(shell: Shell, ratings_file: Path, tmp_path:
     out = tmp_path / "model"
     done = shell("train", ratings_file, "--recipe", recipe, "--seed", "5", "--out", out)
     assert done.code == 0, done.err
-    facts, config = load(out).facts, load(out).model.config
+    facts, config = load(out).facts, load(out).one_sided_model.config
     assert (config.hidden, config.shared) == ((7,), False)
     assert (facts["run"]["settings"]["seed"], facts["epochs"]) == (5, 2)
 

@@ -74,4 +74,6 @@ def test_recipes_of_other_sides_and_bad_seeds_are_refused(
     assert "--seeds 0: must be at least 1" in wrong.err
     wrong = shell("train", ratings_file, "--side", "all", "--out", out)
     assert 'choose "user", "item" or "both"' in wrong.err
+    wrong = shell("train", ratings_file, "--side", "both", "--without-context", "--out", out)
+    assert "train with --side user to share it" in wrong.said
     assert not out.exists()

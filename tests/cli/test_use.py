@@ -112,7 +112,7 @@ def test_export_writes_recommendations_and_embeddings(
     assert shell("export", user_model, out, "--what", "items").code == 0
     items = pl.read_parquet(out)
     assert items["vector"].to_numpy()[7] == pytest.approx(
-        bundle.model.output_table[7].flatten().tolist()
+        bundle.one_sided_model.output_table[7].flatten().tolist()
     )
     assert items["title"][7] == "Film 07, The (1957)"
     assert shell("export", user_model, out, "--what", "users").code == 0

@@ -20,7 +20,7 @@ CASES = [
     ("train {csv} --out {new} --split papr:0", "did you mean paper:1", 1),
     ("train {csv} --out {new} --recipe ml-1m-itm", "unknown recipe 'ml-1m-itm'", 1),
     ("train {csv} --out {new} --recipe {csv}x.toml", "cannot be read", 1),
-    ("train {csv} --out {new} --side movie", 'choose "user" or "item"', 1),
+    ("train {csv} --out {new} --side movie", 'choose "user", "item" or "both"', 1),
     ("train {csv} --out {new} --hidden wide", "write sizes like 500 or 500,500", 1),
     ("train {csv} --out {new} --hidden 0", "hidden", 1),
     ("train {csv} --out {new} --hidden 8 --factors 9", "factors", 1),

@@ -31,7 +31,12 @@ def ragged(table: Array) -> tuple[Array, Array, Array]:
 
 
 def sampler(table: Array, **changes: Any) -> BlockSampler:
-    how: dict[str, Any] = {"columns": 20, "n_levels": LEVELS, "rate": (0.5, 0.9), "threads": 2} | changes
+    how: dict[str, Any] = {
+        "columns": 20,
+        "n_levels": LEVELS,
+        "rate": (0.5, 0.9),
+        "threads": 2,
+    } | changes
     return BlockSampler(ragged(table), ragged(table.T.copy()), **how)
 
 

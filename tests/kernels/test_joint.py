@@ -37,7 +37,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def make_model(**fields: Any) -> JointCFNADE:
     sides = [CFNADE(columns=size, levels=LEVELS, **fields) for size in (ITEMS, USERS)]
-    model = JointCFNADE(*sides)
+    model = JointCFNADE(sides[0], sides[1])
     generator = torch.Generator().manual_seed(1)
     model.initialise(generator)
     with torch.no_grad():
@@ -92,7 +92,7 @@ def plain_block(block: Block, plain: Plain) -> JointBatch:
         targets = batch.targets
         parts = (targets.rows, targets.columns, targets.levels, targets.weights)
         sides.append(replace(batch, targets=Targets(*(part[back] for part in parts))))
-    return JointBatch(*sides)
+    return JointBatch(sides[0], sides[1])
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

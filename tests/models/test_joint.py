@@ -194,5 +194,5 @@ def test_sides_that_do_not_fit_are_refused(make_context: ContextOf) -> None:
 def test_fields_survive_json() -> None:
     config = make_joint(hidden=(4, 3)).config
     assert JointConfig.from_dict(config.to_dict()) == config
-    with pytest.raises(ModelError, match="sides user and item, not"):
+    with pytest.raises(ModelError, match="sides user and item, and features, not"):
         JointConfig.from_dict({"user": config.user.to_dict()})

@@ -39,7 +39,12 @@ QUICK = Settings(
 
 
 def fit(parts: Split, settings: Settings = QUICK, **more: Any) -> Trained:
-    options: dict[str, Any] = {"side": "both", "architecture": FIELDS, "settings": settings, "threads": 1} | more
+    options: dict[str, Any] = {
+        "side": "both",
+        "architecture": FIELDS,
+        "settings": settings,
+        "threads": 1,
+    } | more
     return train(parts, **options)
 
 

@@ -19,8 +19,8 @@ from cfnade.models.cfnade import CFNADE
 from cfnade.training import state
 from cfnade.training.loop import DivergedError, Run, Saving
 from cfnade.training.run import train
-from cfnade.training.start import new_model
 from cfnade.training.settings import Settings
+from cfnade.training.start import new_model
 from cfnade.training.steppers import CpuStepper
 
 QUICK = Settings(epochs=6, batch_rows=16, learning_rate=5e-3, weight_decay=1e-3, average=0.9)

@@ -34,7 +34,12 @@ _DEFAULTS: Job = {
     "without_context": False,
     "seeds": 1,
 }
-_OPTIONS = {"data": "DATA", "ordinal_weight": "--ordinal", "cache": "--no-cache", "time": "--know-time"}
+_OPTIONS = {
+    "data": "DATA",
+    "ordinal_weight": "--ordinal",
+    "time": "--know-time",
+    "cache": "--no-cache",
+}
 
 
 def new_job(given: Job) -> Job:
@@ -54,6 +59,11 @@ def new_job(given: Job) -> Job:
         raise TrainingError(
             f"--side {side}: recipe {base.name} is for side {base.side}; its settings mean "
             "something else there. Leave out --side, or --recipe"
+        )
+    if side == "both" and chosen["without_context"]:
+        raise TrainingError(
+            "--without-context: a model of both sides reads the ratings of the items that it "
+            "predicts; train with --side user to share it without ratings"
         )
     settings = Settings.from_dict(base.training.to_dict() | _given(given["training"]))
     return {

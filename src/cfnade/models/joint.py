@@ -69,11 +69,11 @@ class JointConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> JointConfig:
         require(
-            set(values) == {"user", "item", "features"},
+            set(values) | {"features"} == {"user", "item", "features"},
             f"a joint model has the sides user and item, and features, not {sorted(values)}",
         )
         user, item = (CFNADEConfig.from_dict(values[side]) for side in ("user", "item"))
-        return cls(user, item, values["features"])
+        return cls(user, item, values.get("features", 0))
 
 
 @dataclass(frozen=True)

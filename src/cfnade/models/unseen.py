@@ -13,11 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from cfnade.models.checks import require, require_one_of, require_shape
 from cfnade.models.distribution import Distribution
+
+FloatArray = npt.NDArray[np.float64]
 
 UNSEEN_RULES = ("mean", "paper")
 PAPER_RATING = 3.0
@@ -68,7 +72,7 @@ OWN_SMOOTHING = 5.0
 """Imagined ratings, spread like all ratings, beside the known ones of an unseen column."""
 
 
-def untrained_scores(counts: Tensor, everyone: Tensor, *, prior: bool) -> Tensor:
+def untrained_scores(counts: FloatArray, everyone: FloatArray, *, prior: bool) -> FloatArray:
     """Scores of columns without trained weights, on one side of a joint model. Returns (n, K).
 
     Such a column says what it would have started training with: the smoothed frequencies of its
@@ -77,5 +81,5 @@ def untrained_scores(counts: Tensor, everyone: Tensor, *, prior: bool) -> Tensor
     """
     frequency = (everyone + 1.0) / (everyone + 1.0).sum()  # (K,)
     smoothed = counts + OWN_SMOOTHING * frequency  # (n, K)
-    logs = (smoothed / smoothed.sum(-1, keepdim=True)).log()
-    return logs if prior else logs - frequency.log()
+    logs = np.log(smoothed / smoothed.sum(-1, keepdims=True))
+    return np.asarray(logs if prior else logs - np.log(frequency))

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from cfnade.bundle import Bundle
 from cfnade.cells import Cells
@@ -38,7 +37,7 @@ class JointKnown:
         self._seen_items = bundle.column_counts.sum(1) > 0
         self._seen_users = cast(IntArray, bundle.row_counts).sum(1) > 0
         counts = bundle.column_counts.sum(0)
-        self._everyone = torch.from_numpy(counts).double()
+        self._everyone = counts.astype(np.float64)
         self.frequencies: FloatArray = counts / counts.sum()
 
     @once
@@ -107,25 +106,31 @@ class JointKnown:
 
     def _new_person(self, rated: Row, items: IntArray) -> Array:
         """By how the person rated everything else."""
-        counts = np.tile(np.bincount(rated.levels, minlength=len(self._everyone)), (len(items), 1))
-        own = dict(zip(rated.columns.tolist(), rated.levels.tolist(), strict=True))
-        for at, item in enumerate(items.tolist()):
-            if item in own:
-                counts[at, own[item]] -= 1
-        return self._untrained(counts, prior=False)
+        counts = np.bincount(rated.levels, minlength=len(self._everyone)).astype(np.float64)
+        counts = self._less_own(np.tile(counts, (len(items), 1)), rated, items)
+        return untrained_scores(counts, self._everyone, prior=False)
 
     def _new_items(self, user: int, items: IntArray) -> Array:
         """By how everyone else rated them."""
-        counts = np.zeros((len(items), len(self._everyone)), np.int64)
-        for at, item in enumerate(items.tolist()):
-            row = row_of(self.rows, item)
-            others = row.levels[row.columns != user]
-            counts[at] = np.bincount(others, minlength=len(self._everyone))
-        return self._untrained(counts, prior=True)
+        counts = np.where((items >= 0)[:, None], self._item_levels[items], 0.0)
+        counts = self._less_own(counts, row_of(self.by_user, user), items)
+        return untrained_scores(counts, self._everyone, prior=True)
 
-    def _untrained(self, counts: Array, *, prior: bool) -> Array:
-        found = untrained_scores(torch.from_numpy(counts), self._everyone, prior=prior)
-        return np.asarray(found.numpy())
+    @once
+    def _item_levels(self) -> FloatArray:
+        """How often each item was rated at each level. Returns (items, K)."""
+        K, context = len(self._everyone), self.bundle.context
+        cells = context.items.astype(np.int64) * K + context.levels
+        return np.bincount(cells, minlength=context.n_items * K).reshape(-1, K).astype(np.float64)
+
+    def _less_own(self, counts: FloatArray, rated: Row, items: IntArray) -> FloatArray:
+        """Counts (n, K) without the person's own rating of each item."""
+        level = np.full(len(self._seen_items), -1)
+        level[rated.columns] = rated.levels
+        own = np.where(items >= 0, level[items], -1)
+        held = np.flatnonzero(own >= 0)
+        counts[held, own[held]] -= 1.0
+        return counts
 
     # -- all items of many people -------------------------------------------------------------
 
@@ -154,9 +159,7 @@ class JointKnown:
         added = self.item_side(rated, user, at)  # (1, K)
         without = np.repeat(added, count, axis=0)
         if user < 0 or not self._seen_users[user]:  # then it rests on the person's ratings too
-            counts = np.tile(np.bincount(rated.levels, minlength=len(self._everyone)), (count, 1))
-            counts[np.arange(count), rated.levels] -= 1
-            without = self._untrained(counts, prior=False)
+            without = self._new_person(rated, rated.columns.astype(np.int64))
         if self._seen_items[item]:
             return explain.effects(self.user_net, rated, item, added, without)
         own = self._new_items(user, at)

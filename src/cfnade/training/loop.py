@@ -139,7 +139,7 @@ class Run:
             self._require_finite(rmse, "validation RMSE", progress.epoch)
         if rmse is None or progress.best_rmse is None or rmse < progress.best_rmse:
             progress.best_rmse, progress.best_epoch = rmse, progress.epoch
-            self._best = {name: t.detach().clone() for name, t in weights.state_dict().items()}
+            self._remember(weights)
         progress.seconds += time.monotonic() - self._began
         record = {
             "epoch": progress.epoch,
@@ -154,6 +154,14 @@ class Run:
         progress.epoch_cost, progress.epoch_rows, progress.epoch_seconds = 0.0, 0, 0.0
         self._schedule.after_epoch(progress.epoch, progress.best_epoch)
         self._reporter.epoch(record)
+
+    def _remember(self, weights: nn.Module) -> None:
+        """Keep a copy as the best; in place of the last one, as two may not fit into memory."""
+        for name, tensor in weights.state_dict().items():
+            if name in self._best:
+                self._best[name].copy_(tensor)
+            else:
+                self._best[name] = tensor.detach().clone()
 
     def keep_best(self) -> None:
         """Give the model the weights of the best epoch."""
