@@ -45,15 +45,15 @@ class AutoRecOptions:
     """Whose ratings are a row: user or item."""
     hidden: int = 500
     """Hidden units."""
-    regularisation: float = 100.0
+    regularisation: float = 200.0
     """λ, the weight of the squared weights against the squared errors of all ratings."""
-    epochs: int = 100
+    epochs: int = 30
     """Passes over all rows."""
     batch_rows: int = 256
     """Rows in a step."""
-    learning_rate: float = 0.001
+    learning_rate: float = 0.003
     """The first step size; it falls linearly to zero."""
-    centre: bool = True
+    centre: bool = False
     """Read ratings less the mean of all, in place of ratings as they are."""
 
     def __post_init__(self) -> None:

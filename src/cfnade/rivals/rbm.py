@@ -54,19 +54,19 @@ class RBMOptions:
 
     side: Side = "user"
     """Whose ratings are a row: user or item."""
-    hidden: int = 100
+    hidden: int = 50
     """Binary hidden units."""
-    epochs: int = 50
+    epochs: int = 10
     """Passes over all rows."""
-    batch_rows: int = 100
+    batch_rows: int = 64
     """Rows in a step."""
-    learning_rate: float = 0.01
+    learning_rate: float = 0.2
     """The first step size; it falls linearly to zero."""
     momentum: float = 0.9
     """How much of the last steps' direction a step keeps."""
-    weight_decay: float = 0.001
+    weight_decay: float = 0.0003
     """Pull of the weights towards zero, in the gradient of a mean row."""
-    gibbs_steps: int = 3
+    gibbs_steps: int = 1
     """T at the end of training; it grows from 1."""
     exact: bool = True
     """Sum hidden units out for predictions; else they stay at their mean given the row."""
