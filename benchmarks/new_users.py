@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, help="renew the table in this page")
     arguments = parser.parse_args()
     chosen = recipe(arguments.recipe)
-    if chosen.side != "user":
+    if chosen.side == "item":
         parser.error(f"--recipe {chosen.name} is item-based: it cannot answer new users")
     found = compare(
         arguments.data,
