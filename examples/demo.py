@@ -97,7 +97,9 @@ def show_score(bundle: Any, parts: Split, real: bool) -> None:
     table.add_column("RMSE", justify="right")
     for name, value in sorted([*(PUBLISHED if real else []), ours], key=lambda row: -row[1]):
         style = "bold green" if name == ours[0] else ""
-        table.add_row(name, f"{value:.4f}" if name == ours[0] else f"{value:g}", style=style)
+        table.add_row(
+            name, f"{value:.3f}" if round(value, 3) == value else f"{value:.4f}", style=style
+        )
     console.print(table)
     console.print(
         f"calibrated: NLL {scores.nll_raw:.3f} → {scores.nll:.3f} nats, "
