@@ -16,8 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from cfnade.bundle import Bundle
 from cfnade.data.load import load
+from cfnade.data.ratings import Ratings
 from cfnade.data.rows import Rows
+from cfnade.data.scale import Scale
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic_like
 from cfnade.kernels.adam import Rule
@@ -195,3 +198,19 @@ def save(name: str, result: dict[str, Any]) -> None:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     write_readme()
+
+
+def unvisited(model: CFNADE, ratings: int) -> Bundle:
+    """A user-based bundle with titles, so many ratings of each column and level, and no user."""
+    nobody, columns, levels = np.empty(0, np.int32), model.config.columns, model.config.levels
+    catalogue = Ratings(
+        users=nobody,
+        items=nobody,
+        levels=np.empty(0, np.uint8),
+        scale=Scale(tuple(float(value) for value in range(1, levels + 1))),
+        user_ids=np.empty(0, np.int64),
+        item_ids=np.arange(columns),
+        titles=np.array([f"Title {n:05d} (2000)" for n in range(columns)], object),
+    )
+    counts = np.full((columns, levels), ratings, np.int64)
+    return Bundle(model=model.eval(), side="user", context=catalogue, column_counts=counts)

@@ -21,10 +21,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.common import SEED, fastest, machine, save
-from cfnade.bundle import Bundle
-from cfnade.data.ratings import Ratings
-from cfnade.data.scale import Scale
+from benchmarks.common import SEED, fastest, machine, save, unvisited
 from cfnade.kernels.predict import expected_values
 from cfnade.models import CFNADE
 from cfnade.predictor import Predictor
@@ -47,24 +44,9 @@ def cells_per_second(model: CFNADE, values: Tensor, threads: int) -> float:
     return CELLS / min(fastest(work, 5))
 
 
-def predictor_of(model: CFNADE) -> Predictor:
-    """The model with ids and a rating of each column at each level, but nobody's ratings."""
-    nobody = np.empty(0, np.int32)
-    catalogue = Ratings(
-        users=nobody,
-        items=nobody,
-        levels=np.empty(0, np.uint8),
-        scale=Scale(tuple(float(value) for value in range(1, LEVELS + 1))),
-        user_ids=np.empty(0, np.int64),
-        item_ids=np.arange(COLUMNS),
-    )
-    seen = np.ones((COLUMNS, LEVELS), np.int64)
-    return Predictor(Bundle(model=model.eval(), side="user", context=catalogue, column_counts=seen))
-
-
 def latencies(model: CFNADE) -> dict[str, float]:
     """Of Predictor.recommend for a new person's history, raw ids in and a frame out."""
-    rng, times, predictor = np.random.default_rng(SEED), [], predictor_of(model)
+    rng, times, predictor = np.random.default_rng(SEED), [], Predictor(unvisited(model, 1))
     for _ in range(REQUESTS):
         items = rng.choice(COLUMNS, KNOWN, replace=False).tolist()
         history = dict(zip(items, rng.integers(1, LEVELS + 1, KNOWN).tolist(), strict=True))

@@ -27,12 +27,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.common import SEED, machine, save
+from benchmarks.common import SEED, machine, save, unvisited
 from benchmarks.serve_load import closed_loop, open_loop, request
 from cfnade import checkpoint
-from cfnade.bundle import Bundle
-from cfnade.data.ratings import Ratings
-from cfnade.data.scale import Scale
 from cfnade.models import CFNADE
 
 GIVEN, BEST, LEVELS = (5, 50, 500), 20, 5
@@ -47,19 +44,7 @@ def random_model(folder: Path, shape: dict[str, Any]) -> Path:
     """A user-based model with random weights, every title rated often, and nobody's ratings."""
     model = CFNADE(levels=LEVELS, **shape)
     model.initialise(torch.Generator().manual_seed(SEED))
-    nobody, columns = np.empty(0, np.int32), shape["columns"]
-    catalogue = Ratings(
-        users=nobody,
-        items=nobody,
-        levels=np.empty(0, np.uint8),
-        scale=Scale(tuple(float(value) for value in range(1, LEVELS + 1))),
-        user_ids=np.empty(0, np.int64),
-        item_ids=np.arange(columns),
-        titles=np.array([f"Title {n:05d} (2000)" for n in range(columns)], object),
-    )
-    counts = np.full((columns, LEVELS), 100, np.int64)
-    bundle = Bundle(model=model.eval(), side="user", context=catalogue, column_counts=counts)
-    checkpoint.save(bundle, folder, with_context=False)
+    checkpoint.save(unvisited(model, 100), folder, with_context=False)
     return folder
 
 
