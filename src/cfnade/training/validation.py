@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from cfnade.bundle import Bundle, Single
+import numpy as np
+
+from cfnade.bundle import Bundle, Sides, Single
 from cfnade.calibration import Calibration
 from cfnade.calibration import fit as fit_calibration
 from cfnade.cells import Cells
@@ -14,11 +16,15 @@ from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
 from cfnade.metrics import calibration_error, nll, rmse
 
+MOST = 500_000
+"""About how many validation ratings are looked at after an epoch; more take longer than it does."""
+
 
 def scorer(bundle: Bundle, valid: Ratings) -> Callable[[Single], float] | None:
     """The RMSE of weights on the validation part, given the training part."""
     if len(valid) == 0:
         return None
+    valid = looked_at(valid, bundle.side)
     cells, values = Cells(bundle), valid.values
     stars = valid.scale.array()
 
@@ -31,6 +37,23 @@ def scorer(bundle: Bundle, valid: Ratings) -> Callable[[Single], float] | None:
             return math.nan
 
     return score
+
+
+def looked_at(valid: Ratings, side: Sides) -> Ratings:
+    """All of it, or if that is much the ratings of some rows (with side "both": and columns).
+
+    Whole rows, because a row's context costs more than the cells that are asked of it.
+    """
+    share = MOST / max(1, len(valid))
+    if share >= 1:
+        return valid
+    random, kept = np.random.default_rng(0), np.ones(len(valid), bool)
+    indices = {"user": (valid.users, valid.n_users), "item": (valid.items, valid.n_items)}
+    names = ["user", "item"] if side == "both" else [side]
+    for name in names:
+        index, count = indices[name]
+        kept &= (random.random(count) < share ** (1 / len(names)))[index]
+    return valid.select(kept)
 
 
 def calibrated(bundle: Bundle, valid: Ratings) -> tuple[Calibration | None, dict[str, Any]]:
