@@ -52,10 +52,9 @@ class SlopeCFNADE(CFNADE):
 class SlopeStepper(TorchStepper):
     """Gradients by autograd: the compiled step knows nothing of S."""
 
-    def __init__(self, model: CFNADE, rows: Any, settings: Settings, threads: int | None) -> None:
+    def __init__(self, model: CFNADE, rows: Any, settings: Settings, _: int | None) -> None:
         with patch("cfnade.training.steppers._engine_names", _names_with_slope):
             super().__init__(model, rows, settings)
-        torch.set_num_threads(threads or torch.get_num_threads())
 
 
 def _names_with_slope(model: CFNADE) -> dict[str, str]:

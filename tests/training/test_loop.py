@@ -290,3 +290,17 @@ def test_facts_say_on_what_data_and_how_good(parts: Split) -> None:
     names = {"rmse", "nll", "nll_raw", "calibration_error", "calibration_error_raw"}
     assert set(facts["valid"]) == names
     assert facts["valid"]["nll"] <= facts["valid"]["nll_raw"]
+
+
+def test_torch_has_the_threads_that_were_asked_for(parts: Split) -> None:
+    """Else two runs of one thread each would fight for two cores with four."""
+    seen: list[int] = []
+
+    def stop() -> bool:  # asked inside the run
+        seen.append(torch.get_num_threads())
+        return False
+
+    before = torch.get_num_threads()
+    train(parts, side="user", settings=QUICK, threads=3, stop=stop)
+    assert set(seen) == {3}
+    assert torch.get_num_threads() == before

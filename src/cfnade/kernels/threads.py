@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 from typing import Any
 
@@ -31,18 +31,23 @@ def thread_count(threads: int | None) -> int:
 
 
 @contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Keep torch on the calling thread inside: its workers would compete with ours.
+def torch_threads(count: int) -> Iterator[None]:
+    """Have torch use so many threads inside.
 
     For training, not for requests: torch keeps the number for each thread, but a thread that first
-    uses torch while another one is in here takes over the 1 and keeps it.
+    uses torch while another one is in here takes over the number and keeps it.
     """
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(count)
+        torch.set_num_threads(before)
+
+
+def one_torch_thread() -> AbstractContextManager[None]:
+    """Keep torch on the calling thread inside: its workers would compete with ours."""
+    return torch_threads(1)
 
 
 def _helpers(count: int) -> ThreadPoolExecutor:

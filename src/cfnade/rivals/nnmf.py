@@ -13,7 +13,6 @@ Users and items without training ratings (and -1) get the mean vector of those w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -25,7 +24,7 @@ from torch.nn import functional
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError, TrainingError
-from cfnade.kernels.threads import thread_count
+from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.rivals.interface import (
     Arrays,
     FloatArray,
@@ -130,7 +129,7 @@ class NNMF:
         random = torch.Generator().manual_seed(seed)
         network = _first_network(train, self.options, random)
         mean, best = float(train.values.mean()), np.inf
-        with _threads(thread_count(threads)):
+        with torch_threads(thread_count(threads)):
             for _ in _epochs(network, train, mean, self.options, random):
                 before, self._learnt = self._learnt, _export(network, train, mean)
                 error = np.square(self.predict(valid.users, valid.items) - valid.values).sum()
@@ -218,14 +217,3 @@ def _export(network: _Network, train: Ratings, mean: float) -> Arrays:
         arrays[f"weights_{i}"] = W.detach().numpy().copy()
         arrays[f"bias_{i}"] = c.detach().numpy().copy()
     return arrays
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Have torch use so many threads inside."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -13,6 +13,7 @@ from cfnade import __version__
 from cfnade.bundle import SIDES, SIDES_IN_WORDS, Bundle, Model, Sides
 from cfnade.data.splits import Split
 from cfnade.errors import TrainingError
+from cfnade.kernels.threads import torch_threads
 from cfnade.models.build import architecture_of
 from cfnade.models.ensemble import Ensemble
 from cfnade.training.loop import Reporter, Saving
@@ -63,17 +64,10 @@ def train(
         raise TrainingError("time features need ratings with timestamps; these have none")
     threads = torch.get_num_threads() if threads is None else threads
     job = Job(side, fields, settings, start, device, threads)
-    members: list[Member] = []
-    for number in range(seeds):
-        own = replace(job, settings=replace(settings, seed=settings.seed + number))
-        told = reporter if reporter is None or seeds == 1 else _Numbered(reporter, number)
-        members.append(
-            own.train(split, partial(_run, split, own), _saving(saving, number), told, stop)
-        )
-        if members[-1].stopped:
-            break
-    chosen = _together([member.chosen for member in members])
-    calibration, metrics = calibrated(chosen, split.valid)
+    with torch_threads(threads):  # torch's own number may be larger than what was asked for
+        members = _members(split, job, seeds, saving, reporter, stop)
+        chosen = _together([member.chosen for member in members])
+        calibration, metrics = calibrated(chosen, split.valid)
     bundle = replace(
         _together([member.final for member in members]),
         context=split.train.plus(split.valid).plus(split.given),
@@ -83,6 +77,27 @@ def train(
     reasons = [member.diverged for member in members if member.diverged]
     history = bundle.facts["history"]
     return Trained(bundle, history, members[-1].stopped, reasons[0] if reasons else None)
+
+
+def _members(
+    split: Split,
+    job: Job,
+    seeds: int,
+    saving: Saving | None,
+    reporter: Reporter | None,
+    stop: Callable[[], bool],
+) -> list[Member]:
+    """One model after another, from as many seeds; fewer if they are stopped."""
+    members: list[Member] = []
+    for number in range(seeds):
+        own = replace(job, settings=replace(job.settings, seed=job.settings.seed + number))
+        told = reporter if reporter is None or seeds == 1 else _Numbered(reporter, number)
+        members.append(
+            own.train(split, partial(_run, split, own), _saving(saving, number), told, stop)
+        )
+        if members[-1].stopped:
+            break
+    return members
 
 
 def _saving(saving: Saving | None, number: int) -> Saving | None:

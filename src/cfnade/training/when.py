@@ -12,6 +12,7 @@ from torch import Tensor
 from cfnade.data.when import When
 from cfnade.errors import TrainingError
 from cfnade.kernels.block_sampling import Block
+from cfnade.kernels.threads import one_torch_thread
 from cfnade.models.when import TimePart
 from cfnade.training.settings import Settings
 from cfnade.training.steppers import adam_state, restore_adam
@@ -46,7 +47,8 @@ class TimeStepper:
         items = np.repeat(np.arange(targets.n_columns), np.diff(targets.starts))
         keys = items * self._users + block.users[targets.rows]
         places = np.searchsorted(self._keys, keys)
-        self._added = self._part(self._features[torch.from_numpy(places)])
+        with one_torch_thread():
+            self._added = self._part(self._features[torch.from_numpy(places)])
         scores += self._added.detach().numpy()
 
     def fit(self, slopes: npt.NDArray[np.floating], rate: float) -> None:
@@ -55,9 +57,10 @@ class TimeStepper:
             group["lr"] = self._rate * rate
         self._adam.zero_grad(set_to_none=True)
         assert self._added is not None
-        self._added.backward(torch.from_numpy(slopes))  # type: ignore[no-untyped-call]
+        with one_torch_thread():
+            self._added.backward(torch.from_numpy(slopes))  # type: ignore[no-untyped-call]
+            self._adam.step()
         self._added = None
-        self._adam.step()
 
     def state(self) -> dict[str, Tensor]:
         return adam_state(self._adam)
