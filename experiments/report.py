@@ -31,6 +31,7 @@ SECTIONS: dict[str, Section] = {
     "ml100k": tables.compared,
     "joint_ml1m": tables.ensembles,
     "joint_ml100k": tables.ensembles,
+    "joint_netflix": tables.compared,
 }
 
 GUIDE = FOLDER.parent / "docs" / "reproduction.md"

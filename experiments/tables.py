@@ -59,7 +59,9 @@ def ensembles(plan: Plan, records: Records) -> str:
             count = entry.configuration.members
             averaged = f"**{spread(runs, test_rmse)}**" if count > 1 else "–"
             scores = [f"**{alone}**", str(count), averaged]
-            likelihood = [_mean(runs, "nll_raw"), _mean(runs, "nll")]
+            # Without validation there is nothing to calibrate by.
+            after = "–" if entry.configuration.whole else _mean(runs, "nll")
+            likelihood = [_mean(runs, "nll_raw"), after]
             seconds = _range([round(run["seconds"] / count) for run in runs])
             lines.append([entry.label, *scores, str(len(runs)), *likelihood, seconds])
     head = ["model", "test RMSE of one", "seeds", "test RMSE averaged", "splits"]
