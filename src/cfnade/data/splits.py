@@ -239,7 +239,10 @@ def _parse(name: str) -> tuple[str, _Form, list[int | Fraction]]:
     if kind not in _FORMS:
         nearest = difflib.get_close_matches(kind.lower(), _FORMS, 1, 0.4)
         hint = f"did you mean {_FORMS[nearest[0]].example}? " if nearest else ""
-        raise DataError(f"unknown split {name!r}; {hint}possible are {', '.join(SPLITS)}")
+        raise DataError(
+            f"unknown split {name!r}; {hint}possible are {', '.join(SPLITS)}, and where data is "
+            "given by name or path file:PATH and, of MovieLens 100K, u1 … u5, ua, ub"
+        )
     form = _FORMS[kind]
     needed = len(form.fields) - len(form.defaults)
     if not needed <= len(texts) <= len(form.fields):
