@@ -18,7 +18,7 @@ from cfnade.compare.summary import COLUMNS, as_json, best, rows
 from cfnade.data.parts import load_split
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import DataError, ModelError
-from cfnade.metrics import mae, nll, rmse
+from cfnade.metrics import calibration_error, mae, nll, rmse
 from cfnade.rivals import CLASSES
 from cfnade.rivals.recipes import names, recipe
 
@@ -92,6 +92,7 @@ def test_predictions_beyond_the_scale_are_clipped(
     assert scores["rmse"] == pytest.approx(rmse(test.values, np.full(len(test), 5.0)))
     chances = np.tile([0.1, 0.2, 0.3, 0.3, 0.1], (len(test), 1))
     assert scores["nll"] == pytest.approx(nll(chances, test.levels))
+    assert scores["calibration_error"] == pytest.approx(calibration_error(chances, test.levels))
 
 
 def test_predictions_that_are_no_numbers_are_a_failure(

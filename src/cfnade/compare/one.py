@@ -14,9 +14,9 @@ import numpy as np
 
 from cfnade.data.parts import load_split
 from cfnade.errors import CfnadeError, ModelError
-from cfnade.metrics import mae, nll, rmse
+from cfnade.metrics import calibration_error, mae, nll, rmse
 from cfnade.rivals import make
-from cfnade.rivals.interface import MissingError, Rival
+from cfnade.rivals.interface import FloatArray, MissingError, Rival
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def scores(job: dict[str, Any]) -> dict[str, Any]:
         "n": len(test),
         "rmse": rmse(test.values, predictions),
         "mae": mae(test.values, predictions),
-        "nll": _nll(rival, users, items, test.levels),
+        **_of_distribution(rival.probabilities(users, items), test.levels),
         "valid_rmse": _valid_rmse(rival, parts.valid),
         "fit_seconds": fitted - start,
         "fit_cpu_seconds": worked,
@@ -59,11 +59,15 @@ def scores(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _nll(rival: Rival, users: Any, items: Any, levels: Any) -> float | None:
+def _of_distribution(chances: FloatArray | None, levels: Any) -> dict[str, float | None]:
     """None without a distribution, or if a rating was held impossible: JSON has no infinity."""
-    chances = rival.probabilities(users, items)
-    found = None if chances is None else nll(chances, levels)
-    return None if found is None or not math.isfinite(found) else found
+    if chances is None:
+        return {"nll": None, "calibration_error": None}
+    likelihood = nll(chances, levels)
+    return {
+        "nll": likelihood if math.isfinite(likelihood) else None,
+        "calibration_error": calibration_error(chances, levels),
+    }
 
 
 def _valid_rmse(rival: Rival, valid: Any) -> float | None:
