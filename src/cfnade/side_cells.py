@@ -6,8 +6,6 @@ context is scored from the rest of its row.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -15,7 +13,8 @@ from torch import Tensor
 
 from cfnade.data.rows import IntArray, Rows
 from cfnade.kernels.autograd import cell_scores, context_sum
-from cfnade.models.batch import Context
+from cfnade.kernels.grouping import group
+from cfnade.kernels.lookup import Known, levels_of, ratings_of
 from cfnade.models.cfnade import CFNADE
 
 FloatArray = npt.NDArray[np.float64]
@@ -23,15 +22,6 @@ BoolArray = npt.NDArray[np.bool_]
 
 PIECE = 1 << 23
 """How many numbers the states of a chunk may hold: 32 MB in float32."""
-
-
-class _Known(NamedTuple):
-    """The context of some rows, each rating with the number of its row among them."""
-
-    offsets: IntArray  # (B+1,)
-    rows: IntArray  # (C,)
-    columns: IntArray  # (C,)
-    levels: IntArray  # (C,)
 
 
 class SideCells:
@@ -67,7 +57,9 @@ class SideCells:
         K = self._rows.n_levels
         numbers, local = np.unique(rows, return_inverse=True)
         known = self._known(numbers)
-        cells = np.bincount(known.rows * K + known.levels, minlength=len(numbers) * K)
+        cells = np.bincount(
+            known.rows.astype(np.int64) * K + known.levels, minlength=len(numbers) * K
+        )
         counts: FloatArray = cells.reshape(-1, K)[local].astype(np.float64)
         own = self._levels(known, local, columns)
         held = np.flatnonzero(own >= 0)
@@ -82,37 +74,25 @@ class SideCells:
         numbers, local = np.unique(rows, return_inverse=True)
         known = self._known(numbers)
         levels = self._levels(known, local, columns)
-        sums = _sums(model, known.offsets, known.columns, known.levels)
+        sums = _sums(model, known.rows, known.columns, known.levels, len(numbers))
         counts = torch.from_numpy(np.diff(known.offsets))
         held = np.flatnonzero(levels >= 0)
         if len(held):
             # A row more for each such cell: its own row's context without the cell's rating.
-            own = _sums(model, np.arange(len(held) + 1), columns[held], levels[held])  # (c, D)
+            each = np.arange(len(held))
+            own = _sums(model, each, columns[held], levels[held], len(held))  # (c, D)
             at = torch.from_numpy(local[held])
-            local[held] = len(sums) + np.arange(len(held))
+            local[held] = len(sums) + each
             sums, counts = torch.cat([sums, sums[at] - own]), torch.cat([counts, counts[at] - 1])
         return local, model.output_state(model.hidden_from_sums(sums, counts))
 
-    def _known(self, rows: IntArray) -> _Known:
-        """The context of these rows; a row that is unknown (-1) has none."""
-        starts, ends = self._rows.offsets[rows], self._rows.offsets[rows + 1]
-        counts = np.where(rows < 0, 0, ends - starts)
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        numbers = np.repeat(np.arange(len(rows)), counts)
-        places = np.arange(len(numbers)) + (starts - offsets[:-1])[numbers]
-        columns, levels = self._rows.columns[places], self._rows.levels[places]
-        return _Known(offsets, numbers, columns.astype(np.int64), levels.astype(np.int64))
+    def _known(self, rows: IntArray) -> Known:
+        return ratings_of(self._rows.offsets, self._rows.columns, self._rows.levels, rows)
 
-    def _levels(self, known: _Known, rows: IntArray, columns: IntArray) -> IntArray:
+    def _levels(self, known: Known, rows: IntArray, columns: IntArray) -> IntArray:
         """The known level of each cell, -1 where there is none. Returns (n,)."""
-        stride = self._rows.n_columns + 1  # an unknown column (-1) is a column of its own here
-        cells, which = np.unique(rows * stride + columns + 1, return_inverse=True)
-        keys = known.rows * stride + known.columns + 1
-        at = np.minimum(np.searchsorted(cells, keys), len(cells) - 1)
-        hits = cells[at] == keys
-        levels = np.full(len(cells), -1, np.int64)
-        levels[at[hits]] = known.levels[hits]
-        return levels[which]
+        found: IntArray = levels_of(known, rows, columns, self._rows.n_columns)
+        return found
 
     def _pieces(self, rows: IntArray, width: int) -> list[IntArray]:
         """Cells of one row stay together as far as possible, so that its state is made once."""
@@ -121,8 +101,16 @@ class SideCells:
         return [order[first : first + step] for first in range(0, len(order), step)]
 
 
-def _sums(model: CFNADE, offsets: IntArray, columns: IntArray, levels: IntArray) -> Tensor:
-    context = Context(*(torch.from_numpy(a) for a in (offsets, columns, levels)))
+def _sums(
+    model: CFNADE,
+    rows: npt.NDArray[np.integer],
+    columns: npt.NDArray[np.integer],
+    levels: npt.NDArray[np.integer],
+    size: int,
+) -> Tensor:
+    """The summed context of each of `size` rows. Returns (size, D)."""
+    M, K, _ = model.input_table.shape
+    context = group(rows, columns, levels, size=size, n_columns=M, n_levels=K)
     return context_sum(model.input_table, context, shared=model.config.shared)
 
 
