@@ -32,10 +32,17 @@ from cfnade.data.parts import load_split
 TARGETS = (0.8410, 0.8333, 0.8250, 0.8175)
 SETTINGS: dict[str, dict[str, Any]] = {
     "ours": {"recipe": "ml-1m-both"},
+    # Found with --part valid: sooner at 0.8333, but it ends at 0.8226 where the recipe ends at 0.8175.
+    "quick": {"recipe": "ml-1m-both", "hidden": [250], "learning_rate": 0.004},
     "cornac": {"k": 100, "learning_rate": 0.007, "lambda_reg": 0.05},
     "myfm": {"rank": 32},
 }
-TITLES = {"ours": "CF-NADE, both sides", "cornac": "Cornac, MF with biases", "myfm": "myFM, ids"}
+TITLES = {
+    "ours": "CF-NADE, both sides",
+    "quick": "CF-NADE, both sides, in haste",
+    "cornac": "Cornac, MF with biases",
+    "myfm": "myFM, ids",
+}
 
 
 def write_job(folder: Path, name: str, given: argparse.Namespace) -> None:
@@ -132,10 +139,12 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     given = arguments()
-    pythons = {"ours": sys.executable, "cornac": given.cornac_python, "myfm": given.myfm_python}
+    pythons = {"cornac": given.cornac_python, "myfm": given.myfm_python}
     with tempfile.TemporaryDirectory() as made:
         write_ratings(Path(made), given)
-        found = [run(name, pythons[name], Path(made), given) for name in given.only]
+        found = [
+            run(name, pythons.get(name, sys.executable), Path(made), given) for name in given.only
+        ]
     result = {"machine": machine(given.threads), "data": given.data, "split": given.split}
     result |= {"seed": given.seed, "targets": [f"{target:.4f}" for target in TARGETS]}
     if given.part == "test" and set(given.only) == set(SETTINGS):

@@ -81,11 +81,13 @@ def ours(job: dict[str, Any], watch: Watch) -> None:
         split = replace(split, train=split.train.plus(split.valid), valid=split.test)
     watch.loaded(__version__)
 
-    found = recipe(job["settings"]["recipe"])
-    settings = replace(found.training, passes=1, epochs=ENOUGH, seed=job["seed"])
+    own = dict(job["settings"])  # a recipe, and what differs from it
+    found = recipe(own.pop("recipe"))
+    model = found.model | {"hidden": own.pop("hidden", found.model["hidden"])}
+    settings = replace(found.training, **own, passes=1, epochs=ENOUGH, seed=job["seed"])
     few = [part.select(np.arange(0, len(part), 100)) for part in (split.train, split.valid)]
     small = replace(split, train=few[0], valid=few[1])
-    train(small, side=found.side, architecture=found.model, settings=replace(settings, epochs=1))
+    train(small, side=found.side, architecture=model, settings=replace(settings, epochs=1))
     watch.prepared()
 
     class Scored:
@@ -102,7 +104,7 @@ def ours(job: dict[str, Any], watch: Watch) -> None:
     train(
         split,
         side=found.side,
-        architecture=found.model,
+        architecture=model,
         settings=settings,
         threads=job["threads"],
         reporter=Scored(),
@@ -215,6 +217,7 @@ def _print(line: dict[str, Any]) -> None:
 
 ENTRANTS: dict[str, Callable[[dict[str, Any], Watch], None]] = {
     "ours": ours,
+    "quick": ours,
     "cornac": cornac,
     "myfm": myfm,
 }
