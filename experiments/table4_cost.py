@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import sys
 import time
@@ -99,6 +100,7 @@ def main() -> int:
             found = measure(parts, side, factors, layers, given.threads)
             found |= {"data": name, "kind": kind, "side": side, "hidden": [500] * layers}
             found |= {"factors": factors, "threads": given.threads, "commit": commit()}
+            found["load"] = round(os.getloadavg()[0], 2)
             found["paper"] = dict(zip(("parameters_m", "epoch", "test"), paper, strict=True))
             path = RESULTS / "table4_cost" / f"{name}-{layers}.json"
             write_text(path, json.dumps(found, indent=1) + "\n")

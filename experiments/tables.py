@@ -155,5 +155,7 @@ def table4(folder: Path) -> str:
     return (
         "## Table 4: cost\n\n`python experiments/table4_cost.py`\n\n"
         + markdown(head, lines)
-        + f"\nOurs on {found[0]['threads']} CPU threads, the paper's on a Titan X.\n"
+        + f"\nOurs on {found[0]['threads']} CPU threads, the paper's on a Titan X; load average "
+        f"{min(r['load'] for r in found):.1f} to {max(r['load'] for r in found):.1f}, of which "
+        f"{found[0]['threads']} are ours.\n"
     )

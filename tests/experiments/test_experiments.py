@@ -291,3 +291,18 @@ def test_the_made_up_file_is_read_as_movielens_10m(tmp_path: Path) -> None:
     found = one.score(str(folder), "paper:1", 0, replace(configuration), 1)
     assert found["ratings"] == len(ratings)
     assert found["test"]["n"] == len(parts.test)
+
+
+def test_table_4_sets_our_seconds_beside_the_papers(tmp_path: Path) -> None:
+    record = {"data": "ml-1m", "side": "item", "hidden": [500, 500], "factors": None}
+    record |= {"kind": "real", "parameters": 30_480_000, "epoch_seconds": 0.5, "test_seconds": 0.25}
+    record |= {"peak_mb": 1500, "threads": 2, "load": 1.96}
+    record["paper"] = {"parameters_m": 30.48, "epoch": 3.11, "test": 0.68}
+    (tmp_path / "ml-1m-2.json").write_text(json.dumps(record))
+    line = next(row for row in tables.table4(tmp_path).splitlines() if row.startswith("| ml-1m"))
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[0] == "ml-1m, item-based, 2 layers"
+    assert cells[4:7] == ["**0.50**", "3.11", "6×"]
+    assert cells[7:10] == ["**0.25**", "0.68", "3×"]
+    assert "load average 2.0 to 2.0" in tables.table4(tmp_path)
+    assert tables.table4(tmp_path / "nothing") == ""
