@@ -294,9 +294,9 @@ def test_the_made_up_file_is_read_as_movielens_10m(tmp_path: Path) -> None:
 
 
 def test_table_4_sets_our_seconds_beside_the_papers(tmp_path: Path) -> None:
-    record = {"data": "ml-1m", "side": "item", "hidden": [500, 500], "factors": None}
+    record: dict[str, Any] = {"data": "ml-1m", "side": "item", "hidden": [500, 500]}
     record |= {"kind": "real", "parameters": 30_480_000, "epoch_seconds": 0.5, "test_seconds": 0.25}
-    record |= {"peak_mb": 1500, "threads": 2, "load": 1.96}
+    record |= {"peak_mb": 1500, "threads": 2, "load": 1.96, "factors": None}
     record["paper"] = {"parameters_m": 30.48, "epoch": 3.11, "test": 0.68}
     (tmp_path / "ml-1m-2.json").write_text(json.dumps(record))
     line = next(row for row in tables.table4(tmp_path).splitlines() if row.startswith("| ml-1m"))

@@ -13,7 +13,7 @@ from cfnade import __version__
 from cfnade.bundle import SIDES, SIDES_IN_WORDS, Bundle, Model, Sides
 from cfnade.data.splits import Split
 from cfnade.errors import TrainingError
-from cfnade.kernels.threads import torch_threads
+from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.models.build import architecture_of
 from cfnade.models.ensemble import Ensemble
 from cfnade.training.loop import Reporter, Saving
@@ -62,7 +62,7 @@ def train(
         raise TrainingError("there are no ratings to train on; is the split right?")
     if time and split.train.times is None:
         raise TrainingError("time features need ratings with timestamps; these have none")
-    threads = torch.get_num_threads() if threads is None else threads
+    threads = thread_count(threads)
     job = Job(side, fields, settings, start, device, threads)
     with torch_threads(threads):  # torch's own number may be larger than what was asked for
         members = _members(split, job, seeds, saving, reporter, stop)
