@@ -42,9 +42,9 @@ CF-NADE conditions on training and validation ratings when it predicts, as its p
 standard deviation over splits, and bold the best of a column among models that ran on all splits.
 
 **Seconds** are of a fit in a process of its own with one or two threads (each record says), on a
-machine with two cores that was busy with other work (its mean load is given): `CPU s`, the time that
-cores spent on the fit, is the fairer one. Peak memory is of the whole process, with Python, its
-libraries and the data.
+machine with two cores that was busy with other work (its mean load is given): `CPU s`, the time
+that cores spent on the fit, is the fairer one. Peak memory is of the whole process, with Python,
+its libraries and the data.
 """
 
 
