@@ -1,11 +1,11 @@
 """NNMF (Dziugaite and Roy 2015): matrix factorisation whose inner product is a learnt network.
 
 A rating is f(U_u, V_i, U'_u ∘ V'_i): vectors of the user and the item, the elementwise product of
-two more, and a feed-forward network f with sigmoid units. Squared error plus an L2 penalty on all
-four vectors (not on the network) is minimised. Where the paper turns between network and vectors
-with full gradients, here Adam moves both on shuffled batches, at a rate that falls to zero, and the
-penalty counts a vector once for each rating that it takes part in. The network works on stars above
-the training mean.
+two more, and a feed-forward network f with sigmoid units. The sum of squared errors and λ times the
+squared length of all vectors (not of the network) is minimised: everybody is pulled alike, so that
+those with few ratings stay close to zero. Where the paper turns between network and vectors with
+full gradients, here Adam moves both on shuffled batches, at a rate that falls to zero. The network
+works on stars above the training mean.
 
 Users and items without training ratings (and -1) get the mean vector of those who have some.
 """
@@ -49,8 +49,8 @@ class NNMFOptions:
     """Length D' of U' and V', of which it sees the product."""
     hidden: tuple[int, ...] = (50, 50, 50)
     """Sigmoid units in each hidden layer; () is a linear network."""
-    penalty: float = 0.05
-    """L2 on the vectors, per rating that they take part in."""
+    penalty: float = 20.0
+    """λ, of a vector's squared length against the sum of squared errors in stars."""
     epochs: int = 10
     """Passes over the ratings; the best by validation is kept."""
     batch: int = 512
@@ -68,6 +68,24 @@ class NNMFOptions:
             raise ModelError(f"hidden (={self.hidden}) must hold whole numbers of 1 or more")
         if self.direct + self.product == 0:
             raise ModelError("direct and product are both 0, so there is nothing to learn from")
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Ratings as torch wants them. The penalty of a vector is shared out among its ratings."""
+
+    users: Tensor  # (n,)
+    items: Tensor  # (n,)
+    targets: Tensor  # (n,): stars above the mean
+    pull_users: Tensor  # (N,): λ / number of ratings
+    pull_items: Tensor  # (M,)
+
+    @classmethod
+    def of(cls, train: Ratings, mean: float, penalty: float) -> _Data:
+        index = [torch.from_numpy(ids.astype(np.int64)) for ids in (train.users, train.items)]
+        counts = (torch.bincount(ids, minlength=1).clamp(min=1) for ids in index)
+        targets = torch.from_numpy((train.values - mean).astype(np.float32))
+        return cls(*index, targets, *(penalty / count for count in counts))
 
 
 @dataclass
@@ -91,11 +109,13 @@ class _Network:
     def parameters(self) -> list[Tensor]:
         return [self.users, self.items, *(tensor for layer in self.layers for tensor in layer)]
 
-    def loss(self, users: Tensor, items: Tensor, targets: Tensor, o: NNMFOptions) -> Tensor:
-        """Mean squared error of a batch, and the penalty on its vectors."""
+    def loss(self, data: _Data, at: Tensor) -> Tensor:
+        """Mean squared error of the ratings `at`, and their share of the penalty."""
+        users, items = data.users[at], data.items[at]
         u, i = functional.embedding(users, self.users), functional.embedding(items, self.items)
-        vectors = (u.square().sum() + i.square().sum()) / len(targets)
-        return (self(u, i) - targets).square().mean() + o.penalty * vectors
+        errors = (self(u, i) - data.targets[at]).square()
+        pull = data.pull_users[users] @ u.square() + data.pull_items[items] @ i.square()
+        return errors.mean() + pull.sum() / len(at)
 
 
 def _first_network(train: Ratings, o: NNMFOptions, random: torch.Generator) -> _Network:
@@ -105,7 +125,8 @@ def _first_network(train: Ratings, o: NNMFOptions, random: torch.Generator) -> _
     sizes = [2 * o.direct + o.product, *o.hidden, 1]
     layers: list[tuple[Tensor, Tensor]] = []
     for inputs, outputs in pairwise(sizes):
-        bound = float(np.sqrt(6 / (inputs + outputs)))
+        gain = 4 if len(layers) < len(o.hidden) else 1  # a sigmoid's slope is a quarter at most
+        bound = gain * float(np.sqrt(6 / (inputs + outputs)))
         W = torch.empty(outputs, inputs).uniform_(-bound, bound, generator=random)
         layers.append((W, torch.zeros(outputs)))
     return _Network(users, items, layers, o.direct)
@@ -187,9 +208,7 @@ def _epochs(
     network: _Network, train: Ratings, mean: float, o: NNMFOptions, random: torch.Generator
 ) -> Iterator[None]:
     """Move the network through the epochs, one a turn."""
-    users = torch.from_numpy(train.users.astype(np.int64))
-    items = torch.from_numpy(train.items.astype(np.int64))
-    targets = torch.from_numpy((train.values - mean).astype(np.float32))
+    data = _Data.of(train, mean, o.penalty)
     parameters = [tensor.requires_grad_() for tensor in network.parameters()]
     optimiser = torch.optim.Adam(parameters, lr=o.learning_rate)
     steps = o.epochs * -(-len(train) // o.batch)
@@ -198,7 +217,7 @@ def _epochs(
         order = torch.randperm(len(train), generator=random)
         for at in torch.split(order, o.batch):
             optimiser.zero_grad()
-            loss = network.loss(users[at], items[at], targets[at], o)
+            loss = network.loss(data, at)
             torch.autograd.backward(loss)
             optimiser.step()
             schedule.step()
