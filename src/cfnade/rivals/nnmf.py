@@ -82,10 +82,10 @@ class _Data:
 
     @classmethod
     def of(cls, train: Ratings, mean: float, penalty: float) -> _Data:
-        index = [torch.from_numpy(ids.astype(np.int64)) for ids in (train.users, train.items)]
-        counts = (torch.bincount(ids, minlength=1).clamp(min=1) for ids in index)
+        users, items = (torch.from_numpy(i.astype(np.int64)) for i in (train.users, train.items))
+        pulls = (penalty / torch.bincount(index).clamp(min=1) for index in (users, items))
         targets = torch.from_numpy((train.values - mean).astype(np.float32))
-        return cls(*index, targets, *(penalty / count for count in counts))
+        return cls(users, items, targets, *pulls)
 
 
 @dataclass
