@@ -81,6 +81,14 @@ def test_the_loss_is_squared_error_and_the_penalty_on_the_vectors(train: Ratings
     assert found == pytest.approx(cost(learnt(model), train, 0.3), rel=1e-5)
 
 
+def test_weights_below_sigmoids_start_four_times_as_large(train: Ratings) -> None:
+    a = learnt(fitted(train, hidden=(50, 40), epochs=1, learning_rate=1e-9))
+    for layer, gain in enumerate((4, 4, 1)):
+        largest = np.abs(a[f"weights_{layer}"]).max()
+        bound = gain * np.sqrt(6 / sum(a[f"weights_{layer}"].shape))
+        assert 0.9 * bound < largest <= bound + 1e-6
+
+
 def test_training_ends_where_ridge_regression_does(train: Ratings) -> None:
     """One number each and a linear network: for its weights, the vectors solve a linear system."""
     options = {"direct": 1, "product": 0, "hidden": (), "penalty": 0.6}
