@@ -77,8 +77,8 @@ class _Data:
     users: Tensor  # (n,)
     items: Tensor  # (n,)
     targets: Tensor  # (n,): stars above the mean
-    pull_users: Tensor  # (N,): λ / number of ratings
-    pull_items: Tensor  # (M,)
+    pull_users: Tensor  # λ / number of ratings, of all users up to the last that has some
+    pull_items: Tensor  # the same of items
 
     @classmethod
     def of(cls, train: Ratings, mean: float, penalty: float) -> _Data:
