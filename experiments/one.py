@@ -21,7 +21,7 @@ from cfnade.data.parts import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation import evaluate
 from cfnade.training.run import Trained, train
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 from experiments.plan import Configuration
 from experiments.variants import variant
 

@@ -31,7 +31,7 @@ from cfnade.data.synthetic import synthetic_like
 from cfnade.errors import CfnadeError
 from cfnade.files import write_text
 from cfnade.models.cfnade import CFNADE
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 from cfnade.training.steppers import CpuStepper
 from experiments.one import commit
 from experiments.run import RESULTS

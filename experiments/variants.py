@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from cfnade.errors import CfnadeError
 from cfnade.models.cfnade import CFNADE
 from cfnade.training import member, start
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 from cfnade.training.steppers import CpuStepper, RowIds, TorchStepper
 
 

@@ -22,7 +22,7 @@ from cfnade.errors import CheckpointError, ModelError, PredictionError, Training
 from cfnade.estimator import CFNADE, NotFittedError
 from cfnade.evaluation import evaluate
 from cfnade.recipes import recipe
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 
 SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 3, "batch_rows": 8, "threads": 1}
 

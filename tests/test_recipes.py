@@ -8,7 +8,7 @@ import pytest
 
 from cfnade.errors import TrainingError
 from cfnade.recipes import names, recipe
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 
 
 @pytest.mark.parametrize("name", names())

@@ -15,7 +15,7 @@ from cfnade.data.parts import load_split
 from cfnade.data.synthetic import synthetic
 from cfnade.training import member, start
 from cfnade.training.run import train
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 from experiments import one, report, tables
 from experiments.plan import Configuration, PlanError, read_plan
 from experiments.records import spread

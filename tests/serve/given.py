@@ -21,7 +21,7 @@ from cfnade.data.ratings import Ratings, Side
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.training.run import train
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 
 with warnings.catch_warnings():
     # It would rather have httpx2, which is not needed for anything else.

@@ -19,7 +19,7 @@ from cfnade.models.cfnade import CFNADE
 from cfnade.training import state
 from cfnade.training.loop import DivergedError, Run, Saving
 from cfnade.training.run import train
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 from cfnade.training.start import new_model
 from cfnade.training.steppers import CpuStepper
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from cfnade.training.schedule import LEAST, Schedule
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 
 
 @pytest.mark.parametrize("name", ["cosine", "linear"])

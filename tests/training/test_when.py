@@ -24,7 +24,7 @@ from cfnade.models.when import TimePart
 from cfnade.predictor import Predictor
 from cfnade.training.loop import Saving
 from cfnade.training.run import train
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 from cfnade.training.when import DECAY, TimeStepper
 
 FIELDS: dict[str, Any] = {"hidden": (6,), "context_scale": "sqrt", "time": True}

@@ -49,8 +49,8 @@ def _kernels() -> tuple[str, str]:
     """Train a tiny model for one step: this compiles the kernels if nothing did before."""
     from cfnade.data.splits import split
     from cfnade.data.synthetic import synthetic
+    from cfnade.settings import Settings
     from cfnade.training.run import train
-    from cfnade.training.settings import Settings
 
     parts = split(synthetic(20, 20, 200, seed=0).ratings, "paper:0")
     began = time.monotonic()

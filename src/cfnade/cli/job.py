@@ -45,7 +45,7 @@ _OPTIONS = {
 def new_job(given: Job) -> Job:
     """The job of a command; what it leaves out (None) comes from the recipe and the defaults."""
     from cfnade.recipes import default_recipe, model_fields, recipe
-    from cfnade.training.settings import Settings
+    from cfnade.settings import Settings
 
     if given["data"] is None:
         raise TrainingError("say what to train on: a file, a folder or a data set's name")
@@ -131,8 +131,8 @@ def _checked(job: Job, out: Path) -> Job:
 
 def refuse_unfinished(out: Path) -> None:
     """A run that was interrupted is not thrown away by a command that forgot --resume."""
+    from cfnade.settings import Settings
     from cfnade.training import state
-    from cfnade.training.settings import Settings
     from cfnade.training.state import member_folder
 
     if not (out / state.NAME).exists():

@@ -119,10 +119,10 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     from cfnade.cli.progress import TrainingView
     from cfnade.data.parts import load_split
     from cfnade.files import write_text
+    from cfnade.settings import Settings
     from cfnade.training import state
     from cfnade.training.loop import DivergedError, Saving
     from cfnade.training.run import train
-    from cfnade.training.settings import Settings
 
     settings = Settings.from_dict(job["training"])
     parts = load_split(job["data"], job["split"], **job["reading"])

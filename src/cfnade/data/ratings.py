@@ -95,6 +95,16 @@ class Ratings:
         order = stable_order(self._sides(side)[0], self._count(side))
         return self.times if order is None else self.times[order]
 
+    def ids(self, side: Side) -> npt.NDArray[Any]:
+        """The raw ids of users or of items."""
+        return self.user_ids if side == "user" else self.item_ids
+
+    def level_counts(self, side: Side) -> npt.NDArray[np.int64]:
+        """How many ratings each user or item has at each level. Returns (users or items, K)."""
+        K = len(self.scale)
+        cells = self._sides(side)[0].astype(np.int64) * K + self.levels
+        return np.bincount(cells, minlength=self._count(side) * K).reshape(-1, K)
+
     def select(self, which: npt.NDArray[Any]) -> Ratings:
         """The ratings at these positions (or where the mask is true); id tables stay whole."""
         times = None if self.times is None else self.times[which]

@@ -17,7 +17,7 @@ from cfnade.calibration import Calibration
 from cfnade.data.scale import Scale
 from cfnade.errors import PredictionError
 from cfnade.kernels.bounds import CHANCE, MEAN, QUANTILE, Wanted, bounds
-from cfnade.predictor.scoring import distributions
+from cfnade.scorer import distributions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

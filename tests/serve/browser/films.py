@@ -12,7 +12,7 @@ from cfnade.data.ratings import Ratings, Side
 from cfnade.data.scale import given_scale
 from cfnade.data.splits import split
 from cfnade.training.run import train
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 
 SPACE = [
     "Matrix, The (1999)",

@@ -14,7 +14,7 @@ from tests.serve.browser.visit import serving
 from cfnade import checkpoint
 from cfnade.data.parts import load_split
 from cfnade.training.run import train
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 
 pytestmark = pytest.mark.realdata
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cfnade.models import ops
 from cfnade.models.batch import Context, check_offsets
-from cfnade.models.cfnade import CFNADE
+from cfnade.models.cfnade import CFNADENetwork
 from cfnade.models.checks import require, require_disjoint, require_indices
+from cfnade.models.tables import context_sum
 
 
 @torch.no_grad()
 def sample(
-    model: CFNADE, context: Context, offsets: Tensor, columns: Tensor, generator: torch.Generator
+    model: CFNADENetwork,
+    context: Context,
+    offsets: Tensor,
+    columns: Tensor,
+    generator: torch.Generator,
 ) -> Tensor:
     """Levels for columns[offsets[r]:offsets[r+1]] of each row r, drawn in that order. (n,).
 
@@ -21,7 +25,7 @@ def sample(
     distribution given the context.
     """
     _check(model, context, offsets, columns)
-    sums = ops.context_sum(model.input_table, context, shared=model.config.shared)  # (B, D)
+    sums = context_sum(model.input_table, context, shared=model.config.shared)  # (B, D)
     known, wanted = context.counts(), offsets.diff()  # (B,)
     levels = torch.empty_like(columns, dtype=torch.int64)
     for position in range(int(wanted.max()) if wanted.numel() else 0):
@@ -31,12 +35,12 @@ def sample(
         levels[place] = drawn
         ends = torch.arange(len(active) + 1, device=active.device)
         new = Context(ends, columns[place], drawn)  # one rating a row
-        sums[active] += ops.context_sum(model.input_table, new, shared=model.config.shared)
+        sums[active] += context_sum(model.input_table, new, shared=model.config.shared)
     return levels
 
 
 def _draw(
-    model: CFNADE, sums: Tensor, counts: Tensor, columns: Tensor, generator: torch.Generator
+    model: CFNADENetwork, sums: Tensor, counts: Tensor, columns: Tensor, generator: torch.Generator
 ) -> Tensor:
     """One level for one column of each row. Returns (a,)."""
     h = model.hidden_from_sums(sums, counts)
@@ -45,7 +49,7 @@ def _draw(
     return probabilities.multinomial(1, generator=generator).squeeze(1)
 
 
-def _check(model: CFNADE, context: Context, offsets: Tensor, columns: Tensor) -> None:
+def _check(model: CFNADENetwork, context: Context, offsets: Tensor, columns: Tensor) -> None:
     context.check(columns=model.config.columns, levels=model.config.levels)
     check_offsets("offsets", offsets, columns.numel())
     require_indices("columns", columns, model.config.columns, "columns")

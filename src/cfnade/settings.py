@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -151,6 +151,10 @@ class Settings:
         users = self.batch_rows or min(1024, max(32, rows // 6))
         items = self.batch_columns or min(1024, max(32, columns // 4))
         return min(users, rows), min(items, columns)
+
+    def with_block(self, users: int, items: int) -> Settings:
+        """The same with the size of a block filled in."""
+        return replace(self, batch_rows=users, batch_columns=items)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

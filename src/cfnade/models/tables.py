@@ -1,4 +1,4 @@
-"""The model's two sparse hot spots, in plain torch: any device, any float type, differentiable.
+"""A network's two sparse hot spots, in plain torch: any device, any float type, differentiable.
 
 Both work on a (M, K, D) table whose K × D block of a column is contiguous. D is the hidden size, or
 the number of factors. Nothing of size rows × columns × levels is ever built, and a gather of
@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cfnade.models.batch import Context, Targets
-from cfnade.models.costs import hybrid_cost
+from cfnade.models.batch import Context
 
 PIECE = 1 << 22
 """How many numbers a temporary array may hold: 16 MB in float32."""
@@ -54,37 +53,6 @@ def cell_scores(
     products: Tensor = _CellProducts.apply(state, table, rows, columns)  # type: ignore[no-untyped-call]
     scores = products + bias[columns]  # (T, K)
     return scores.cumsum(1) if shared else scores
-
-
-def target_cost(
-    state: Tensor,
-    table: Tensor,
-    bias: Tensor,
-    targets: Targets,
-    *,
-    shared: bool,
-    ordinal_weight: float,
-) -> Tensor:
-    """Σ weight · cost over the targets (Eq. 18, 21). A scalar."""
-    scores = cell_scores(state, table, bias, targets.rows, targets.columns, shared=shared)
-    costs = hybrid_cost(scores, targets.levels, ordinal_weight)  # (T,)
-    return (targets.weights.to(costs.dtype) * costs).sum()
-
-
-def all_scores(
-    state: Tensor, table: Tensor, bias: Tensor, *, shared: bool
-) -> Iterator[tuple[int, Tensor]]:
-    """Scores of every column for a few rows, some columns at a time.
-
-    Yields (first, scores): scores (B, m, K) belong to columns first..first+m-1.
-    """
-    M, K, D = table.shape
-    step = max(1, PIECE // (max(1, state.shape[0]) * K))
-    for first in range(0, M, step):
-        block, steps = table[first : first + step], bias[first : first + step]
-        flat = state @ block.reshape(-1, D).T  # (B, m·K)
-        scores = flat.reshape(len(state), len(block), K) + steps  # (B, m, K)
-        yield first, scores.cumsum(2) if shared else scores
 
 
 class _CellProducts(torch.autograd.Function):

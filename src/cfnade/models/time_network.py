@@ -15,7 +15,7 @@ from cfnade.models.initialise import glorot_
 UNITS = 32
 
 
-class TimePart(nn.Module):
+class TimeNetwork(nn.Module):
     """From time features (T, F) to what they add to the scores (T, K)."""
 
     def __init__(self, features: int, levels: int, *, shared: bool) -> None:

@@ -1,0 +1,108 @@
+"""The cost that sides are trained on together, and a stepper for any side in plain torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cfnade.kernels.adam import Rule
+from cfnade.kernels.layout import scratch_of, shape_of
+from cfnade.kernels.simd import LANES
+from cfnade.kernels.targets import cost_of_scores
+from cfnade.kernels.threads import one_torch_thread, run
+from cfnade.sides.drawing import Draw
+from cfnade.sides.side import Array, Side
+
+
+class Cost(NamedTuple):
+    """The cost of a draw, and its gradient in the scores of the targets."""
+
+    total: float
+    slopes: Array  # (T, K)
+
+
+def cost_of(draw: Draw, scores: Array, *, ordinal_weight: float, threads: int) -> Cost:
+    """Eq. 18 and 21 of the draw's targets, which have these scores (T, K)."""
+    T, K = scores.shape
+    slopes = np.empty_like(scores)
+    weights = draw.weights.astype(scores.dtype)
+    fixed = (scores.reshape(-1), draw.levels, weights, ordinal_weight, slopes.reshape(-1))
+    tiles = -(-T // LANES)
+    cuts = pairwise([min(T, tiles * t // threads * LANES) for t in range(threads + 1)])
+    scratch = [scratch_of(scores.dtype, shape_of(K, 1)) for _ in range(threads)]
+    costs = run(cost_of_scores, [(*cut, *fixed, scratch[t]) for t, cut in enumerate(cuts)])
+    return Cost(float(sum(costs)), slopes)
+
+
+def adam_of(side: Side, rules: Mapping[str, Rule]) -> torch.optim.Adam:
+    """Torch's Adam over a side's parameters, each by its rule; the rate may be scaled later."""
+    groups: list[dict[str, Any]] = [
+        {"params": [parameter], "lr": rules[name].rate, "weight_decay": rules[name].decay}
+        for name, parameter in side.network.named_parameters()
+    ]
+    for group in groups:
+        group["base"] = group["lr"]
+    return torch.optim.Adam(groups)
+
+
+def move(adam: torch.optim.Adam, rate: float) -> None:
+    """Step by the gradients that are there, at so much of the usual rates, and clear them."""
+    for group in adam.param_groups:
+        group["lr"] = group["base"] * rate
+    adam.step()
+    adam.zero_grad(set_to_none=True)
+
+
+def adam_state(adam: torch.optim.Adam) -> dict[str, Tensor]:
+    """What torch's Adam remembers, by number of the parameter."""
+    return {
+        f"{index}.{name}": tensor
+        for index, moments in adam.state_dict()["state"].items()
+        for name, tensor in moments.items()
+    }
+
+
+def restore_adam(adam: torch.optim.Adam, state: Mapping[str, Tensor]) -> None:
+    """Go on from what `adam_state` gave."""
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in state.items():
+        index, part = name.split(".")
+        moments.setdefault(int(index), {})[part] = tensor
+    adam.load_state_dict(adam.state_dict() | {"state": moments})
+
+
+class AutogradStepper:
+    """Trains any side by its plain torch: for small networks, and for new ones."""
+
+    def __init__(self, side: Side, rules: Mapping[str, Rule]) -> None:
+        self._side, self._adam = side, adam_of(side, rules)
+        self._added: Tensor | None = None
+
+    def add_scores(self, draw: Draw, scores: Array) -> None:
+        with one_torch_thread():
+            self._added = self._side.plain_scores(draw)
+        scores += self._added.detach().numpy()
+
+    def fit(self, draw: Draw, slopes: Array, rate: float) -> None:
+        del draw
+        assert self._added is not None
+        with one_torch_thread():
+            self._added.backward(torch.from_numpy(slopes))  # type: ignore[no-untyped-call]
+            move(self._adam, rate)
+        self._added = None
+
+    def step_at_once(self, draw: Draw, rate: float) -> float | None:
+        del draw, rate
+        return None
+
+    def state(self) -> dict[str, Tensor]:
+        return adam_state(self._adam)
+
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        del steps
+        restore_adam(self._adam, state)
