@@ -7,17 +7,20 @@ scores lie apart. Work: 2K exponentials per tile; all of it stays in the first-l
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from numba import njit
+import numpy as np
 
-from cfnade.kernels.simd import LANES, fill, load, maximum, store, total, where_at_most
-from cfnade.kernels.simd_math import exp, log
+from cfnade.kernels.compiled import glue, inner, kernel
+from cfnade.kernels.memory import Array, bare_scratch, scratch_of, shape_of
+from cfnade.kernels.simd import LANES, exp, fill, load, log, maximum, store, total, where_at_most
+from cfnade.kernels.threads import run
 
 FLUSH = 8  # a product of this many sums of up to 255 terms stays finite
 
 
-@njit(nogil=True)
+@glue
 def tile_costs(levels: int, ordinal: float, scratch: Any) -> float:
     """Σ_t weights[t]·cost_t of the scratch's scores; slopes = its gradient in them.
 
@@ -34,12 +37,12 @@ def tile_costs(levels: int, ordinal: float, scratch: Any) -> float:
         cost = cost + share * _regular(scores, levels, level, share, slopes)
     if ordinal > 0.0:
         share = weight * fill(scores, ordinal)
-        cost = cost + share * _ranking(scores, levels, level, 1, share, slopes, running)
-        cost = cost + share * _ranking(scores, levels, level, -1, share, slopes, running)
+        for way in range(1, -2, -2):
+            cost = cost + share * _ranking(scores, levels, level, way, share, slopes, running)
     return float(total(cost))
 
 
-@njit(nogil=True)
+@inner
 def _regular(scores: Any, levels: int, level: Any, share: Any, slopes: Any) -> Any:
     """-log softmax at the true level; adds share · its gradient."""
     high = load(scores, 0)
@@ -60,7 +63,7 @@ def _regular(scores: Any, levels: int, level: Any, share: Any, slopes: Any) -> A
     return (high - chosen) + log(mass)
 
 
-@njit(nogil=True)
+@inner
 def _ranking(
     scores: Any, levels: int, truth: Any, way: int, share: Any, slopes: Any, running: Any
 ) -> Any:
@@ -105,3 +108,51 @@ def _ranking(
         kept = load(running, 2 * LANES * k + LANES)
         store(slopes, LANES * k, load(slopes, LANES * k) + share * slope)
     return cost + log(product)
+
+
+@kernel
+def _cost_of_scores(
+    lo: int,
+    hi: int,
+    scores: Any,
+    levels: Any,
+    weight: float,
+    ordinal: float,
+    slopes: Any,
+    scratch: Any,
+) -> float:
+    """weight · Σ cost of cells lo..hi from their scores (T·K); slopes = its gradient in them."""
+    K = len(scratch.scores) // LANES
+    scratch = bare_scratch(scratch)
+    cost = 0.0
+    for p in range(lo, hi, LANES):
+        count = min(LANES, hi - p)
+        for t in range(LANES):
+            scratch.truth[t] = levels[p + t] if t < count else 0
+            scratch.weights[t] = weight if t < count else 0.0
+            for k in range(K):
+                scratch.scores[LANES * k + t] = scores[(p + t) * K + k] if t < count else 0
+        cost += tile_costs(K, ordinal, scratch)
+        for t in range(count):
+            for k in range(K):
+                slopes[(p + t) * K + k] = scratch.slopes[LANES * k + t]
+    return cost
+
+
+class Cost(NamedTuple):
+    """The mean cost of some targets, and its gradient in their scores."""
+
+    mean: float
+    slopes: Array  # (T, K)
+
+
+def mean_cost(scores: Array, levels: Array, *, ordinal_weight: float, threads: int) -> Cost:
+    """From scores (T, K) and true levels (T,): each target counts the same."""
+    T, K = scores.shape
+    slopes = np.empty_like(scores)
+    fixed = (scores.reshape(-1), levels, 1.0 / T, ordinal_weight, slopes.reshape(-1))
+    tiles = -(-T // LANES)
+    cuts = pairwise([min(T, tiles * t // threads * LANES) for t in range(threads + 1)])
+    scratch = [scratch_of(scores.dtype, shape_of(K, 1)) for _ in range(threads)]
+    costs = run(_cost_of_scores, [(*cut, *fixed, scratch[t]) for t, cut in enumerate(cuts)])
+    return Cost(float(sum(costs)), slopes)

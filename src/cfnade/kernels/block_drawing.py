@@ -11,20 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from cfnade.errors import ModelError
-from cfnade.kernels.grouping import require_inside
-from cfnade.kernels.layout import Array
-from cfnade.kernels.sampling import (
+from cfnade.kernels.compiled import kernel
+from cfnade.kernels.drawing import (
     CONTEXT,
     DROPPED,
     TARGET,
     DrawnBatch,
     Sampler,
+    bare_drawn,
+    bare_rows,
     mark_freely,
     stream_of,
 )
+from cfnade.kernels.grouping import counting_sort, require_inside
+from cfnade.kernels.memory import Array
 from cfnade.kernels.simd import address
 
 
@@ -46,7 +48,7 @@ class Block:
         return len(self.user.targets.rows)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _mark_block(
     lo: int,
     hi: int,
@@ -62,38 +64,23 @@ def _mark_block(
 
     Traffic: the rows' columns once, a byte a rating written; tally and `inside` stay in cache.
     """
-    tally[:] = 0
-    n_columns, sums, columns = tally.shape[1], address(tally), address(source.columns)
-    roles, within = address(drawn.roles), address(inside)
+    n_columns, sums, within = tally.shape[1], address(tally), address(inside)
+    source, drawn = bare_rows(source), bare_drawn(drawn)
     for b in range(lo, hi):
         row, place = source.rows[b], source.places[b]
         begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
-        mark_freely(stream_of(seed, step, row), count, rate, roles, place)
+        mark_freely(stream_of(seed, step, row), count, rate, drawn.roles, place)
         known = 0
         for j in range(count):
-            column, role = columns[begin + j], CONTEXT
+            column, role = source.columns[begin + j], CONTEXT
             if within[column]:
                 role = TARGET
-            elif roles[place + j] == 0:
+            elif drawn.roles[place + j] == 0:
                 role = DROPPED
-            roles[place + j] = role
+            drawn.roles[place + j] = role
             known += int(role == CONTEXT)
             sums[role * n_columns + column] += 1
         drawn.counts[b] = known
-
-
-@njit(nogil=True, cache=True)
-def _transposed_order(rows: Any, users: Any, starts: Any, order: Any) -> None:
-    """order[q] = p for the q-th target by user, which is the p-th by item.
-
-    Items rise in both, so the targets of a user come in the same order. Traffic: 12 bytes a target,
-    8 a user.
-    """
-    place = starts.copy()
-    for p in range(len(rows)):
-        user = users[rows[p]]
-        order[place[user]] = p
-        place[user] += 1
 
 
 class BlockSampler:
@@ -116,9 +103,9 @@ class BlockSampler:
         n_users, n_items = len(by_user[0]) - 1, len(by_item[0]) - 1
         if not 1 <= columns <= n_items:
             raise ModelError(f"columns (={columns}) of a block must lie in 1..{n_items}, the items")
-        given: dict[str, Any] = {"n_levels": n_levels, "rate": rate, "weights": "unit"}
-        self._user = Sampler(*by_user, n_columns=n_items, threads=threads, **given)
-        self._item = Sampler(*by_item, n_columns=n_users, threads=threads, **given)
+        how: dict[str, Any] = {"n_levels": n_levels, "rate": rate, "weights": "unit"}
+        self._user = Sampler(*by_user, n_columns=n_items, threads=threads, **how)
+        self._item = Sampler(*by_item, n_columns=n_users, threads=threads, **how)
         self._sizes, self._columns, self._rate = (n_users, n_items), columns, rate
 
     def draw(self, users: Array, *, seed: int, step: int) -> Block:
@@ -137,8 +124,8 @@ class BlockSampler:
             items, _mark_block, (seed, 2 * step + 1, keep[1], _mask(n_users, users))
         )
         by_item, by_user = user.targets, item.targets
-        order = np.empty(len(by_item.rows), np.int64)
-        _transposed_order(by_item.rows, users, by_user.starts, order)
+        # Items rise in both groupings, so the targets of a user come in the same order.
+        _, order = counting_sort(users[by_item.rows], n_users)
         return Block(
             users,
             items,

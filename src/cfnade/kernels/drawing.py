@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from cfnade.errors import ModelError
-from cfnade.kernels.grouping import Grouped, require_inside
-from cfnade.kernels.layout import Array
+from cfnade.kernels.compiled import glue, inner, kernel
+from cfnade.kernels.grouping import NO_WEIGHTS, CellArrays, Grouped, require_inside
+from cfnade.kernels.memory import Array, frozen
 from cfnade.kernels.simd import address
 from cfnade.kernels.threads import run, thread_count
 
@@ -40,123 +40,18 @@ class DrawnBatch:
     def size(self) -> int:
         return len(self.counts)
 
+    def context_cells(self) -> CellArrays:
+        """The context row by row, columns rising: row b has counts[b] of them."""
+        cells = self.context.cells()
+        by_row = np.argsort(cells.rows, kind="stable")
+        return CellArrays(*(part[by_row] for part in cells[:3]), NO_WEIGHTS)
 
-@njit(nogil=True)
-def mix(z: Any) -> Any:
-    """Scramble 64 bits (the finaliser of splitmix64)."""
-    z = (z ^ (z >> np.uint64(30))) * FIRST
-    z = (z ^ (z >> np.uint64(27))) * SECOND
-    return z ^ (z >> np.uint64(31))
-
-
-@njit(nogil=True)
-def stream_of(seed: Any, step: Any, row: Any) -> Any:
-    """Where the random numbers of a row begin; the j-th is mix(stream + j·GAMMA)."""
-    return mix(mix(mix(np.uint64(seed) + GAMMA) ^ np.uint64(step)) ^ (np.uint64(row) + GAMMA))
+    def target_cells(self) -> CellArrays:
+        """The targets by column, rows as drawn; those of a block in the block's one order."""
+        return self.targets.cells()
 
 
-@njit(nogil=True)
-def unit(bits: Any) -> float:
-    """A float in [0, 1)."""
-    return float(bits >> np.uint64(11)) * 2.0**-53
-
-
-@njit(nogil=True)
-def _mark_exactly(stream: Any, count: int, known: int, roles: Any, first: int) -> None:
-    """A random choice of `known` ratings, every such choice equally likely (selection sampling)."""
-    needed = np.uint64(known)
-    for j in range(count):
-        bits = mix(stream + np.uint64(j + 2) * GAMMA) >> np.uint64(32)
-        take = np.uint64((bits * np.uint64(count - j)) >> np.uint64(32) < needed)
-        roles[first + j] = np.uint8(take)
-        needed -= take
-
-
-@njit(nogil=True)
-def mark_freely(stream: Any, count: int, rate: float, roles: Any, first: int) -> int:
-    """Each rating is context with probability `rate`. Returns how many are."""
-    known = 0
-    limit = np.uint64(rate * 2.0**32)
-    for j in range(count):
-        take = mix(stream + np.uint64(j + 2) * GAMMA) >> np.uint64(32) < limit
-        roles[first + j] = np.uint8(take)
-        known += int(take)
-    return known
-
-
-@njit(nogil=True, cache=True)
-def _mark(
-    lo: int,
-    hi: int,
-    source: Any,
-    seed: int,
-    step: int,
-    low: float,
-    high: float,
-    drawn: Any,
-    tally: Any,
-) -> None:
-    """Roles of the ratings of batch rows lo..hi (1 context, 0 target) and a tally by column.
-
-    Traffic: the rows' columns once, a byte a rating written; the tally stays in cache.
-    """
-    tally[:] = 0
-    n_columns, sums, columns = tally.shape[1], address(tally), address(source.columns)
-    roles, counts = address(drawn.roles), address(drawn.counts)
-    for b in range(lo, hi):
-        row, place = source.rows[b], source.places[b]
-        begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
-        stream = stream_of(seed, step, row)
-        draw = unit(mix(stream + GAMMA))
-        if low < 0.0:
-            counts[b] = int(draw * count)
-            _mark_exactly(stream, count, counts[b], roles, place)
-        else:
-            counts[b] = mark_freely(stream, count, low + (high - low) * draw, roles, place)
-        for j in range(count):
-            sums[np.int64(roles[place + j]) * n_columns + columns[begin + j]] += 1
-
-
-@njit(nogil=True, cache=True)
-def _cursors(tallies: Any, side: int, first: int, starts: Any, touched: Any) -> int:
-    """Turn the threads' tallies into where each writes, from `first` on.
-
-    Returns how many columns have ratings. Traffic: 12 bytes a column and thread.
-    """
-    place, n = 0, 0
-    for c in range(len(starts) - 1):
-        starts[c] = place
-        for t in range(tallies.shape[0]):
-            count = tallies[t, side, c]
-            tallies[t, side, c] = first + place
-            place += count
-        touched[n] = c
-        n += place > starts[c]
-    starts[-1] = place
-    return n
-
-
-@njit(nogil=True, cache=True)
-def _scatter(lo: int, hi: int, source: Any, paper: bool, drawn: Any, cursor: Any) -> None:
-    """Write batch rows lo..hi to their columns. Traffic: 6 bytes read, 9 written a rating."""
-    n_columns, next_place = cursor.shape[1], address(cursor)
-    columns, levels, roles = address(source.columns), address(source.levels), address(drawn.roles)
-    out_rows, out_levels = address(drawn.rows), address(drawn.levels)
-    out_weights = address(drawn.weights)
-    for b in range(lo, hi):
-        row, place = source.rows[b], source.places[b]
-        begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
-        weight = np.float32(count / max(1, count - drawn.counts[b]) if paper else 1.0)
-        for j in range(count):
-            at = np.int64(roles[place + j]) * n_columns + columns[begin + j]
-            p = next_place[at]
-            next_place[at] = p + 1
-            out_rows[p] = b
-            out_levels[p] = levels[begin + j]
-            out_weights[p] = weight
-
-
-class Source(NamedTuple):
+class ChosenRows(NamedTuple):
     """The data and the rows chosen from it; `places` is where each begins in the batch."""
 
     offsets: Array
@@ -174,6 +69,138 @@ class Drawn(NamedTuple):
     rows: Array  # (n,) int32
     levels: Array  # (n,) uint8
     weights: Array  # (n,) float32
+
+
+@glue
+def bare_rows(source: Any) -> Any:
+    """The same, as pointers."""
+    data = address(source.offsets), address(source.columns), address(source.levels)
+    return ChosenRows(*data, address(source.rows), address(source.places))
+
+
+@glue
+def bare_drawn(drawn: Any) -> Any:
+    """The same, as pointers."""
+    row_by_row = address(drawn.roles), address(drawn.counts)
+    by_column = address(drawn.rows), address(drawn.levels), address(drawn.weights)
+    return Drawn(*row_by_row, *by_column)
+
+
+@inner
+def mix(z: Any) -> Any:
+    """Scramble 64 bits (the finaliser of splitmix64)."""
+    z = (z ^ (z >> np.uint64(30))) * FIRST
+    z = (z ^ (z >> np.uint64(27))) * SECOND
+    return z ^ (z >> np.uint64(31))
+
+
+@glue
+def stream_of(seed: Any, step: Any, row: Any) -> Any:
+    """Where the random numbers of a row begin; the j-th is mix(stream + j·GAMMA)."""
+    return mix(mix(mix(np.uint64(seed) + GAMMA) ^ np.uint64(step)) ^ (np.uint64(row) + GAMMA))
+
+
+@glue
+def _unit(bits: Any) -> float:
+    """A float in [0, 1)."""
+    return float(bits >> np.uint64(11)) * 2.0**-53
+
+
+@glue
+def _mark_exactly(stream: Any, count: int, known: int, roles: Any, first: int) -> None:
+    """A random choice of `known` ratings, every such choice equally likely (selection sampling)."""
+    needed = np.uint64(known)
+    for j in range(count):
+        bits = mix(stream + np.uint64(j + 2) * GAMMA) >> np.uint64(32)
+        take = np.uint64((bits * np.uint64(count - j)) >> np.uint64(32) < needed)
+        roles[first + j] = np.uint8(take)
+        needed -= take
+
+
+@glue
+def mark_freely(stream: Any, count: int, rate: float, roles: Any, first: int) -> int:
+    """Each rating is context with probability `rate`. Returns how many are."""
+    known = 0
+    limit = np.uint64(rate * 2.0**32)
+    for j in range(count):
+        take = mix(stream + np.uint64(j + 2) * GAMMA) >> np.uint64(32) < limit
+        roles[first + j] = np.uint8(take)
+        known += int(take)
+    return known
+
+
+@kernel
+def _mark(
+    lo: int,
+    hi: int,
+    source: Any,
+    seed: int,
+    step: int,
+    low: float,
+    high: float,
+    drawn: Any,
+    tally: Any,
+) -> None:
+    """Roles of the ratings of batch rows lo..hi (1 context, 0 target) and a tally by column.
+
+    Traffic: the rows' columns once, a byte a rating written; the tally stays in cache.
+    """
+    n_columns, sums = tally.shape[1], address(tally)
+    source, drawn = bare_rows(source), bare_drawn(drawn)
+    for b in range(lo, hi):
+        row, place = source.rows[b], source.places[b]
+        begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
+        stream = stream_of(seed, step, row)
+        draw = _unit(mix(stream + GAMMA))
+        if low < 0.0:
+            drawn.counts[b] = int(draw * count)
+            _mark_exactly(stream, count, drawn.counts[b], drawn.roles, place)
+        else:
+            rate = low + (high - low) * draw
+            drawn.counts[b] = mark_freely(stream, count, rate, drawn.roles, place)
+        for j in range(count):
+            role = np.int64(drawn.roles[place + j])
+            sums[role * n_columns + source.columns[begin + j]] += 1
+
+
+@kernel
+def _cursors(tallies: Any, role: int, first: int, starts: Any, touched: Any) -> int:
+    """Turn the threads' tallies of a role into where each writes, from `first` on.
+
+    Returns how many columns have ratings. Traffic: 12 bytes a column and thread.
+    """
+    threads, roles, n_columns = tallies.shape
+    sums, begins, which = address(tallies), address(starts), address(touched)
+    place, n = 0, 0
+    for c in range(n_columns):
+        begins[c] = place
+        for t in range(threads):
+            p = (t * roles + role) * n_columns + c
+            count = sums[p]
+            sums[p] = first + place
+            place += count
+        which[n] = c
+        n += place > begins[c]
+    begins[n_columns] = place
+    return n
+
+
+@kernel
+def _scatter(lo: int, hi: int, source: Any, paper: bool, drawn: Any, cursor: Any) -> None:
+    """Write batch rows lo..hi to their columns. Traffic: 6 bytes read, 9 written a rating."""
+    n_columns, next_place = cursor.shape[1], address(cursor)
+    source, drawn = bare_rows(source), bare_drawn(drawn)
+    for b in range(lo, hi):
+        row, place = source.rows[b], source.places[b]
+        begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
+        weight = np.float32(count / max(1, count - drawn.counts[b]) if paper else 1.0)
+        for j in range(count):
+            c = np.int64(drawn.roles[place + j]) * n_columns + source.columns[begin + j]
+            p = next_place[c]
+            next_place[c] = p + 1
+            drawn.rows[p] = b
+            drawn.levels[p] = source.levels[begin + j]
+            drawn.weights[p] = weight
 
 
 class Sampler:
@@ -199,7 +226,7 @@ class Sampler:
         _check(offsets, columns, levels, rate, weights)
         require_inside("columns", columns, n_columns, "columns")
         require_inside("levels", levels, n_levels, "levels")
-        self._data = offsets, columns, levels
+        self._data = frozen(offsets), frozen(columns), frozen(levels)
         self._rate = (-1.0, -1.0) if rate is None else rate
         self._paper = weights == "paper"
         self._threads = thread_count(threads)
@@ -216,7 +243,7 @@ class Sampler:
         require_inside("rows", rows, len(offsets) - 1, "rows")
         places = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(offsets[rows + 1] - offsets[rows], out=places[1:])
-        source, cuts = Source(*self._data, rows, places), self._cuts(places)
+        source, cuts = ChosenRows(*self._data, rows, places), self._cuts(places)
         n = int(places[-1])
         kinds = (np.int32, np.uint8, np.float32)
         drawn = Drawn(
@@ -224,15 +251,17 @@ class Sampler:
             np.empty(len(rows), np.int64),
             *(np.empty(n, kind) for kind in kinds),
         )
+        self._tallies[:] = 0
         run(mark, [(*cut, source, *how, drawn, tally) for cut, tally in cuts])
-        known = self._starts(CONTEXT, 0)
-        middle = int(known[0][-1])
-        wanted = self._starts(TARGET, middle)
-        end = middle + int(wanted[0][-1])
+        context_starts = self._starts(CONTEXT, 0)
+        middle = int(context_starts[0][-1])
+        target_starts = self._starts(TARGET, middle)
+        end = middle + int(target_starts[0][-1])
         if end < n:
             self._starts(DROPPED, end)  # they are written too, behind all others
         run(_scatter, [(*cut, source, self._paper, drawn, tally) for cut, tally in cuts])
-        return DrawnBatch(_part(drawn, 0, known), _part(drawn, middle, wanted), drawn.counts)
+        context, targets = _part(drawn, 0, context_starts), _part(drawn, middle, target_starts)
+        return DrawnBatch(context, targets, drawn.counts)
 
     def _cuts(self, places: Array) -> list[tuple[tuple[int, int], Array]]:
         """Ranges of rows with about as many ratings each, and the tally of each thread."""
@@ -240,11 +269,11 @@ class Sampler:
         cuts = [0, *(int(cut) for cut in np.searchsorted(places, goals)), len(places) - 1]
         return list(zip(pairwise(cuts), self._tallies, strict=True))
 
-    def _starts(self, side: int, first: int) -> tuple[Array, Array]:
+    def _starts(self, role: int, first: int) -> tuple[Array, Array]:
         """Where each column starts, and which have ratings; the tallies become cursors."""
         n_columns = self._tallies.shape[2]
         starts, touched = np.empty(n_columns + 1, np.int64), np.empty(n_columns, np.int32)
-        return starts, touched[: _cursors(self._tallies, side, first, starts, touched)]
+        return starts, touched[: _cursors(self._tallies, role, first, starts, touched)]
 
 
 def _part(drawn: Drawn, first: int, columns: tuple[Array, Array]) -> Grouped:
@@ -259,12 +288,12 @@ def _check(
     offsets: Array, columns: Array, levels: Array, rate: tuple[float, float] | None, weights: str
 ) -> None:
     """Refuse what the kernels would read wrongly, before they run."""
-    wanted = {
+    kinds = {
         "offsets": (offsets, np.int64),
         "columns": (columns, np.int32),
         "levels": (levels, np.uint8),
     }
-    for name, (array, dtype) in wanted.items():
+    for name, (array, dtype) in kinds.items():
         if array.ndim != 1 or array.dtype != dtype or not array.flags.c_contiguous:
             raise ModelError(
                 f"{name} has dtype {array.dtype} and shape {array.shape}; it must be a contiguous "

@@ -16,15 +16,19 @@ from torch import Tensor
 
 from cfnade.errors import ModelError
 from cfnade.kernels.adam import Rule, Update
-from cfnade.kernels.checks import check_network, check_rules
-from cfnade.kernels.context import context_step, sum_context
-from cfnade.kernels.dense import Network, Trace, backward, forward
+from cfnade.kernels.drawing import DrawnBatch
 from cfnade.kernels.grouping import Grouped, partition
-from cfnade.kernels.layout import Array, buffer, padded
-from cfnade.kernels.rows import flat_step, merge
-from cfnade.kernels.sampling import DrawnBatch
-from cfnade.kernels.side import Side, unpad
-from cfnade.kernels.targets import Output, add_scores, score_step, target_step
+from cfnade.kernels.memory import Array, Workspace, buffer, padded, unpad
+from cfnade.kernels.network import Network, Trace, backward, check_network, check_rules, forward
+from cfnade.kernels.passes import (
+    Output,
+    add_scores,
+    context_step,
+    flat_step,
+    score_step,
+    sum_context,
+    target_step,
+)
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
 
 TABLES = ("input_table", "output_table")
@@ -52,20 +56,21 @@ class Engine:
     ) -> None:
         check_network(network)
         check_rules(network, rules)
+        if not 0.0 <= ordinal_weight <= 1.0:
+            raise ModelError(f"ordinal_weight (={ordinal_weight}) must lie in 0..1")
         self.network, self.rules = network.detached(), dict(rules)
         self.ordinal_weight = ordinal_weight
         self.rowwise, self.touched_only = rowwise, touched_only
         self.threads = thread_count(threads)
         self.steps = 0
         self.moments = {name: self._moments(name) for name in network.named()}
-        self._in = Side(network.input_table, self.threads)
-        self._out = Side(network.output_table, self.threads)
+        self._in = Workspace(network.input_table, self.threads)
+        self._out = Workspace(network.output_table, self.threads)
         self._state: Array = buffer(self._in.flat.dtype, 0)  # (B · pitch,)
-        self._scale: Array = buffer(self._in.flat.dtype, 0)  # (B,)
+        self._scale: Tensor | None = None  # (B, 1)
         self._everything = np.arange(len(network.bias), dtype=np.int32)
         self._grads = self._gradients()
         self._grad_views = [self._views(thread) for thread in range(self.threads)]
-        self._ones = np.ones(0, self._in.flat.dtype)
         self._flat = {
             name: [part.view(-1).numpy() for part in (tensor, *self.moments[name])]
             for name, tensor in self.network.named().items()
@@ -117,57 +122,56 @@ class Engine:
 
     def encode(self, context: Grouped, scale: Array | None = None) -> Tensor:
         """The state of each row from its context, kept for the fits. Returns (B, D')."""
-        kind, rows = self._in.flat.dtype, context.size
-        self._in.reserve(rows)
-        self._out.reserve(rows)
+        kind = self._in.flat.dtype
+        self._in.reserve(context.size)
+        self._out.reserve(context.size)
         if len(self._state) != self._out.size:
             self._state = buffer(kind, self._out.size)
-        self._ones = np.ones(rows, kind)
-        self._scale = self._ones if scale is None else scale.astype(kind)
-        side, which = self._in, context.touched
-        fixed = (which, context, side.flat, side.shape, self.network.shared)
+        self._scale = None if scale is None else torch.from_numpy(scale.astype(kind)).unsqueeze(1)
+        memory, which = self._in, context.touched
+        fixed = (which, context, memory.flat, memory.shape, self.network.shared)
         cuts = enumerate(self._ranges(context, which, CONTEXT_COLUMN))
-        run(sum_context, [(*cut, *fixed, side.part(t), side.scratch[t]) for t, cut in cuts])
+        run(sum_context, [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts])
         with one_torch_thread():
             self._traces = run(self._encode_rows, self._row_ranges())
         return unpad(self._state, self._out.shape)
 
     def _encode_rows(self, lo: int, hi: int) -> Trace:
-        side = self._in
-        merge(lo, hi, side.shape.pitch, side.joined, side.size, self._scale)
-        out = unpad(self._state, self._out.shape)[lo:hi]
-        return forward(self.network, side.matrix()[lo:hi], out)
+        sums = self._in.merge(lo, hi)
+        if self._scale is not None:
+            sums *= self._scale[lo:hi]
+        return forward(self.network, sums, unpad(self._state, self._out.shape)[lo:hi])
 
     # -- pass 2: targets ---------------------------------------------------------------------
 
     def fit_targets(self, targets: Grouped, factor: float) -> float:
         """Move output table and bias down factor · Σ weight·cost. Returns that cost."""
-        side, which = self._out, self._which(targets)
+        memory, which = self._out, self._which(targets)
         updates = self._update("output_table"), self._update("bias")
         fixed = (which, targets, self._output(), self.ordinal_weight, factor)
         cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
         costs = run(
             target_step,
-            [(*cut, *fixed, side.part(t), updates, side.scratch[t]) for t, cut in cuts],
+            [(*cut, *fixed, memory.part(t), updates, memory.scratch[t]) for t, cut in cuts],
         )
         return float(sum(costs))
 
     def add_scores(self, targets: Grouped, out: Array) -> None:
         """Add the scores of grouped cells to out (T, K), at the place of each cell as given."""
-        side, which = self._out, targets.touched
+        memory, which = self._out, targets.touched
         fixed = (which, targets, self._output(), out.reshape(-1))
         cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
-        run(add_scores, [(*cut, *fixed, side.scratch[t]) for t, cut in cuts])
+        run(add_scores, [(*cut, *fixed, memory.scratch[t]) for t, cut in cuts])
 
     def fit_scores(self, targets: Grouped, slopes: Array) -> None:
         """As `fit_targets`, from the gradient of the scores (T, K), cells in the order given."""
-        side, which = self._out, self._which(targets)
+        memory, which = self._out, self._which(targets)
         updates = self._update("output_table"), self._update("bias")
         fixed = (which, targets, self._output(), slopes.reshape(-1))
         cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
         run(
             score_step,
-            [(*cut, *fixed, side.part(t), updates, side.scratch[t]) for t, cut in cuts],
+            [(*cut, *fixed, memory.part(t), updates, memory.scratch[t]) for t, cut in cuts],
         )
 
     def _output(self) -> Output:
@@ -180,22 +184,22 @@ class Engine:
         """Move the input table and the dense parameters, once the targets have been fitted."""
         with one_torch_thread():
             run(self._back_rows, [(t, *cut) for t, cut in enumerate(self._row_ranges())])
-        side, which = self._in, self._which(context)
-        fixed = (which, context, side.part(0), side.shape, self.network.shared)
+        memory, which = self._in, self._which(context)
+        fixed = (which, context, memory.part(0), memory.shape, self.network.shared)
         update = self._update("input_table")
         cuts = enumerate(self._ranges(context, which, CONTEXT_COLUMN))
-        run(context_step, [(*cut, *fixed, update, side.scratch[t]) for t, cut in cuts])
+        run(context_step, [(*cut, *fixed, update, memory.scratch[t]) for t, cut in cuts])
         for name, parts in self._grads.items():
-            flat_step(self._update(name), parts, len(parts) // self.threads)
+            update = self._update(name)
+            flat_step(0, len(update.table), update, parts, len(parts) // self.threads)
 
     def _back_rows(self, thread: int, lo: int, hi: int) -> None:
-        side = self._out
-        merge(lo, hi, side.shape.pitch, side.joined, side.size, self._ones)
-        d_state, grads = side.matrix()[lo:hi], self._grad_views[thread]
+        d_state, grads = self._out.merge(lo, hi), self._grad_views[thread]
         d_sums = backward(self.network, self._traces[thread], d_state, grads)
+        if self._scale is not None:
+            d_sums *= self._scale[lo:hi]
         # The sums themselves are no longer needed: their gradient takes their place.
-        scale = torch.from_numpy(self._scale[lo:hi]).unsqueeze(1)
-        torch.mul(d_sums, scale, out=self._in.matrix()[lo:hi])
+        self._in.matrix()[lo:hi] = d_sums
 
     # -- shared pieces -----------------------------------------------------------------------
 
