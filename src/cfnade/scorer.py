@@ -19,7 +19,7 @@ import numpy.typing as npt
 from cfnade.data.rows import IntArray
 from cfnade.errors import ModelError, PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.kernels.lookup import levels_of, ratings_of
+from cfnade.kernels.grouping import levels_of, ratings_of
 from cfnade.sides import Axis, Member
 from cfnade.sides.side import Array, BoolArray, Reading, Row, Who, row_of
 from cfnade.unseen import UNSEEN_RULES, paper_distribution, untrained_scores

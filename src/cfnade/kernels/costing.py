@@ -116,12 +116,12 @@ def _cost_of_scores(
     hi: int,
     scores: Any,
     levels: Any,
-    weight: float,
+    weights: Any,
     ordinal: float,
     slopes: Any,
     scratch: Any,
 ) -> float:
-    """weight · Σ cost of cells lo..hi from their scores (T·K); slopes = its gradient in them."""
+    """Σ weight · cost of cells lo..hi from their scores (T·K); slopes = its gradient in them."""
     K = len(scratch.scores) // LANES
     scratch = bare_scratch(scratch)
     cost = 0.0
@@ -129,7 +129,7 @@ def _cost_of_scores(
         count = min(LANES, hi - p)
         for t in range(LANES):
             scratch.truth[t] = levels[p + t] if t < count else 0
-            scratch.weights[t] = weight if t < count else 0.0
+            scratch.weights[t] = weights[p + t] if t < count else 0.0
             for k in range(K):
                 scratch.scores[LANES * k + t] = scores[(p + t) * K + k] if t < count else 0
         cost += tile_costs(K, ordinal, scratch)
@@ -140,17 +140,20 @@ def _cost_of_scores(
 
 
 class Cost(NamedTuple):
-    """The mean cost of some targets, and its gradient in their scores."""
+    """The cost of some targets, and its gradient in their scores."""
 
-    mean: float
+    total: float
     slopes: Array  # (T, K)
 
 
-def mean_cost(scores: Array, levels: Array, *, ordinal_weight: float, threads: int) -> Cost:
-    """From scores (T, K) and true levels (T,): each target counts the same."""
+def cost_of(
+    scores: Array, levels: Array, weights: Array, *, ordinal_weight: float, threads: int
+) -> Cost:
+    """Σ weight · cost (Eq. 18 and 21) from scores (T, K), true levels (T,) and weights (T,)."""
     T, K = scores.shape
     slopes = np.empty_like(scores)
-    fixed = (scores.reshape(-1), levels, 1.0 / T, ordinal_weight, slopes.reshape(-1))
+    parts = scores.reshape(-1), levels, weights.astype(scores.dtype)
+    fixed = (*parts, ordinal_weight, slopes.reshape(-1))
     tiles = -(-T // LANES)
     cuts = pairwise([min(T, tiles * t // threads * LANES) for t in range(threads + 1)])
     scratch = [scratch_of(scores.dtype, shape_of(K, 1)) for _ in range(threads)]

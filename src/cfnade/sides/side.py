@@ -24,7 +24,7 @@ from cfnade.data.ratings import Ratings
 from cfnade.data.rows import IndexArray, IntArray, LevelArray, Rows
 from cfnade.kernels.adam import Rule
 from cfnade.settings import Settings
-from cfnade.sides.drawing import Draw
+from cfnade.sides.draw import Draw
 
 Axis = Literal["user", "item"]
 Array = npt.NDArray[Any]

@@ -21,7 +21,7 @@ from cfnade.errors import ModelError, PredictionError, TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.models.time_network import TimeNetwork
 from cfnade.settings import Settings
-from cfnade.sides.drawing import Draw
+from cfnade.sides.draw import Draw
 from cfnade.sides.side import Array, Axis, Row, Side, Who
 from cfnade.sides.stepping import AutogradStepper
 

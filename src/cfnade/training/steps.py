@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from cfnade.data.ratings import Ratings
+from cfnade.kernels.costing import cost_of
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.costs import hybrid_cost
 from cfnade.settings import Settings
 from cfnade.sides import Member
-from cfnade.sides.drawing import Draws, draws_of
-from cfnade.sides.stepping import adam_of, adam_state, cost_of, move, restore_adam
+from cfnade.sides.draw import Draws, draws_of
+from cfnade.sides.stepping import adam_of, adam_state, move, restore_adam
 
 RowIds = npt.NDArray[np.int64]
 
@@ -88,7 +89,13 @@ class KernelStepper:
         scores = np.zeros((draw.n_targets, self._levels), np.float32)
         for side in sides:
             side.add_scores(draw, scores)
-        cost = cost_of(draw, scores, ordinal_weight=self._ordinal_weight, threads=self._threads)
+        cost = cost_of(
+            scores,
+            draw.levels,
+            draw.weights,
+            ordinal_weight=self._ordinal_weight,
+            threads=self._threads,
+        )
         for side in sides:
             side.fit(draw, cost.slopes, rate)
         return cost.total

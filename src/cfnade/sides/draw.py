@@ -18,9 +18,9 @@ import torch
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import TrainingError
-from cfnade.kernels.block_sampling import BlockSampler
+from cfnade.kernels.block_drawing import BlockSampler
+from cfnade.kernels.drawing import DrawnBatch, Sampler
 from cfnade.kernels.grouping import Grouped
-from cfnade.kernels.sampling import DrawnBatch, Sampler
 from cfnade.models.batch import Batch, Context, Targets
 from cfnade.settings import Settings
 
@@ -59,7 +59,7 @@ class Draw:
         """User and item of each target, by index. Returns (T,) each."""
         axis, batch = self._first
         other = "item" if axis == "user" else "user"
-        return {axis: self.rows[axis][batch.targets.rows], other: columns_of(batch.targets)}
+        return {axis: self.rows[axis][batch.targets.rows], other: batch.targets.columns()}
 
     def targets(self, axis: str) -> Grouped:
         """The targets by column, each with its place in the draw's order."""
@@ -70,28 +70,12 @@ class Draw:
 
     def batch(self, axis: str, device: torch.device | str = "cpu") -> Batch:
         """Contexts and targets as plain torch reads them, targets in the draw's order."""
-        drawn, targets = self.batches[axis], self.targets(axis)
-        known = drawn.context
-        by_row = np.argsort(known.rows, kind="stable")
+        drawn = self.batches[axis]
+        known, asked = drawn.context_cells(), drawn.target_cells()
         offsets = np.concatenate([[0], np.cumsum(drawn.counts)])
-        in_order = np.argsort(targets.order, kind="stable")
-        context = Context(*map(_tensor, (offsets, columns_of(known)[by_row], known.levels[by_row])))
-        cells = Targets(
-            rows=_tensor(targets.rows[in_order]),
-            columns=_tensor(columns_of(targets)[in_order]),
-            levels=_tensor(targets.levels[in_order]),
-            weights=torch.from_numpy(np.array(self.weights * self.divisor)),
-        )
-        return Batch(context, cells).to(device)
-
-
-def columns_of(grouped: Grouped) -> Array:
-    """The column of each grouped rating. Returns (n,)."""
-    return np.repeat(np.arange(grouped.n_columns), np.diff(grouped.starts))
-
-
-def _tensor(values: Array) -> torch.Tensor:
-    return torch.from_numpy(values.astype(np.int64))
+        context = Context(*map(torch.from_numpy, (offsets, known.columns, known.levels)))
+        targets = Targets(*map(torch.from_numpy, asked))
+        return Batch(context, targets).to(device)
 
 
 class Draws(Protocol):
