@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cfnade.cli.reading import with_reading
+from cfnade.cli.arguments import with_reading
 from cfnade.errors import ModelError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cfnade.cli.reading import with_reading
+from cfnade.cli.arguments import Command, Data, Json, with_reading
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -16,12 +16,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-Data = Annotated[
-    str, typer.Argument(help="A file or folder of ratings, or the name of a data set.")
-]
 
-
-@app.command()
+@app.command(cls=Command)
 def get(
     name: Annotated[str, typer.Argument(help="The name of a data set, such as ml-1m.")],
 ) -> None:
@@ -41,12 +37,12 @@ def get(
     print(ratings)
 
 
-@app.command()
+@app.command(cls=Command)
 @with_reading
 def info(
     data: Data,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print figures for a machine.")] = False,
+    as_json: Json = False,
     reading: dict[str, Any],
 ) -> None:
     """Say what is in a file, folder or data set.
@@ -62,12 +58,12 @@ def info(
     if as_json:
         print(json.dumps(summary.as_dict(), indent=1))
     else:
-        from cfnade.cli.picture import show_summary
+        from cfnade.cli.show import show_summary
 
         show_summary(summary)
 
 
-@app.command()
+@app.command(cls=Command)
 @with_reading
 def convert(
     data: Data,
@@ -92,7 +88,7 @@ def convert(
     print(f"{out}: {len(ratings):,} ratings")
 
 
-@app.command(name="split")
+@app.command("split", cls=Command)
 @with_reading
 def split_command(
     data: Data,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cfnade.cli.arguments import Model
 from cfnade.errors import CfnadeError
 
 _ORIGIN = re.compile(r"https?://[^/\s*]+")
 
 
 def serve(
-    model: Annotated[Path, typer.Argument(help="The folder of a saved model.", metavar="MODEL")],
+    model: Model,
     *,
     host: Annotated[
         str, typer.Option("--host", help="Where to listen; 0.0.0.0 for all of the network.")
@@ -44,10 +45,12 @@ def serve(
     """
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn")):
         raise CfnadeError('serving needs two more packages: pip install "cfnade[serve]"')
+    from cfnade.kernels.prepare import prepare
     from cfnade.serve.run import Settings
     from cfnade.serve.run import serve as run
     from cfnade.serve.security import key_from_environment
 
+    prepare(lambda text: print(text, file=sys.stderr, flush=True))
     run(
         Settings(
             folder=model,
