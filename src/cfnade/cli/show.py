@@ -35,7 +35,7 @@ def show_scores(scores: Scores, what: str) -> None:
     console.print(f"{scores.n:,} ratings: {what}\n", markup=False)
     table = _table("", "raw", "calibrated")
     table.add_row("RMSE", "", f"[bold]{scores.rmse:.4f}[/bold]")
-    table.add_row("MAE (of the median)", "", f"{scores.mae:.4f}")
+    table.add_row("MAE (of the median)", "", f"{scores.mae_of_medians:.4f}")
     table.add_row("NLL (nats)", f"{scores.nll_raw:.4f}", f"{scores.nll:.4f}")
     errors = f"{scores.calibration_error_raw:.4f}", f"{scores.calibration_error:.4f}"
     table.add_row("calibration error", *errors)
