@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -93,6 +93,15 @@ def _weights(model: CFNADENetwork) -> tuple[Tensor, Tensor]:
 
 def _deep(model: CFNADENetwork) -> tuple[list[Tensor], list[Tensor]]:
     return [W.detach() for W in model.deep_W], [c.detach() for c in model.deep_c]
+
+
+@pytest.fixture(autouse=True, scope="package")
+def one_thread() -> Iterator[None]:
+    """Tensors this small only make threads wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(params=list(VARIANTS))
