@@ -103,7 +103,7 @@ class TimeSide(Side):
 
     def plain_scores(self, draw: Draw) -> Tensor:
         features = self._moments.of_training(draw.cells["user"], draw.cells["item"])
-        added: Tensor = self.network(features.to(self.network.A.device))
+        added: Tensor = self.network(features.to(self.network.A))
         return added
 
     def stepper(
@@ -157,7 +157,7 @@ class TimeReading:
         if times is None:
             _refuse("a prediction needs to know when; give times=, in whole seconds since 1970")
         features = self._features.features(users, items, times)
-        return np.asarray(self._network(torch.from_numpy(features)).numpy())
+        return np.asarray(self._network(torch.from_numpy(features).to(self._network.A)).numpy())
 
     def person(self, who: Who, items: IntArray) -> Array:
         del who, items

@@ -70,6 +70,7 @@ class KernelStepper:
         threads: int,
     ) -> None:
         self.draws, self._levels = draws, len(ratings.scale)
+        self._dtype = next(member.parameters()).detach().cpu().numpy().dtype
         self._ordinal_weight, self._threads = ordinal_weight, threads
         self._sides = {
             name: side.stepper(
@@ -86,7 +87,7 @@ class KernelStepper:
                 return cost_at_once
         if draw.n_targets == 0:
             return 0.0
-        scores = np.zeros((draw.n_targets, self._levels), np.float32)
+        scores = np.zeros((draw.n_targets, self._levels), self._dtype)
         for side in sides:
             side.add_scores(draw, scores)
         cost = cost_of(

@@ -11,15 +11,15 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from cfnade.errors import ModelError
-from cfnade.models import CFNADE, Context
+from cfnade.models import CFNADENetwork, Context
+from cfnade.models.generate import sample
 from cfnade.models.ordered import log_conditionals
-from cfnade.models.sampling import sample
 
 ContextMaker = Callable[..., Context]
 
 
 def test_frequencies_match_joint_probabilities(
-    model: CFNADE, make_context: ContextMaker, generator: torch.Generator
+    model: CFNADENetwork, make_context: ContextMaker, generator: torch.Generator
 ) -> None:
     known, wanted, draws = [(1, 2), (4, 0)], [3, 0], 6000
     ends, columns = torch.arange(draws + 1) * 2, torch.tensor(wanted * draws)
@@ -38,7 +38,7 @@ def test_frequencies_match_joint_probabilities(
 
 
 def test_each_draw_knows_the_draws_before_it(
-    model: CFNADE,
+    model: CFNADENetwork,
     make_context: ContextMaker,
     generator: torch.Generator,
     monkeypatch: pytest.MonkeyPatch,
@@ -60,7 +60,7 @@ def test_each_draw_knows_the_draws_before_it(
 
 
 def test_rows_may_ask_for_different_columns(
-    make_model: Callable[..., CFNADE], make_context: ContextMaker, generator: torch.Generator
+    make_model: Callable[..., CFNADENetwork], make_context: ContextMaker, generator: torch.Generator
 ) -> None:
     # Biases of ±50 decide every draw, so the answer is known.
     model = make_model(shared=False)
@@ -77,7 +77,7 @@ def test_rows_may_ask_for_different_columns(
 
 
 def test_the_same_generator_draws_the_same_ratings(
-    model: CFNADE, make_context: ContextMaker
+    model: CFNADENetwork, make_context: ContextMaker
 ) -> None:
     ends, columns = torch.arange(31) * 3, torch.tensor([0, 1, 2] * 30)
     context = make_context([[]] * 30)
@@ -90,7 +90,7 @@ def test_the_same_generator_draws_the_same_ratings(
 
 
 def test_bad_wishes_are_refused(
-    make_model: Callable[..., CFNADE], make_context: ContextMaker, generator: torch.Generator
+    make_model: Callable[..., CFNADENetwork], make_context: ContextMaker, generator: torch.Generator
 ) -> None:
     model, context = make_model(), make_context([[(0, 1)]])
     for ends, columns, message in [

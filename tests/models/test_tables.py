@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cfnade.models import Context, plain
+from cfnade.models import Context, tables
 
 M, K, D = 6, 3, 4
 
@@ -35,22 +35,22 @@ def test_context_sum_is_a_loop_over_ratings(some_rows: Context, shared: bool) ->
             m, level = int(some_rows.columns[i]), int(some_rows.levels[i])
             for k in range(level + 1) if shared else [level]:
                 expected[row] += W.detach()[m, k]
-    torch.testing.assert_close(plain.context_sum(W, some_rows, shared=shared), expected)
-    assert not plain.context_sum(W, some_rows, shared=shared)[1].any()  # the row without ratings
+    torch.testing.assert_close(tables.context_sum(W, some_rows, shared=shared), expected)
+    assert not tables.context_sum(W, some_rows, shared=shared)[1].any()  # the row without ratings
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_context_sum_takes_the_data_set_own_integers(some_rows: Context, shared: bool) -> None:
     narrow = Context(some_rows.offsets, some_rows.columns.int(), some_rows.levels.byte())
-    expected = plain.context_sum(table(), some_rows, shared=shared)
-    assert torch.equal(plain.context_sum(table(), narrow, shared=shared), expected)
+    expected = tables.context_sum(table(), some_rows, shared=shared)
+    assert torch.equal(tables.context_sum(table(), narrow, shared=shared), expected)
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_context_sum_of_nothing_is_zero_with_zero_gradient(shared: bool) -> None:
     nothing = torch.zeros(0, dtype=torch.int64)
     W = table()
-    sums = plain.context_sum(
+    sums = tables.context_sum(
         W, Context(torch.zeros(3, dtype=torch.int64), nothing, nothing), shared=shared
     )
     assert torch.equal(sums, torch.zeros(2, D, dtype=torch.float64))
@@ -62,7 +62,7 @@ def test_context_sum_of_nothing_is_zero_with_zero_gradient(shared: bool) -> None
 def test_cell_scores_are_dot_products(shared: bool) -> None:
     h, V, b = states(), table(), table(1).detach()[:, :, 0]
     rows, columns = cells()
-    scores = plain.cell_scores(h, V, b, rows, columns, shared=shared)
+    scores = tables.cell_scores(h, V, b, rows, columns, shared=shared)
     for t, (r, m) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
         for k in range(K):
             up_to = range(k + 1) if shared else [k]
@@ -76,10 +76,10 @@ def test_gradients_of_both(some_rows: Context, shared: bool) -> None:
     b = table(1).detach()[:, :, 0].clone().requires_grad_()
 
     def scores(h: Tensor, V: Tensor, b: Tensor) -> Tensor:
-        return plain.cell_scores(h, V, b, rows, columns, shared=shared)
+        return tables.cell_scores(h, V, b, rows, columns, shared=shared)
 
     def sums(W: Tensor) -> Tensor:
-        return plain.context_sum(W, some_rows, shared=shared)
+        return tables.context_sum(W, some_rows, shared=shared)
 
     assert torch.autograd.gradcheck(scores, (states(), table(), b))
     assert torch.autograd.gradcheck(sums, (table(),))
@@ -91,29 +91,13 @@ def test_pieces_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def run() -> tuple[Tensor, ...]:
         h, V = states(), table()
-        scores = plain.cell_scores(h, V, b, rows, columns, shared=True)
-        every = torch.cat([s for _, s in plain.all_scores(h, V, b, shared=True)], 1)
-        return (scores, every, *torch.autograd.grad(scores.square().sum(), (h, V)))
+        scores = tables.cell_scores(h, V, b, rows, columns, shared=True)
+        return (scores, *torch.autograd.grad(scores.square().sum(), (h, V)))
 
     whole = run()
-    monkeypatch.setattr(plain, "PIECE", 2 * K * D)  # two targets at a time
-    assert len(list(plain.all_scores(states(), table(), b, shared=True))) > 1
+    monkeypatch.setattr(tables, "PIECE", 2 * K * D)  # two targets at a time
     for in_pieces, at_once in zip(run(), whole, strict=True):
         torch.testing.assert_close(in_pieces, at_once)
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_all_scores_cover_every_column_once(monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
-    monkeypatch.setattr(plain, "PIECE", 2 * 3 * K)  # two columns of three rows at a time
-    h, V, b = states(), table(), table(1)[:, :, 0]
-    rows, columns = torch.arange(3).repeat_interleave(M), torch.arange(M).repeat(3)
-    expected = plain.cell_scores(h, V, b, rows, columns, shared=shared).reshape(3, M, K)
-    seen = 0
-    for first, scores in plain.all_scores(h, V, b, shared=shared):
-        assert first == seen
-        torch.testing.assert_close(scores, expected[:, first : first + scores.shape[1]])
-        seen += scores.shape[1]
-    assert seen == M
 
 
 def test_no_gather_of_targets_by_levels_by_width_is_kept() -> None:
@@ -126,7 +110,7 @@ def test_no_gather_of_targets_by_levels_by_width_is_kept() -> None:
 
     rows, columns = torch.arange(T) % 3, torch.arange(T) % M
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
-        plain.cell_scores(states(), table(), table(1)[:, :, 0], rows, columns, shared=True)
+        tables.cell_scores(states(), table(), table(1)[:, :, 0], rows, columns, shared=True)
     assert kept
     assert max(kept) <= max(T * K, M * K * D)
     assert max(kept) < T * K * D
