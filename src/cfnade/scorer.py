@@ -236,20 +236,21 @@ class Scorer:
 
     def effects(self, who: Who, item: int) -> Effects:
         """How a person's other ratings move an item's distribution; others' ratings stay."""
-        who = who._replace(rated=who.rated.without(item))
         return Effects(
             self.of_person(who, np.array([item]))[0],
             _mean([distributions(self._without(one, who, item)) for one in self._members]),
         )
 
     def _without(self, readings: list[Reading], who: Who, item: int) -> Array:
-        total = np.zeros((len(who.rated.columns), len(self._frequencies)))
+        rest = who._replace(rated=who.rated.without(item))
+        others = rest.rated.columns.astype(np.int64)
+        total = np.zeros((len(others), len(self._frequencies)))
         for number, reading in enumerate(readings):
             scores = reading.without_each(who, item)
             if reading.learns == "item":
                 self._fill_blanks(scores, reading, number, who, np.full(len(scores), item))
             else:  # a person without weights is known by these ratings alone
-                self._fill_blanks(scores, reading, number, who, who.rated.columns.astype(np.int64))
+                self._fill_blanks(scores, reading, number, rest, others)
             total += scores
         return total
 

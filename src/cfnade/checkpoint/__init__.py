@@ -184,8 +184,9 @@ def _needed(axes: Sequence[Axis], has_context: bool) -> set[str]:
 
 def _load(folder: Path) -> FittedModel:
     where = current(folder, NAME)
-    manifest = modern_manifest(read_manifest(where))
+    written = read_manifest(where)
     try:
+        manifest = modern_manifest(written)
         paths = {name: current(folder, name) for name in FILES if name in manifest["files"]}
         _check_names(where, manifest)
         check_files(manifest["files"], paths)

@@ -81,7 +81,7 @@ class Reading(Protocol):
         """Scores of every item for each person: yields (items, K), which may be written to."""
 
     def without_each(self, who: Who, item: int) -> Array:
-        """Scores of the item without each rating of the person, who did not rate it. (c, K)."""
+        """Scores of the item without each of the person's ratings of other items. (c, K)."""
 
     def without_raters(self, raters: Row, who: Who, item: int) -> Array:
         """The same without each of the item's ratings, which do not hold the person's. (c, K)."""
