@@ -14,11 +14,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from cfnade.compare import RESULTS, Outcome
-from cfnade.compare.picture import draw
-from cfnade.compare.summary import Row, best, rows
+from cfnade_rivals.comparison import RESULTS, Outcome
+from cfnade_rivals.chart import draw
+from cfnade_rivals.standings import Row, best, rows
 from cfnade.files import write_text
-from cfnade.rivals.recipes import names, recipe
+from cfnade_rivals.contestants import names, recipe
 
 HERE = Path(__file__).resolve().parent
 FOLDER, TUNING = HERE / "results" / "comparison", HERE / "results" / "tuning"

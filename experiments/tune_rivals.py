@@ -22,7 +22,7 @@ from cfnade.data.parts import load_split
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import add_validation
 from cfnade.metrics import nll, rmse
-from cfnade.rivals import make
+from cfnade_rivals import make
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tuning"
 SPLITS = {"ml-1m": "authors:1234", "ml-100k": "u1"}

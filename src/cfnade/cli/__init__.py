@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cfnade import __version__
-from cfnade.cli import compare, data, doctor, export, serve, train, tune, use
+from cfnade.cli import data, doctor, elsewhere, export, serve, train, tune, use
 from cfnade.errors import CfnadeError
 
 app = typer.Typer(
@@ -28,7 +28,6 @@ app.command("predict")(use.predict)
 app.command("recommend")(use.recommend)
 app.command("explain")(use.explain)
 app.command("tune")(tune.tune)
-app.command("compare")(compare.compare)
 app.command("export")(export.export)
 app.command("serve")(serve.serve)
 app.command("doctor")(doctor.doctor)
@@ -54,6 +53,7 @@ def main() -> NoReturn:
     """Run a command; anything wrong with its input is one message and a non-zero exit."""
     _never_fail_to_print()
     _log_to_stderr()
+    elsewhere.add_commands(app)
     try:
         app(prog_name="cfnade")
     except CfnadeError as error:

@@ -20,7 +20,7 @@ from cfnade import __version__
 from cfnade.data.parts import load_split
 from cfnade.errors import DataError, ModelError
 from cfnade.files import write_text
-from cfnade.rivals.recipes import Recipe, names, recipe
+from cfnade_rivals.contestants import Recipe, names, recipe
 
 RESULTS = "fits"
 """The subfolder of results, one file for each model and split."""
@@ -152,7 +152,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def fit_apart(job: dict[str, Any]) -> dict[str, Any]:
     """Fit and score in a fresh process. Returns scores, or None and a reason."""
-    command = [sys.executable, "-m", "cfnade.compare.one"]
+    command = [sys.executable, "-m", "cfnade_rivals.one_fit"]
     done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines:

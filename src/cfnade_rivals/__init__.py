@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, cast
 from cfnade.errors import ModelError
 
 if TYPE_CHECKING:
-    from cfnade.rivals.interface import Rival
+    from cfnade_rivals.interface import Rival
 
 CLASSES = {
-    "means": "cfnade.rivals.means:Means",
-    "autorec": "cfnade.rivals.autorec:AutoRec",
-    "rbm": "cfnade.rivals.rbm:RBM",
-    "llorma": "cfnade.rivals.llorma:LLORMA",
-    "nnmf": "cfnade.rivals.nnmf:NNMF",
-    "cfnade": "cfnade.rivals.ours:Ours",
-    "pmf": "cfnade.rivals.cornac:PMF",
-    "biasmf": "cfnade.rivals.cornac:BiasMF",
-    "bfm": "cfnade.rivals.myfm:BayesianFM",
-    "bfm-ordinal": "cfnade.rivals.myfm:OrderedProbitFM",
-    "als": "cfnade.rivals.lenskit:ALS",
-    "svd": "cfnade.rivals.surprise:SVD",
-    "svdpp": "cfnade.rivals.surprise:SVDPP",
+    "means": "cfnade_rivals.means:Means",
+    "autorec": "cfnade_rivals.autorec:AutoRec",
+    "rbm": "cfnade_rivals.rbm:RBM",
+    "llorma": "cfnade_rivals.llorma:LLORMA",
+    "nnmf": "cfnade_rivals.nnmf:NNMF",
+    "cfnade": "cfnade_rivals.ours:Ours",
+    "pmf": "cfnade_rivals.cornac:PMF",
+    "biasmf": "cfnade_rivals.cornac:BiasMF",
+    "bfm": "cfnade_rivals.myfm:BayesianFM",
+    "bfm-ordinal": "cfnade_rivals.myfm:OrderedProbitFM",
+    "als": "cfnade_rivals.lenskit:ALS",
+    "svd": "cfnade_rivals.surprise:SVD",
+    "svdpp": "cfnade_rivals.surprise:SVDPP",
 }
 """Name → module:class."""
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cfnade.data.ratings import Ratings
-from cfnade.rivals.interface import FloatArray, IntArray, Unsaved, require_fitted
-from cfnade.rivals.libraries import library
-from cfnade.rivals.options import at_least, positive, whole
-from cfnade.rivals.tables import Tables
+from cfnade_rivals.interface import FloatArray, IntArray, Unsaved, require_fitted
+from cfnade_rivals.libraries import library
+from cfnade_rivals.options import at_least, positive, whole
+from cfnade_rivals.factor_tables import Tables
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ import numpy as np
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
 from cfnade.kernels.threads import thread_count
-from cfnade.rivals.interface import FloatArray, IntArray, Unsaved, checked_cells, require_fitted
-from cfnade.rivals.libraries import library
-from cfnade.rivals.options import positive, whole
+from cfnade_rivals.interface import FloatArray, IntArray, Unsaved, checked_cells, require_fitted
+from cfnade_rivals.libraries import library
+from cfnade_rivals.options import positive, whole
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,16 +33,16 @@ from cfnade.errors import ModelError
 from cfnade.kernels.autograd import cell_scores, context_sum
 from cfnade.kernels.grouping import Grouped
 from cfnade.kernels.threads import one_torch_thread, thread_count
-from cfnade.rivals.batches import grouped, n_batches, shuffled
-from cfnade.rivals.interface import (
+from cfnade_rivals.batches import grouped, n_batches, shuffled
+from cfnade_rivals.interface import (
     Arrays,
     FloatArray,
     IntArray,
     require_fitted,
     take,
 )
-from cfnade.rivals.options import at_least, one_of, positive, whole
-from cfnade.rivals.seen import Seen
+from cfnade_rivals.options import at_least, one_of, positive, whole
+from cfnade_rivals.seen import Seen
 
 _CHUNK = 1 << 14  # cells predicted at a time
 _SPREAD = 0.01  # of the first weights

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from cfnade.data.ratings import Ratings, Side
 from cfnade.data.rows import IndexArray, stable_order
 from cfnade.kernels.threads import run, thread_count
-from cfnade.rivals.interface import (
+from cfnade_rivals.interface import (
     Arrays,
     FloatArray,
     IntArray,
@@ -34,9 +34,9 @@ from cfnade.rivals.interface import (
     require_fitted,
     take,
 )
-from cfnade.rivals.llorma_kernels import add_part, average, solve_rows
-from cfnade.rivals.means import Means
-from cfnade.rivals.options import positive, whole
+from cfnade_rivals.llorma_kernels import add_part, average, solve_rows
+from cfnade_rivals.means import Means
+from cfnade_rivals.options import positive, whole
 
 Floats = npt.NDArray[np.float32]
 Pair = tuple[Floats, Floats]  # the same thing of users and of items

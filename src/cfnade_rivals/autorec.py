@@ -26,11 +26,11 @@ from cfnade.data.rows import Rows
 from cfnade.errors import ModelError
 from cfnade.kernels.grouping import Grouped, partition
 from cfnade.kernels.threads import run, thread_count
-from cfnade.rivals import autorec_kernels as kernels
-from cfnade.rivals.batches import grouped, n_batches, shuffled
-from cfnade.rivals.interface import Arrays, FloatArray, IntArray, require_fitted, take
-from cfnade.rivals.options import at_least, one_of, positive, whole
-from cfnade.rivals.seen import Seen
+from cfnade_rivals import autorec_kernels as kernels
+from cfnade_rivals.batches import grouped, n_batches, shuffled
+from cfnade_rivals.interface import Arrays, FloatArray, IntArray, require_fitted, take
+from cfnade_rivals.options import at_least, one_of, positive, whole
+from cfnade_rivals.seen import Seen
 
 Floats = npt.NDArray[np.float32]
 Cut = tuple[int, int]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from cfnade.data.rows import Rows
 from cfnade.kernels.grouping import NO_WEIGHTS, Grouped, group
-from cfnade.rivals.interface import IntArray
+from cfnade_rivals.interface import IntArray
 
 
 def n_batches(rows: Rows, batch_rows: int) -> int:

@@ -13,7 +13,7 @@ from cfnade.data.ratings import Ratings
 from cfnade.data.splits import Split
 from cfnade.errors import ModelError
 from cfnade.recipes import model_fields, recipe, training_settings
-from cfnade.rivals.interface import Arrays, FloatArray, IntArray, require_fitted
+from cfnade_rivals.interface import Arrays, FloatArray, IntArray, require_fitted
 from cfnade.training.run import train as train_model
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cfnade.compare.summary import Row
+from cfnade_rivals.standings import Row
 from cfnade.errors import ModelError
 
 

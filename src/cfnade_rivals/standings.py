@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cfnade.compare import Outcome
+from cfnade_rivals.comparison import Outcome
 
 COLUMNS = {
     "rmse": "RMSE",

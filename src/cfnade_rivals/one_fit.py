@@ -15,8 +15,8 @@ import numpy as np
 from cfnade.data.parts import load_split
 from cfnade.errors import CfnadeError, ModelError
 from cfnade.metrics import calibration_error, mae, nll, rmse
-from cfnade.rivals import make
-from cfnade.rivals.interface import FloatArray, MissingError, Rival
+from cfnade_rivals import make
+from cfnade_rivals.interface import FloatArray, MissingError, Rival
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:

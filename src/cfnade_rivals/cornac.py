@@ -13,10 +13,10 @@ import numpy as np
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
-from cfnade.rivals.interface import FloatArray, IntArray, Unsaved, require_fitted
-from cfnade.rivals.libraries import library
-from cfnade.rivals.options import at_least, one_of, positive, whole
-from cfnade.rivals.tables import Tables
+from cfnade_rivals.interface import FloatArray, IntArray, Unsaved, require_fitted
+from cfnade_rivals.libraries import library
+from cfnade_rivals.options import at_least, one_of, positive, whole
+from cfnade_rivals.factor_tables import Tables
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from cfnade.cli.reading import with_reading
 from cfnade.errors import ModelError
 
 if TYPE_CHECKING:
-    from cfnade.compare.summary import Row
+    from cfnade_rivals.standings import Row
 
 _DIGITS = {"fit_seconds": 1, "fit_cpu_seconds": 1, "predict_seconds": 2, "peak_mb": 0}
 PICTURE, FIGURES = "comparison.svg", "comparison.json"
@@ -47,11 +47,11 @@ def compare(
       cfnade compare ml-1m --models i-cfnade,i-autorec,biasmf --splits authors:1234,authors:2341
       cfnade compare ml-100k --splits u1,u2,u3,u4,u5 --out comparison --picture
     """
-    from cfnade.compare import Task
-    from cfnade.compare import compare as run
-    from cfnade.compare.picture import draw, require_matplotlib
-    from cfnade.compare.summary import as_json as figures
-    from cfnade.compare.summary import rows
+    from cfnade_rivals.comparison import Task
+    from cfnade_rivals.comparison import compare as run
+    from cfnade_rivals.chart import draw, require_matplotlib
+    from cfnade_rivals.standings import as_json as figures
+    from cfnade_rivals.standings import rows
     from cfnade.files import write_text
 
     if picture:
@@ -79,7 +79,7 @@ def _show(table: list[Row], splits: list[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cfnade.compare.summary import COLUMNS, best
+    from cfnade_rivals.standings import COLUMNS, best
 
     least, most = best(table), max(len(row.splits) for row in table)
     shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")

@@ -13,7 +13,7 @@ import numpy as np
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
-from cfnade.rivals.interface import (
+from cfnade_rivals.interface import (
     Arrays,
     FloatArray,
     IntArray,
@@ -21,7 +21,7 @@ from cfnade.rivals.interface import (
     require_fitted,
     take,
 )
-from cfnade.rivals.options import at_least, one_of
+from cfnade_rivals.options import at_least, one_of
 
 
 @dataclass(frozen=True, kw_only=True)

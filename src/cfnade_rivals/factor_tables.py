@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.ratings import Ratings
-from cfnade.rivals.interface import FloatArray, IntArray, checked_cells
+from cfnade_rivals.interface import FloatArray, IntArray, checked_cells
 
 _CHUNK = 1 << 16
 

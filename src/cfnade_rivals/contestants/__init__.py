@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.errors import ModelError
-from cfnade.rivals import CLASSES
+from cfnade_rivals import CLASSES
 
 _FOLDER = Path(__file__).parent
 _TABLES = ("options", "ml-100k", "measured")

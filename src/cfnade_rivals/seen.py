@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cfnade.data.ratings import Side
 from cfnade.data.rows import Rows
-from cfnade.rivals.interface import Arrays, FloatArray, IntArray, checked_cells, take
+from cfnade_rivals.interface import Arrays, FloatArray, IntArray, checked_cells, take
 
 Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -25,7 +25,7 @@ from torch.nn import functional
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError, TrainingError
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.rivals.interface import (
+from cfnade_rivals.interface import (
     Arrays,
     FloatArray,
     IntArray,
@@ -33,7 +33,7 @@ from cfnade.rivals.interface import (
     require_fitted,
     take,
 )
-from cfnade.rivals.options import at_least, positive, whole
+from cfnade_rivals.options import at_least, positive, whole
 
 _CHUNK = 1 << 14  # cells predicted at a time
 _SPREAD = 0.1  # of the first vectors

@@ -20,9 +20,9 @@ import numpy as np
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
-from cfnade.rivals.interface import FloatArray, IntArray, MissingError, Unsaved, require_fitted
-from cfnade.rivals.options import positive, whole
-from cfnade.rivals.tables import Tables
+from cfnade_rivals.interface import FloatArray, IntArray, MissingError, Unsaved, require_fitted
+from cfnade_rivals.options import positive, whole
+from cfnade_rivals.factor_tables import Tables
 
 PYTHON = "CFNADE_LENSKIT_PYTHON"
 _WORKER = Path(__file__).with_name("lenskit_worker.py")
