@@ -14,7 +14,8 @@ import cfnade
 ROOT = Path(cfnade.__file__).parent
 # Each part may import from itself and from those before it.
 FLOW = [
-    *("errors", "files", "data", "kernels", "models", "metrics", "tilting", "calibration"),
+    *("errors", "options", "files"),
+    *("data", "kernels", "models", "metrics", "tilting", "calibration"),
     *("bundle", "side_cells", "cells", "training", "evaluation", "checkpoint", "predictor"),
     *("recipes", "tuning", "fitting", "estimator", "rivals", "compare", "serve", "cli", "__main__"),
 ]
