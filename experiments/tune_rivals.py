@@ -49,10 +49,10 @@ def search(data: str, model: str, grid: dict[str, list[Any]], threads: int) -> N
             continue
         rival = make(model, **options)
         start = time.perf_counter()
-        rival.fit(train, valid, seed=0, threads=threads)
+        fitted = rival.fit(train, valid, seed=0, threads=threads)
         found: dict[str, Any] = {"options": options, "seconds": time.perf_counter() - start}
-        found["rmse"] = rmse(valid.values, rival.predict(valid.users, valid.items))
-        chances = rival.probabilities(valid.users, valid.items)
+        found["rmse"] = rmse(valid.values, fitted.predict(valid.users, valid.items))
+        chances = fitted.probabilities(valid.users, valid.items)
         if chances is not None:
             found["nll"] = nll(chances, valid.levels)
         with file.open("a") as out:

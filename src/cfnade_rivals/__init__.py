@@ -1,12 +1,16 @@
-"""The models that CF-NADE is compared with, by name; each is imported when it is asked for."""
+"""The models that CF-NADE is compared with, by name; each is imported when it is asked for.
+
+`cfnade compare` (command.py) sets them side by side. This package uses cfnade as any other program
+would, and nothing in cfnade imports it.
+"""
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from cfnade.errors import ModelError
+from cfnade.options import unknown
 
 if TYPE_CHECKING:
     from cfnade_rivals.interface import Rival
@@ -32,15 +36,13 @@ CLASSES = {
 def rival_class(name: str) -> type[Rival]:
     """The class of this name."""
     if name not in CLASSES:
-        near = get_close_matches(name, CLASSES, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ModelError(f"unknown model {name!r}{hint} (known: {', '.join(CLASSES)})")
+        raise ModelError(unknown("model", name, CLASSES))
     module, attribute = CLASSES[name].split(":")
     return cast("type[Rival]", getattr(import_module(module), attribute))
 
 
 def make(name: str, **options: Any) -> Rival:
-    """A model of this name, not yet fitted: make("autorec", side="item")."""
+    """A model of this name, to be fitted: make("autorec", side="item")."""
     try:
         return rival_class(name)(**options)
     except TypeError as error:  # a dataclass says so of a field that it does not have

@@ -1,46 +1,50 @@
 """What every model of the comparison can do, whoever wrote it.
 
 Users and items are indices as in `Ratings.users` and `Ratings.items`; -1 stands for somebody or
-something that the data does not have. Models are made from options (`AutoRec(side="item")`), which
-a frozen dataclass documents and checks. tests/rivals/test_contract.py holds all of them to this,
-with small options and changed values from tests/rivals/cases/<name>.toml.
+something that the data does not have. tests/rivals/test_contract.py holds all models to this, with
+small options and changed values from tests/rivals/cases/<name>.toml.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
+from cfnade.options import number, whole
 
 IntArray = npt.NDArray[np.signedinteger[Any]]
 FloatArray = npt.NDArray[np.float64]
-Arrays = dict[str, npt.NDArray[Any]]
+
+Count = Annotated[int, whole(1)]
+Positive = Annotated[float, number(above=0)]
+NotNegative = Annotated[float, number(0)]
+"""Options that most models have some of."""
 
 
 class Rival(Protocol):
-    """A model that can be fitted, asked and (if it is our own) saved.
+    """A model by its options: a frozen dataclass, such as AutoRec(side="item"), that checks them.
 
-    `fit` may be called again: it starts anew. The same seed and threads give the same bits.
+    It stays as it is: what a fit has learnt is a thing of its own.
     """
 
     name: ClassVar[str]
     """As in the registry."""
 
-    @property
-    def options(self) -> Any:
-        """The frozen dataclass that the model was made with."""
-
     def fit(
         self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> None:
+    ) -> Fitted:
         """Learn from `train`; `valid` (it may be empty) only says when to stop, or what to keep.
 
-        Without `threads` all cores are used.
+        The same seed and threads give the same bits. Without `threads` all cores are used.
         """
+
+
+class Fitted(Protocol):
+    """A model that has learnt."""
 
     def predict(self, users: IntArray, items: IntArray) -> FloatArray:
         """Expected ratings in stars, inside the scale. Returns (n,).
@@ -51,67 +55,15 @@ class Rival(Protocol):
     def probabilities(self, users: IntArray, items: IntArray) -> FloatArray | None:
         """The chance of every level, (n, K); None if the model has no distribution."""
 
-    def arrays(self) -> Arrays:
-        """All that was learnt, and all else that `predict` needs (the scale's values, too).
-
-        Options are saved beside these by `store.save`. A model that cannot be saved raises a
-        ModelError that says so.
-        """
-
-    def restore(self, arrays: Arrays) -> None:
-        """Take what `arrays` gave, on a model made with the same options and never fitted.
-
-        Afterwards `predict` and `probabilities` give the same bits. Arrays that do not fit each
-        other or the options (a missing name, a wrong shape or dtype) are a ModelError.
-        """
-
-
-class Unsaved:
-    """For models that other libraries fit: they are fitted again rather than saved."""
-
-    name: ClassVar[str]
-
-    def arrays(self) -> Arrays:
-        """Refuse."""
-        raise ModelError(
-            f"{self.name} is fitted by another library and cannot be saved; fit it again, or keep "
-            "its predictions"
-        )
-
-    def restore(self, arrays: Arrays) -> None:
-        """Refuse."""
-        raise ModelError(
-            f"{self.name} is fitted by another library and cannot be loaded ({len(arrays)} arrays "
-            "were given); fit it again"
-        )
-
 
 class MissingError(ModelError):
     """A library that a model needs is not installed; the message says how to install it."""
 
 
-def require_fitted(fitted: bool, name: str) -> None:
-    """Refuse questions before there is anything to answer them with."""
-    if not fitted:
-        raise ModelError(f"{name} has learnt nothing yet; call fit first")
-
-
-def take(arrays: Arrays, name: str, kind: str, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
-    """The array of this name, with a dtype such as "float32" and a shape; None is any length."""
-    if name not in arrays:
-        raise ModelError(f"the array {name!r} is missing; there are {sorted(arrays)}")
-    array = arrays[name]
-    fits = len(array.shape) == len(shape) and all(
-        wanted is None or length == wanted
-        for length, wanted in zip(array.shape, shape, strict=True)
-    )
-    if array.dtype != kind or not fits:
-        lengths = ", ".join("any" if n is None else str(n) for n in shape)
-        raise ModelError(
-            f"the array {name!r} is {array.dtype} of shape {array.shape}; it must be {kind} of "
-            f"shape ({lengths})"
-        )
-    return array
+def require_ratings(train: Ratings) -> None:
+    """Refuse to learn from nothing."""
+    if len(train) == 0:
+        raise ModelError("there are no ratings to learn from; give at least one")
 
 
 def checked_cells(
@@ -119,8 +71,8 @@ def checked_cells(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Cells as int64, equally many users and items, each an index or -1. Returns (n,), (n,)."""
     out = []
-    for name, given, limit in (("users", users, n_users), ("items", items, n_items)):
-        array = np.asarray(given)
+    for name, indices, limit in (("users", users, n_users), ("items", items, n_items)):
+        array = np.asarray(indices)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise ModelError(
                 f"{name} have dtype {array.dtype} and shape {array.shape}; give a one-dimensional "

@@ -16,65 +16,31 @@ Cells that no anchor reaches get the guide's prediction; users and items without
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from cfnade.data.ratings import Ratings, Side
 from cfnade.data.rows import IndexArray, stable_order
+from cfnade.errors import ModelError
 from cfnade.kernels.threads import run, thread_count
-from cfnade_rivals.interface import (
-    Arrays,
-    FloatArray,
-    IntArray,
-    checked_cells,
-    require_fitted,
-    take,
-)
+from cfnade.options import check_fields, whole
+from cfnade_rivals.batches import Floats, Range, equal_work
+from cfnade_rivals.choosing import best_by_validation
+from cfnade_rivals.factor_tables import FactorTables
+from cfnade_rivals.interface import Count, FloatArray, IntArray, Positive, checked_cells
 from cfnade_rivals.llorma_kernels import add_part, average, solve_rows
 from cfnade_rivals.means import Means
-from cfnade_rivals.options import positive, whole
 
-Floats = npt.NDArray[np.float32]
 Pair = tuple[Floats, Floats]  # the same thing of users and of items
 
 _GUIDE_SWEEPS = 15
 _SPREAD = 0.1  # of the first item factors, beside a column of ones
 
 
-@dataclass(frozen=True, kw_only=True)
-class LLORMAOptions:
-    """How many local models, how local, and how they are fitted."""
-
-    anchors: int = 50
-    """Local models."""
-    rank: int = 20
-    """Factors of each."""
-    bandwidth: float = 0.8
-    """The distance h at which weights reach zero; 1 is a right angle."""
-    penalty: float = 0.04
-    """Ridge on the factors, per unit of weight that a row's ratings have."""
-    sweeps: int = 8
-    """Alternations of the local fits at most; fewer if validation stops improving."""
-    joint_sweeps: int = 0
-    """Alternations that minimise the error of the average: 0 is LLORMA-Local, more -Global."""
-    joint_penalty: float = 0.04
-    """Ridge in the joint alternations."""
-    guide_rank: int = 10
-    """Factors of the fit that distances are measured in."""
-    guide_penalty: float = 0.05
-    """Ridge of that fit."""
-
-    def __post_init__(self) -> None:
-        whole(self, 1, "anchors", "rank", "sweeps", "guide_rank")
-        whole(self, 0, "joint_sweeps")
-        positive(self, "bandwidth", "penalty", "joint_penalty", "guide_penalty")
-
-
-# -- fitting ---------------------------------------------------------------------------------
+# -- alternating least squares ---------------------------------------------------------------
 
 
 @dataclass
@@ -84,24 +50,20 @@ class _Half:
     offsets: IntArray
     columns: IndexArray
     order: IntArray | slice  # positions of these ratings in the data
-    ranges: list[tuple[int, int]]  # of rows, one a thread, with about as many ratings each
+    ranges: list[Range]  # of rows, one a thread
     targets: Floats
     shares: Floats
 
     @staticmethod
     def of(train: Ratings, side: Side, threads: int) -> _Half:
-        index, count = {
-            "user": (train.users, train.n_users),
-            "item": (train.items, train.n_items),
-        }[side]
-        order, rows = stable_order(index, count), train.rows(side)
-        bounds = np.linspace(0, len(train), threads + 1)[1:-1]
-        cuts = [0, *np.searchsorted(rows.offsets, bounds).tolist(), count]
+        index = train.users if side == "user" else train.items
+        rows = train.rows(side)
+        order = stable_order(index, len(rows))
         return _Half(
             rows.offsets,
             rows.columns,
             slice(None) if order is None else order,
-            list(pairwise(cuts)),
+            equal_work(rows.offsets, threads),
             train.scale.array().astype(np.float32)[rows.levels],
             np.ones(len(train), np.float32),
         )
@@ -184,107 +146,105 @@ def _kernel(factors: Floats, anchors: IndexArray, bandwidth: float) -> Floats:
 # -- the model -------------------------------------------------------------------------------
 
 
-class LLORMA:
-    """Local low-rank matrices around anchors."""
+@dataclass(frozen=True)
+class FittedLLORMA:
+    """Local low-rank matrices, their weights around anchors, and what answers elsewhere."""
 
-    name: ClassVar[str] = "llorma"
-
-    def __init__(self, **options: Any) -> None:
-        self.options = LLORMAOptions(**options)
-        self._means = Means()
-        self._learnt: Arrays = {}
-
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> None:
-        """Guide, anchors, local sweeps, joint sweeps; validation says which sweep to keep."""
-        o, random = self.options, np.random.default_rng(seed)
-        self._means.fit(train, valid)
-        count = thread_count(threads)
-        ratings = _Ratings(_Half.of(train, "user", count), _Half.of(train, "item", count))
-        guide = _first_factors(random, (train.n_items, o.guide_rank), train.n_users)
-        alike = np.ones(train.n_users, np.float32), np.ones(train.n_items, np.float32)
-        for _ in range(_GUIDE_SWEEPS):
-            ratings.sweep(alike, guide, o.guide_penalty)
-        anchors = random.choice(len(train), o.anchors, replace=o.anchors > len(train))
-        kernels = (
-            _kernel(guide[0], train.users[anchors], o.bandwidth),
-            _kernel(guide[1], train.items[anchors], o.bandwidth),
-        )
-        reached = ratings.reach(kernels)
-        shape = o.anchors, train.n_items, o.rank
-        factors = _first_factors(random, shape, train.n_users)
-        self._learnt = {
-            "guide_users": guide[0],
-            "guide_items": guide[1],
-            "user_kernel": kernels[0],
-            "item_kernel": kernels[1],
-        }
-        self._sweeps(ratings, kernels, factors, valid, joint=False)
-        if o.joint_sweeps > 0:
-            factors = self._learnt["user_factors"], self._learnt["item_factors"]
-            ratings.join(kernels, factors, reached)
-            self._sweeps(ratings, kernels, factors, valid, joint=True)
-
-    def _sweeps(
-        self, ratings: _Ratings, kernels: Pair, factors: Pair, valid: Ratings, *, joint: bool
-    ) -> None:
-        """Sweep over the anchors until validation errors grow; keep the factors before that."""
-        o, best = self.options, np.inf
-        for _ in range(o.joint_sweeps if joint else o.sweeps):
-            before = self._learnt
-            for KU, KV, U, V in zip(*kernels, *factors, strict=True):
-                penalty = o.joint_penalty if joint else o.penalty
-                ratings.sweep((KU, KV), (U, V), penalty, joint=joint)
-            now = {"user_factors": factors[0].copy(), "item_factors": factors[1].copy()}
-            self._learnt = before | now
-            error = float(np.square(self.predict(valid.users, valid.items) - valid.values).sum())
-            if error > best:
-                self._learnt = before
-                return
-            best = error
+    guide: Pair  # (N, g), (M, g)
+    kernels: Pair  # (q, N), (q, M)
+    factors: Pair  # (q, N, k), (q, M, k)
+    means: FactorTables
 
     def predict(self, users: IntArray, items: IntArray) -> FloatArray:
         """Averages of the anchors' products, clipped to the scale. Returns (n,)."""
-        require_fitted("user_factors" in self._learnt, self.name)
-        learnt = self._learnt
-        U, V = learnt["guide_users"], learnt["guide_items"]
+        U, V = self.guide
         rows, columns = checked_cells(users, items, len(U), len(V))
         # Whoever has no rating has no factors either, in the guide or anywhere.
         seen = np.any(U, axis=1)[rows] & np.any(V, axis=1)[columns]
-        known = (rows >= 0) & (columns >= 0) & seen
-        out = self._means.predict(rows, columns)
-        rows, columns = rows[known], columns[known]
-        kernels = learnt["user_kernel"], learnt["item_kernel"]
-        factors = learnt["user_factors"], learnt["item_factors"]
+        both = (rows >= 0) & (columns >= 0) & seen
+        out = self.means.predict(rows, columns)
+        rows, columns = rows[both], columns[both]
         averages = np.empty((2, len(rows)))
-        average(rows, columns, *kernels, *factors, averages)
+        average(rows, columns, *self.kernels, *self.factors, averages)
         guided = np.einsum("nk,nk->n", U[rows], V[columns], dtype=np.float64)
-        scale = self._means.arrays()["scale"]
-        out[known] = np.clip(np.where(averages[1] > 0, averages[0], guided), scale[0], scale[-1])
+        stars = np.where(averages[1] > 0, averages[0], guided)
+        out[both] = np.clip(stars, self.means.low, self.means.high)
         return out
 
     def probabilities(self, users: IntArray, items: IntArray) -> None:
         """Low-rank matrices have no distribution."""
 
-    def arrays(self) -> Arrays:
-        """Guide, kernels, factors, and the means for those who have none."""
-        require_fitted("user_factors" in self._learnt, self.name)
-        means = {f"means_{name}": array for name, array in self._means.arrays().items()}
-        return self._learnt | means
 
-    def restore(self, arrays: Arrays) -> None:
-        """Take them back."""
-        o, prefix = self.options, "means_"
-        means = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-        self._means.restore(means)
-        learnt: Arrays = {}
-        for side in ("user", "item"):
-            count = len(means[f"{side}s"])
-            shapes = {
-                f"guide_{side}s": (count, o.guide_rank),
-                f"{side}_kernel": (o.anchors, count),
-                f"{side}_factors": (o.anchors, count, o.rank),
-            }
-            learnt |= {name: take(arrays, name, "float32", n) for name, n in shapes.items()}
-        self._learnt = learnt
+@dataclass(frozen=True, kw_only=True)
+class LLORMA:
+    """How many local models, how local, and how they are fitted."""
+
+    name: ClassVar[str] = "llorma"
+
+    anchors: Count = 50
+    """Local models."""
+    rank: Count = 20
+    """Factors of each."""
+    bandwidth: Positive = 0.8
+    """The distance h at which weights reach zero; 1 is a right angle."""
+    penalty: Positive = 0.04
+    """Ridge on the factors, per unit of weight that a row's ratings have."""
+    sweeps: Count = 8
+    """Alternations of the local fits at most; fewer if validation stops improving."""
+    joint_sweeps: Annotated[int, whole(0)] = 0
+    """Alternations that minimise the error of the average: 0 is LLORMA-Local, more -Global."""
+    joint_penalty: Positive = 0.04
+    """Ridge in the joint alternations."""
+    guide_rank: Count = 10
+    """Factors of the fit that distances are measured in."""
+    guide_penalty: Positive = 0.05
+    """Ridge of that fit."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, ModelError)
+
+    def fit(
+        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
+    ) -> FittedLLORMA:
+        """Guide, anchors, local sweeps, joint sweeps; validation says which sweep to keep."""
+        means, random = Means().fit(train, valid), np.random.default_rng(seed)
+        count = thread_count(threads)
+        ratings = _Ratings(_Half.of(train, "user", count), _Half.of(train, "item", count))
+        guide = self._guide(train, ratings, random)
+        anchors = random.choice(len(train), self.anchors, replace=self.anchors > len(train))
+        kernels = (
+            _kernel(guide[0], train.users[anchors], self.bandwidth),
+            _kernel(guide[1], train.items[anchors], self.bandwidth),
+        )
+        reached = ratings.reach(kernels)
+        shape = self.anchors, train.n_items, self.rank
+        start = FittedLLORMA(guide, kernels, _first_factors(random, shape, train.n_users), means)
+        local = _best(_sweeps(ratings, start, self.sweeps, self.penalty, joint=False), valid)
+        if self.joint_sweeps == 0:
+            return local
+        ratings.join(kernels, local.factors, reached)
+        sweeps = _sweeps(ratings, local, self.joint_sweeps, self.joint_penalty, joint=True)
+        return _best(sweeps, valid)
+
+    def _guide(self, train: Ratings, ratings: _Ratings, random: np.random.Generator) -> Pair:
+        """The low-rank fit to everything."""
+        guide = _first_factors(random, (train.n_items, self.guide_rank), train.n_users)
+        alike = np.ones(train.n_users, np.float32), np.ones(train.n_items, np.float32)
+        for _ in range(_GUIDE_SWEEPS):
+            ratings.sweep(alike, guide, self.guide_penalty)
+        return guide
+
+
+def _sweeps(
+    ratings: _Ratings, start: FittedLLORMA, sweeps: int, penalty: float, *, joint: bool
+) -> Iterator[FittedLLORMA]:
+    """What is fitted after each sweep over the anchors; `start` has the factors before them."""
+    factors = start.factors[0].copy(), start.factors[1].copy()
+    for _ in range(sweeps):
+        for KU, KV, U, V in zip(*start.kernels, *factors, strict=True):
+            ratings.sweep((KU, KV), (U, V), penalty, joint=joint)
+        yield replace(start, factors=(factors[0].copy(), factors[1].copy()))
+
+
+def _best(sweeps: Iterator[FittedLLORMA], valid: Ratings) -> FittedLLORMA:
+    return best_by_validation(sweeps, valid, cure="raise the penalties", until_worse=True)

@@ -1,7 +1,8 @@
 """Bayesian factorisation machines as myFM samples them: who and what, nothing else.
 
-A Gibbs sampler draws all parameters in turn; predictions are means over the samples that are kept.
-Somebody without ratings is drawn from what people are like; -1 has no parameters at all.
+A Gibbs sampler draws all parameters in turn, on one thread; predictions are means over the samples
+that are kept. Somebody without ratings is drawn from what people are like; -1 has no parameters at
+all. `valid` is not looked at.
 """
 
 from __future__ import annotations
@@ -16,118 +17,131 @@ import numpy as np
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
 from cfnade.kernels.threads import thread_count
-from cfnade_rivals.interface import FloatArray, IntArray, Unsaved, checked_cells, require_fitted
+from cfnade.options import check_fields
+from cfnade_rivals.interface import Count, FloatArray, IntArray, Positive, checked_cells
 from cfnade_rivals.libraries import library
-from cfnade_rivals.options import positive, whole
 
 
-@dataclass(frozen=True, kw_only=True)
-class FMOptions:
-    """Of myFM's samplers."""
+@dataclass(frozen=True)
+class Sampled:
+    """What myFM has drawn, with the sizes and the scale of the data."""
 
-    rank: int = 8
-    """How many numbers a taste has."""
-    iterations: int = 100
-    """Samples that are drawn."""
-    kept: int = 80
-    """Of these, the last so many are kept for predictions."""
-    spread: float = 0.1
-    """The standard deviation that factors start from."""
+    model: Any
+    sizes: tuple[int, int]
+    stars: FloatArray  # (K,)
+    threads: int
 
-    def __post_init__(self) -> None:
-        whole(self, 1, "rank", "iterations", "kept")
-        positive(self, "spread")
-        if self.kept > self.iterations:
-            raise ModelError(f"kept (={self.kept}) must not exceed iterations ({self.iterations})")
+    def features(self, users: IntArray, items: IntArray) -> Any:
+        """Checked cells as myFM wants them. Returns (n, N+M)."""
+        return _features(*checked_cells(users, items, *self.sizes), *self.sizes)
+
+    def clipped(self, stars: FloatArray) -> FloatArray:
+        """Stars inside the scale."""
+        return np.clip(stars, self.stars[0], self.stars[-1])
 
 
-class _FM(Unsaved):
-    """What regression and ordered probit have in common."""
-
-    def __init__(self, **options: Any) -> None:
-        self.options = FMOptions(**options)
-        self._model: Any = None
-
-    def _sample(self, kind: str, train: Ratings, target: Any, seed: int) -> None:
-        package = library("myfm", "myfm", self.name)
-        options = self.options
-        sizes = train.n_users, train.n_items
-        model = getattr(package, kind)(
-            rank=options.rank, init_stdev=options.spread, random_seed=seed
-        )
-        with redirect_stderr(StringIO()):  # it draws a bar
-            model.fit(
-                _features(train.users, train.items, *sizes),
-                target,
-                n_iter=options.iterations,
-                n_kept_samples=options.kept,
-                group_shapes=list(sizes),
-                callback=lambda *_: (False, None),
-            )
-        self._model, self._sizes, self._scale = model, sizes, train.scale.array()
-
-    def _asked(self, users: IntArray, items: IntArray) -> Any:
-        require_fitted(self._model is not None, self.name)
-        return _features(*checked_cells(users, items, *self._sizes), *self._sizes)
-
-
-class BayesianFM(_FM):
+@dataclass(frozen=True)
+class FittedFM:
     """Ratings as numbers with Gaussian noise."""
 
-    name: ClassVar[str] = "bfm"
-
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> None:
-        """Draw the samples, on one thread; nothing is chosen by `valid`."""
-        del valid
-        self._threads = thread_count(threads)
-        self._sample("MyFMRegressor", train, train.values, seed)
+    samples: Sampled
 
     def predict(self, users: IntArray, items: IntArray) -> FloatArray:
         """The mean over samples, clipped to the scale. Returns (n,)."""
-        asked = self._asked(users, items)
-        found: FloatArray = self._model.predict(asked, n_workers=self._threads)
-        return np.clip(found, self._scale[0], self._scale[-1])
+        drawn = self.samples
+        cells = drawn.features(users, items)
+        return drawn.clipped(drawn.model.predict(cells, n_workers=drawn.threads))
 
     def probabilities(self, users: IntArray, items: IntArray) -> None:
         """Of levels there are none: ratings are numbers here."""
 
 
-class OrderedProbitFM(_FM):
+@dataclass(frozen=True)
+class FittedOrderedFM:
     """Ratings as levels: a normal variable falls between cut points."""
+
+    samples: Sampled
+    used: IntArray  # the levels that somebody used
+
+    def predict(self, users: IntArray, items: IntArray) -> FloatArray:
+        """The mean of the distribution. Returns (n,)."""
+        return self.samples.clipped(self.probabilities(users, items) @ self.samples.stars)
+
+    def probabilities(self, users: IntArray, items: IntArray) -> FloatArray:
+        """The chance of every level, the mean over samples. Returns (n, K)."""
+        drawn = self.samples
+        chances = np.zeros((len(users), len(drawn.stars)))
+        cells = drawn.features(users, items)
+        chances[:, self.used] = drawn.model.predict_proba(cells, n_workers=drawn.threads)
+        return chances
+
+
+@dataclass(frozen=True, kw_only=True)
+class BayesianFM:
+    """myFM's regression."""
+
+    name: ClassVar[str] = "bfm"
+
+    rank: Count = 8
+    """How many numbers a taste has."""
+    iterations: Count = 100
+    """Samples that are drawn."""
+    kept: Count = 80
+    """Of these, the last so many are kept for predictions."""
+    spread: Positive = 0.1
+    """The standard deviation that factors start from."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, ModelError)
+        if self.kept > self.iterations:
+            raise ModelError(f"kept (={self.kept}) must not exceed iterations ({self.iterations})")
+
+    def fit(
+        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
+    ) -> FittedFM | FittedOrderedFM:
+        """Draw the samples."""
+        del valid
+        return FittedFM(self._sample("MyFMRegressor", train, train.values, seed, threads))
+
+    def _sample(
+        self, kind: str, train: Ratings, target: Any, seed: int, threads: int | None
+    ) -> Sampled:
+        package = library("myfm", "myfm", self.name)
+        sizes = train.n_users, train.n_items
+        model = getattr(package, kind)(rank=self.rank, init_stdev=self.spread, random_seed=seed)
+        with redirect_stderr(StringIO()):  # it draws a bar
+            model.fit(
+                _features(train.users, train.items, *sizes),
+                target,
+                n_iter=self.iterations,
+                n_kept_samples=self.kept,
+                group_shapes=list(sizes),
+                callback=lambda *_: (False, None),
+            )
+        return Sampled(model, sizes, train.scale.array(), thread_count(threads))
+
+
+class OrderedProbitFM(BayesianFM):
+    """myFM's ordered probit."""
 
     name: ClassVar[str] = "bfm-ordinal"
 
     def fit(
         self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> None:
-        """Draw the samples, on one thread; nothing is chosen by `valid`."""
+    ) -> FittedFM | FittedOrderedFM:
+        """Draw the samples."""
         del valid
-        self._threads = thread_count(threads)
         # A level that nobody used has no cut point to be learnt, and the chance 0.
-        self._used, target = np.unique(train.levels, return_inverse=True)
-        self._sample("MyFMOrderedProbit", train, target.astype(np.int64), seed)
-
-    def predict(self, users: IntArray, items: IntArray) -> FloatArray:
-        """The mean of the distribution. Returns (n,)."""
-        chances = self.probabilities(users, items)
-        return np.clip(chances @ self._scale, self._scale[0], self._scale[-1])
-
-    def probabilities(self, users: IntArray, items: IntArray) -> FloatArray:
-        """The chance of every level, the mean over samples. Returns (n, K)."""
-        asked = self._asked(users, items)
-        found = self._model.predict_proba(asked, n_workers=self._threads)
-        chances = np.zeros((len(found), len(self._scale)))
-        chances[:, self._used] = found
-        return chances
+        used, target = np.unique(train.levels, return_inverse=True)
+        drawn = self._sample("MyFMOrderedProbit", train, target.astype(np.int64), seed, threads)
+        return FittedOrderedFM(drawn, used.astype(np.int64))
 
 
 def _features(users: IntArray, items: IntArray, n_users: int, n_items: int) -> Any:
-    """A one for the user and a one for the item; an unknown one has none. Returns (n, N+M)."""
+    """A one for the user and a one for the item; an unis_there one has none. Returns (n, N+M)."""
     sparse = library("scipy.sparse", "scipy", "myFM")
     columns = np.stack([users, np.where(items >= 0, items + n_users, -1)], axis=1)  # (n, 2)
-    known = columns >= 0
-    offsets = np.concatenate([[0], np.cumsum(known.sum(1))])
+    is_there = columns >= 0
+    offsets = np.concatenate([[0], np.cumsum(is_there.sum(1))])
     ones = np.ones(int(offsets[-1]))
-    return sparse.csr_matrix((ones, columns[known], offsets), (len(users), n_users + n_items))
+    return sparse.csr_matrix((ones, columns[is_there], offsets), (len(users), n_users + n_items))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,56 +30,23 @@ from torch.optim.lr_scheduler import LambdaLR
 from cfnade.data.ratings import Ratings, Side
 from cfnade.data.rows import Rows
 from cfnade.errors import ModelError
-from cfnade.kernels.autograd import cell_scores, context_sum
-from cfnade.kernels.grouping import Grouped
-from cfnade.kernels.threads import one_torch_thread, thread_count
-from cfnade_rivals.batches import grouped, n_batches, shuffled
+from cfnade.kernels.threads import one_torch_thread, run, thread_count
+from cfnade.options import TRUE_OR_FALSE, check_fields, number, one_of
+from cfnade_rivals import rbm_kernels as kernels
+from cfnade_rivals.batches import Columns, by_column, equal_work, n_batches, shuffled
+from cfnade_rivals.choosing import best_by_validation
 from cfnade_rivals.interface import (
-    Arrays,
+    Count,
     FloatArray,
     IntArray,
-    require_fitted,
-    take,
+    NotNegative,
+    Positive,
+    require_ratings,
 )
-from cfnade_rivals.options import at_least, one_of, positive, whole
 from cfnade_rivals.seen import Seen
 
 _CHUNK = 1 << 14  # cells predicted at a time
 _SPREAD = 0.01  # of the first weights
-
-
-@dataclass(frozen=True, kw_only=True)
-class RBMOptions:
-    """The machine and its training."""
-
-    side: Side = "user"
-    """Whose ratings are a row: user or item."""
-    hidden: int = 50
-    """Binary hidden units."""
-    epochs: int = 10
-    """Passes over all rows."""
-    batch_rows: int = 64
-    """Rows in a step."""
-    learning_rate: float = 0.2
-    """The first step size; it falls linearly to zero."""
-    momentum: float = 0.9
-    """How much of the last steps' direction a step keeps."""
-    weight_decay: float = 0.0003
-    """Pull of the weights towards zero, in the gradient of a mean row."""
-    gibbs_steps: int = 1
-    """T at the end of training; it grows from 1."""
-    exact: bool = True
-    """Sum hidden units out for predictions; else they stay at their mean given the row."""
-
-    def __post_init__(self) -> None:
-        one_of(self, "side", ("user", "item"))
-        whole(self, 1, "hidden", "epochs", "batch_rows", "gibbs_steps")
-        positive(self, "learning_rate")
-        at_least(self, 0, "momentum", "weight_decay")
-        if not self.momentum < 1:
-            raise ModelError(f"momentum (={self.momentum}) must be below 1")
-        if not isinstance(self.exact, bool):
-            raise ModelError(f"exact (={self.exact!r}) must be true or false")
 
 
 @dataclass(frozen=True)
@@ -90,32 +57,46 @@ class Machine:
     b: Tensor  # (M, K)
     c: Tensor  # (F,)
 
-    def inputs(self, ratings: Grouped, threads: int | None = None) -> Tensor:
+    def inputs(self, ratings: Columns, threads: int = 1) -> Tensor:
         """s: what the hidden units of each row get. Returns (B, F)."""
-        return context_sum(self.W, ratings, shared=False, threads=threads) + self.c
-
-    def free_energy(self, ratings: Grouped, threads: int | None = None) -> Tensor:
-        """Σ over rows of F(v). Returns a scalar."""
-        column = np.repeat(np.arange(ratings.n_columns), np.diff(ratings.starts))
-        cells = column * self.b.shape[1] + ratings.levels
-        counts = np.bincount(cells, minlength=self.b.numel()).reshape(self.b.shape)
-        at_bias = (self.b * torch.from_numpy(counts)).sum()
-        return -at_bias - softplus(self.inputs(ratings, threads)).sum()
+        ranges = equal_work(ratings.starts, threads)
+        sums = np.empty((len(ranges), ratings.size, len(self.c)), np.float32)
+        rest = (ratings.starts, ratings.rows, ratings.levels, self.W.numpy())
+        run(kernels.add_weights, [(*part, *rest, sums[t]) for t, part in enumerate(ranges)])
+        return torch.from_numpy(sums.sum(0)) + self.c
 
     def gibbs(
-        self, ratings: Grouped, steps: int, random: torch.Generator, threads: int | None = None
-    ) -> Grouped:
+        self, ratings: Columns, steps: int, random: torch.Generator, threads: int = 1
+    ) -> Columns:
         """The same cells with other levels: `steps` times h given v, then v given h."""
-        column = np.repeat(np.arange(ratings.n_columns), np.diff(ratings.starts))
-        rows, columns = torch.from_numpy(ratings.rows), torch.from_numpy(column)
         for _ in range(steps):
             chances = torch.sigmoid(self.inputs(ratings, threads))
             h = torch.bernoulli(chances, generator=random)  # (B, F)
-            scores = cell_scores(h, self.W, self.b, rows, columns, shared=False, threads=threads)
-            draws = torch.rand(len(rows), 1, generator=random, dtype=scores.dtype)
+            scores = self._scores_of_rated(h, ratings, threads)
+            draws = torch.rand(len(scores), 1, generator=random)
             below = torch.cumsum(torch.softmax(scores, 1), 1)[:, :-1] < draws  # (n, K-1)
             ratings = ratings._replace(levels=below.sum(1).to(torch.uint8).numpy())
         return ratings
+
+    def _scores_of_rated(self, h: Tensor, ratings: Columns, threads: int) -> Tensor:
+        out = np.empty((len(ratings.rows), self.b.shape[1]), np.float32)
+        tables = (self.W.numpy(), self.b.numpy(), h.numpy(), out)
+        rest = (ratings.starts, ratings.rows, *tables)
+        run(kernels.level_scores, [(*p, *rest) for p in equal_work(ratings.starts, threads)])
+        return torch.from_numpy(out)
+
+    def slopes(self, data: Columns, sample: Columns, threads: int = 1) -> Machine:
+        """The gradient of Σ F(data) − F(sample) over rows: of F itself it is, for W[m, k],
+        −Σ σ(s) of the rows that rated m at k, for b[m, k] minus their number, for c −Σ σ(s)."""
+        d_W, d_b, d_c = (torch.zeros_like(tensor) for tensor in vars(self).values())
+        for ratings, sign in ((data, -1.0), (sample, 1.0)):
+            h = torch.sigmoid(self.inputs(ratings, threads))
+            cells = (ratings.starts, ratings.rows, ratings.levels)
+            rest = (*cells, h.numpy(), np.float32(sign), d_W.numpy())
+            run(kernels.add_states, [(*p, *rest) for p in equal_work(ratings.starts, threads)])
+            d_b += sign * torch.from_numpy(ratings.counts(self.b.shape[1]))
+            d_c += sign * h.sum(0)
+        return Machine(d_W, d_b, d_c)
 
     def level_scores(self, inputs: Tensor, columns: Tensor, exact: bool) -> Tensor:
         """log p(v_q = k | v) + const for cells (inputs[i], columns[i]). Returns (n, K)."""
@@ -124,79 +105,111 @@ class Machine:
             return self.b[columns] + softplus(inputs[:, None] + W).sum(2)
         return self.b[columns] + (W * torch.sigmoid(inputs)[:, None]).sum(2)
 
+    def copy(self) -> Machine:
+        """The same numbers, which no step moves any more."""
+        return Machine(*(tensor.clone() for tensor in vars(self).values()))
 
+
+@dataclass(frozen=True)
+class FittedRBM:
+    """The machine and what its hidden units get from every row's training ratings."""
+
+    machine: Machine
+    inputs: Tensor  # (N, F)
+    exact: bool
+    seen: Seen
+
+    def predict(self, users: IntArray, items: IntArray) -> FloatArray:
+        """The mean of `probabilities`. Returns (n,)."""
+        return self.probabilities(users, items) @ self.seen.stars
+
+    def probabilities(self, users: IntArray, items: IntArray) -> FloatArray:
+        """p(v_q | the row's training ratings). Returns (n, K)."""
+        rows, columns = self.seen.cells(users, items)
+        out = self.seen.frequencies(rows, columns)  # (n, K)
+        both = np.flatnonzero(self.seen.both(rows, columns))
+        for part in np.array_split(both, len(both) // _CHUNK + 1):
+            inputs = self.inputs[torch.from_numpy(rows[part])]
+            scores = self.machine.level_scores(inputs, torch.from_numpy(columns[part]), self.exact)
+            out[part] = torch.softmax(scores.double(), 1).numpy()
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
 class RBM:
     """Softmax ratings and binary hidden units, by contrastive divergence."""
 
     name: ClassVar[str] = "rbm"
 
-    def __init__(self, **options: Any) -> None:
-        self.options = RBMOptions(**options)
-        self._machine: Machine | None = None
+    side: Annotated[Side, one_of("user", "item")] = "user"
+    """Whose ratings are a row: user or item."""
+    hidden: Count = 50
+    """Binary hidden units."""
+    epochs: Count = 10
+    """Passes over all rows."""
+    batch_rows: Count = 64
+    """Rows in a step."""
+    learning_rate: Positive = 0.2
+    """The first step size; it falls linearly to zero."""
+    momentum: Annotated[float, number(0, below=1)] = 0.9
+    """How much of the last steps' direction a step keeps."""
+    weight_decay: NotNegative = 0.0003
+    """Pull of the weights towards zero, in the gradient of a mean row."""
+    gibbs_steps: Count = 1
+    """T at the end of training; it grows from 1."""
+    exact: Annotated[bool, TRUE_OR_FALSE] = True
+    """Sum hidden units out for predictions; else they stay at their mean given the row."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, ModelError)
 
     def fit(
         self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> None:
-        """Train for all epochs, keep the weights that predicted `valid` best (else the last)."""
-        if len(train) == 0:
-            raise ModelError("there are no ratings to learn from; give at least one")
-        rows, count = train.rows(self.options.side), thread_count(threads)
-        self._seen, self._values = Seen.of(rows), train.scale.array()
+    ) -> FittedRBM:
+        """Train for all epochs, keep the weights that predict `valid` best."""
+        require_ratings(train)
+        rows, count, seen = train.rows(self.side), thread_count(threads), Seen.of(train, self.side)
+        everything = by_column(rows, np.arange(len(rows)), seen.stars)
+
+        def fits() -> Iterator[FittedRBM]:
+            for machine in self._train(rows, seen, seed, count):
+                inputs = machine.inputs(everything, count)
+                yield FittedRBM(machine.copy(), inputs, self.exact, seen)
+
+        cure = f"lower learning_rate (={self.learning_rate})"
         with one_torch_thread():  # its workers would compete with the kernels'
-            self._fit(rows, valid, seed, count)
+            return best_by_validation(fits(), valid, cure=cure)
 
-    def _fit(self, rows: Rows, valid: Ratings, seed: int, threads: int) -> None:
-        machine = _first_machine(self._seen, self.options.hidden, seed)
-        everything = grouped(rows, np.arange(len(rows)))
-        best, kept = np.inf, None
-        for _ in _train(machine, rows, self.options, seed, threads):
-            self._machine = _copy(machine)
-            self._inputs = self._machine.inputs(everything, threads)
-            if len(valid) == 0:
-                continue
-            score = float(np.square(self.predict(valid.users, valid.items) - valid.values).mean())
-            if score < best:
-                best, kept = score, (self._machine, self._inputs)
-        if kept is not None:
-            self._machine, self._inputs = kept
+    def _train(self, rows: Rows, seen: Seen, seed: int, threads: int) -> Iterator[Machine]:
+        """The machine, moved in place, after every epoch."""
+        machine = _first_machine(seen, self.hidden, seed)
+        order, random = np.random.default_rng(seed), torch.Generator().manual_seed(seed + 1)
+        optimiser, falling = self._optimiser(machine, n_batches(rows, self.batch_rows))
+        shares = torch.softmax(machine.b, 1)  # (M, K): the levels' frequencies
+        for epoch in range(self.epochs):
+            gibbs_steps = 1 + epoch * self.gibbs_steps // self.epochs
+            for which in shuffled(rows, self.batch_rows, order):
+                data = by_column(rows, which, seen.stars)
+                sample = machine.gibbs(data, gibbs_steps, random, threads)
+                _give_gradients(machine, machine.slopes(data, sample, threads), len(which))
+                optimiser.step()
+                falling.step()
+                _centre_weights(machine, shares)
+            yield machine
 
-    def predict(self, users: IntArray, items: IntArray) -> FloatArray:
-        """The mean of `probabilities`. Returns (n,)."""
-        return self.probabilities(users, items) @ self._values
-
-    def probabilities(self, users: IntArray, items: IntArray) -> FloatArray:
-        """p(v_q | the row's training ratings). Returns (n, K)."""
-        require_fitted(self._machine is not None, self.name)
-        assert self._machine is not None
-        rows, columns = self._seen.cells(users, items, self.options.side)
-        out = self._seen.frequencies(rows, columns)  # (n, K)
-        known = np.flatnonzero(self._seen.known(rows, columns))
-        for at in np.array_split(known, len(known) // _CHUNK + 1):
-            inputs = self._inputs[torch.from_numpy(rows[at])]
-            columns_at = torch.from_numpy(columns[at])
-            scores = self._machine.level_scores(inputs, columns_at, self.options.exact)
-            out[at] = torch.softmax(scores.double(), 1).numpy()
-        return out
-
-    def arrays(self) -> Arrays:
-        """Weights, biases, every row's hidden inputs, level counts and the scale."""
-        require_fitted(self._machine is not None, self.name)
-        assert self._machine is not None
-        tensors = {**vars(self._machine), "inputs": self._inputs}
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        return {**arrays, **self._seen.arrays(), "scale": self._values}
-
-    def restore(self, arrays: Arrays) -> None:
-        """Take them back."""
-        self._values = take(arrays, "scale", "float64", (None,))
-        K, F = len(self._values), self.options.hidden
-        self._seen = Seen.restore(arrays, K)
-        N, M = len(self._seen.rows), len(self._seen.columns)
-        shapes: dict[str, tuple[int, ...]] = {"W": (M, K, F), "b": (M, K), "c": (F,)}
-        shapes["inputs"] = (N, F)
-        taken = {n: torch.from_numpy(take(arrays, n, "float32", s)) for n, s in shapes.items()}
-        self._inputs = taken.pop("inputs")
-        self._machine = Machine(**taken)
+    def _optimiser(self, machine: Machine, batches: int) -> tuple[SGD, LambdaLR]:
+        groups: list[dict[str, Any]] = [
+            {"params": [machine.W]},
+            {"params": [machine.b, machine.c], "weight_decay": 0.0},  # b: how common levels are
+        ]
+        optimiser = SGD(
+            groups,
+            lr=self.learning_rate,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+        )
+        steps = self.epochs * batches
+        return optimiser, LambdaLR(optimiser, lambda step: 1 - step / steps)
 
 
 def _first_machine(seen: Seen, hidden: int, seed: int) -> Machine:
@@ -209,55 +222,14 @@ def _first_machine(seen: Seen, hidden: int, seed: int) -> Machine:
     return Machine(W, torch.from_numpy(b), torch.zeros(hidden))
 
 
-def _train(
-    machine: Machine, rows: Rows, options: RBMOptions, seed: int, threads: int
-) -> Iterator[None]:
-    """Move the machine's parameters in place; returns to the caller after every epoch."""
-    order, random = np.random.default_rng(seed), torch.Generator().manual_seed(seed + 1)
-    parameters = [tensor.requires_grad_() for tensor in vars(machine).values()]
-    groups: list[dict[str, Any]] = [
-        {"params": parameters[:1]},
-        {"params": parameters[1:], "weight_decay": 0.0},  # biases say how common levels are
-    ]
-    optimiser = SGD(
-        groups,
-        lr=options.learning_rate,
-        momentum=options.momentum,
-        weight_decay=options.weight_decay,
-    )
-    shares = torch.softmax(machine.b.detach(), 1)  # (M, K): the levels' frequencies
-    steps = options.epochs * n_batches(rows, options.batch_rows)
-    falling = LambdaLR(optimiser, lambda step: 1 - step / steps)
-    for epoch in range(options.epochs):
-        gibbs_steps = 1 + epoch * options.gibbs_steps // options.epochs
-        for which in shuffled(rows, options.batch_rows, order):
-            data = grouped(rows, which)
-            with torch.no_grad():
-                sample = machine.gibbs(data, gibbs_steps, random, threads)
-            cost = machine.free_energy(data, threads) - machine.free_energy(sample, threads)
-            optimiser.zero_grad()
-            torch.autograd.backward(cost / len(which))
-            _centre_gradients(machine)
-            optimiser.step()
-            falling.step()
-            _centre_weights(machine, shares)
-        with torch.no_grad():
-            yield
-    for tensor in parameters:
-        tensor.requires_grad_(False)
-
-
-@torch.no_grad()
-def _centre_gradients(machine: Machine) -> None:
-    """Gradients as if scores were b + W·(h − σ(c)): else every change of W shifts all scores."""
+def _give_gradients(machine: Machine, slopes: Machine, rows: int) -> None:
+    """Those of a mean row, as if scores were b + W·(h − σ(c)): else each change of W shifts all."""
     h = torch.sigmoid(machine.c)
-    assert machine.W.grad is not None
-    assert machine.b.grad is not None
-    machine.W.grad.addcmul_(machine.b.grad[..., None], h, value=-1.0)
-    machine.b.grad.sub_(machine.W.grad @ h)
+    d_W, d_b, d_c = (tensor / rows for tensor in vars(slopes).values())
+    d_W.addcmul_(d_b[..., None], h, value=-1.0)
+    machine.W.grad, machine.b.grad, machine.c.grad = d_W, d_b - d_W @ h, d_c
 
 
-@torch.no_grad()
 def _centre_weights(machine: Machine, shares: Tensor) -> None:
     """Take each column's mean vector away, so that average ratings leave hidden units at σ(c).
 
@@ -265,7 +237,3 @@ def _centre_weights(machine: Machine, shares: Tensor) -> None:
     drift with the number of its ratings.
     """
     machine.W.sub_(torch.einsum("mk,mkf->mf", shares, machine.W)[:, None])
-
-
-def _copy(machine: Machine) -> Machine:
-    return Machine(*(tensor.detach().clone() for tensor in vars(machine).values()))
