@@ -14,11 +14,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from cfnade.compare import RESULTS, Outcome
-from cfnade.compare.picture import draw
-from cfnade.compare.summary import Row, best, rows
 from cfnade.files import write_text
-from cfnade.rivals.recipes import names, recipe
+from cfnade_rivals.chart import draw
+from cfnade_rivals.comparison import RESULTS, Outcome, read_result
+from cfnade_rivals.contestants import contestant, names
+from cfnade_rivals.standings import Standing, best, standings
 
 HERE = Path(__file__).resolve().parent
 FOLDER, TUNING = HERE / "results" / "comparison", HERE / "results" / "tuning"
@@ -35,7 +35,7 @@ figure of ours was measured by `cfnade compare`.
 
 **How.** Each model is fitted on the training part of a split, may stop by its validation part, and
 is scored on the test part once. Options were chosen by validation on the first split of each data
-set (`experiments/tune_rivals.py`) and lie in `src/cfnade/rivals/recipes/`; the test part chose
+set (`experiments/tune_rivals.py`) and lie in `src/cfnade_rivals/contestants/`; the test part chose
 nothing. Predictions are clipped to the scale. RMSE and MAE are of the expected rating; NLL is in
 nats a rating, for models that have a distribution (CF-NADE's after calibration on validation).
 CF-NADE conditions on training and validation ratings when it predicts, as its paper does. ± is the
@@ -58,12 +58,15 @@ def outcomes(data: str) -> list[Outcome]:
     """All results on a data set that were made with the recipes of today."""
     found = []
     for path in sorted((FOLDER / data / RESULTS).glob("*.json")):
-        result = json.loads(path.read_text())
+        result = read_result(path)
+        if not result:
+            print(f"{path.name}: cannot be read; run it again")
+            continue
         name, job = result["recipe"], result["job"]
-        if name not in names() or job["options"] != _as_json(recipe(name).options_for(data)):
+        if name not in names() or job["options"] != _as_json(contestant(name).options_for(data)):
             print(f"{path.name}: made with other options than the recipe's; run it again")
             continue
-        title = recipe(name).title
+        title = contestant(name).title
         found.append(Outcome(name, title, job["split"], result["scores"]))
     return found
 
@@ -75,10 +78,11 @@ def _as_json(options: dict[str, Any]) -> Any:
 def table(found: list[Outcome], known: dict[str, tuple[float, str]]) -> list[str]:
     """A row a model, best first."""
     lines = [
-        "| model | RMSE | published | MAE | NLL | fit s | CPU s | predict s | peak MB | splits |",
+        "| model | RMSE | published | MAE of means | NLL | fit s | CPU s | predict s | peak MB "
+        "| splits |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    shown = rows(found)
+    shown = standings(found)
     least, most = best(shown), max(len(row.splits) for row in shown)
     for row in shown:
         paper = f"{known[row.model][0]:.3f}" if row.model in known else "–"
@@ -86,7 +90,7 @@ def table(found: list[Outcome], known: dict[str, tuple[float, str]]) -> list[str
             _cell(row, column, digits, least if len(row.splits) == most else {})
             for column, digits in (
                 ("rmse", 4),
-                ("mae", 4),
+                ("mae_of_means", 4),
                 ("nll", 4),
                 ("fit_seconds", 1),
                 ("fit_cpu_seconds", 1),
@@ -99,7 +103,7 @@ def table(found: list[Outcome], known: dict[str, tuple[float, str]]) -> list[str
     return lines
 
 
-def _cell(row: Row, column: str, digits: int, least: dict[str, float]) -> str:
+def _cell(row: Standing, column: str, digits: int, least: dict[str, float]) -> str:
     figure = row.figures[column]
     if figure is None:
         return "–"
@@ -112,11 +116,11 @@ def _cell(row: Row, column: str, digits: int, least: dict[str, float]) -> str:
 def misses(found: list[Outcome], known: dict[str, tuple[float, str]]) -> list[str]:
     """Where we are worse than published by more than MISS, with what was tried."""
     lines = []
-    for row in rows(found):
+    for row in standings(found):
         figure = row.figures["rmse"]
         if row.model in known and figure and figure.mean - known[row.model][0] > MISS:
             gap = figure.mean - known[row.model][0]
-            tried = recipe(row.model).measured.get("tried") or _searched(row.model)
+            tried = contestant(row.model).measured.get("tried") or _searched(row.model)
             lines.append(f"- {row.title}: {gap:.4f} above its published figure. {tried}")
     absent = [_title(model) for model in known if model not in {o.model for o in found}]
     notes = [f"Not run here, though published: {', '.join(absent)}.", ""] if absent else []
@@ -128,12 +132,12 @@ def misses(found: list[Outcome], known: dict[str, tuple[float, str]]) -> list[st
 
 
 def _title(model: str) -> str:
-    return recipe(model).title if model in names() else model
+    return contestant(model).title if model in names() else model
 
 
 def _searched(model: str) -> str:
     """What the search on validation has tried, by its own record."""
-    file = TUNING / f"ml-1m-{recipe(model).model}.jsonl"
+    file = TUNING / f"ml-1m-{contestant(model).model}.jsonl"
     tried = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     if not tried:
         return "What was tried is not recorded."
@@ -150,7 +154,8 @@ def section(data: str, known: dict[str, tuple[float, str]]) -> list[str]:
     splits = sorted({outcome.split for outcome in found})
     loads = [o.scores["load"] for o in found if o.scores]
     picture = f"comparison-{data}.svg"
-    draw([row for row in rows(found) if row.model != "global-mean"], DOCS / picture, SETS[data])
+    drawn = [row for row in standings(found) if row.model != "global-mean"]
+    draw(drawn, DOCS / picture, SETS[data])
     return [
         f"## {SETS[data]}",
         "",
@@ -194,7 +199,7 @@ def settings() -> list[str]:
     ]
     lines.append("|---|---|---|")
     for name in names():
-        each = recipe(name)
+        each = contestant(name)
         cells = [", ".join(f"{k} {v}" for k, v in o.items()) for o in (each.options, each.on_100k)]
         lines.append(f"| {each.title} | {cells[0] or 'defaults'} | {cells[1] or '–'} |")
     return [*lines, ""]

@@ -22,7 +22,7 @@ from cfnade.data.parts import load_split
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import add_validation
 from cfnade.metrics import nll, rmse
-from cfnade.rivals import make
+from cfnade_rivals import make
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tuning"
 SPLITS = {"ml-1m": "authors:1234", "ml-100k": "u1"}
@@ -49,10 +49,10 @@ def search(data: str, model: str, grid: dict[str, list[Any]], threads: int) -> N
             continue
         rival = make(model, **options)
         start = time.perf_counter()
-        rival.fit(train, valid, seed=0, threads=threads)
+        fitted = rival.fit(train, valid, seed=0, threads=threads)
         found: dict[str, Any] = {"options": options, "seconds": time.perf_counter() - start}
-        found["rmse"] = rmse(valid.values, rival.predict(valid.users, valid.items))
-        chances = rival.probabilities(valid.users, valid.items)
+        found["rmse"] = rmse(valid.values, fitted.predict(valid.users, valid.items))
+        chances = fitted.probabilities(valid.users, valid.items)
         if chances is not None:
             found["nll"] = nll(chances, valid.levels)
         with file.open("a") as out:

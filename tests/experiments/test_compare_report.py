@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cfnade.rivals.recipes import recipe
+from cfnade_rivals.contestants import recipe
 from experiments import compare_report
 
 pytest.importorskip("matplotlib")

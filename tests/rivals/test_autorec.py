@@ -10,8 +10,8 @@ from torch import Tensor
 from cfnade.data.ratings import Ratings
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import ModelError
-from cfnade.rivals.autorec import AutoRec, Net, gradients, states
-from cfnade.rivals.batches import grouped
+from cfnade_rivals.autorec import AutoRec, Net, gradients, states
+from cfnade_rivals.batches import grouped
 
 
 @pytest.fixture(scope="module")

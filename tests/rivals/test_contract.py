@@ -17,9 +17,9 @@ from cfnade.data.ratings import Ratings
 from cfnade.data.synthetic import Synthetic, synthetic
 from cfnade.errors import ModelError
 from cfnade.metrics import rmse
-from cfnade.rivals import CLASSES, make, rival_class
-from cfnade.rivals.interface import FloatArray, MissingError, Rival, Unsaved
-from cfnade.rivals.store import load, save
+from cfnade_rivals import CLASSES, make, rival_class
+from cfnade_rivals.interface import FloatArray, MissingError, Rival, Unsaved
+from cfnade_rivals.store import load, save
 
 CASES = Path(__file__).parent / "cases"
 OWN = ("means", "autorec", "rbm", "llorma", "nnmf")
@@ -251,6 +251,6 @@ def test_an_unknown_model_is_refused_with_a_hint() -> None:
 
 
 def test_looking_at_the_registry_imports_no_library() -> None:
-    code = "import sys, cfnade.rivals.recipes as r; r.names(); print(*sys.modules)"
+    code = "import sys, cfnade_rivals.contestants as r; r.names(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "numba", "cornac", "myfm", "surprise"} & set(done.stdout.split())

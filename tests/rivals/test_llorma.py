@@ -9,7 +9,7 @@ import pytest
 from cfnade.data.ratings import Ratings
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import ModelError
-from cfnade.rivals.llorma import LLORMA
+from cfnade_rivals.llorma import LLORMA
 
 Array = npt.NDArray[np.float64]
 GUIDE_SWEEPS = 15

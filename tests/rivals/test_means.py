@@ -10,7 +10,7 @@ import pytest
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.errors import ModelError
-from cfnade.rivals.means import Means
+from cfnade_rivals.means import Means
 
 
 @pytest.fixture

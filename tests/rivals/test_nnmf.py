@@ -10,7 +10,7 @@ import torch
 from cfnade.data.ratings import Ratings
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import ModelError, TrainingError
-from cfnade.rivals.nnmf import NNMF, _Data, _Network
+from cfnade_rivals.nnmf import NNMF, _Data, _Network
 
 Array = npt.NDArray[np.float64]
 

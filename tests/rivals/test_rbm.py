@@ -12,8 +12,8 @@ from cfnade.data.rows import Rows
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import ModelError
 from cfnade.kernels.grouping import Grouped, group
-from cfnade.rivals.batches import grouped
-from cfnade.rivals.rbm import RBM, Machine, _centre_gradients, _centre_weights
+from cfnade_rivals.batches import grouped
+from cfnade_rivals.rbm import RBM, Machine, _centre_gradients, _centre_weights
 
 M, K, F = 3, 3, 4
 VISIBLE = torch.tensor(list(product(range(K), repeat=M)))  # (K^M, M)

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cfnade import __version__
-from cfnade.cli import compare, dataset, doctor, service, train, tune, use
+from cfnade.cli import dataset, doctor, elsewhere, service, train, tune, use
 from cfnade.cli.arguments import Command
 from cfnade.errors import CfnadeError
 
@@ -30,7 +30,6 @@ for command in (
     use.recommend,
     use.explain,
     tune.tune,
-    compare.compare,
     use.export,
     service.serve,
     doctor.doctor,
@@ -58,6 +57,7 @@ def main() -> NoReturn:
     """Run a command; anything wrong with its input is one message and a non-zero exit."""
     _never_fail_to_print()
     _log_to_stderr()
+    elsewhere.add_commands(app)
     try:
         app(prog_name="cfnade")
     except CfnadeError as error:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Side
-from cfnade.data.rows import Rows
-from cfnade.rivals.interface import Arrays, FloatArray, IntArray, checked_cells, take
+from cfnade.data.ratings import Ratings, Side
+from cfnade_rivals.interface import FloatArray, IntArray, checked_cells
 
 Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -20,23 +18,28 @@ Mask = npt.NDArray[np.bool_]
 class Seen:
     """How often each row and each column has each level in training."""
 
+    side: Side
     rows: Counts  # (N, K)
     columns: Counts  # (M, K)
+    stars: FloatArray  # (K,)
 
     @staticmethod
-    def of(train: Rows) -> Seen:
+    def of(train: Ratings, side: Side) -> Seen:
         """Count."""
-        index = np.repeat(np.arange(len(train)), train.counts())
-        return Seen(_count(index, train, len(train)), _count(train.columns, train, train.n_columns))
+        K = len(train.scale)
+        by_user = _count(train.users, train.levels, (train.n_users, K))
+        by_item = _count(train.items, train.levels, (train.n_items, K))
+        counts = (by_user, by_item) if side == "user" else (by_item, by_user)
+        return Seen(side, *counts, train.scale.array())
 
-    def cells(self, users: IntArray, items: IntArray, side: Side) -> tuple[IntArray, IntArray]:
+    def cells(self, users: IntArray, items: IntArray) -> tuple[IntArray, IntArray]:
         """Checked cells as rows and columns. Returns (n,), (n,)."""
-        if side == "user":
+        if self.side == "user":
             return checked_cells(users, items, len(self.rows), len(self.columns))
-        checked = checked_cells(users, items, len(self.columns), len(self.rows))
-        return checked[1], checked[0]
+        columns, rows = checked_cells(users, items, len(self.columns), len(self.rows))
+        return rows, columns
 
-    def known(self, rows: IntArray, columns: IntArray) -> Mask:
+    def both(self, rows: IntArray, columns: IntArray) -> Mask:
         """Where both the row and the column have training ratings. Returns (n,)."""
         return _has(self.rows, rows) & _has(self.columns, columns)
 
@@ -55,24 +58,12 @@ class Seen:
             out[has] = own / own.sum(1, keepdims=True)
         return out
 
-    def arrays(self) -> Arrays:
-        """Both tables, for saving."""
-        return {"seen_rows": self.rows, "seen_columns": self.columns}
 
-    @staticmethod
-    def restore(arrays: Arrays, levels: int) -> Seen:
-        """Take them back."""
-        return Seen(*(take(arrays, f"seen_{n}", "int64", (None, levels)) for n in _NAMES))
-
-
-_NAMES = ("rows", "columns")
-
-
-def _count(index: npt.NDArray[np.signedinteger[Any]], train: Rows, size: int) -> Counts:
-    cells = index.astype(np.int64) * train.n_levels + train.levels
-    return np.bincount(cells, minlength=size * train.n_levels).reshape(size, train.n_levels)
+def _count(index: IntArray, levels: npt.NDArray[np.uint8], shape: tuple[int, int]) -> Counts:
+    cells = index.astype(np.int64) * shape[1] + levels
+    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
 
 
 def _has(counts: Counts, index: IntArray) -> Mask:
-    known: Mask = (index >= 0) & (counts.sum(1) > 0)[index]
-    return known
+    has: Mask = (index >= 0) & (counts.sum(1) > 0)[index]
+    return has

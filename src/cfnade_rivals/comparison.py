@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cfnade import __version__
-from cfnade.data.parts import load_split
+from cfnade import __version__, load_split
 from cfnade.errors import DataError, ModelError
 from cfnade.files import write_text
-from cfnade.rivals.recipes import Recipe, names, recipe
+from cfnade_rivals.contestants import Contestant, contestant, names
 
 RESULTS = "fits"
 """The subfolder of results, one file for each model and split."""
@@ -34,7 +33,7 @@ class Outcome:
     title: str
     split: str
     scores: dict[str, Any] | None
-    """rmse, mae, nll, fit_seconds, predict_seconds, peak_mb …; None if there are none."""
+    """rmse, mae_of_means, nll, fit_seconds, predict_seconds, peak_mb …; None if there are none."""
     reason: str | None = None
     """Why there are none."""
     missing: bool = False
@@ -51,21 +50,21 @@ class Task:
     threads: int | None
 
 
-def chosen(models: Sequence[str] | None, ratings: int) -> tuple[list[Recipe], list[str]]:
-    """Recipes by name, or all that suit so many ratings; and what to say of those left out."""
+def chosen(models: Sequence[str] | None, ratings: int) -> tuple[list[Contestant], list[str]]:
+    """Those of these names, or all that suit so many ratings; and what to say of those left out."""
     if models is not None:
         if repeated := sorted({name for name in models if list(models).count(name) > 1}):
             raise ModelError(f"model {repeated[0]!r} is given twice; give each once")
-        return [recipe(name) for name in models], []
-    recipes = [recipe(name) for name in names()]
-    fit = [r for r in recipes if r.most_ratings is None or ratings <= r.most_ratings]
+        return [contestant(name) for name in models], []
+    everyone = [contestant(name) for name in names()]
+    quick = [c for c in everyone if c.most_ratings is None or ratings <= c.most_ratings]
     notes = [
-        f"{r.name}: left out, since it is slow with more than {r.most_ratings:,} ratings; name it "
+        f"{c.name}: left out, since it is slow with more than {c.most_ratings:,} ratings; name it "
         "to have it all the same"
-        for r in recipes
-        if r not in fit
+        for c in everyone
+        if c not in quick
     ]
-    return fit, notes
+    return quick, notes
 
 
 def compare(
@@ -84,14 +83,14 @@ def compare(
         if len(part.test) == 0:
             raise DataError(f"split {name} has no test part to compare on; take another")
     first = parts[splits[0]]
-    recipes, notes = chosen(models, sum(len(part) for part in first.parts().values()))
+    contestants, notes = chosen(models, sum(len(part) for part in first.parts().values()))
     for note in notes:
         say(note)
     fingerprints = {name: part.fingerprint for name, part in parts.items()}
     del parts, first  # the processes load their own
     with tempfile.TemporaryDirectory() as temporary:
         runner = _Runner(task, fingerprints, Path(out or temporary) / RESULTS, say)
-        return [outcome for each in recipes for outcome in runner.all_splits(each)]
+        return [outcome for each in contestants for outcome in runner.all_splits(each)]
 
 
 class _Runner:
@@ -104,7 +103,7 @@ class _Runner:
     ) -> None:
         self._task, self._fingerprints, self._folder, self._say = task, fingerprints, folder, say
 
-    def all_splits(self, each: Recipe) -> list[Outcome]:
+    def all_splits(self, each: Contestant) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for split in self._fingerprints:
             outcome = self._one(each, split)
@@ -113,7 +112,7 @@ class _Runner:
                 break
         return outcomes
 
-    def _one(self, each: Recipe, split: str) -> Outcome:
+    def _one(self, each: Contestant, split: str) -> Outcome:
         job = {
             "model": each.model,
             "options": each.options_for(self._task.data),
@@ -126,9 +125,9 @@ class _Runner:
             "version": __version__,
         }
         path = self._folder / f"{each.name}-{split.replace(':', '-').replace('/', '-')}.json"
-        known = _read(path)
-        if known.get("job") == job:
-            return Outcome(each.name, each.title, split, known["scores"])
+        result = read_result(path)
+        if result.get("job") == job:
+            return Outcome(each.name, each.title, split, result["scores"])
         answer = fit_apart(job)
         if answer["scores"] is None:
             self._say(f"{each.name} on {split}: {answer['reason']}")
@@ -141,18 +140,22 @@ class _Runner:
         return Outcome(each.name, each.title, split, scores)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """A result written before; one that cannot be read is made again."""
+def read_result(path: Path) -> dict[str, Any]:
+    """A result written before: recipe, job and scores; nothing if it cannot be read."""
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return known if isinstance(known, dict) and isinstance(known.get("scores"), dict) else {}
+    if not isinstance(result, dict) or not isinstance(result.get("scores"), dict):
+        return {}
+    # Scores of early results call it mae, which elsewhere is the error of medians.
+    renamed = {"mae_of_means" if key == "mae" else key: v for key, v in result["scores"].items()}
+    return result | {"scores": renamed}
 
 
 def fit_apart(job: dict[str, Any]) -> dict[str, Any]:
     """Fit and score in a fresh process. Returns scores, or None and a reason."""
-    command = [sys.executable, "-m", "cfnade.compare.one"]
+    command = [sys.executable, "-m", "cfnade_rivals.one_fit"]
     done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines:

@@ -10,7 +10,7 @@ from importlib import import_module, metadata, util
 from types import ModuleType
 from typing import Any
 
-from cfnade.rivals.interface import MissingError
+from cfnade_rivals.interface import MissingError
 
 
 def library(module: str, package: str, model: str) -> Any:

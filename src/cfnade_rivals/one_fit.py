@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -12,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.parts import load_split
+from cfnade import Ratings, load_split
 from cfnade.errors import CfnadeError, ModelError
 from cfnade.metrics import calibration_error, mae, nll, rmse
-from cfnade.rivals import make
-from cfnade.rivals.interface import FloatArray, MissingError, Rival
+from cfnade_rivals import make
+from cfnade_rivals.interface import Fitted, FloatArray, IntArray, MissingError
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
@@ -36,11 +37,10 @@ def scores(job: dict[str, Any]) -> dict[str, Any]:
         raise ModelError(f"split {job['split']} has changed since the comparison began")
     rival = make(job["model"], **job["options"])
     start, work = time.perf_counter(), _cpu_seconds()
-    rival.fit(parts.train, parts.valid, seed=job["seed"], threads=job["threads"])
-    fitted, worked = time.perf_counter(), _cpu_seconds() - work
+    fitted = rival.fit(parts.train, parts.valid, seed=job["seed"], threads=job["threads"])
+    learnt, worked = time.perf_counter(), _cpu_seconds() - work
     test, stars = parts.test, parts.test.scale.values
-    users, items = test.users.astype(np.int64), test.items.astype(np.int64)
-    predictions = rival.predict(users, items)
+    predictions = fitted.predict(*_cells(test))
     predicted = time.perf_counter()
     if not np.isfinite(predictions).all():
         raise ModelError(f"{int((~np.isfinite(predictions)).sum()):,} predictions are not finite")
@@ -48,33 +48,34 @@ def scores(job: dict[str, Any]) -> dict[str, Any]:
     return {
         "n": len(test),
         "rmse": rmse(test.values, predictions),
-        "mae": mae(test.values, predictions),
-        **_of_distribution(rival.probabilities(users, items), test.levels),
-        "valid_rmse": _valid_rmse(rival, parts.valid),
-        "fit_seconds": fitted - start,
+        "mae_of_means": mae(test.values, predictions),
+        **_of_distribution(fitted.probabilities(*_cells(test)), test),
+        "valid_rmse": _valid_rmse(fitted, parts.valid),
+        "fit_seconds": learnt - start,
         "fit_cpu_seconds": worked,
-        "predict_seconds": predicted - fitted,
-        "peak_mb": _with_worker(peak_mb(), rival),
+        "predict_seconds": predicted - learnt,
+        "peak_mb": peak_mb(),
         "load": os.getloadavg()[0],
     }
 
 
-def _of_distribution(chances: FloatArray | None, levels: Any) -> dict[str, float | None]:
+def _cells(ratings: Ratings) -> tuple[IntArray, IntArray]:
+    return ratings.users.astype(np.int64), ratings.items.astype(np.int64)
+
+
+def _of_distribution(chances: FloatArray | None, test: Ratings) -> dict[str, float | None]:
     """None without a distribution, or if a rating was held impossible: JSON has no infinity."""
     if chances is None:
         return {"nll": None, "calibration_error": None}
-    likelihood = nll(chances, levels)
+    likelihood = nll(chances, test.levels)
     return {
         "nll": likelihood if math.isfinite(likelihood) else None,
-        "calibration_error": calibration_error(chances, levels),
+        "calibration_error": calibration_error(chances, test.levels),
     }
 
 
-def _valid_rmse(rival: Rival, valid: Any) -> float | None:
-    if len(valid) == 0:
-        return None
-    users, items = valid.users.astype(np.int64), valid.items.astype(np.int64)
-    return rmse(valid.values, rival.predict(users, items))
+def _valid_rmse(fitted: Fitted, valid: Ratings) -> float | None:
+    return rmse(valid.values, fitted.predict(*_cells(valid))) if len(valid) else None
 
 
 def _cpu_seconds() -> float:
@@ -82,18 +83,17 @@ def _cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def _with_worker(own: float | None, rival: Rival) -> float | None:
-    """The larger of this process and the one that the model ran in, if it needed another."""
-    worker: float = getattr(rival, "worker_peak_mb", 0.0)
-    return None if own is None else max(own, worker)
-
-
 def peak_mb() -> float | None:
-    """The peak memory of this process alone (its parent's does not count); None if unknown."""
+    """The peak memory of this process, or of the largest that it ran; None if unknown.
+
+    The kernel's own count of this process is no use: it starts with the parent's.
+    """
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
-    found = [float(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")]
-    return found[0] if found else None
+    own = [float(line.split()[1]) for line in lines if line.startswith("VmHWM")]
+    if not own:
+        return None
+    return max(own[0], resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) / 1024
 
 
 if __name__ == "__main__":

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from cfnade import compare as module
-from cfnade.compare import Outcome, Task, chosen, compare, fit_apart
-from cfnade.compare.one import answer, peak_mb
-from cfnade.compare.picture import draw
-from cfnade.compare.summary import COLUMNS, as_json, best, rows
+from cfnade_rivals.comparison import Outcome, Task, chosen, compare, fit_apart
+from cfnade_rivals.one_fit import answer, peak_mb
+from cfnade_rivals.chart import draw
+from cfnade_rivals.standings import COLUMNS, as_json, best, rows
 from cfnade.data.parts import load_split
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import DataError, ModelError
 from cfnade.metrics import calibration_error, mae, nll, rmse
-from cfnade.rivals import CLASSES
-from cfnade.rivals.recipes import names, recipe
+from cfnade_rivals import CLASSES
+from cfnade_rivals.contestants import names, recipe
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ class _Wild:
 def test_predictions_beyond_the_scale_are_clipped(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cfnade.compare.one.make", lambda _: _Wild())
+    monkeypatch.setattr("cfnade_rivals.one_fit.make", lambda _: _Wild())
     scores = answer(job(data, "means"))["scores"]
     test = load_split(str(data), "paper:0").test
     assert scores["rmse"] == pytest.approx(rmse(test.values, np.full(len(test), 5.0)))
@@ -98,7 +98,7 @@ def test_predictions_beyond_the_scale_are_clipped(
 def test_predictions_that_are_no_numbers_are_a_failure(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cfnade.compare.one.make", lambda _: _Wild(float("nan")))
+    monkeypatch.setattr("cfnade_rivals.one_fit.make", lambda _: _Wild(float("nan")))
     found = answer(job(data, "means"))
     assert found["scores"] is None
     assert "200 predictions are not finite" in found["reason"]
@@ -106,7 +106,7 @@ def test_predictions_that_are_no_numbers_are_a_failure(
 
 def test_the_fit_never_sees_test_ratings(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wild = _Wild()
-    monkeypatch.setattr("cfnade.compare.one.make", lambda _: wild)
+    monkeypatch.setattr("cfnade_rivals.one_fit.make", lambda _: wild)
     answer(job(data, "means"))
     parts = load_split(str(data), "paper:0")
     assert wild.seen == [len(parts.train), len(parts.valid), 0, 1]
@@ -233,7 +233,7 @@ def test_slow_models_are_left_out_of_large_data_unless_named() -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_every_recipe_is_of_a_model_that_takes_its_options(name: str) -> None:
-    from cfnade.rivals import make
+    from cfnade_rivals import make
 
     found = recipe(name)
     assert found.model in CLASSES

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cfnade.compare.summary import Row
 from cfnade.errors import ModelError
+from cfnade_rivals.standings import Standing
 
 
 def require_matplotlib() -> Any:
@@ -21,7 +21,7 @@ def require_matplotlib() -> Any:
     return Figure
 
 
-def draw(table: Sequence[Row], path: Path, title: str) -> None:
+def draw(table: Sequence[Standing], path: Path, title: str) -> None:
     """A point a model, seconds on a logarithmic axis; the ending of `path` says the format."""
     points = [
         (row.title, row.figures["fit_seconds"].mean, row.figures["rmse"])

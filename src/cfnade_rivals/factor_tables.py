@@ -1,4 +1,4 @@
-"""Prediction from tables of biases and factors, which several libraries learn."""
+"""Prediction from tables of biases and factors, which several models learn."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.ratings import Ratings
-from cfnade.rivals.interface import FloatArray, IntArray, checked_cells
+from cfnade_rivals.interface import FloatArray, IntArray, checked_cells
 
 _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
-class Tables:
+class FactorTables:
     """mean + user bias + item bias + user factors · item factors, clipped to the scale.
 
     Whoever has no training rating, and -1, has the bias 0 and no taste: the others' biases remain.
@@ -35,12 +35,12 @@ class Tables:
         mean: float,
         biases: tuple[npt.NDArray[Any], npt.NDArray[Any]],
         factors: tuple[npt.NDArray[Any], npt.NDArray[Any]],
-    ) -> Tables:
+    ) -> FactorTables:
         """Tables by index, with zeros for users and items that have no rating in `train`."""
         seen_users = np.bincount(train.users, minlength=train.n_users) > 0
         seen_items = np.bincount(train.items, minlength=train.n_items) > 0
         values = train.scale.values
-        return Tables(
+        return FactorTables(
             mean,
             np.where(seen_users, biases[0], 0.0),
             np.where(seen_items, biases[1], 0.0),
@@ -55,23 +55,26 @@ class Tables:
         rows, columns = checked_cells(users, items, len(self.user_biases), len(self.item_biases))
         out = np.empty(len(rows))
         for start in range(0, len(rows), _CHUNK):  # bounds the memory of the gathered factors
-            at = slice(start, start + _CHUNK)
-            out[at] = self._scores(rows[at], columns[at])
+            part = slice(start, start + _CHUNK)
+            out[part] = self._scores(rows[part], columns[part])
         return out
 
     def predict(self, users: IntArray, items: IntArray) -> FloatArray:
         """Expected ratings. Returns (n,)."""
         return np.clip(self.scores(users, items), self.low, self.high)
 
+    def probabilities(self, users: IntArray, items: IntArray) -> None:
+        """Sums have no distribution."""
+
     def _scores(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        known_row, known_column = rows >= 0, columns >= 0
+        is_row, is_column = rows >= 0, columns >= 0
         products = np.einsum(
             "nf,nf->n", self.user_factors[rows], self.item_factors[columns], dtype=np.float64
         )
         total: FloatArray = (
             self.mean
-            + self.user_biases[rows] * known_row
-            + self.item_biases[columns] * known_column
-            + products * (known_row & known_column)
+            + self.user_biases[rows] * is_row
+            + self.item_biases[columns] * is_column
+            + products * (is_row & is_column)
         )
         return total

@@ -20,81 +20,58 @@ import numpy as np
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
-from cfnade.rivals.interface import FloatArray, IntArray, MissingError, Unsaved, require_fitted
-from cfnade.rivals.options import positive, whole
-from cfnade.rivals.tables import Tables
+from cfnade.options import check_fields
+from cfnade_rivals.factor_tables import FactorTables
+from cfnade_rivals.interface import Count, FloatArray, MissingError, Positive
 
 PYTHON = "CFNADE_LENSKIT_PYTHON"
 _WORKER = Path(__file__).with_name("lenskit_worker.py")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ALSOptions:
-    """Of LensKit's BiasedMFScorer."""
-
-    factors: int = 50
-    """How many numbers a taste has."""
-    epochs: int = 10
-    """How often users and items are solved for in turn."""
-    user_regularisation: float = 0.1
-    """Times the user's ratings, what a taste is pulled to 0 with."""
-    item_regularisation: float = 0.1
-    """The same for items."""
-    damping: float = 5.0
-    """Imagined ratings at the mean in the biases."""
-
-    def __post_init__(self) -> None:
-        whole(self, 1, "factors", "epochs")
-        positive(self, "user_regularisation", "item_regularisation", "damping")
-
-
-class ALS(Unsaved):
-    """Alternating least squares on what biases leave."""
+class ALS:
+    """LensKit's BiasedMFScorer: alternating least squares on what biases leave."""
 
     name: ClassVar[str] = "als"
 
-    def __init__(self, **options: Any) -> None:
-        self.options = ALSOptions(**options)
-        self._tables: Tables | None = None
-        self.worker_peak_mb = 0.0
-        """The peak memory of the process that LensKit ran in, once it has."""
+    factors: Count = 50
+    """How many numbers a taste has."""
+    epochs: Count = 10
+    """How often users and items are solved for in turn."""
+    user_regularisation: Positive = 0.1
+    """Times the user's ratings, what a taste is pulled to 0 with."""
+    item_regularisation: Positive = 0.1
+    """The same for items."""
+    damping: Positive = 5.0
+    """Imagined ratings at the mean in the biases."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, ModelError)
 
     def fit(
         self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> None:
+    ) -> FactorTables:
         """Fit in another process; `valid` is not looked at."""
         del valid
         python = interpreter()
-        job = asdict(self.options) | {"seed": seed}
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            (folder / "job.json").write_text(json.dumps(job))
+            (folder / "job.json").write_text(json.dumps(asdict(self) | {"seed": seed}))
             ratings = {"users": train.users, "items": train.items, "values": train.values}
             np.savez(folder / "ratings.npz", **ratings)  # type: ignore[arg-type]
             _run(python, folder, threads)
             with np.load(folder / "learnt.npz", allow_pickle=False) as file:
                 learnt = {name: file[name] for name in file.files}
-        self.worker_peak_mb = float(learnt["peak_mb"])
-        biases, factors = _by_index(train, learnt)
-        self._tables = Tables.of(train, float(learnt["mean"]), biases, factors)
-
-    def predict(self, users: IntArray, items: IntArray) -> FloatArray:
-        """Biases alone where a user or an item is unknown. Returns (n,)."""
-        require_fitted(self._tables is not None, self.name)
-        assert self._tables is not None
-        return self._tables.predict(users, items)
-
-    def probabilities(self, users: IntArray, items: IntArray) -> None:
-        """LensKit's ALS has no distribution."""
+        return FactorTables.of(train, float(learnt["mean"]), *_by_index(train, learnt))
 
 
 def interpreter() -> str:
     """The Python that has LensKit."""
-    given = os.environ.get(PYTHON)
-    if given:
-        if not os.access(given, os.X_OK):
-            raise MissingError(f"{PYTHON}={given}: there is no program to run; name a Python")
-        return given
+    named = os.environ.get(PYTHON)
+    if named:
+        if not os.access(named, os.X_OK):
+            raise MissingError(f"{PYTHON}={named}: there is no program to run; name a Python")
+        return named
     if util.find_spec("lenskit") is not None:
         return sys.executable
     raise MissingError(
@@ -123,9 +100,9 @@ def _by_index(
     """Biases and factors by our indices; LensKit leaves out whoever has no ratings."""
     biases, factors = [], []
     for side, count in (("user", train.n_users), ("item", train.n_items)):
-        at = learnt[f"{side}s"]
+        places = learnt[f"{side}s"]
         bias, factor = np.zeros(count), np.zeros((count, learnt[f"{side}_factors"].shape[1]))
-        bias[at], factor[at] = learnt[f"{side}_biases"], learnt[f"{side}_factors"]
+        bias[places], factor[places] = learnt[f"{side}_biases"], learnt[f"{side}_factors"]
         biases.append(bias)
         factors.append(factor)
     return (biases[0], biases[1]), (factors[0], factors[1])

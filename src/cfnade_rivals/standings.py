@@ -1,4 +1,4 @@
-"""Outcomes as rows: mean and standard deviation over splits, and who is best."""
+"""Where each model stands: mean and standard deviation over splits, and who is best."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cfnade.compare import Outcome
+from cfnade_rivals.comparison import Outcome
 
 COLUMNS = {
     "rmse": "RMSE",
-    "mae": "MAE",
+    "mae_of_means": "MAE of means",
     "nll": "NLL",
     "fit_seconds": "fit s",
     "fit_cpu_seconds": "fit CPU s",
@@ -30,7 +30,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Row:
+class Standing:
     """A model's figures, and why some splits have none."""
 
     model: str
@@ -40,15 +40,14 @@ class Row:
     reasons: dict[str, str]
 
 
-def rows(outcomes: Sequence[Outcome]) -> list[Row]:
-    """One row a model, the smallest RMSE first, those without figures last."""
-    found = [
-        _row([o for o in outcomes if o.model == name]) for name in dict.fromkeys(_names(outcomes))
-    ]
-    return sorted(found, key=lambda row: (row.figures["rmse"] is None, _mean(row, "rmse")))
+def standings(outcomes: Sequence[Outcome]) -> list[Standing]:
+    """One a model, the smallest RMSE first, those without figures last."""
+    models = dict.fromkeys(outcome.model for outcome in outcomes)
+    table = [_standing([o for o in outcomes if o.model == name]) for name in models]
+    return sorted(table, key=lambda row: (row.figures["rmse"] is None, _mean(row, "rmse")))
 
 
-def best(table: Sequence[Row]) -> dict[str, float]:
+def best(table: Sequence[Standing]) -> dict[str, float]:
     """The smallest mean of each column, among the models with figures on the most splits.
 
     A model that is scored on fewer splits than others had other, perhaps easier, questions.
@@ -61,14 +60,14 @@ def best(table: Sequence[Row]) -> dict[str, float]:
     }
 
 
-def _full(table: Sequence[Row]) -> list[Row]:
+def _full(table: Sequence[Standing]) -> list[Standing]:
     most = max((len(row.splits) for row in table), default=0)
     return [row for row in table if len(row.splits) == most > 0]
 
 
 def as_json(outcomes: Sequence[Outcome], about: dict[str, Any]) -> dict[str, Any]:
     """Everything, for a machine."""
-    table = rows(outcomes)
+    table = standings(outcomes)
     return about | {
         "best": {c: _named_best(table, c, least) for c, least in best(table).items()},
         "models": [
@@ -85,13 +84,13 @@ def as_json(outcomes: Sequence[Outcome], about: dict[str, Any]) -> dict[str, Any
     }
 
 
-def _named_best(table: Sequence[Row], column: str, least: float) -> str:
+def _named_best(table: Sequence[Standing], column: str, least: float) -> str:
     return next(row.model for row in _full(table) if _mean(row, column) == least)
 
 
-def _row(outcomes: list[Outcome]) -> Row:
+def _standing(outcomes: list[Outcome]) -> Standing:
     scored = [outcome for outcome in outcomes if outcome.scores is not None]
-    return Row(
+    return Standing(
         outcomes[0].model,
         outcomes[0].title,
         [outcome.split for outcome in scored],
@@ -107,10 +106,6 @@ def _figure(scored: list[Outcome], column: str) -> Figure | None:
     return Figure(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
-def _mean(row: Row, column: str) -> float:
+def _mean(row: Standing, column: str) -> float:
     figure = row.figures[column]
     return float("inf") if figure is None else figure.mean
-
-
-def _names(outcomes: Sequence[Outcome]) -> list[str]:
-    return [outcome.model for outcome in outcomes]

@@ -22,9 +22,9 @@ def fit(folder: Path) -> None:
     from lenskit.training import TrainingOptions  # type: ignore[import-not-found,unused-ignore]
 
     job: dict[str, Any] = json.loads((folder / "job.json").read_text())
-    with np.load(folder / "ratings.npz", allow_pickle=False) as given:
+    with np.load(folder / "ratings.npz", allow_pickle=False) as ratings:
         frame = pd.DataFrame(
-            {"user_id": given["users"], "item_id": given["items"], "rating": given["values"]}
+            {"user_id": ratings["users"], "item_id": ratings["items"], "rating": ratings["values"]}
         )
     data = from_interactions_df(frame)
     scorer = BiasedMFScorer(
@@ -43,7 +43,6 @@ def fit(folder: Path) -> None:
         "item_biases": scorer.bias.item_biases,
         "user_factors": users,
         "item_factors": scorer.item_embeddings,
-        "peak_mb": _peak_mb(),
     }
     np.savez(folder / "learnt.npz", **learnt)
 
@@ -59,12 +58,6 @@ def _solved_again(scorer: Any, frame: Any) -> tuple[Any, Any]:
         number = scorer.users.number(user)
         factors[number], biases[number] = scorer.new_user_embedding(number, history)
     return factors, biases
-
-
-def _peak_mb() -> float:
-    """This process's own peak memory; a parent's does not count."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(float(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 if __name__ == "__main__":

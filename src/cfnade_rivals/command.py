@@ -13,7 +13,7 @@ from cfnade.cli.arguments import with_reading
 from cfnade.errors import ModelError
 
 if TYPE_CHECKING:
-    from cfnade.compare.summary import Row
+    from cfnade_rivals.standings import Standing
 
 _DIGITS = {"fit_seconds": 1, "fit_cpu_seconds": 1, "predict_seconds": 2, "peak_mb": 0}
 PICTURE, FIGURES = "comparison.svg", "comparison.json"
@@ -47,39 +47,43 @@ def compare(
       cfnade compare ml-1m --models i-cfnade,i-autorec,biasmf --splits authors:1234,authors:2341
       cfnade compare ml-100k --splits u1,u2,u3,u4,u5 --out comparison --picture
     """
-    from cfnade.compare import Task
-    from cfnade.compare import compare as run
-    from cfnade.compare.picture import draw, require_matplotlib
-    from cfnade.compare.summary import as_json as figures
-    from cfnade.compare.summary import rows
     from cfnade.files import write_text
+    from cfnade_rivals.chart import draw, require_matplotlib
+    from cfnade_rivals.comparison import Task
+    from cfnade_rivals.comparison import compare as run
+    from cfnade_rivals.standings import as_json as figures
+    from cfnade_rivals.standings import standings
 
     if picture:
         require_matplotlib()
     task = Task(_place(data), reading, _seed(seed), threads)
     names = None if models is None else _names(models, "--models")
-    wanted = _names(splits, "--splits")
-    outcomes = run(task, names, wanted, out=out, say=lambda text: print(text, file=sys.stderr))
-    about = {"data": data, "splits": wanted, "seed": seed, "threads": threads}
+    split_names = _names(splits, "--splits")
+    outcomes = run(task, names, split_names, out=out, say=_say)
+    about = {"data": data, "splits": split_names, "seed": seed, "threads": threads}
     result = json.dumps(figures(outcomes, about), indent=1)
-    table = rows(outcomes)
+    table = standings(outcomes)
     if out is not None:
         write_text(out / FIGURES, result + "\n")
     if as_json:
         print(result)
     else:
-        _show(table, wanted)
+        _show(table, split_names)
     if picture and any(row.splits for row in table):
-        draw(table, (out or Path()) / PICTURE, f"{data}: {', '.join(wanted)}")
+        draw(table, (out or Path()) / PICTURE, f"{data}: {', '.join(split_names)}")
     if not any(row.splits for row in table):
         raise ModelError("no model could be fitted; the lines above say why")
 
 
-def _show(table: list[Row], splits: list[str]) -> None:
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _show(table: list[Standing], splits: list[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cfnade.compare.summary import COLUMNS, best
+    from cfnade_rivals.standings import COLUMNS, best
 
     least, most = best(table), max(len(row.splits) for row in table)
     shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
@@ -99,13 +103,13 @@ def _show(table: list[Row], splits: list[str]) -> None:
             console.print(f"{row.title}: {next(iter(row.reasons.values()))}", markup=False)
 
 
-def _cell(row: Row, column: str, least: dict[str, float], most: int) -> str:
+def _cell(row: Standing, column: str, least: dict[str, float], most: int) -> str:
     figure = row.figures[column]
     if figure is None:
         return "– "
     digits = _DIGITS.get(column, 4)
     text = f"{figure.mean:.{digits}f}"
-    if figure.sd is not None and column in ("rmse", "mae", "nll"):
+    if figure.sd is not None and column in ("rmse", "mae_of_means", "nll"):
         text += f" ± {figure.sd:.4f}"
     wins = len(row.splits) == most and figure.mean == least.get(column)
     return f"[bold green]{text}*[/bold green]" if wins else f"{text} "

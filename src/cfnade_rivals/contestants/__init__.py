@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from cfnade.errors import ModelError
-from cfnade.rivals import CLASSES
+from cfnade.options import unknown
+from cfnade_rivals import CLASSES
 
 _FOLDER = Path(__file__).parent
 _TABLES = ("options", "ml-100k", "measured")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Contestant:
     """A model's class and its options."""
 
     name: str
@@ -36,27 +36,25 @@ class Recipe:
     most_ratings: int | None = None
 
     def options_for(self, data: str) -> dict[str, Any]:
-        """The options for a data set, given its name."""
+        """The options for a data set, by its name."""
         return self.options | self.on_100k if data == "ml-100k" else dict(self.options)
 
 
 def names() -> list[str]:
-    """The recipes that come with cfnade."""
+    """All that can be compared."""
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
-def recipe(name: str) -> Recipe:
-    """The recipe of this name."""
-    path = _FOLDER / f"{name}.toml"
+def contestant(name: str) -> Contestant:
+    """The contestant of this name."""
     if name not in names():
-        near = get_close_matches(name, names(), 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ModelError(f"unknown model {name!r}{hint} (known: {', '.join(names())})")
-    given = tomllib.loads(path.read_text(encoding="utf-8"))
-    unknown = set(given) - {"title", "model", "most_ratings", *_TABLES}
-    if unknown or given.get("model") not in CLASSES:
-        what = sorted(unknown)[0] if unknown else f"model {given.get('model')!r}"
-        raise ModelError(f"{path.name}: {what} is not understood; see recipes/__init__.py")
-    options, on_100k, measured = (given.get(table, {}) for table in _TABLES)
-    title, most = given.get("title", name), given.get("most_ratings")
-    return Recipe(name, title, given["model"], options, on_100k, measured, most)
+        raise ModelError(unknown("model", name, names()))
+    path = _FOLDER / f"{name}.toml"
+    parts = tomllib.loads(path.read_text(encoding="utf-8"))
+    strange = set(parts) - {"title", "model", "most_ratings", *_TABLES}
+    if strange or parts.get("model") not in CLASSES:
+        what = sorted(strange)[0] if strange else f"model {parts.get('model')!r}"
+        raise ModelError(f"{path.name}: {what} is not understood; see contestants/__init__.py")
+    options, on_100k, measured = (parts.get(table, {}) for table in _TABLES)
+    title, most = parts.get("title", name), parts.get("most_ratings")
+    return Contestant(name, title, parts["model"], options, on_100k, measured, most)
