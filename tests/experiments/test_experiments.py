@@ -13,9 +13,9 @@ import pytest
 from cfnade.data.load import load
 from cfnade.data.parts import load_split
 from cfnade.data.synthetic import synthetic
+from cfnade.settings import Settings
 from cfnade.training import member, start
 from cfnade.training.run import train
-from cfnade.settings import Settings
 from experiments import one, report, tables
 from experiments.plan import Configuration, PlanError, read_plan
 from experiments.records import spread

@@ -14,10 +14,10 @@ from cfnade.data.ratings import Ratings
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import ModelError
 from cfnade_rivals import make
+from cfnade_rivals.factor_tables import Tables
 from cfnade_rivals.interface import MissingError, Rival
 from cfnade_rivals.lenskit import PYTHON
 from cfnade_rivals.libraries import library
-from cfnade_rivals.factor_tables import Tables
 
 
 @pytest.fixture(scope="module")

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from cfnade import compare as module
-from cfnade_rivals.comparison import Outcome, Task, chosen, compare, fit_apart
-from cfnade_rivals.one_fit import answer, peak_mb
-from cfnade_rivals.chart import draw
-from cfnade_rivals.standings import COLUMNS, as_json, best, rows
 from cfnade.data.parts import load_split
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import DataError, ModelError
 from cfnade.metrics import calibration_error, mae, nll, rmse
 from cfnade_rivals import CLASSES
+from cfnade_rivals.chart import draw
+from cfnade_rivals.comparison import Outcome, Task, chosen, compare, fit_apart
 from cfnade_rivals.contestants import names, recipe
+from cfnade_rivals.one_fit import answer, peak_mb
+from cfnade_rivals.standings import COLUMNS, as_json, best, rows
 
 
 @pytest.fixture(scope="module")

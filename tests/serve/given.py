@@ -20,8 +20,8 @@ from cfnade.data.build import Columns, Options, build
 from cfnade.data.ratings import Ratings, Side
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
-from cfnade.training.run import train
 from cfnade.settings import Settings
+from cfnade.training.run import train
 
 with warnings.catch_warnings():
     # It would rather have httpx2, which is not needed for anything else.

@@ -22,9 +22,9 @@ from cfnade.kernels.block_sampling import BlockSampler
 from cfnade.models.joint import JointCFNADE
 from cfnade.models.when import TimePart
 from cfnade.predictor import Predictor
+from cfnade.settings import Settings
 from cfnade.training.loop import Saving
 from cfnade.training.run import train
-from cfnade.settings import Settings
 from cfnade.training.when import DECAY, TimeStepper
 
 FIELDS: dict[str, Any] = {"hidden": (6,), "context_scale": "sqrt", "time": True}

@@ -11,8 +11,8 @@ from cfnade.data.build import Columns, Options, build
 from cfnade.data.ratings import Ratings, Side
 from cfnade.data.scale import given_scale
 from cfnade.data.splits import split
-from cfnade.training.run import train
 from cfnade.settings import Settings
+from cfnade.training.run import train
 
 SPACE = [
     "Matrix, The (1999)",

@@ -13,8 +13,8 @@ from tests.serve.browser.visit import serving
 
 from cfnade import checkpoint
 from cfnade.data.parts import load_split
-from cfnade.training.run import train
 from cfnade.settings import Settings
+from cfnade.training.run import train
 
 pytestmark = pytest.mark.realdata
 
