@@ -15,7 +15,7 @@ from cfnade.compare import Outcome, Task, chosen, compare, fit_apart
 from cfnade.compare.one import answer, peak_mb
 from cfnade.compare.picture import draw
 from cfnade.compare.summary import COLUMNS, as_json, best, rows
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load_split
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import DataError, ModelError
 from cfnade.metrics import calibration_error, mae, nll, rmse

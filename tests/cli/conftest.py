@@ -69,9 +69,9 @@ def trained(path: Path, out: Path, side: str) -> Path:
     from dataclasses import replace
 
     from cfnade import checkpoint
-    from cfnade.data.parts import load_split
-    from cfnade.training.run import train
+    from cfnade.data.loader import load_split
     from cfnade.settings import Settings
+    from cfnade.training.run import train
 
     parts = load_split(path, "paper:0", cache=False)
     settings = Settings(epochs=4, batch_rows=16, learning_rate=5e-3)

@@ -11,7 +11,8 @@ import torch
 
 from cfnade.bundle import Bundle
 from cfnade.calibration import Calibration
-from cfnade.data.build import Columns, Options, build
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings, Side
 from cfnade.models.cfnade import CFNADE
 

@@ -16,12 +16,13 @@ import numpy as np
 from starlette.exceptions import StarletteDeprecationWarning
 
 from cfnade import checkpoint
-from cfnade.data.build import Columns, Options, build
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings, Side
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
-from cfnade.training.run import train
 from cfnade.settings import Settings
+from cfnade.training.run import train
 
 with warnings.catch_warnings():
     # It would rather have httpx2, which is not needed for anything else.

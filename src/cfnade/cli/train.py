@@ -117,7 +117,7 @@ def train_command(
 def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     from cfnade import checkpoint
     from cfnade.cli.progress import TrainingView
-    from cfnade.data.parts import load_split
+    from cfnade.data.loader import load_split
     from cfnade.files import write_text
     from cfnade.settings import Settings
     from cfnade.training import state

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cfnade import __version__
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load_split
 from cfnade.errors import DataError, ModelError
 from cfnade.files import write_text
 from cfnade.rivals.recipes import Recipe, names, recipe

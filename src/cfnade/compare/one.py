@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load_split
 from cfnade.errors import CfnadeError, ModelError
 from cfnade.metrics import calibration_error, mae, nll, rmse
 from cfnade.rivals import make

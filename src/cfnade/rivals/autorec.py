@@ -21,8 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings, Side
-from cfnade.data.rows import Rows
+from cfnade.data.ratings import Ratings, Rows, Side
 from cfnade.errors import ModelError
 from cfnade.kernels.grouping import Grouped, partition
 from cfnade.kernels.threads import run, thread_count

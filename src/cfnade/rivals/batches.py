@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.rows import Rows
+from cfnade.data.ratings import Rows
 from cfnade.kernels.grouping import NO_WEIGHTS, Grouped, group
 from cfnade.rivals.interface import IntArray
 

@@ -23,8 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings, Side
-from cfnade.data.rows import IndexArray, stable_order
+from cfnade.data.ratings import IndexArray, Ratings, Side, stable_order
 from cfnade.kernels.threads import run, thread_count
 from cfnade.rivals.interface import (
     Arrays,

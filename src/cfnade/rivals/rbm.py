@@ -27,8 +27,7 @@ from torch.nn.functional import softplus
 from torch.optim import SGD
 from torch.optim.lr_scheduler import LambdaLR
 
-from cfnade.data.ratings import Ratings, Side
-from cfnade.data.rows import Rows
+from cfnade.data.ratings import Ratings, Rows, Side
 from cfnade.errors import ModelError
 from cfnade.kernels.autograd import cell_scores, context_sum
 from cfnade.kernels.grouping import Grouped

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Side
-from cfnade.data.rows import Rows
+from cfnade.data.ratings import Rows, Side
 from cfnade.rivals.interface import Arrays, FloatArray, IntArray, checked_cells, take
 
 Counts = npt.NDArray[np.int64]
