@@ -32,7 +32,7 @@ from benchmarks.common import machine
 from benchmarks.new_users_panel import GIVEN, MOST, Answers, FloatArray, Panel, gaps, panel
 from benchmarks.new_users_report import section, write_section
 from benchmarks.new_users_rivals import global_mean, lenskit_als, shrunken_means
-from cfnade.data.load import load
+from cfnade.data.loader import load
 from cfnade.data.splits import Split, split
 from cfnade.fitting import EpochLines
 from cfnade.predictor import Predictor

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation import evaluate
 from cfnade.settings import Settings

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load_split
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import add_validation
 from cfnade.metrics import nll, rmse

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.load import load
+from cfnade.data.loader import load
 from cfnade.data.predefined import together
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.rows import IntArray
+from cfnade.data.ratings import IntArray
 from cfnade.errors import ModelError, PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.kernels.grouping import levels_of, ratings_of

@@ -19,8 +19,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings, Side
-from cfnade.data.rows import Rows
+from cfnade.data.ratings import Ratings, Rows, Side
 from cfnade.errors import ModelError
 from cfnade.kernels.threads import run, thread_count
 from cfnade.options import TRUE_OR_FALSE, check_fields, one_of

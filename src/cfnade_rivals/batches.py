@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.rows import Rows, offsets_of, stable_order
+from cfnade.data.ratings import Rows, offsets_of, stable_order
 from cfnade_rivals.interface import IntArray
 
 Range = tuple[int, int]

@@ -22,8 +22,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings, Side
-from cfnade.data.rows import IndexArray, stable_order
+from cfnade.data.ratings import IndexArray, Ratings, Side, stable_order
 from cfnade.errors import ModelError
 from cfnade.kernels.threads import run, thread_count
 from cfnade.options import check_fields, whole

@@ -27,8 +27,7 @@ from torch.nn.functional import softplus
 from torch.optim import SGD
 from torch.optim.lr_scheduler import LambdaLR
 
-from cfnade.data.ratings import Ratings, Side
-from cfnade.data.rows import Rows
+from cfnade.data.ratings import Ratings, Rows, Side
 from cfnade.errors import ModelError
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
 from cfnade.options import TRUE_OR_FALSE, check_fields, number, one_of

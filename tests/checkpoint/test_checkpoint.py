@@ -26,9 +26,10 @@ from cfnade.bundle import Bundle
 from cfnade.calibration import Calibration
 from cfnade.checkpoint import FILES as ALL_FILES
 from cfnade.checkpoint import TIME, load, manifest, save, without_context
-from cfnade.data.build import Columns, Options, build
-from cfnade.data.hashing import digest_file, digest_text
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings, Side
+from cfnade.data.store import digest_file, digest_text
 from cfnade.errors import CheckpointError
 from cfnade.models.cfnade import CFNADE
 

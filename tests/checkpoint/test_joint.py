@@ -13,7 +13,7 @@ import torch
 
 from cfnade.bundle import Bundle
 from cfnade.checkpoint import load, save
-from cfnade.data.hashing import digest_text
+from cfnade.data.store import digest_text
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import CheckpointError
 from cfnade.models.cfnade import CFNADE

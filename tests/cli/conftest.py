@@ -69,7 +69,7 @@ def trained(path: Path, out: Path, side: str) -> Path:
     from dataclasses import replace
 
     from cfnade import checkpoint
-    from cfnade.data.parts import load_split
+    from cfnade.data.loader import load_split
     from cfnade.settings import Settings
     from cfnade.training.run import train
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cfnade import load
-from cfnade.data.tables import read_table
+from cfnade.data.typed_tables import read_table
 
 CSV = "userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n1,1029,3.0,1260759179\n"
 CSV += "7,31,5.0,851868750\n"

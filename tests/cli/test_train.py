@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cfnade.checkpoint import load
-from cfnade.data.hashing import digest_file
+from cfnade.data.store import digest_file
 
 Shell = Any
 KILLS = 20

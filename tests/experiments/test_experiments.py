@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cfnade.data.load import load
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load, load_split
 from cfnade.data.synthetic import synthetic
 from cfnade.settings import Settings
 from cfnade.training import member, start

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cfnade.data.rows import Rows
+from cfnade.data.ratings import Rows
 from cfnade.models.batch import Context
 from cfnade.models.cfnade import CFNADENetwork
 from cfnade.scorer import distributions

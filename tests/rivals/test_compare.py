@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cfnade import compare as module
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load_split
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import DataError, ModelError
 from cfnade.metrics import calibration_error, mae, nll, rmse

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from cfnade.data.rows import Rows
+from cfnade.data.ratings import Rows
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import ModelError
 from cfnade.kernels.grouping import Grouped, group

@@ -15,7 +15,7 @@ from cfnade.cells import Cells
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
-from cfnade.data.when import FEATURES, When
+from cfnade.data.time_features import FEATURES, TimeFeatures
 from cfnade.errors import CheckpointError, ModelError, PredictionError, TrainingError
 from cfnade.evaluation import evaluate
 from cfnade.kernels.block_sampling import BlockSampler
@@ -87,7 +87,7 @@ def test_targets_get_their_own_features_and_the_part_moves_down_their_gradient(
     parts: Split,
 ) -> None:
     ratings = parts.train
-    when = When.of(ratings)
+    when = TimeFeatures.of(ratings)
     rows = {side: ratings.rows(side) for side in ("user", "item")}
     sampler = BlockSampler(
         *((r.offsets, r.columns, r.levels) for r in rows.values()),

@@ -28,7 +28,7 @@ def get(
     \b
       cfnade data get ml-1m
     """
-    from cfnade.data.load import load
+    from cfnade.data.loader import load
     from cfnade.data.named import named
 
     named(name)
@@ -50,7 +50,7 @@ def info(
     cfnade data info ml-1m
     cfnade data info ratings.csv --json
     """
-    from cfnade.data.load import load
+    from cfnade.data.loader import load
     from cfnade.data.summary import summarise
 
     with _waiting(f"reading {data}"):
@@ -75,8 +75,8 @@ def convert(
 
     cfnade data convert ml-1m.zip ml-1m.parquet
     """
-    from cfnade.data.load import load
-    from cfnade.data.tables import write_parquet
+    from cfnade.data.loader import load
+    from cfnade.data.typed_tables import write_parquet
     from cfnade.errors import CfnadeError
 
     if out.suffix != ".parquet":
@@ -102,8 +102,8 @@ def split_command(
     cfnade data split ml-1m authors:1234 --out parts
     cfnade data split ml-100k u1 --out parts
     """
-    from cfnade.data.parts import load_split
-    from cfnade.data.tables import write_parquet
+    from cfnade.data.loader import load_split
+    from cfnade.data.typed_tables import write_parquet
     from cfnade.files import write_text
 
     with _waiting(f"splitting {data}"):

@@ -85,7 +85,7 @@ def _place(name: str, path: Path) -> str:
     if name != "netflix":
         return str(path)
     try:
-        whole = netflix.find(open_source(path))
+        whole = bool(netflix.find(open_source(path)))
     except DataError:
         whole = False
     return str(path) if whole else f"{path} (incomplete: no combined_data_*.txt or mv_*.txt)"

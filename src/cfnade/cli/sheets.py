@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.casts import times
+from cfnade.data.columns import times
 from cfnade.data.roles import _NAMES as USUAL
 from cfnade.errors import DataError, PredictionError
 from cfnade.predictor import Predictor

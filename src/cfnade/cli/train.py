@@ -98,7 +98,7 @@ def train(
 def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     from cfnade import checkpoint
     from cfnade.cli.watching import TrainingView
-    from cfnade.data.parts import load_split
+    from cfnade.data.loader import load_split
     from cfnade.files import write_text
     from cfnade.kernels.prepare import prepare
     from cfnade.recipes import draws_blocks

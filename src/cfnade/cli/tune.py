@@ -40,7 +40,7 @@ def tune(
         raise TrainingError(
             "tuning needs Optuna; install it with: pip install 'cfnade[tune]'"
         ) from None
-    from cfnade.data.parts import load_split
+    from cfnade.data.loader import load_split
     from cfnade.recipes import recipe as load_recipe
     from cfnade.tuning import sampler_seed, try_settings, write_best
 

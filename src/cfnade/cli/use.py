@@ -67,8 +67,7 @@ def evaluate(
 
 
 def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
-    from cfnade.data.load import load
-    from cfnade.data.parts import load_split
+    from cfnade.data.loader import load, load_split
 
     if data is None and reading:
         raise PredictionError(

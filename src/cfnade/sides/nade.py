@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import Ratings
-from cfnade.data.rows import Rows
+from cfnade.data.ratings import Ratings, Rows
 from cfnade.errors import TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch

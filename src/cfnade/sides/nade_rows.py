@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cfnade.data.rows import IntArray, Rows
+from cfnade.data.ratings import IntArray, Rows
 from cfnade.kernels import request
 from cfnade.kernels.forward import cell_scores, context_sum
 from cfnade.kernels.grouping import group, levels_of, ratings_of

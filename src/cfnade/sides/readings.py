@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.rows import IntArray, Rows
+from cfnade.data.ratings import IntArray, Rows
 from cfnade.models.batch import Context
 from cfnade.sides.side import Array, Axis, Reading, Row, Who, row_of
 

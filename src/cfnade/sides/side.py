@@ -20,8 +20,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from cfnade.data.ratings import Ratings
-from cfnade.data.rows import IndexArray, IntArray, LevelArray, Rows
+from cfnade.data.ratings import IndexArray, IntArray, Ratings, Rows
+from cfnade.data.scale import LevelArray
 from cfnade.kernels.adam import Rule
 from cfnade.settings import Settings
 from cfnade.sides.draw import Draw

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cfnade.data.tails import alias_table, apportion
+from cfnade.data.draws import alias_table, apportion
 
 
 @settings(max_examples=100, deadline=None)

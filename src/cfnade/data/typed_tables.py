@@ -19,11 +19,10 @@ import narwhals.stable.v1 as nw
 import numpy as np
 import polars as pl
 
-from cfnade.data import casts, typed
-from cfnade.data.build import Columns
+from cfnade.data.columns import Columns, Where, numbers, times, titles, typed_ids
 from cfnade.data.parquet_check import MAGIC, check_parquet
 from cfnade.data.ratings import Ratings
-from cfnade.data.roles import Choice, Roles, Wanted, choose
+from cfnade.data.roles import PLAIN, ReadOptions, Roles, choose
 from cfnade.data.scale import Scale
 from cfnade.data.text import POLARS_ERRORS
 from cfnade.errors import DataError
@@ -33,19 +32,10 @@ PARQUET, ARROW = MAGIC, b"ARROW1"
 _OWN = ("title", "genres")
 
 
-def read_frame(
-    frame: Any,
-    *,
-    user: Choice = None,
-    item: Choice = None,
-    rating: Choice = None,
-    time: Choice = None,
-    **text: Any,
-) -> Columns:
+def read_frame(frame: Any, options: ReadOptions = PLAIN) -> Columns:
     """The ratings of a pandas, polars or pyarrow frame."""
-    if text:
-        raise DataError(f"{next(iter(text))}= is for text files, not for frames; leave it out")
-    wanted = Wanted(user, item, rating, time)
+    if names := options.of_text():
+        raise DataError(f"{names[0]}= is for text files, not for frames; leave it out")
     try:
         table = nw.from_native(frame, eager_only=True)
         names = [str(name) for name in table.columns]
@@ -54,12 +44,12 @@ def read_frame(
             f"a {type(frame).__name__} is not a table that can be read ({error}); give a pandas, "
             "polars or pyarrow frame (a lazy one must be collected first)"
         ) from error
-    roles = _roles(names, wanted, "the frame")
+    roles = _roles(names, options, "the frame")
     columns = {names[i]: _column(table, i, names[i]) for i in _needed(names, roles)}
     return _columns(columns, names, roles, "")
 
 
-def read_table(data: bytes | Path, label: str, wanted: Wanted | None = None) -> Columns:
+def read_table(data: bytes | Path, label: str, options: ReadOptions = PLAIN) -> Columns:
     """The ratings of a Parquet or Arrow (Feather) file, given by its path or content."""
     whole = memoryview(data) if isinstance(data, bytes) else np.memmap(data, np.uint8, "r").data
     is_parquet = whole[:4] == MAGIC
@@ -69,7 +59,7 @@ def read_table(data: bytes | Path, label: str, wanted: Wanted | None = None) -> 
         names, own = _described(data, is_parquet)
     except (*POLARS_ERRORS, OSError, DataError) as error:
         raise DataError(_damaged(label, error)) from error
-    roles = _roles(names, wanted, label)
+    roles = _roles(names, options, label)
     try:
         read = pl.read_parquet if is_parquet else pl.read_ipc
         frame = read(_file(data), columns=[names[i] for i in _needed(names, roles)])
@@ -77,7 +67,7 @@ def read_table(data: bytes | Path, label: str, wanted: Wanted | None = None) -> 
         raise DataError(_damaged(label, error)) from error
     columns = {name: frame.get_column(name) for name in frame.columns}
     scale, source = None, ""
-    if wanted is None or not wanted.given():
+    if not options.columns():
         scale, source = _own_metadata(own, label)
     return _columns(columns, names, roles, label, scale, source)
 
@@ -109,9 +99,9 @@ def write_parquet(ratings: Ratings, path: Path) -> None:
     }
     if ratings.times is not None:
         columns["timestamp"] = pl.Series(np.asarray(ratings.times))
-    for name, known in (("title", ratings.titles), ("genres", ratings.genres)):
-        if known is not None:
-            columns[name] = pl.Series(known.tolist(), dtype=pl.String).gather(ratings.items)
+    for name, texts in (("title", ratings.titles), ("genres", ratings.genres)):
+        if texts is not None:
+            columns[name] = pl.Series(texts.tolist(), dtype=pl.String).gather(ratings.items)
     metadata = {
         "cfnade.scale": json.dumps(ratings.scale.values),
         "cfnade.edges": json.dumps(ratings.scale.edges),
@@ -121,10 +111,10 @@ def write_parquet(ratings: Ratings, path: Path) -> None:
         pl.DataFrame(columns).write_parquet(file, metadata=metadata)
 
 
-def _roles(names: list[str], wanted: Wanted | None, label: str) -> Roles:
+def _roles(names: list[str], options: ReadOptions, label: str) -> Roles:
     """By name; a table whose columns are only numbered has no names."""
     numbered = names == [str(i) for i in range(len(names))]
-    return choose(None if numbered else names, len(names), wanted or Wanted(), label)
+    return choose(None if numbered else names, len(names), options, label)
 
 
 def _needed(names: list[str], roles: Roles) -> list[int]:
@@ -140,23 +130,23 @@ def _columns(
     scale: Scale | None = None,
     source: str = "",
 ) -> Columns:
-    def where(row: int, column: str | None = None) -> str:
-        place = f"{label}, row {row}" if label else f"row {row}"
-        return place if column is None else f"{place}, column {column!r}"
+    def where(row: int) -> str:
+        return f"{label}, row {row}" if label else f"row {row}"
 
-    def placed(position: int) -> tuple[pl.Series, casts.Where]:
-        return columns[names[position]], lambda row: where(row, names[position])
+    def placed(position: int) -> tuple[pl.Series, Where]:
+        name = names[position]
+        return columns[name], lambda row: f"{where(row)}, column {name!r}"
 
     if not len(columns[names[roles.user]]):
         raise DataError(f"{label or 'the frame'}: has columns but no rows; there are no ratings")
     own = scale is not None
     (users, at_user), (items, at_item) = placed(roles.user), placed(roles.item)
-    item_ids = typed.ids(items, "item", at_item)
+    item_ids = typed_ids(items, "item", at_item)
     return Columns(
-        users=typed.ids(users, "user", at_user),
+        users=typed_ids(users, "user", at_user),
         items=item_ids,
-        values=typed.numbers(*placed(roles.rating)),
-        times=None if roles.time is None else typed.times(*placed(roles.time), exact=own),
+        values=numbers(*placed(roles.rating)),
+        times=None if roles.time is None else times(*placed(roles.time), exact=own),
         titles=_by_item(item_ids, columns, "title", own),
         genres=_by_item(item_ids, columns, "genres", own),
         source=source,
@@ -169,8 +159,8 @@ def _by_item(
     items: pl.Series, columns: dict[str, pl.Series], name: str, own: bool
 ) -> dict[Any, str]:
     """Texts of items, if the column is about items: "title" may as well be a review's."""
-    found = [column for key, column in columns.items() if key.lower() == name]
-    texts = typed.texts(found[0]) if found else None
+    column = next((column for key, column in columns.items() if key.lower() == name), None)
+    texts = None if column is None else titles(column)
     if texts is None:
         return {}
     pairs = pl.DataFrame({"item": items, "text": texts}).unique()

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfnade.data.build import Columns, build
-from cfnade.data.delimited import read
-from cfnade.data.roles import Wanted
-from cfnade.data.sniff import Given
-from cfnade.data.text import clean
+from cfnade.data.build import build
+from cfnade.data.columns import Columns
+from cfnade.data.roles import PLAIN, ReadOptions
+from cfnade.data.text import clean, read_text
 from cfnade.errors import DataError
 
 HEADER = "userId,movieId,rating,timestamp\n"
@@ -31,9 +30,8 @@ def rows(columns: Columns) -> list[tuple[Any, ...]]:
 
 
 def text(data: str | bytes, **said: Any) -> Columns:
-    wanted = Wanted(**{key: said.pop(key) for key in list(said) if hasattr(Wanted, key)})
     raw = data.encode() if isinstance(data, str) else data
-    return read(raw, "r.csv", Given(wanted, **said))[0]
+    return read_text(raw, "r.csv", ReadOptions(**said))[0]
 
 
 EXPECTED = [(1, 10, 4.5, 978300760), (2, 20, 3.0, 978300761)]
@@ -81,7 +79,7 @@ def test_the_same_ratings_however_they_are_written(data: str | bytes) -> None:
     ("data", "message"),
     [
         (HEADER + "1,10,abc,5\n", r"r\.csv:2: rating 'abc' is not a number; .*rating="),
-        (HEADER + "1,10,4,5\n2,20,,6\n", r"r\.csv:3: the rating is missing; remove the line"),
+        (HEADER + "1,10,4,5\n2,20,,6\n", r"r\.csv:3: the rating is missing; remove that row"),
         (HEADER + "1,10,4,5\n,20,3,6\n", r"r\.csv:3: the user id is missing"),
         (HEADER + "1,10,4,5\n2, ,3,6\n", r"r\.csv:3: the item id is missing"),
         (HEADER + "1,10,4,5\n2,20,NaN,6\n", r"r\.csv:3: rating nan is not a finite number"),
@@ -179,7 +177,7 @@ def test_ids_are_integers_only_if_that_loses_nothing(ids: list[str], kept: list[
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
-@settings(derandomize=True, deadline=None)
+@settings(max_examples=50, derandomize=True, deadline=None)
 def test_any_written_integer_comes_back(values: list[int]) -> None:
     assert list(text("".join(f"{v},7,1\n" for v in values)).users) == values
 
@@ -191,7 +189,7 @@ def test_any_written_integer_comes_back(values: list[int]) -> None:
         max_size=8,
     )
 )
-@settings(derandomize=True, deadline=None)
+@settings(max_examples=50, derandomize=True, deadline=None)
 def test_quoted_text_is_what_the_csv_module_wrote(pairs: list[tuple[str, str]]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -225,7 +223,7 @@ def test_repeats_are_told_by_line() -> None:
     ],
 )
 def test_what_was_recognised_is_said(data: str, words: str) -> None:
-    assert str(read(data.encode(), "r.csv")[1]) == words
+    assert str(read_text(data.encode(), "r.csv", PLAIN)[1]) == words
 
 
 def test_a_wide_table_is_read_without_mixing_columns() -> None:

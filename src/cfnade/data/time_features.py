@@ -6,21 +6,18 @@ level was, they are the same. docs/time.md lists them with their units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings, Side
-from cfnade.data.rows import IndexArray, IntArray
-from cfnade.data.tails import threads
-from cfnade.data.when_history import VIEWS, Floats, History, View
+from cfnade.data.parallel import chunks, in_threads
+from cfnade.data.ratings import IndexArray, IntArray, Ratings, Side
+from cfnade.data.scale import FloatArray
+from cfnade.data.time_history import VIEWS, Floats, TimeHistory, View
 from cfnade.errors import DataError
-
-FloatArray = npt.NDArray[np.float64]
 
 LIMIT = 5.0
 """Standardised features are clipped here, on both sides of 0."""
@@ -49,11 +46,11 @@ _DATE = slice(_ITEM.stop, _ITEM.stop + 2)
 
 
 @dataclass(frozen=True)
-class When:
-    """Histories in time, and how features are standardised. Made by `When.of(train)`."""
+class TimeFeatures:
+    """Histories in time, and how features are standardised. Made by `TimeFeatures.of(train)`."""
 
-    user: History
-    item: History
+    user: TimeHistory
+    item: TimeHistory
     period: FloatArray  # (2,) middle of the training's time and half its length, in seconds
     centre: FloatArray  # (F,) mean of the raw feature over the training ratings
     spread: FloatArray  # (F,) its standard deviation; 1 where it is constant
@@ -61,7 +58,7 @@ class When:
     """Not saved: only `features_of_training` asks for it."""
 
     @classmethod
-    def of(cls, train: Ratings) -> When:
+    def of(cls, train: Ratings) -> TimeFeatures:
         """From ratings with times. Their order does not matter: the same set, the same bits."""
         if train.times is None:
             raise DataError("these ratings have no timestamps; time features need them")
@@ -70,8 +67,8 @@ class When:
         times = _seconds(train.times)
         first, last = int(times.min()), int(times.max())
         plain = cls(
-            user=History.of(train, "user"),
-            item=History.of(train, "item"),
+            user=TimeHistory.of(train, times, "user"),
+            item=TimeHistory.of(train, times, "item"),
             period=np.array([(first + last) / 2, max(last - first, 1) / 2]),
             centre=np.zeros(len(FEATURES)),
             spread=np.ones(len(FEATURES)),
@@ -112,7 +109,7 @@ class When:
             np.clip((raw - centre) / spread, -LIMIT, LIMIT, out=raw)
             out[chunk] = np.nan_to_num(raw, nan=0.0)
 
-        _in_chunks(len(out), fill)
+        in_threads(fill, chunks(len(out), _CHUNK))
         return out
 
     def _raw(self, users: IndexArray, items: IndexArray, times: IntArray) -> Floats:
@@ -131,12 +128,13 @@ class When:
 
         def sums(chunk: slice) -> FloatArray:
             raw = self._raw(users[chunk], history.others[chunk], history.times[chunk])
-            known = ~np.isnan(raw)
-            found = np.where(known, raw, 0).astype(np.float64)
-            return np.stack([known.sum(0), found.sum(0), np.square(found).sum(0)])
+            there = ~np.isnan(raw)
+            values = np.where(there, raw, 0).astype(np.float64)
+            return np.stack([there.sum(0), values.sum(0), np.square(values).sum(0)])
 
         # The history's order and whole chunks, summed in turn: no thread and no file changes bits.
-        count, total, square = sum(_in_chunks(len(users), sums), np.zeros((3, len(FEATURES))))
+        parts = in_threads(sums, chunks(len(users), _CHUNK))
+        count, total, square = sum(parts, np.zeros((3, len(FEATURES))))
         count = np.maximum(count, 1)
         centre = total / count
         spread = np.sqrt(np.maximum(square / count - np.square(centre), 0.0))
@@ -150,35 +148,26 @@ class When:
         return {**own, **self.user.arrays("user"), **self.item.arrays("item")}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> When:
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> TimeFeatures:
         """What `arrays` gave; anything else is refused."""
         numbers = {}
         for name, size in (("period", 2), ("centre", len(FEATURES)), ("spread", len(FEATURES))):
-            found = arrays.get(name)
-            if found is None or found.dtype != np.float64 or found.shape != (size,):
+            array = arrays.get(name)
+            if array is None or array.dtype != np.float64 or array.shape != (size,):
                 raise DataError(f"time features need {name}, {size} numbers of float64")
-            numbers[name] = found
+            numbers[name] = array
         divisors = np.append(numbers["spread"], numbers["period"][1])
-        if not all(np.isfinite(found).all() for found in numbers.values()) or divisors.min() <= 0:
+        if not all(np.isfinite(array).all() for array in numbers.values()) or divisors.min() <= 0:
             raise DataError("time features: period, centre and spread must be finite, spread > 0")
-        user = History.from_arrays(arrays, "user")
-        item = History.from_arrays(arrays, "item")
+        user = TimeHistory.from_arrays(arrays, "user")
+        item = TimeHistory.from_arrays(arrays, "item")
         user.check(len(item), "user")
         item.check(len(user), "item")
         return cls(user, item, numbers["period"], numbers["centre"], numbers["spread"])
 
 
-def _in_chunks(count: int, work: Callable[[slice], Any]) -> list[Any]:
-    """work(slice) for slices of 32,768 places, in threads; results in the slices' order."""
-    slices = [slice(first, min(first + _CHUNK, count)) for first in range(0, count, _CHUNK)]
-    with ThreadPoolExecutor(threads()) as pool:
-        return list(pool.map(work, slices))
-
-
-def _indices(given: npt.ArrayLike, what: str, count: int) -> IndexArray:
-    array = np.asarray(given)
-    if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
-        raise DataError(f"{what}s must be a list of whole numbers, not {array.dtype} {array.shape}")
+def _indices(indices: npt.ArrayLike, what: str, count: int) -> IndexArray:
+    array = _whole(indices, f"{what}s must be a list of whole numbers")
     if len(array) and not (array.min() >= -1 and array.max() < count):
         raise DataError(
             f"{what} {array.min()}..{array.max()} is outside: known are 0..{count - 1}, "
@@ -187,12 +176,15 @@ def _indices(given: npt.ArrayLike, what: str, count: int) -> IndexArray:
     return np.array(array, np.int32)  # never read-only, which would be compiled apart
 
 
-def _seconds(given: npt.ArrayLike) -> IntArray:
-    array = np.asarray(given)
-    if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
-        raise DataError(
-            f"times must be a list of whole seconds since 1970, not {array.dtype} {array.shape}"
-        )
+def _seconds(times: npt.ArrayLike) -> IntArray:
+    array = _whole(times, "times must be a list of whole seconds since 1970")
     if len(array) and not (array.min() > -_LATEST and array.max() < _LATEST):
         raise DataError(f"times {array.min()}..{array.max()} are beyond ±{_LATEST} seconds")
     return np.array(array, np.int64)
+
+
+def _whole(values: npt.ArrayLike, rule: str) -> npt.NDArray[Any]:
+    array = np.asarray(values)
+    if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
+        raise DataError(f"{rule}, not {array.dtype} {array.shape}")
+    return array

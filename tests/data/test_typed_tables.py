@@ -17,10 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from cfnade.data import formats
-from cfnade.data.build import Columns, Options, build
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
+from cfnade.data.roles import ReadOptions
 from cfnade.data.scale import Scale
-from cfnade.data.tables import read_frame, read_table, write_parquet
+from cfnade.data.typed_tables import read_frame, read_table, write_parquet
 from cfnade.errors import DataError
 
 pd = pytest.importorskip("pandas")
@@ -114,7 +116,7 @@ def test_single_precision_keeps_the_decimal_that_was_meant() -> None:
         ({"rating": [True, False, True]}, "column 'rating': rating 'True' is of type Boolean"),
         ({"rating": ["5", "x", "4"]}, "row 1, column 'rating': rating 'x' is not a number"),
         ({"item_id": [[1], [2], [3]]}, "column 'item_id': item id .* is of type List"),
-        ({"item_id": ["a", " ", "b"]}, "row 1, column 'item_id': the item id is empty"),
+        ({"item_id": ["a", " ", "b"]}, "row 1, column 'item_id': the item id is missing"),
         ({"timestamp": ["a", "b", "c"]}, "row 0, column 'timestamp': time 'a' is neither"),
         ({"timestamp": [[1], [2], [3]]}, "column 'timestamp': time .* is of type List"),
         ({"user_id": [], "item_id": [], "rating": [], "timestamp": []}, "has columns but no rows"),
@@ -152,11 +154,11 @@ def test_a_frame_that_cannot_be_used_says_why(
     frame: Any, said: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        read_frame(frame, **said)
+        read_frame(frame, ReadOptions(**said))
 
 
 def test_columns_of_a_frame_can_be_given() -> None:
-    columns = read_frame(pl.DataFrame(PLAIN), user="item_id", item=0, time="-")
+    columns = read_frame(pl.DataFrame(PLAIN), ReadOptions(user="item_id", item=0, time="-"))
     assert list(columns.users) == PLAIN["item_id"]
     assert list(columns.items) == PLAIN["user_id"]
     assert columns.times is None
