@@ -20,7 +20,6 @@ from cfnade.kernels.drawing import (
     TARGET,
     DrawnBatch,
     Sampler,
-    bare_drawn,
     bare_rows,
     mark_freely,
     stream_of,
@@ -57,7 +56,7 @@ def _mark_block(
     step: int,
     rate: float,
     inside: Any,
-    drawn: Any,
+    marks: Any,
     tally: Any,
 ) -> None:
     """Roles of the ratings of block rows lo..hi, and a tally by column.
@@ -65,22 +64,22 @@ def _mark_block(
     Traffic: the rows' columns once, a byte a rating written; tally and `inside` stay in cache.
     """
     n_columns, sums, within = tally.shape[1], address(tally), address(inside)
-    source, drawn = bare_rows(source), bare_drawn(drawn)
+    source, roles, counts = bare_rows(source), address(marks.roles), address(marks.counts)
     for b in range(lo, hi):
         row, place = source.rows[b], source.places[b]
         begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
-        mark_freely(stream_of(seed, step, row), count, rate, drawn.roles, place)
+        mark_freely(stream_of(seed, step, row), count, rate, roles, place)
         known = 0
         for j in range(count):
             column, role = source.columns[begin + j], CONTEXT
             if within[column]:
                 role = TARGET
-            elif drawn.roles[place + j] == 0:
+            elif roles[place + j] == 0:
                 role = DROPPED
-            drawn.roles[place + j] = role
+            roles[place + j] = role
             known += int(role == CONTEXT)
             sums[role * n_columns + column] += 1
-        drawn.counts[b] = known
+        counts[b] = known
 
 
 class BlockSampler:

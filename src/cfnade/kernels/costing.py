@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cfnade.kernels.compiled import glue, inner, kernel
-from cfnade.kernels.memory import Array, bare_scratch, scratch_of, shape_of
+from cfnade.kernels.memory import Array, scratch_in, scratch_of, shape_of
 from cfnade.kernels.simd import LANES, exp, fill, load, log, maximum, store, total, where_at_most
 from cfnade.kernels.threads import run
 
@@ -119,19 +119,23 @@ def _cost_of_scores(
     weights: Any,
     ordinal: float,
     slopes: Any,
-    scratch: Any,
+    shape: Any,
+    memory: Any,
 ) -> float:
     """Σ weight · cost of cells lo..hi from their scores (T·K); slopes = its gradient in them."""
-    K = len(scratch.scores) // LANES
-    scratch = bare_scratch(scratch)
-    cost = 0.0
+    K, cost, scratch = shape.levels, 0.0, scratch_in(memory, shape)
+    zero = fill(scratch.truth, 0.0)
     for p in range(lo, hi, LANES):
         count = min(LANES, hi - p)
-        for t in range(LANES):
-            scratch.truth[t] = levels[p + t] if t < count else 0
-            scratch.weights[t] = weights[p + t] if t < count else 0.0
+        store(scratch.truth, 0, zero)
+        store(scratch.weights, 0, zero)
+        for k in range(K):
+            store(scratch.scores, LANES * k, zero)
+        for t in range(count):
+            scratch.truth[t] = levels[p + t]
+            scratch.weights[t] = weights[p + t]
             for k in range(K):
-                scratch.scores[LANES * k + t] = scores[(p + t) * K + k] if t < count else 0
+                scratch.scores[LANES * k + t] = scores[(p + t) * K + k]
         cost += tile_costs(K, ordinal, scratch)
         for t in range(count):
             for k in range(K):
@@ -152,10 +156,10 @@ def cost_of(
     """Σ weight · cost (Eq. 18 and 21) from scores (T, K), true levels (T,) and weights (T,)."""
     T, K = scores.shape
     slopes = np.empty_like(scores)
+    shape = shape_of(K, 1)
     parts = scores.reshape(-1), levels, weights.astype(scores.dtype)
-    fixed = (*parts, ordinal_weight, slopes.reshape(-1))
+    fixed = (*parts, ordinal_weight, slopes.reshape(-1), shape)
     tiles = -(-T // LANES)
     cuts = pairwise([min(T, tiles * t // threads * LANES) for t in range(threads + 1)])
-    scratch = [scratch_of(scores.dtype, shape_of(K, 1)) for _ in range(threads)]
-    costs = run(_cost_of_scores, [(*cut, *fixed, scratch[t]) for t, cut in enumerate(cuts)])
+    costs = run(_cost_of_scores, [(*cut, *fixed, scratch_of(scores.dtype, shape)) for cut in cuts])
     return Cost(float(sum(costs)), slopes)

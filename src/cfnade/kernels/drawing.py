@@ -52,20 +52,24 @@ class DrawnBatch:
 
 
 class ChosenRows(NamedTuple):
-    """The data and the rows chosen from it; `places` is where each begins in the batch."""
+    """The rows chosen from the data; `places` is where each begins in the batch."""
 
     offsets: Array
     columns: Array
-    levels: Array
     rows: Array  # (B,)
     places: Array  # (B+1,)
 
 
-class Drawn(NamedTuple):
-    """A batch being made: roles row by row; the rest by column, contexts before targets."""
+class Roles(NamedTuple):
+    """What becomes of the ratings of the chosen rows, row by row."""
 
     roles: Array  # (n,) uint8: TARGET, CONTEXT or DROPPED
-    counts: Array  # (B,) int64
+    counts: Array  # (B,) int64: how many are context
+
+
+class Drawn(NamedTuple):
+    """A batch being made, by column: contexts before targets."""
+
     rows: Array  # (n,) int32
     levels: Array  # (n,) uint8
     weights: Array  # (n,) float32
@@ -74,16 +78,8 @@ class Drawn(NamedTuple):
 @glue
 def bare_rows(source: Any) -> Any:
     """The same, as pointers."""
-    data = address(source.offsets), address(source.columns), address(source.levels)
+    data = address(source.offsets), address(source.columns)
     return ChosenRows(*data, address(source.rows), address(source.places))
-
-
-@glue
-def bare_drawn(drawn: Any) -> Any:
-    """The same, as pointers."""
-    row_by_row = address(drawn.roles), address(drawn.counts)
-    by_column = address(drawn.rows), address(drawn.levels), address(drawn.weights)
-    return Drawn(*row_by_row, *by_column)
 
 
 @inner
@@ -138,28 +134,27 @@ def _mark(
     step: int,
     low: float,
     high: float,
-    drawn: Any,
+    marks: Any,
     tally: Any,
 ) -> None:
     """Roles of the ratings of batch rows lo..hi (1 context, 0 target) and a tally by column.
 
     Traffic: the rows' columns once, a byte a rating written; the tally stays in cache.
     """
-    n_columns, sums = tally.shape[1], address(tally)
-    source, drawn = bare_rows(source), bare_drawn(drawn)
+    n_columns, sums, source = tally.shape[1], address(tally), bare_rows(source)
+    roles, counts = address(marks.roles), address(marks.counts)
     for b in range(lo, hi):
         row, place = source.rows[b], source.places[b]
         begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
         stream = stream_of(seed, step, row)
         draw = _unit(mix(stream + GAMMA))
         if low < 0.0:
-            drawn.counts[b] = int(draw * count)
-            _mark_exactly(stream, count, drawn.counts[b], drawn.roles, place)
+            counts[b] = int(draw * count)
+            _mark_exactly(stream, count, counts[b], roles, place)
         else:
-            rate = low + (high - low) * draw
-            drawn.counts[b] = mark_freely(stream, count, rate, drawn.roles, place)
+            counts[b] = mark_freely(stream, count, low + (high - low) * draw, roles, place)
         for j in range(count):
-            role = np.int64(drawn.roles[place + j])
+            role = np.int64(roles[place + j])
             sums[role * n_columns + source.columns[begin + j]] += 1
 
 
@@ -186,21 +181,31 @@ def _cursors(tallies: Any, role: int, first: int, starts: Any, touched: Any) -> 
 
 
 @kernel
-def _scatter(lo: int, hi: int, source: Any, paper: bool, drawn: Any, cursor: Any) -> None:
+def _scatter(
+    lo: int,
+    hi: int,
+    source: Any,
+    levels: Any,
+    marks: Any,
+    paper: bool,
+    drawn: Any,
+    cursor: Any,
+) -> None:
     """Write batch rows lo..hi to their columns. Traffic: 6 bytes read, 9 written a rating."""
-    n_columns, next_place = cursor.shape[1], address(cursor)
-    source, drawn = bare_rows(source), bare_drawn(drawn)
+    n_columns, next_place, source = cursor.shape[1], address(cursor), bare_rows(source)
+    level_of, roles, counts = address(levels), address(marks.roles), address(marks.counts)
+    rows, new_levels, weights = address(drawn.rows), address(drawn.levels), address(drawn.weights)
     for b in range(lo, hi):
         row, place = source.rows[b], source.places[b]
         begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
-        weight = np.float32(count / max(1, count - drawn.counts[b]) if paper else 1.0)
+        weight = np.float32(count / max(1, count - counts[b]) if paper else 1.0)
         for j in range(count):
-            c = np.int64(drawn.roles[place + j]) * n_columns + source.columns[begin + j]
+            c = np.int64(roles[place + j]) * n_columns + source.columns[begin + j]
             p = next_place[c]
             next_place[c] = p + 1
-            drawn.rows[p] = b
-            drawn.levels[p] = source.levels[begin + j]
-            drawn.weights[p] = weight
+            rows[p] = b
+            new_levels[p] = level_of[begin + j]
+            weights[p] = weight
 
 
 class Sampler:
@@ -237,31 +242,29 @@ class Sampler:
         return self.split(rows, _mark, (seed, step, *self._rate))
 
     def split(self, rows: Array, mark: Callable[..., None], how: tuple[Any, ...]) -> DrawnBatch:
-        """Split the given rows by the roles that mark(lo, hi, source, *how, drawn, tally) gives."""
-        offsets = self._data[0]
+        """Split the given rows by the roles that mark(lo, hi, source, *how, marks, tally) gives."""
+        offsets, columns, levels = self._data
         rows = np.ascontiguousarray(rows, np.int64)
         require_inside("rows", rows, len(offsets) - 1, "rows")
         places = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(offsets[rows + 1] - offsets[rows], out=places[1:])
-        source, cuts = ChosenRows(*self._data, rows, places), self._cuts(places)
+        source, cuts = ChosenRows(offsets, columns, rows, places), self._cuts(places)
         n = int(places[-1])
-        kinds = (np.int32, np.uint8, np.float32)
-        drawn = Drawn(
-            np.empty(n, np.uint8),
-            np.empty(len(rows), np.int64),
-            *(np.empty(n, kind) for kind in kinds),
-        )
+        marks = Roles(np.empty(n, np.uint8), np.empty(len(rows), np.int64))
+        drawn = Drawn(np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.float32))
         self._tallies[:] = 0
-        run(mark, [(*cut, source, *how, drawn, tally) for cut, tally in cuts])
+        run(mark, [(*cut, source, *how, marks, tally) for cut, tally in cuts])
         context_starts = self._starts(CONTEXT, 0)
         middle = int(context_starts[0][-1])
         target_starts = self._starts(TARGET, middle)
         end = middle + int(target_starts[0][-1])
         if end < n:
             self._starts(DROPPED, end)  # they are written too, behind all others
-        run(_scatter, [(*cut, source, self._paper, drawn, tally) for cut, tally in cuts])
-        context, targets = _part(drawn, 0, context_starts), _part(drawn, middle, target_starts)
-        return DrawnBatch(context, targets, drawn.counts)
+        fixed = (source, levels, marks, self._paper, drawn)
+        run(_scatter, [(*cut, *fixed, tally) for cut, tally in cuts])
+        context = _part(drawn, 0, context_starts, len(rows))
+        targets = _part(drawn, middle, target_starts, len(rows))
+        return DrawnBatch(context, targets, marks.counts)
 
     def _cuts(self, places: Array) -> list[tuple[tuple[int, int], Array]]:
         """Ranges of rows with about as many ratings each, and the tally of each thread."""
@@ -276,12 +279,12 @@ class Sampler:
         return starts, touched[: _cursors(self._tallies, role, first, starts, touched)]
 
 
-def _part(drawn: Drawn, first: int, columns: tuple[Array, Array]) -> Grouped:
-    """One side of the batch: its ratings lie from `first` on."""
+def _part(drawn: Drawn, first: int, columns: tuple[Array, Array], size: int) -> Grouped:
+    """Contexts or targets of the batch's `size` rows, which lie from `first` on."""
     starts, touched = columns
     where = slice(first, first + int(starts[-1]))
     rows, levels, weights = drawn.rows[where], drawn.levels[where], drawn.weights[where]
-    return Grouped(len(drawn.counts), starts, rows, levels, touched, weights)
+    return Grouped(size, starts, rows, levels, touched, weights)
 
 
 def _check(

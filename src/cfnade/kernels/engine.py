@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -129,7 +130,7 @@ class Engine:
             self._state = buffer(kind, self._out.size)
         self._scale = None if scale is None else torch.from_numpy(scale.astype(kind)).unsqueeze(1)
         memory, which = self._in, context.touched
-        fixed = (which, context, memory.flat, memory.shape, self.network.shared)
+        fixed = (which, context.arrays, memory.flat, memory.shape, self.network.shared)
         cuts = enumerate(self._ranges(context, which, CONTEXT_COLUMN))
         run(sum_context, [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts])
         with one_torch_thread():
@@ -146,37 +147,33 @@ class Engine:
 
     def fit_targets(self, targets: Grouped, factor: float) -> float:
         """Move output table and bias down factor · Σ weight·cost. Returns that cost."""
-        memory, which = self._out, self._which(targets)
-        updates = self._update("output_table"), self._update("bias")
-        fixed = (which, targets, self._output(), self.ordinal_weight, factor)
-        cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
-        costs = run(
-            target_step,
-            [(*cut, *fixed, memory.part(t), updates, memory.scratch[t]) for t, cut in cuts],
-        )
+        fixed = (*self._output(), self.ordinal_weight, factor)
+        costs = self._fit(target_step, targets, (targets.weights, *fixed))
         return float(sum(costs))
 
     def add_scores(self, targets: Grouped, out: Array) -> None:
         """Add the scores of grouped cells to out (T, K), at the place of each cell as given."""
         memory, which = self._out, targets.touched
-        fixed = (which, targets, self._output(), out.reshape(-1))
+        tables = memory.flat, self._flat["bias"][0]
+        output = Output(self._state, *tables, memory.shape, self.network.shared)
+        fixed = (which, targets.arrays, targets.order, output, out.reshape(-1))
         cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
         run(add_scores, [(*cut, *fixed, memory.scratch[t]) for t, cut in cuts])
 
     def fit_scores(self, targets: Grouped, slopes: Array) -> None:
         """As `fit_targets`, from the gradient of the scores (T, K), cells in the order given."""
-        memory, which = self._out, self._which(targets)
-        updates = self._update("output_table"), self._update("bias")
-        fixed = (which, targets, self._output(), slopes.reshape(-1))
-        cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
-        run(
-            score_step,
-            [(*cut, *fixed, memory.part(t), updates, memory.scratch[t]) for t, cut in cuts],
-        )
+        self._fit(score_step, targets, (targets.order, slopes.reshape(-1), *self._output()))
 
-    def _output(self) -> Output:
-        bias = self._flat["bias"][0]
-        return Output(self._state, self._out.flat, bias, self._out.shape, self.network.shared)
+    def _fit(self, step: Any, targets: Grouped, how: tuple[Any, ...]) -> list[Any]:
+        memory, which = self._out, self._which(targets)
+        fixed = (which, targets.arrays, *how)
+        cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
+        return run(step, [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts])
+
+    def _output(self) -> tuple[Any, ...]:
+        """What scores are made of, as the fits read it: states, table and bias with their rules."""
+        updates = self._update("output_table"), self._update("bias")
+        return self._state, updates, self._out.shape, self.network.shared
 
     # -- pass 3: contexts --------------------------------------------------------------------
 
@@ -185,7 +182,7 @@ class Engine:
         with one_torch_thread():
             run(self._back_rows, [(t, *cut) for t, cut in enumerate(self._row_ranges())])
         memory, which = self._in, self._which(context)
-        fixed = (which, context, memory.part(0), memory.shape, self.network.shared)
+        fixed = (which, context.arrays, memory.part(0), memory.shape, self.network.shared)
         update = self._update("input_table")
         cuts = enumerate(self._ranges(context, which, CONTEXT_COLUMN))
         run(context_step, [(*cut, *fixed, update, memory.scratch[t]) for t, cut in cuts])

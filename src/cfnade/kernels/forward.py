@@ -29,7 +29,7 @@ def context_sum(
         )
     memory = Workspace(table, thread_count(threads))
     memory.reserve(context.size)
-    fixed = (context.touched, context, memory.flat, memory.shape, shared)
+    fixed = (context.touched, context.arrays, memory.flat, memory.shape, shared)
     cuts = _cuts(context, memory.threads)
     run(sum_context, [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts])
     return memory.merge(0, context.size).contiguous()
@@ -57,7 +57,7 @@ def cell_scores(
     biases = np.asarray(bias.detach().contiguous().view(-1).numpy())
     out = table.new_zeros(len(rows), K)
     output = Output(states, memory.flat, biases, memory.shape, shared)
-    fixed = (cells.touched, cells, output, np.asarray(out.view(-1).numpy()))
+    fixed = (cells.touched, cells.arrays, cells.order, output, np.asarray(out.view(-1).numpy()))
     cuts = _cuts(cells, memory.threads)
     run(add_scores, [(*cut, *fixed, memory.scratch[t]) for t, cut in cuts])
     return out

@@ -24,6 +24,20 @@ class CellArrays(NamedTuple):
     weights: Array  # (n,), or nothing
 
 
+class GroupedCells(NamedTuple):
+    """What every kernel reads of grouped ratings."""
+
+    starts: Array
+    rows: Array
+    levels: Array
+
+
+@glue
+def bare_cells(cells: Any) -> Any:
+    """The same, as pointers."""
+    return GroupedCells(address(cells.starts), address(cells.rows), address(cells.levels))
+
+
 class Grouped(NamedTuple):
     """Ratings of `size` rows, by column: column c has those from starts[c] to starts[c+1]."""
 
@@ -39,6 +53,11 @@ class Grouped(NamedTuple):
     def n_columns(self) -> int:
         return len(self.starts) - 1
 
+    @property
+    def arrays(self) -> GroupedCells:
+        """What every kernel reads of them."""
+        return GroupedCells(self.starts, self.rows, self.levels)
+
     def columns(self) -> Array:
         """The column of each rating. Returns (n,) int64."""
         return np.repeat(np.arange(self.n_columns), np.diff(self.starts))
@@ -52,20 +71,6 @@ class Grouped(NamedTuple):
         places = np.empty_like(self.order)
         places[self.order] = np.arange(len(places))
         return CellArrays(*(part[places] if len(part) else part for part in by_column))
-
-
-@glue
-def bare_ratings(ratings: Any) -> Any:
-    """The same, as pointers."""
-    return Grouped(
-        ratings.size,
-        address(ratings.starts),
-        address(ratings.rows),
-        address(ratings.levels),
-        address(ratings.touched),
-        address(ratings.weights),
-        address(ratings.order),
-    )
 
 
 @kernel

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cfnade.kernels.compiled import glue
-from cfnade.kernels.simd import LANES, address
+from cfnade.kernels.simd import LANES, address, as_indices, beyond
 
 Array = NDArray[Any]
 
@@ -25,34 +25,37 @@ class BlockShape(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """One thread's working memory for one column and one tile of 16 targets."""
+    """One thread's memory for one column and one tile of 16 targets, as pointers."""
 
-    block: Array  # (K · whole,) the column's vectors, cumulated if shared
-    d_block: Array  # (K · whole,) their gradient
-    bias: Array  # (K,) padded: the column's biases, cumulated if shared
-    d_bias: Array  # (K,) padded: their gradient
-    scores: Array  # (16 · K,)
-    slopes: Array  # (16 · K,) gradient of the scores
-    running: Array  # (32 · K,) sums along the levels
-    truth: Array  # (16,) true levels
-    weights: Array  # (16,)
-    begins: Array  # (16,) int64: where the targets' rows begin
+    block: Any  # (K · whole,) the column's vectors, cumulated if shared
+    d_block: Any  # (K · whole,) their gradient
+    bias: Any  # (K,) padded: the column's biases, cumulated if shared
+    d_bias: Any  # (K,) padded: their gradient
+    scores: Any  # (16 · K,)
+    slopes: Any  # (16 · K,) gradient of the scores
+    running: Any  # (32 · K,) sums along the levels
+    truth: Any  # (16,) true levels
+    weights: Any  # (16,)
+    begins: Any  # (16,) int64: where the targets' rows begin
 
 
 @glue
-def bare_scratch(scratch: Any) -> Any:
-    """The same, as pointers."""
+def scratch_in(memory: Any, shape: Any) -> Any:
+    """The parts of one array: kernels take few arrays, for each is long to compile."""
+    block, tile = shape.levels * shape.whole, shape.levels * LANES
+    bias = beyond(address(memory), 2 * block)
+    running = beyond(bias, 4 * tile)
     return Scratch(
-        address(scratch.block),
-        address(scratch.d_block),
-        address(scratch.bias),
-        address(scratch.d_bias),
-        address(scratch.scores),
-        address(scratch.slopes),
-        address(scratch.running),
-        address(scratch.truth),
-        address(scratch.weights),
-        address(scratch.begins),
+        address(memory),
+        beyond(address(memory), block),
+        bias,
+        beyond(bias, tile),
+        beyond(bias, 2 * tile),
+        beyond(bias, 3 * tile),
+        running,
+        beyond(running, 2 * tile),
+        beyond(running, 2 * tile + LANES),
+        as_indices(beyond(running, 2 * tile + 2 * LANES)),
     )
 
 
@@ -73,12 +76,9 @@ def buffer(dtype: Any, size: int) -> Array:
     return np.asarray(torch.zeros(size, dtype=kind).numpy())
 
 
-def scratch_of(dtype: Any, shape: BlockShape) -> Scratch:
-    """Fresh working memory."""
-    K, block = shape.levels, shape.levels * shape.whole
-    sizes = (block, block, padded(K), padded(K), LANES * K, LANES * K, 2 * LANES * K, LANES, LANES)
-    parts = [buffer(dtype, size) for size in sizes] + [np.zeros(LANES, np.int64)]
-    return Scratch(*parts)
+def scratch_of(dtype: Any, shape: BlockShape) -> Array:
+    """Memory for a Scratch: two blocks, six tiles, two vectors and 16 indices."""
+    return buffer(dtype, shape.levels * (2 * shape.whole + 6 * LANES) + 4 * LANES)
 
 
 def frozen(array: Array) -> Array:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from cfnade.kernels.adam import adam_block, adam_run, bare_update
 from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.costing import tile_costs
-from cfnade.kernels.grouping import bare_ratings
-from cfnade.kernels.memory import Array, BlockShape, bare_scratch
+from cfnade.kernels.grouping import bare_cells
+from cfnade.kernels.memory import Array, BlockShape, scratch_in
 from cfnade.kernels.simd import LANES, address, beyond, fill, load, load_part, store, total
 from cfnade.kernels.tiles import (
     add_row,
@@ -37,27 +37,27 @@ def sum_context(
     lo: int,
     hi: int,
     which: Any,
-    context: Any,
+    cells: Any,
     table: Any,
     shape: Any,
     shared: bool,
     sums: Any,
-    scratch: Any,
+    memory: Any,
 ) -> None:
     """sums[row] = the sum of the (cumulated) vectors of the row's context in these columns.
 
     Traffic: the columns' blocks once, from memory; per rating one row read and written in the
     second-level cache.
     """
-    context, scratch, vectors = bare_ratings(context), bare_scratch(scratch), address(table)
+    cells, scratch, vectors = bare_cells(cells), scratch_in(memory, shape), address(table)
     rows = address(sums)
     clear(rows, len(sums))
     for u in range(lo, hi):
         c = which[u]
         read_block(vectors, c, shape, shared, scratch.block)
-        for p in range(context.starts[c], context.starts[c + 1]):
-            level = context.levels[p] * shape.whole
-            add_row(rows, context.rows[p] * shape.pitch, scratch.block, level, shape.whole)
+        for p in range(cells.starts[c], cells.starts[c + 1]):
+            level = cells.levels[p] * shape.whole
+            add_row(rows, cells.rows[p] * shape.pitch, scratch.block, level, shape.whole)
 
 
 @kernel
@@ -65,26 +65,26 @@ def context_step(
     lo: int,
     hi: int,
     which: Any,
-    context: Any,
+    cells: Any,
     d_sums: Any,
     shape: Any,
     shared: bool,
     update: Any,
-    scratch: Any,
+    memory: Any,
 ) -> None:
     """Adam moves each column by its gradient, that of the rows' sums being given.
 
     Traffic: weights and moments of the columns, read and written once; the gradient stays in cache.
     """
-    context, scratch, update = bare_ratings(context), bare_scratch(scratch), bare_update(update)
+    cells, scratch, update = bare_cells(cells), scratch_in(memory, shape), bare_update(update)
     slopes, grads = address(d_sums), scratch.d_block
     for u in range(lo, hi):
         c = which[u]
-        begin, end = context.starts[c], context.starts[c + 1]
+        begin, end = cells.starts[c], cells.starts[c + 1]
         clear(grads, shape.levels * shape.whole)
         for p in range(begin, end):
-            level = context.levels[p] * shape.whole
-            add_row(grads, level, slopes, context.rows[p] * shape.pitch, shape.whole)
+            level = cells.levels[p] * shape.whole
+            add_row(grads, level, slopes, cells.rows[p] * shape.pitch, shape.whole)
         if shared and begin < end:
             unshare(grads, shape)
         adam_block(update, c, shape, grads)
@@ -104,14 +104,7 @@ class Output(NamedTuple):
 
 
 @glue
-def bare_output(output: Any) -> Any:
-    """The same, as pointers."""
-    bare = address(output.states), address(output.table), address(output.bias)
-    return Output(*bare, output.shape, output.shared)
-
-
-@glue
-def _begin(c: int, output: Any, scratch: Any) -> None:
+def _read(c: int, output: Any, scratch: Any) -> None:
     """Read column c."""
     read_block(output.table, c, output.shape, output.shared, scratch.block)
     read_bias(output.bias, c, output.shape.levels, output.shared, scratch.bias)
@@ -165,33 +158,38 @@ def target_step(
     hi: int,
     which: Any,
     cells: Any,
-    output: Any,
+    weights: Any,
+    states: Any,
+    updates: Any,
+    shape: Any,
+    shared: bool,
     ordinal: float,
     factor: float,
     d_states: Any,
-    updates: Any,
-    scratch: Any,
+    memory: Any,
 ) -> float:
     """factor · Σ weight·cost; Adam moves block and bias by its gradient while they are in cache.
 
     updates = (table's, bias's). Traffic: weights and moments of the columns, read and written once.
     """
-    cost = 0.0
-    cells, output, scratch = bare_ratings(cells), bare_output(output), bare_scratch(scratch)
+    cost, cells, scratch = 0.0, bare_cells(cells), scratch_in(memory, shape)
     updates = bare_update(updates[0]), bare_update(updates[1])
-    d_rows = address(d_states)
+    output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
+    d_rows, weight_of, zero = address(d_states), address(weights), fill(scratch.truth, 0.0)
     clear(d_rows, len(d_states))
     for u in range(lo, hi):
         c = which[u]
-        _begin(c, output, scratch)
-        _clear_gradients(output.shape, scratch)
+        _read(c, output, scratch)
+        _clear_gradients(shape, scratch)
         for p in range(cells.starts[c], cells.starts[c + 1], LANES):
             count = min(LANES, cells.starts[c + 1] - p)
             _score(p, count, cells, output, scratch)
-            for t in range(LANES):
-                scratch.truth[t] = cells.levels[p + t] if t < count else 0
-                scratch.weights[t] = cells.weights[p + t] * factor if t < count else 0
-            cost += tile_costs(output.shape.levels, ordinal, scratch)
+            store(scratch.truth, 0, zero)
+            store(scratch.weights, 0, zero)
+            for t in range(count):
+                scratch.truth[t] = cells.levels[p + t]
+                scratch.weights[t] = weight_of[p + t] * factor
+            cost += tile_costs(shape.levels, ordinal, scratch)
             _collect(count, output, d_rows, scratch)
         _move(c, output, updates, scratch)
     return cost
@@ -203,51 +201,64 @@ def score_step(
     hi: int,
     which: Any,
     cells: Any,
-    output: Any,
+    order: Any,
     slopes: Any,
-    d_states: Any,
+    states: Any,
     updates: Any,
-    scratch: Any,
+    shape: Any,
+    shared: bool,
+    d_states: Any,
+    memory: Any,
 ) -> None:
     """As `target_step`, from given gradients of the scores, slopes[order[p]·K + k]: for models that
     add their scores."""
-    cells, output, scratch = bare_ratings(cells), bare_output(output), bare_scratch(scratch)
+    K, cells, scratch = shape.levels, bare_cells(cells), scratch_in(memory, shape)
     updates = bare_update(updates[0]), bare_update(updates[1])
-    d_rows, K, slopes_of = address(d_states), output.shape.levels, address(slopes)
+    output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
+    d_rows, place_of, slope_of = address(d_states), address(order), address(slopes)
     clear(d_rows, len(d_states))
     for u in range(lo, hi):
         c = which[u]
-        _begin(c, output, scratch)
-        _clear_gradients(output.shape, scratch)
+        read_block(output.table, c, shape, shared, scratch.block)
+        _clear_gradients(shape, scratch)
         for p in range(cells.starts[c], cells.starts[c + 1], LANES):
             count = min(LANES, cells.starts[c + 1] - p)
-            _find_rows(p, count, cells, output.shape.pitch, scratch)
+            _find_rows(p, count, cells, shape.pitch, scratch)
             for t in range(count):
                 for k in range(K):
-                    scratch.slopes[LANES * k + t] = slopes_of[cells.order[p + t] * K + k]
+                    scratch.slopes[LANES * k + t] = slope_of[place_of[p + t] * K + k]
             _collect(count, output, d_rows, scratch)
         _move(c, output, updates, scratch)
 
 
 @kernel
 def add_scores(
-    lo: int, hi: int, which: Any, cells: Any, output: Any, out: Any, scratch: Any
+    lo: int,
+    hi: int,
+    which: Any,
+    cells: Any,
+    order: Any,
+    output: Any,
+    out: Any,
+    memory: Any,
 ) -> None:
     """out[order[p]·K + k] += the score of level k for target p.
 
     Traffic: the columns' blocks read once; T·K numbers read and written.
     """
-    cells, output, scratch = bare_ratings(cells), bare_output(output), bare_scratch(scratch)
-    K, sums = output.shape.levels, address(out)
+    states, table, bias, shape, shared = output
+    output = Output(address(states), address(table), address(bias), shape, shared)
+    cells, scratch = bare_cells(cells), scratch_in(memory, shape)
+    K, place_of, sums = shape.levels, address(order), address(out)
     for u in range(lo, hi):
         c = which[u]
-        _begin(c, output, scratch)
+        _read(c, output, scratch)
         for p in range(cells.starts[c], cells.starts[c + 1], LANES):
             count = min(LANES, cells.starts[c + 1] - p)
             _score(p, count, cells, output, scratch)
             for t in range(count):
                 for k in range(K):
-                    sums[cells.order[p + t] * K + k] += scratch.scores[LANES * k + t]
+                    sums[place_of[p + t] * K + k] += scratch.scores[LANES * k + t]
 
 
 # -- flat parameters ------------------------------------------------------------------------------

@@ -128,6 +128,17 @@ def beyond(_: Any, start: Any, count: Any) -> Any:
 
 
 @intrinsic
+def as_indices(_: Any, start: Any) -> Any:
+    """The same address, of whole numbers of 64 bits."""
+
+    def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(found.return_type))
+
+    pointer_type: Any = types.CPointer
+    return pointer_type(types.int64)(start), generate
+
+
+@intrinsic
 def load(_: Any, array: Any, index: Any) -> Any:
     """array[index:index+16]"""
 

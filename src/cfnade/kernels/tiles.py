@@ -215,7 +215,7 @@ def tile_scores(states: Any, count: int, shape: Any, scratch: Any) -> None:
     """scores[16·k + t] = block[k] · state of target t, for the first `count` targets."""
     block, begins, whole, out = scratch.block, scratch.begins, shape.whole, scratch.scores
     for k in range(shape.levels):
-        if count == LANES:
+        if WIDE and count == LANES:
             _dots16(block, k * whole, states, begins, 0, whole, out, k * LANES)
             continue
         t = 0
