@@ -3,7 +3,7 @@
     cfnade compare ml-1m --models … --splits … --out experiments/results/comparison/ml-1m
     python experiments/compare_report.py
 
-A result whose options are no longer those of the recipe is left out, and named.
+A result whose options are no longer those of the contestant is left out, and named.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ its libraries and the data.
 
 def published() -> Published:
     """Figures of papers, with their sources."""
-    given = tomllib.loads((HERE / "published.toml").read_text())
-    return {data: {m: (v[0], v[1]) for m, v in table.items()} for data, table in given.items()}
+    sets = tomllib.loads((HERE / "published.toml").read_text())
+    return {data: {m: (v[0], v[1]) for m, v in table.items()} for data, table in sets.items()}
 
 
 def outcomes(data: str) -> list[Outcome]:
-    """All results on a data set that were made with the recipes of today."""
-    found = []
+    """All results on a data set that were made with the options of today."""
+    results = []
     for path in sorted((FOLDER / data / RESULTS).glob("*.json")):
         result = read_result(path)
         if not result:
@@ -64,28 +64,28 @@ def outcomes(data: str) -> list[Outcome]:
             continue
         name, job = result["recipe"], result["job"]
         if name not in names() or job["options"] != _as_json(contestant(name).options_for(data)):
-            print(f"{path.name}: made with other options than the recipe's; run it again")
+            print(f"{path.name}: made with other options than today's; run it again")
             continue
         title = contestant(name).title
-        found.append(Outcome(name, title, job["split"], result["scores"]))
-    return found
+        results.append(Outcome(name, title, job["split"], result["scores"]))
+    return results
 
 
 def _as_json(options: dict[str, Any]) -> Any:
     return json.loads(json.dumps(options))
 
 
-def table(found: list[Outcome], known: dict[str, tuple[float, str]]) -> list[str]:
+def table(results: list[Outcome], papers: dict[str, tuple[float, str]]) -> list[str]:
     """A row a model, best first."""
     lines = [
         "| model | RMSE | published | MAE of means | NLL | fit s | CPU s | predict s | peak MB "
         "| splits |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    shown = standings(found)
+    shown = standings(results)
     least, most = best(shown), max(len(row.splits) for row in shown)
     for row in shown:
-        paper = f"{known[row.model][0]:.3f}" if row.model in known else "–"
+        paper = f"{papers[row.model][0]:.3f}" if row.model in papers else "–"
         cells = [
             _cell(row, column, digits, least if len(row.splits) == most else {})
             for column, digits in (
@@ -113,20 +113,20 @@ def _cell(row: Standing, column: str, digits: int, least: dict[str, float]) -> s
     return f"**{text}**" if figure.mean == least.get(column) else text
 
 
-def misses(found: list[Outcome], known: dict[str, tuple[float, str]]) -> list[str]:
+def misses(results: list[Outcome], papers: dict[str, tuple[float, str]]) -> list[str]:
     """Where we are worse than published by more than MISS, with what was tried."""
     lines = []
-    for row in standings(found):
+    for row in standings(results):
         figure = row.figures["rmse"]
-        if row.model in known and figure and figure.mean - known[row.model][0] > MISS:
-            gap = figure.mean - known[row.model][0]
+        if row.model in papers and figure and figure.mean - papers[row.model][0] > MISS:
+            gap = figure.mean - papers[row.model][0]
             tried = contestant(row.model).measured.get("tried") or _searched(row.model)
             lines.append(f"- {row.title}: {gap:.4f} above its published figure. {tried}")
-    absent = [_title(model) for model in known if model not in {o.model for o in found}]
+    absent = [_title(model) for model in papers if model not in {o.model for o in results}]
     notes = [f"Not run here, though published: {', '.join(absent)}.", ""] if absent else []
     if lines:
         return [*notes, f"More than {MISS} above the published figure:", "", *lines]
-    if len(absent) == len(known):
+    if len(absent) == len(papers):
         return notes
     return [*notes, f"No model that was run misses its published figure by more than {MISS}."]
 
@@ -146,15 +146,15 @@ def _searched(model: str) -> str:
     return f"Tried: {len(tried)} settings of {options}; the best validation RMSE was {least:.4f}."
 
 
-def section(data: str, known: dict[str, tuple[float, str]]) -> list[str]:
+def section(data: str, papers: dict[str, tuple[float, str]]) -> list[str]:
     """A data set's table, picture and misses."""
-    found = outcomes(data)
-    if not found:
+    results = outcomes(data)
+    if not results:
         return [f"## {SETS[data]}", "", "No runs yet.", ""]
-    splits = sorted({outcome.split for outcome in found})
-    loads = [o.scores["load"] for o in found if o.scores]
+    splits = sorted({outcome.split for outcome in results})
+    loads = [o.scores["load"] for o in results if o.scores]
     picture = f"comparison-{data}.svg"
-    drawn = [row for row in standings(found) if row.model != "global-mean"]
+    drawn = [row for row in standings(results) if row.model != "global-mean"]
     draw(drawn, DOCS / picture, SETS[data])
     return [
         f"## {SETS[data]}",
@@ -162,36 +162,36 @@ def section(data: str, known: dict[str, tuple[float, str]]) -> list[str]:
         f"Splits: {', '.join(splits)}. A model with fewer of them was run on some only, as the "
         f"last column says. Mean load of the machine: {sum(loads) / len(loads):.1f}.",
         "",
-        *table(found, known),
+        *table(results, papers),
         "",
         f"![RMSE against the seconds of a fit]({picture})",
         "",
-        *(misses(found, known) if known else []),
+        *(misses(results, papers) if papers else []),
         "",
     ]
 
 
-def elsewhere(known: Published) -> list[str]:
+def elsewhere(papers: Published) -> list[str]:
     """Published figures on sets where the rivals were not run."""
     lines = ["## Published figures only", "", "The rivals were not run on these sets.", ""]
     for data, title in ELSEWHERE.items():
         lines += [f"| {title} | published RMSE | where |", "|---|---|---|"]
-        for model, (value, source) in sorted(known[data].items(), key=lambda pair: pair[1][0]):
+        for model, (value, source) in sorted(papers[data].items(), key=lambda pair: pair[1][0]):
             lines.append(f"| {_title(model)} | {value:g} | {source} |")
         lines.append("")
     return lines
 
 
-def sources(known: dict[str, tuple[float, str]]) -> list[str]:
+def sources(papers: dict[str, tuple[float, str]]) -> list[str]:
     lines = ["## Where the published figures on MovieLens 1M stand", ""]
     lines += ["| model | RMSE | where |", "|---|---|---|"]
-    for model, (value, source) in sorted(known.items(), key=lambda pair: pair[1][0]):
+    for model, (value, source) in sorted(papers.items(), key=lambda pair: pair[1][0]):
         lines.append(f"| {_title(model)} | {value:.3f} | {source} |")
     return [*lines, ""]
 
 
 def settings() -> list[str]:
-    """The options of every recipe."""
+    """The options of every contestant."""
     lines = [
         "## Options, found by validation",
         "",
@@ -206,11 +206,11 @@ def settings() -> list[str]:
 
 
 def main() -> None:
-    known = published()
+    papers = published()
     lines = [INTRODUCTION]
     for data in SETS:
-        lines += section(data, known[data])
-    lines += [*sources(known["ml-1m"]), *elsewhere(known), *settings()]
+        lines += section(data, papers[data])
+    lines += [*sources(papers["ml-1m"]), *elsewhere(papers), *settings()]
     write_text(DOCS / "comparison.md", "\n".join(lines).rstrip() + "\n")
     print("docs/comparison.md", file=sys.stderr)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cfnade import compare as module
-from cfnade.data.loader import load_split
-from cfnade.data.synthetic import synthetic
+from cfnade import load_split, synthetic
 from cfnade.errors import DataError, ModelError
 from cfnade.metrics import calibration_error, mae, nll, rmse
-from cfnade_rivals import CLASSES
+from cfnade_rivals import comparison, contestants, make
 from cfnade_rivals.chart import draw
-from cfnade_rivals.comparison import Outcome, Task, chosen, compare, fit_apart
-from cfnade_rivals.contestants import names, recipe
+from cfnade_rivals.comparison import Outcome, Task, chosen, compare, fit_apart, read_result
+from cfnade_rivals.contestants import contestant, names
 from cfnade_rivals.one_fit import answer, peak_mb
-from cfnade_rivals.standings import COLUMNS, as_json, best, rows
+from cfnade_rivals.standings import COLUMNS, as_json, best, standings
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +34,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def job(data: Path, model: str, split: str = "paper:0", **options: Any) -> dict[str, Any]:
     fingerprint = load_split(str(data), split).fingerprint
-    given = {"model": model, "options": options, "data": str(data), "reading": {}}
-    return given | {"split": split, "fingerprint": fingerprint, "seed": 0, "threads": 1}
+    what = {"model": model, "options": options, "data": str(data), "reading": {}}
+    return what | {"split": split, "fingerprint": fingerprint, "seed": 0, "threads": 1}
 
 
 # -- one fit -------------------------------------------------------------------------------------
@@ -52,12 +51,12 @@ def test_scores_are_those_of_the_clipped_predictions_on_test(data: Path) -> None
         mine = train.values[train.items == item] - mean
         items[item] = mine.sum() / (len(mine) + 5.0)
     for user in range(60):
-        at = train.users == user
-        mine = train.values[at] - mean - items[train.items[at]]
+        own = train.users == user
+        mine = train.values[own] - mean - items[train.items[own]]
         users[user] = mine.sum() / (len(mine) + 5.0)
-    found = np.clip(mean + users[test.users] + items[test.items], 1, 5)
-    assert scores["rmse"] == pytest.approx(rmse(test.values, found), abs=1e-12)
-    assert scores["mae"] == pytest.approx(mae(test.values, found), abs=1e-12)
+    expected = np.clip(mean + users[test.users] + items[test.items], 1, 5)
+    assert scores["rmse"] == pytest.approx(rmse(test.values, expected), abs=1e-12)
+    assert scores["mae_of_means"] == pytest.approx(mae(test.values, expected), abs=1e-12)
     assert scores["nll"] is None
     assert scores["n"] == len(test)
     assert scores["fit_seconds"] > 0
@@ -67,14 +66,13 @@ def test_scores_are_those_of_the_clipped_predictions_on_test(data: Path) -> None
 class _Wild:
     """Predicts far beyond the scale, and surely; or nothing at all."""
 
-    options: Any = None
-
     def __init__(self, value: float = 9.0) -> None:
         self.value = value
         self.seen: list[int] = []
 
-    def fit(self, train: Any, valid: Any, *, seed: int, threads: int | None) -> None:
+    def fit(self, train: Any, valid: Any, *, seed: int, threads: int | None) -> _Wild:
         self.seen = [len(train), len(valid), seed, threads or 0]
+        return self
 
     def predict(self, users: Any, _: Any) -> Any:
         return np.full(len(users), self.value)
@@ -99,9 +97,9 @@ def test_predictions_that_are_no_numbers_are_a_failure(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cfnade_rivals.one_fit.make", lambda _: _Wild(float("nan")))
-    found = answer(job(data, "means"))
-    assert found["scores"] is None
-    assert "200 predictions are not finite" in found["reason"]
+    refusal = answer(job(data, "means"))
+    assert refusal["scores"] is None
+    assert "200 predictions are not finite" in refusal["reason"]
 
 
 def test_the_fit_never_sees_test_ratings(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +118,14 @@ def test_peak_memory_is_of_that_process_alone(data: Path) -> None:
     assert here > block.nbytes / 2**20
     del block
     assert fit_apart(job(data, "means"))["scores"]["peak_mb"] < 400
+
+
+def test_peak_memory_counts_a_process_that_the_fit_ran() -> None:
+    code = "from cfnade_rivals.one_fit import peak_mb; import subprocess, sys; print(peak_mb())\n"
+    code += "subprocess.run([sys.executable, '-c', 'bytearray(300 * 2**20)']); print(peak_mb())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, after = map(float, done.stdout.split())
+    assert before < 300 < after
 
 
 def test_a_process_that_dies_is_a_reason(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,12 +156,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
             return {"scores": None, "reason": "needs x; pip install x", "missing": True}
         return {"scores": _scores(1.0 + len(calls) / 100)}
 
-    monkeypatch.setattr(module, "fit_apart", instead)
+    monkeypatch.setattr(comparison, "fit_apart", instead)
     return calls
 
 
 def _scores(value: float, **other: Any) -> dict[str, Any]:
-    names = "rmse", "mae", "fit_seconds", "fit_cpu_seconds", "predict_seconds"
+    names = "rmse", "mae_of_means", "fit_seconds", "fit_cpu_seconds", "predict_seconds"
     base: dict[str, Any] = dict.fromkeys(names, value)
     return base | {"nll": None, "peak_mb": 100.0} | other
 
@@ -168,11 +174,11 @@ def test_failures_and_missing_libraries_do_not_end_it(
     data: Path, asked: list[tuple[str, str]]
 ) -> None:
     said: list[str] = []
-    found = compare(Task(str(data), {}, 0, 1), MODELS, SPLITS, say=said.append)
-    scored = [(o.model, o.split) for o in found if o.scores]
+    outcomes = compare(Task(str(data), {}, 0, 1), MODELS, SPLITS, say=said.append)
+    scored = [(o.model, o.split) for o in outcomes if o.scores]
     assert scored == [(m, s) for m in MODELS[2:] for s in SPLITS]
-    assert [o.reason for o in found if o.model == "user-mean"] == ["it broke", "it broke"]
-    assert [o.missing for o in found if o.model == "item-mean"] == [True]  # not asked for again
+    assert [o.reason for o in outcomes if o.model == "user-mean"] == ["it broke", "it broke"]
+    assert [o.missing for o in outcomes if o.model == "item-mean"] == [True]  # not asked for again
     assert len(asked) == 7
     assert "item-mean on paper:0: needs x; pip install x" in said
 
@@ -189,6 +195,24 @@ def test_what_is_done_is_not_done_again(
     compare(task, ["user-mean"], SPLITS[:1], out=tmp_path)
     compare(task, ["user-mean"], SPLITS[:1], out=tmp_path)  # a failure is tried again
     assert len(asked) == 7
+
+
+def test_results_that_call_the_error_of_means_mae_are_read(
+    data: Path, asked: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    task = Task(str(data), {}, 0, 1)
+    first = compare(task, ["means"], SPLITS[:1], out=tmp_path)
+    (file,) = (tmp_path / "fits").iterdir()
+    file.write_text(file.read_text().replace("mae_of_means", "mae"))
+    assert compare(task, ["means"], SPLITS[:1], out=tmp_path) == first
+    assert len(asked) == 1
+
+
+def test_committed_results_are_read_whole() -> None:
+    files = list((Path(__file__).parents[2] / "experiments/results/comparison").rglob("fits/*"))
+    assert len(files) > 100
+    for file in files:
+        assert set(COLUMNS) <= set(read_result(file)["scores"])
 
 
 def test_a_damaged_result_is_made_again(
@@ -221,25 +245,21 @@ def test_what_cannot_be_compared_is_refused_before_any_fit(
 
 
 def test_slow_models_are_left_out_of_large_data_unless_named() -> None:
-    slow = [name for name in names() if recipe(name).most_ratings is not None]
+    slow = [name for name in names() if contestant(name).most_ratings is not None]
     assert "svdpp" in slow
     few, said_nothing = chosen(None, 100)
     many, notes = chosen(None, 10**9)
-    assert {r.name for r in few} - {r.name for r in many} == set(slow)
+    assert {c.name for c in few} - {c.name for c in many} == set(slow)
     assert said_nothing == []
     assert any(note.startswith("svdpp: left out") for note in notes)
-    assert [r.name for r in chosen(["svdpp"], 10**9)[0]] == ["svdpp"]
+    assert [c.name for c in chosen(["svdpp"], 10**9)[0]] == ["svdpp"]
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_recipe_is_of_a_model_that_takes_its_options(name: str) -> None:
-    from cfnade_rivals import make
-
-    found = recipe(name)
-    assert found.model in CLASSES
+def test_every_contestant_is_a_model_that_takes_its_options(name: str) -> None:
     for data in ("ml-1m", "ml-100k"):
-        make(found.model, **found.options_for(data))
-    path = Path(module.__file__).parent.parent / "rivals" / "recipes" / f"{name}.toml"
+        make(contestant(name).model, **contestant(name).options_for(data))
+    path = Path(contestants.__file__).with_name(f"{name}.toml")
     first = path.read_text().splitlines()[0]
     assert first.startswith("# cfnade compare ")
     assert name in first
@@ -263,8 +283,8 @@ OUTCOMES = [
 ]
 
 
-def test_rows_have_means_and_deviations_over_splits() -> None:
-    table = {row.model: row for row in rows(OUTCOMES)}
+def test_standings_have_means_and_deviations_over_splits() -> None:
+    table = {row.model: row for row in standings(OUTCOMES)}
     assert list(table) == ["half", "slow", "fast", "gone"]
     slow = table["slow"].figures
     assert slow["rmse"] is not None
@@ -278,36 +298,36 @@ def test_rows_have_means_and_deviations_over_splits() -> None:
 
 
 def test_only_models_on_all_splits_can_be_best() -> None:
-    least = best(rows(OUTCOMES))
+    least = best(standings(OUTCOMES))
     assert least["rmse"] == pytest.approx(0.85)
     assert least["fit_seconds"] == pytest.approx(2.0)
     assert least["nll"] == pytest.approx(1.2)
-    assert best(rows(OUTCOMES[-1:])) == {}
+    assert best(standings(OUTCOMES[-1:])) == {}
 
 
 def test_json_holds_every_fit_and_who_was_best() -> None:
-    found = json.loads(json.dumps(as_json(OUTCOMES, {"data": "x"})))
-    assert found["data"] == "x"
-    assert found["best"] == {
+    figures = json.loads(json.dumps(as_json(OUTCOMES, {"data": "x"})))
+    assert figures["data"] == "x"
+    assert figures["best"] == {
         **dict.fromkeys(COLUMNS, "slow"),
         "fit_seconds": "fast",
     }
-    half = next(m for m in found["models"] if m["model"] == "half")
+    half = next(m for m in figures["models"] if m["model"] == "half")
     assert half["fits"]["a"]["rmse"] == 0.1
     assert half["reasons"] == {"b": "it broke"}
 
 
 def test_the_picture_has_a_point_for_each_model_on_a_log_axis(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    draw(rows(OUTCOMES), tmp_path / "new" / "p.svg", "title")
+    draw(standings(OUTCOMES), tmp_path / "new" / "p.svg", "title")
     first = (tmp_path / "new" / "p.svg").read_bytes()
     for word in (b"FAST", b"SLOW", b"HALF", b"seconds of a fit"):
         assert word in first
     assert b"GONE" not in first
-    draw(rows(OUTCOMES), tmp_path / "q.svg", "title")
+    draw(standings(OUTCOMES), tmp_path / "q.svg", "title")
     assert (tmp_path / "q.svg").read_bytes() == first
     with pytest.raises(ModelError, match="nothing to draw"):
-        draw(rows(OUTCOMES[-1:]), tmp_path / "r.svg", "title")
+        draw(standings(OUTCOMES[-1:]), tmp_path / "r.svg", "title")
 
 
 def test_without_matplotlib_it_says_what_to_install(
@@ -315,4 +335,4 @@ def test_without_matplotlib_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ModelError, match=r"pip install 'cfnade\[plot\]'"):
-        draw(rows(OUTCOMES), tmp_path / "p.svg", "title")
+        draw(standings(OUTCOMES), tmp_path / "p.svg", "title")

@@ -21,7 +21,7 @@ from cfnade.models.costs import hybrid_cost
 from cfnade.models.ordered import ordered_cost
 from cfnade.settings import Settings
 from cfnade.sides import Axis
-from cfnade.sides.drawing import Draw, Draws, draws_of
+from cfnade.sides.draw import Draw, Draws, draws_of
 from cfnade.sides.nade import NadeSide
 
 RATINGS = some_ratings()
