@@ -122,7 +122,7 @@ def test_drawn_costs_average_to_the_exact_cost(ordinal_weight: float) -> None:
     exact = ordered_cost(side.network, Context(ends, flat[:, 0], flat[:, 1]))
     source, costs = draws("user", settings=PAPER), []
     with torch.no_grad():
-        for step in range(400):
+        for step in range(250):
             one = source.draw(np.array([user]), step)
             levels = torch.from_numpy(one.levels.astype(np.int64))
             each = hybrid_cost(side.plain_scores(one), levels, ordinal_weight)

@@ -98,8 +98,8 @@ class ByItem:
             yield self._rows.down(max(who.user, 0), None, who.rated, leave_out=leave_out)
 
     def without_each(self, who: Who, item: int) -> Array:
-        count = len(who.rated.without(item).columns)
-        return np.repeat(self.person(who, np.array([item])), count, axis=0)
+        others = who.rated.without(item).columns
+        return np.repeat(self.person(who, np.array([item])), len(others), axis=0)
 
     def without_raters(self, raters: Row, who: Who, item: int) -> Array:
         del item
