@@ -7,6 +7,7 @@ and 9 items, each beside a JSON of what it predicted then.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 
 from cfnade import CFNADE
 from cfnade.checkpoint import load, save
+from cfnade.data.store import digest_text
+from cfnade.errors import CheckpointError
 from cfnade.predictor import Predictor
 
 OLD = Path(__file__).parent / "old"
@@ -32,7 +35,7 @@ def check(model: Predictor | CFNADE, then: dict[str, Any]) -> None:
         np.testing.assert_allclose(stars, then["predictions"], atol=2e-6)
     if "history" in then:
         asked = then["history"]
-        history = {item: stars for item, stars in asked["rated"]}
+        history = dict(asked["rated"])
         stars = model.predict("new", asked["items"], histories={"new": history})
         np.testing.assert_allclose(stars, asked["predictions"], atol=2e-6)
 
@@ -67,3 +70,35 @@ def test_the_estimator_takes_the_old_arguments(name: str) -> None:
     assert (estimator.time, estimator.seeds) == ("time" in parts, 2 if "seeds" in parts else 1)
     assert (estimator.seed, estimator.epochs) == (3, 1)
     assert len(estimator.history_) == estimator.seeds
+
+
+def forged(folder: Path, **changes: Any) -> None:
+    """Change model.json and its own digest."""
+    path = folder / "model.json"
+    content = json.loads(path.read_text()) | changes
+    content.pop("check")
+    content["check"] = digest_text(json.dumps(content, sort_keys=True))
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architecture": {"members": 2, "of": {}}}, "does not describe a model"),
+        ({"architecture": {"members": 10**9, "of": {}}}, "members"),
+        ({"architecture": {"members": "3", "of": {}}}, "members"),
+        ({"architecture": {"user": 3, "item": 4}}, "does not describe a model"),
+        ({"architecture": [1]}, "does not describe a model"),
+        ({"architecture": {}, "side": ["user"]}, "does not describe a model"),
+        ({"side": "item"}, "id table has 12 columns, the model 9"),
+    ],
+)
+def test_an_old_model_json_that_lies_is_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    for name in ("user", "both") if "side" not in changes else ("user",):
+        shutil.copytree(OLD / name, tmp_path / name)
+        forged(tmp_path / name, **changes)
+        with pytest.raises(CheckpointError, match=message) as caught:
+            load(tmp_path / name)
+        assert str(tmp_path / name) in str(caught.value)

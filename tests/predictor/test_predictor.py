@@ -446,9 +446,10 @@ def test_a_model_that_knows_time_refuses_what_has_none() -> None:
         predictor.predict([0], [100])
     with pytest.raises(PredictionError, match="takes no histories"):
         predictor.predict("me", 100, histories={"me": {101: 5}}, times=NOW)
-    for ask in (predictor.recommend, lambda user: predictor.explain(user=user, item=100)):
-        with pytest.raises(PredictionError, match="makes no lists or explanations"):
-            ask(0)
+    with pytest.raises(PredictionError, match="makes no lists or explanations"):
+        predictor.recommend(0)
+    with pytest.raises(PredictionError, match="makes no lists or explanations"):
+        predictor.explain(user=0, item=100)
     with pytest.raises(PredictionError, match="does not know time; leave times out"):
         Predictor(make("user")).predict([0], [100], times=NOW)
 

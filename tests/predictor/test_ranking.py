@@ -98,8 +98,8 @@ def test_equal_scores_are_listed_by_id(how: dict[str, Any]) -> None:
     with torch.no_grad():
         network.V.zero_()
         network.b.copy_(network.b[:1].expand(ITEMS, -1))
-    every = {"item": np.ones_like(fitted.trained_on["item"])}
-    flat = Predictor(replace(fitted, trained_on=every))
+    counts = np.ones_like(fitted.trained_on["item"])
+    flat = Predictor(replace(fitted, trained_on={"item": counts}))
     for n in (4, ITEMS):
         frame = flat.recommend(history={}, n=n, min_ratings=0, **how)
         assert frame["item"].to_list() == list(range(100, 100 + n))

@@ -39,7 +39,7 @@ def torch_as_before() -> Iterator[None]:
 
 
 def about_people() -> list[Question]:
-    rng, questions = np.random.default_rng(5), []
+    rng, questions = np.random.default_rng(5), list[Question]()
     for number in range(12):
         items = 100 + rng.choice(ITEMS, rng.integers(0, ITEMS), replace=False)
         rated = {item: float(rng.integers(1, 11) / 2) for item in items.tolist()}
