@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -130,15 +128,3 @@ def test_wrong_input_gets_one_message_and_an_exit_code(
     assert message in done.said
     assert "Traceback" not in done.err
     assert done.out == ""
-
-
-def test_output_that_is_not_read_to_the_end_is_no_error(csv: Path) -> None:
-    command = f"{sys.executable} -m cfnade data info {csv} --json | head -n 1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert "Traceback" not in done.stderr
-    assert "Broken" not in done.stderr
-
-
-def test_version(shell: Shell) -> None:
-    assert shell("--version").out == "cfnade 0.1.0\n"

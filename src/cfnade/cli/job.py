@@ -100,6 +100,8 @@ def earlier_job(out: Path, asked: Job) -> Job:
 
 def read_job(out: Path) -> Job:
     """The job of a folder, complete."""
+    from cfnade.recipes import model_fields, training_settings
+
     try:
         job = json.loads((out / RUN).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -116,12 +118,6 @@ def read_job(out: Path) -> Job:
             raise _damaged(out, f"{name} is {'wrong' if name in job else 'missing'}")
     if unknown := set(job["reading"]) - READING:
         raise _damaged(out, f"reading has an unknown argument {min(unknown)!r}")
-    return _checked(job, out)
-
-
-def _checked(job: Job, out: Path) -> Job:
-    from cfnade.recipes import model_fields, training_settings
-
     model_fields(job["model"], str(out / RUN))
     training_settings(job["training"], str(out / RUN))
     _check_side(job["side"], f"{out / RUN}:")

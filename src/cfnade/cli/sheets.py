@@ -96,16 +96,12 @@ def history_of(
         sheet = Sheet(file)
         lines = zip(sheet.column("item", _ITEMS), sheet.column("rating", _RATINGS), strict=True)
         for row, (text, stars) in enumerate(lines):
-            _add(history, predictor, text, _stars(stars, sheet.where(row)), sheet.where(row))
+            fault = f"rating {stars!r} is not a number"
+            _add(history, predictor, (text, stars), sheet.where(row), fault)
     for entry in typed:
         text, _, stars = entry.rpartition("=")
-        try:
-            rating = float(stars if text else "")
-        except ValueError:
-            raise PredictionError(
-                f'{entry!r}: write a title or id and its rating, such as "Alien (1979)=5"'
-            ) from None
-        _add(history, predictor, text, rating, repr(entry))
+        fault = 'write a title or id and its rating, such as "Alien (1979)=5"'
+        _add(history, predictor, (text, stars if text else ""), repr(entry), fault)
     return history if file is not None or typed else None
 
 
@@ -114,17 +110,15 @@ def item_id(text: str, predictor: Predictor) -> Any:
     return predictor.items.raw(predictor.catalogue.typed(text))
 
 
-def _stars(text: str, where: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise PredictionError(f"{where}: rating {text!r} is not a number") from None
-
-
 def _add(
-    history: dict[Any, float], predictor: Predictor, text: str, stars: float, where: str
+    history: dict[Any, float], predictor: Predictor, rated: tuple[str, str], where: str, fault: str
 ) -> None:
-    item = item_id(text, predictor)
+    """An item with its stars; `fault` is said of stars that are no number."""
+    try:
+        stars = float(rated[1])
+    except ValueError:
+        raise PredictionError(f"{where}: {fault}") from None
+    item = item_id(rated[0], predictor)
     if item in history:
         raise PredictionError(
             f"{where}: item {item!r} is rated twice, {history[item]:g} and {stars:g}; give one "

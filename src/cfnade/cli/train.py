@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -125,7 +127,7 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
         prepare(lambda text: print(text, file=sys.stderr, flush=True), task)
     try:
         view = TrainingView(settings.epochs, out, done, begin, job["seeds"])
-        with view, _Interrupt() as interrupt:
+        with view, _interrupt() as stop:
             trained = run.train(
                 parts,
                 side=job["side"],
@@ -137,7 +139,7 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
                 threads=job["threads"],
                 saving=Saving(out, save_every, resume),
                 reporter=view,
-                stop=interrupt.asked,
+                stop=stop,
             )
     except DivergedError:
         state.forget(out)  # going on would only diverge again
@@ -174,24 +176,19 @@ def _say_how_it_ended(trained: Any, out: Path, without_context: bool) -> None:
         print(f"next: cfnade evaluate {out}")
 
 
-class _Interrupt:
-    """Ctrl-C ends the epoch under way; a second one ends at once."""
+@contextmanager
+def _interrupt() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed: it ends the epoch under way, a second one ends at once."""
+    presses: list[int] = []
 
-    def __init__(self) -> None:
-        self._asked = False
-
-    def __enter__(self) -> _Interrupt:
-        self._before = signal.signal(signal.SIGINT, self._ask)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _ask(self, *_: object) -> None:
-        if self._asked:
+    def press(number: int, _: object) -> None:
+        if presses:
             raise KeyboardInterrupt
-        self._asked = True
+        presses.append(number)
         print("ending this epoch; Ctrl-C again to stop at once", file=sys.stderr)
 
-    def asked(self) -> bool:
-        return self._asked
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield lambda: bool(presses)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cfnade.cli.arguments import Json, Model, with_reading
+from cfnade.cli.arguments import Json, Model, panel, with_reading
 from cfnade.errors import PredictionError
 from cfnade.options import checked, one_of, whole
 
@@ -29,10 +29,9 @@ HistoryFile = Annotated[
 ]
 Typed = Annotated[
     list[str] | None,
-    typer.Argument(
-        help='Ratings of a new person, such as "Alien (1979)=5".', metavar="TITLE=STARS"
-    ),
+    typer.Argument(help='A new person\'s ratings: "Alien (1979)=5".', metavar="TITLE=STARS"),
 ]
+_ranking = panel("What comes first")
 
 
 @with_reading
@@ -159,19 +158,16 @@ def recommend(
     n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
     seen: Annotated[bool, typer.Option("--seen", help="Also items that were rated.")] = False,
     rank: Annotated[
-        str, typer.Option("--rank", help="By what: expected rating, at_least, or quantile.")
+        str, _ranking("By what: expected (if not given), at_least or quantile.")
     ] = "expected",
     threshold: Annotated[
-        float | None,
-        typer.Option("--threshold", help="With at_least: the chance of this rating or more."),
+        float | None, _ranking("With at_least: the chance of this rating or more.")
     ] = None,
     quantile: Annotated[
-        float | None,
-        typer.Option("--quantile", help="With quantile: 0.2 is careful, 0.8 adventurous."),
+        float | None, _ranking("With quantile: 0.2 is careful, 0.8 adventurous.")
     ] = None,
     min_ratings: Annotated[
-        int | None,
-        typer.Option("--min-ratings", help="Hide items with fewer known ratings; 0 shows all."),
+        int | None, _ranking("Hide items with fewer known ratings; 0 shows all.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -296,30 +292,23 @@ def _who(
 def _name_unknown(users: list[Any], predictor: Predictor) -> None:
     strangers = [str(user) for user in users if predictor.users.index(user) < 0]
     if strangers:
-        names = ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else "")
-        print(
-            f"nothing is known of user {names}: the model's opinion of a stranger, or the mean, "
-            "stands in",
-            file=sys.stderr,
-        )
-
-
-def _count_hidden(frame: Any, least: int) -> None:
-    hidden = int(frame["hidden"].max() or 0)
-    if hidden:
-        print(
-            f"{hidden:,} items with fewer than {least} ratings are hidden; --min-ratings 0 shows "
-            "them",
-            file=sys.stderr,
-        )
+        _say_unknown("user " + ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else ""))
 
 
 def _count_unknown(frame: pl.DataFrame) -> None:
     users = frame.filter(frame["known_of_user"] == 0)["user"].n_unique()
     items = frame.filter(frame["known_of_item"] == 0)["item"].n_unique()
     if users or items:
-        print(
-            f"nothing is known of {users:,} users and {items:,} items: the model's opinion of a "
-            "stranger, or the mean, stands in",
-            file=sys.stderr,
-        )
+        _say_unknown(f"{users:,} users and {items:,} items")
+
+
+def _say_unknown(who: str) -> None:
+    stand_in = "the model's opinion of a stranger, or the mean, stands in"
+    print(f"nothing is known of {who}: {stand_in}", file=sys.stderr)
+
+
+def _count_hidden(frame: Any, least: int) -> None:
+    hidden = int(frame["hidden"].max() or 0)
+    if hidden:
+        what = f"{hidden:,} items with fewer than {least} ratings are hidden"
+        print(f"{what}; --min-ratings 0 shows them", file=sys.stderr)

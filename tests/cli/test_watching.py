@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cfnade.cli.progress import TrainingView
+from cfnade.cli.watching import TrainingView
 
 
 def record(epoch: int) -> dict[str, Any]:
