@@ -7,39 +7,14 @@ from typing import Any
 
 from cfnade.errors import PredictionError
 from cfnade.predictor import Predictor
-from cfnade.predictor.ids import Ids
 
 _ITEMS = ("item", "itemid", "movieid", "movie", "id", "title", "name")
 _RATINGS = ("rating", "stars", "score", "yourrating", "value")
 
 
-_LEAST, _MOST = -(2**63), 2**63 - 1  # ids are kept in 64 bits
-
-
-def raw_id(text: str, ids: Ids) -> Any:
-    """An id as typed, in the type that the model's ids have."""
-    if ids.are_texts:
-        return text
-    try:
-        number = int(text)
-    except ValueError:
-        raise PredictionError(
-            f"{ids.side} {_brief(text)}: the {ids.side} ids of this model are whole numbers"
-        ) from None
-    if not _LEAST <= number <= _MOST:
-        raise PredictionError(
-            f"{ids.side} {_brief(text)}: an id is a whole number from {_LEAST} to {_MOST}"
-        )
-    return number
-
-
 def item_id(text: str, predictor: Predictor) -> Any:
     """An item by its id or its title."""
-    if predictor.items.are_texts or text.isdecimal():
-        raw = raw_id(text, predictor.items)
-        if predictor.items.index(raw) >= 0:
-            return raw
-    return predictor.items.raw(predictor.catalogue.titled(text))
+    return predictor.items.raw(predictor.catalogue.typed(text))
 
 
 def history_of(
@@ -69,10 +44,6 @@ def _add(history: dict[Any, float], item: Any, stars: float, where: str) -> None
             "rating of each item"
         )
     history[item] = stars
-
-
-def _brief(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:37] + "…")
 
 
 def table_of(file: Path) -> Any:

@@ -101,7 +101,7 @@ def predict(
     \b
       cfnade predict model pairs.csv --out predictions.parquet
     """
-    from cfnade.cli.people import column_of, raw_id, table_of
+    from cfnade.cli.people import column_of, table_of
 
     check_out(out)
     predictor = _predictor(model)
@@ -109,8 +109,8 @@ def predict(
     users = column_of(frame, ("user", "userid", "uid"), pairs)
     items = column_of(frame, ("item", "itemid", "movieid", "movie", "iid"), pairs)
     said = predictor.predict_frame(
-        [raw_id(text, predictor.users) for text in users],
-        [raw_id(text, predictor.items) for text in items],
+        [predictor.users.typed(text) for text in users],
+        [predictor.items.typed(text) for text in items],
     )
     _count_unknown(said)
     if out is None:
@@ -153,13 +153,13 @@ def recommend(
       cfnade recommend model --history my-ratings.csv -n 20
       cfnade recommend model --user 42 --rank quantile --quantile 0.8
     """
-    from cfnade.cli.people import history_of, raw_id
+    from cfnade.cli.people import history_of
 
     predictor = _predictor(model)
     person = history_of(predictor, history, rated or [])
     if (person is None) == (not user):
         raise PredictionError("say who: --user ID, or --history FILE, or ratings as TITLE=STARS")
-    known = [raw_id(text, predictor.users) for text in user] if user else None
+    known = [predictor.users.typed(text) for text in user] if user else None
     found = predictor.recommend(
         known,
         history=person,
@@ -197,7 +197,7 @@ def explain(
       cfnade explain model "Blade Runner (1982)" --user 42
       cfnade explain model "Blade Runner (1982)" "Alien (1979)=5" "Notting Hill (1999)=2"
     """
-    from cfnade.cli.people import history_of, item_id, raw_id
+    from cfnade.cli.people import history_of, item_id
 
     if n < 1:
         raise PredictionError(f"n (={n}) must be a whole number of at least 1")
@@ -205,7 +205,7 @@ def explain(
     person = history_of(predictor, history, rated or [])
     if (person is None) == (user is None):
         raise PredictionError("say who: --user ID, or --history FILE, or ratings as TITLE=STARS")
-    known = None if user is None else raw_id(user, predictor.users)
+    known = None if user is None else predictor.users.typed(user)
     wanted = item_id(item, predictor)
     found = predictor.explain(item=wanted, user=known, history=person)
     if as_json:
