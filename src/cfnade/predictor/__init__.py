@@ -238,6 +238,11 @@ class Predictor:
         by, length = rank_by(rank, threshold, quantile, self.scale), _whole("n", n, 1)
         return self._rankings(people, by, length, exclude_seen, min_ratings)[0]
 
+    @property
+    def item_counts(self) -> IntArray:
+        """How many ratings of each item are known. Returns (items,)."""
+        return self._scorer.known("item")
+
     @once
     def default_min_ratings(self) -> int:
         """How many ratings an item needs to be recommended, if min_ratings is not given."""
