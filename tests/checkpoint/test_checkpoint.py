@@ -26,8 +26,8 @@ from cfnade.calibration import Calibration
 from cfnade.checkpoint import FILES as ALL_FILES
 from cfnade.checkpoint import KEPT, load, manifest, save, without_context
 from cfnade.data.build import Columns, Options, build
-from cfnade.data.store import digest_file, digest_text
 from cfnade.data.ratings import Ratings
+from cfnade.data.store import digest_file, digest_text
 from cfnade.errors import CheckpointError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.settings import Settings

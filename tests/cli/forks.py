@@ -83,7 +83,7 @@ def _serve() -> None:
     import cfnade.checkpoint
     import cfnade.cli.watching
     import cfnade.data.formats
-    import cfnade.data.parts
+    import cfnade.data.loader
     import cfnade.training.run  # noqa: F401
     from cfnade.kernels.prepare import prepare
 

@@ -46,13 +46,13 @@ def serve(
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn")):
         raise CfnadeError('serving needs two more packages: pip install "cfnade[serve]"')
     from cfnade.kernels.prepare import prepare
-    from cfnade.serve.run import Settings
+    from cfnade.serve.guards import key_from_environment
+    from cfnade.serve.run import ServeSettings
     from cfnade.serve.run import serve as run
-    from cfnade.serve.security import key_from_environment
 
-    prepare(lambda text: print(text, file=sys.stderr, flush=True))
+    prepare(lambda text: print(text, file=sys.stderr, flush=True), "requests")
     run(
-        Settings(
+        ServeSettings(
             folder=model,
             host=host,
             port=port,

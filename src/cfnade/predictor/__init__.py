@@ -241,6 +241,11 @@ class Predictor:
         )
         return self._rankings(people, by, n, exclude_seen, how.get("min_ratings"))[0]
 
+    @property
+    def item_counts(self) -> IntArray:
+        """How many ratings of each item are known. Returns (items,)."""
+        return self._scorer.known("item")
+
     @once
     def default_min_ratings(self) -> int:
         """How many ratings an item needs to be recommended, if min_ratings is not given."""
