@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import torch
+from torch import nn
 
 from cfnade.calibration import Calibration
 from cfnade.data.build import Columns, Options, build
@@ -139,7 +141,7 @@ def _side_scores(
 ) -> FloatArray:
     """What one side says: given its row without the cell, in float64, or how often levels came."""
     user, item = cell
-    network: Any = deepcopy(side.network).double()
+    network = _exact(side.network)
     if side.axis is None:
         moment: Any = side
         features = moment.features.features([user], [item], [time])
@@ -156,6 +158,12 @@ def _side_scores(
     context = Context(torch.tensor([0, len(row)]), columns, levels)
     scores = network.scores(network.hidden(context), torch.tensor([0]), torch.tensor([column]))
     return np.asarray(scores[0].numpy())
+
+
+@lru_cache(64)
+def _exact(network: nn.Module) -> Any:
+    """The network in float64; its weights must not change any more."""
+    return deepcopy(network).double()
 
 
 def _habit(levels: list[int], everyone: Any, *, prior: bool) -> FloatArray:
