@@ -96,10 +96,10 @@ def trained(path: Path, out: Path, side: str, **model: object) -> Path:
 
     parts = load_split(path, "paper:0", cache=False)
     settings = Settings(epochs=4, batch_rows=16, learning_rate=5e-3)
-    done = train(parts, side=side, architecture={"hidden": (12,), **model}, settings=settings)  # type: ignore[arg-type]
+    done = train(parts, side=side, architecture={"hidden": (12,), **model}, settings=settings)
     job = {"data": str(path), "split": "paper:0", "reading": {}}
-    facts = json.loads(json.dumps(done.bundle.facts | {"job": job}))
-    checkpoint.save(replace(done.bundle, facts=facts), out)
+    facts = json.loads(json.dumps(done.fitted.facts | {"job": job}))
+    checkpoint.save(replace(done.fitted, facts=facts), out)
     return out
 
 

@@ -107,7 +107,7 @@ def test_split_writes_the_parts_and_says_which(shell: Shell, csv: Path, tmp_path
         (["data", "get", "ml-2m"], "is neither a file or folder nor a data set", 1),
         (["data", "info", "{csv}", "--scale", "five"], "scale 'five' is not understood", 1),
         (["data", "info", "{csv}", "--scale", "1-3"], "is off the scale 1–3", 1),
-        (["data", "info", "{csv}", "--bins", "1"], "from 2 to 255 bins", 1),
+        (["data", "info", "{csv}", "--bins", "1"], "whole number in 2..255", 1),
         (["data", "info", "{csv}", "--bins", "x"], "integer", 2),
         (["data", "info", "{csv}", "--repeats", "some"], "choose one of error, first", 1),
         (["data", "info", "{csv}", "--user", "nobody"], "nobody", 1),

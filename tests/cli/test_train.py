@@ -55,8 +55,8 @@ def test_options_override_the_recipe(shell: Shell, ratings_file: Path, tmp_path:
     out = tmp_path / "model"
     done = shell("train", ratings_file, "--recipe", recipe, "--seed", "5", "--out", out)
     assert done.code == 0, done.err
-    facts, config = load(out).facts, load(out).one_sided_model.config
-    assert (config.hidden, config.shared) == ((7,), False)
+    facts, fields = load(out).facts, load(out).members[0].to_dict()["item"]
+    assert (fields["hidden"], fields["shared"]) == ([7], False)
     assert (facts["run"]["settings"]["seed"], facts["epochs"]) == (5, 2)
 
 
@@ -189,7 +189,7 @@ def test_divergence_keeps_the_best_model_and_fails(
     best = min(history, key=lambda record: record["valid_rmse"])
     assert kept.facts["best_epoch"] == best["epoch"]
     assert kept.facts["valid"]["rmse"] == best["valid_rmse"]
-    assert all(bool(weight.isfinite().all()) for weight in kept.model.parameters())
+    assert all(bool(weight.isfinite().all()) for weight in kept.members[0].parameters())
     # What it suggests can be followed: nothing is left to go on with.
     before = weights(out)
     assert shell("train", ratings_file, *options(out, 6)).code == 0

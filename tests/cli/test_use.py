@@ -152,11 +152,11 @@ def test_export_writes_recommendations_and_embeddings(
     assert shell("export", user_model, out, "-n", "3").code == 0
     frame, predictor = pl.read_parquet(out), Predictor.load(user_model)
     assert frame.equals(predictor.recommend(list(range(60)), n=3))
-    bundle = load(user_model)
+    [network] = [side.network for side in load(user_model).members[0].sides.values()]
     assert shell("export", user_model, out, "--what", "items").code == 0
     items = pl.read_parquet(out)
     assert items["vector"].to_numpy()[7] == pytest.approx(
-        bundle.one_sided_model.output_table[7].flatten().tolist()
+        network.output_table[7].flatten().tolist()  # type: ignore[index]
     )
     assert items["title"][7] == "Film 07, The (1957)"
     assert shell("export", user_model, out, "--what", "users").code == 0
