@@ -12,7 +12,7 @@ from typing import Any
 from cfnade.errors import CfnadeError
 from cfnade.models.config import CFNADEConfig
 from cfnade.recipes import recipe
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 
 
 class PlanError(CfnadeError):

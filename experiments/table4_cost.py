@@ -24,14 +24,14 @@ if __package__ in (None, ""):  # run as a script
 
 from cfnade.bundle import Bundle
 from cfnade.cells import Cells
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load_split
 from cfnade.data.ratings import Side
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic_like
 from cfnade.errors import CfnadeError
 from cfnade.files import write_text
 from cfnade.models.cfnade import CFNADE
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 from cfnade.training.steppers import CpuStepper
 from experiments.one import commit
 from experiments.run import RESULTS

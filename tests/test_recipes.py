@@ -8,7 +8,7 @@ import pytest
 
 from cfnade.errors import TrainingError
 from cfnade.recipes import names, recipe
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 
 
 @pytest.mark.parametrize("name", names())
@@ -39,8 +39,8 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         ("training = []", r"recipe own: training \(=\[\]\) must be a table"),
         ("measured = 'much'", r"measured \(='much'\) must be a table"),
         ("[modle]", r"recipe own: unknown part 'modle'"),
-        ("side = 3", r'recipe own: side 3 must be "user", "item" or "both"'),
-        ("side = ['user']", r"recipe own: side \['user'\] must be"),
+        ("side = 3", r'recipe own: side \(=3\) must be "user", "item" or "both"'),
+        ("side = ['user']", r"recipe own: side \(=\['user'\]\) must be"),
         ("[model]\nhidden = 500", r"hidden \(=500\) must be a list: write \[500\]"),
         ("[model]\nhidden = '500'", r"hidden \(='500'\) must be a sequence"),
         ("[model]\nhidden = [5.5]", r"hidden \(=\[5.5\]\) must hold whole numbers"),

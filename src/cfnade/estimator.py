@@ -17,10 +17,10 @@ import numpy.typing as npt
 import polars as pl
 
 from cfnade import checkpoint
-from cfnade.bundle import Bundle, Sides
 from cfnade.data.scale import Scale
 from cfnade.errors import CfnadeError, CheckpointError, PredictionError, TrainingError
 from cfnade.evaluation import Scores, evaluate
+from cfnade.fitted import FittedModel
 from cfnade.fitting import (
     ARCHITECTURE,
     TRAINING,
@@ -33,8 +33,8 @@ from cfnade.fitting import (
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import History
 from cfnade.predictor.ranking import How
+from cfnade.settings import Settings
 from cfnade.training.run import train
-from cfnade.training.settings import Settings
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class CFNADE:
     after fit() or load().
     """
 
-    side: Sides = "user"
+    side: str = "user"
     """Whose ratings predict a rating: "user", the person's others, which also works for people
     met after training; "item", the item's others, more accurate for known users only; or "both",
     the most accurate."""
@@ -80,8 +80,7 @@ class CFNADE:
     """Share of the ordinal cost, 0 to 1; the rest is plain likelihood."""
 
     time: bool = False
-    """Whether the model knows when ratings were given; with side "both" alone. A prediction then
-    needs times."""
+    """Whether the model knows when ratings were given. A prediction then needs times."""
 
     epochs: int | None = None
     batch_rows: int | None = None
@@ -92,7 +91,7 @@ class CFNADE:
     patience: int | None = None
     refit: bool = Settings.refit
     seed: int = Settings.seed
-    """Training, as in cfnade.training.settings.Settings, where each is explained. None takes what
+    """Training, as in cfnade.settings.Settings, where each is explained. None takes what
     the default recipe of the side says."""
 
     seeds: int = 1
@@ -110,8 +109,8 @@ class CFNADE:
     verbose: bool = False
     """Whether fit() prints a line an epoch."""
 
-    bundle_: Bundle = field(init=False)
-    """The model with all that a prediction needs; bundle_.facts says how it was trained."""
+    fitted_: FittedModel = field(init=False)
+    """The model with all that a prediction needs; fitted_.facts says how it was trained."""
     predictor_: Predictor = field(init=False)
     history_: list[dict[str, Any]] = field(init=False)
     """One record an epoch: cost, valid_rmse, best_rmse, best_epoch, rate, seconds."""
@@ -177,28 +176,28 @@ class CFNADE:
             architecture={name: getattr(self, name) for name in (*ARCHITECTURE, "time")},
             settings=settings,
             seeds=self.seeds,
-            start=_bundle_of(start),
+            start=_fitted_of(start),
             device=self.device,
             threads=self.threads,
             reporter=EpochLines() if self.verbose else None,
         )
         if trained.diverged is not None:
             _log.warning("%s; the best weights before that were kept", trained.diverged)
-        facts = trained.bundle.facts | {"history": trained.history, "diverged": trained.diverged}
-        return self._adopt(replace(trained.bundle, facts=facts))
+        facts = trained.fitted.facts | {"history": trained.history, "diverged": trained.diverged}
+        return self._adopt(replace(trained.fitted, facts=facts))
 
     def _settings(self) -> Settings:
         given = {name: getattr(self, name) for name in TRAINING}
         return settings_of(self.side, given, self.settings)
 
-    def _adopt(self, bundle: Bundle) -> Self:
-        self.predictor_ = Predictor(bundle)
-        self.bundle_ = bundle
-        self.history_ = bundle.facts.get("history", [])
-        self.diverged_ = bundle.facts.get("diverged")
-        self.scale_ = bundle.context.scale
+    def _adopt(self, fitted: FittedModel) -> Self:
+        self.predictor_ = Predictor(fitted)
+        self.fitted_ = fitted
+        self.history_ = fitted.facts.get("history", [])
+        self.diverged_ = fitted.facts.get("diverged")
+        self.scale_ = fitted.context.scale
         self.classes_ = self.scale_.array()
-        self.n_users_, self.n_items_ = bundle.context.n_users, bundle.context.n_items
+        self.n_users_, self.n_items_ = fitted.context.n_users, fitted.context.n_items
         return self
 
     # -- answers ------------------------------------------------------------------------------
@@ -267,7 +266,7 @@ class CFNADE:
 
     def evaluate(self, test: Any) -> Scores:
         """Scores on ratings held out from fit(): Ratings, or anything that load() takes."""
-        return evaluate(self.bundle_, read(test, self.scale_))
+        return evaluate(self.fitted_, read(test, self.scale_))
 
     # -- keeping ------------------------------------------------------------------------------
 
@@ -276,14 +275,14 @@ class CFNADE:
 
         Without context no one's ratings are in it; then only histories can be answered.
         """
-        checkpoint.save(self.bundle_, folder, with_context=with_context)
+        checkpoint.save(self.fitted_, folder, with_context=with_context)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """A fitted estimator from a folder, with the arguments that it was trained with."""
-        bundle = checkpoint.load(folder)
+        fitted = checkpoint.load(folder)
         try:
-            return cls(**arguments_of(bundle))._adopt(bundle)
+            return cls(**arguments_of(fitted))._adopt(fitted)
         except (CfnadeError, TypeError, AttributeError, LookupError) as error:
             raise CheckpointError(
                 f"{folder}: its training arguments cannot be used: {error}"
@@ -294,7 +293,7 @@ _PARAMETERS = {option.name: option.default for option in fields(CFNADE) if optio
 _FITTED = frozenset(option.name for option in fields(CFNADE) if not option.init)
 
 
-def _bundle_of(start: CFNADE | str | Path | None) -> Bundle | None:
+def _fitted_of(start: CFNADE | str | Path | None) -> FittedModel | None:
     if start is None:
         return None
-    return start.bundle_ if isinstance(start, CFNADE) else checkpoint.load(start)
+    return start.fitted_ if isinstance(start, CFNADE) else checkpoint.load(start)

@@ -1,4 +1,4 @@
-"""Scores of a bundle on ratings that it has not seen."""
+"""Scores of a fitted model on ratings that it has not seen."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import metrics
-from cfnade.bundle import Bundle
-from cfnade.cells import Cells
-from cfnade.data.ratings import Ratings
-from cfnade.data.rows import IndexArray, IntArray
+from cfnade.data.ratings import IntArray, Ratings
 from cfnade.errors import PredictionError
+from cfnade.fitted import FittedModel
 from cfnade.metrics import FloatArray
+from cfnade.scorer import Scorer
 
 KNOWN = (0, 1, 5, 20, 100)
 """Where the buckets of "how much is known" begin; the last one has no end."""
@@ -41,12 +40,13 @@ class Bucket:
 class Scores:
     """Errors are in stars, likelihoods in nats; a name with `raw` is before calibration.
 
-    The mean is the same before and after it, so there is one RMSE.
+    The mean is the same before and after it, so there is one RMSE. The absolute error is that of
+    the calibrated distribution's median, which is best for it.
     """
 
     n: int
     rmse: float
-    mae: float
+    mae_of_medians: float
     nll: float
     nll_raw: float
     calibration_error: float
@@ -69,39 +69,39 @@ class Scores:
         }
 
 
-def evaluate(bundle: Bundle, test: Ratings, *, unseen: str = "mean") -> Scores:
-    """Score the predictions of test ratings, none of which may be in the bundle's context.
+def evaluate(fitted: FittedModel, test: Ratings, *, unseen: str = "mean") -> Scores:
+    """Score the predictions of test ratings, none of which may be in the model's context.
 
-    Users and items are matched by their ids; unknown ones follow the rule for unseen rows and
-    columns (models/unseen.py; "paper" for reproduction) and are counted.
+    Users and items are matched by their ids; unknown ones follow the rule for what training did not
+    see (unseen.py; "paper" for reproduction) and are counted.
     """
-    users, items = _indices_in(bundle, test)
-    cells = Cells(bundle, unseen=unseen)
-    _require_hidden(cells, test, users, items)
-    values, scale = test.values, bundle.context.scale.array()
-    raw = cells.probabilities(users, items, test.times)  # (n, K)
-    calibrated = raw if bundle.calibration is None else bundle.calibration.apply(raw, scale)
+    users, items = _indices_in(fitted, test)
+    scorer = Scorer(fitted, unseen=unseen)
+    _require_hidden(scorer, test, users, items)
+    values, scale = test.values, fitted.context.scale.array()
+    raw = scorer.probabilities(users, items, test.times)  # (n, K)
+    calibrated = raw if fitted.calibration is None else fitted.calibration.apply(raw, scale)
     squares = np.square(values - raw @ scale)  # (n,)
     return Scores(
         n=len(test),
         rmse=float(np.sqrt(squares.mean())),
-        mae=metrics.mae(values, metrics.medians(calibrated, scale)),
+        mae_of_medians=metrics.mae(values, metrics.medians(calibrated, scale)),
         nll=metrics.nll(calibrated, test.levels),
         nll_raw=metrics.nll(raw, test.levels),
         calibration_error=metrics.calibration_error(calibrated, test.levels),
         calibration_error_raw=metrics.calibration_error(raw, test.levels),
         rps=metrics.rps(calibrated, test.levels, scale),
         rps_raw=metrics.rps(raw, test.levels, scale),
-        **_unseen(cells, test, users, items),
-        by_user=tuple(_buckets(_known(users, bundle.context.users), squares)),
-        by_item=tuple(_buckets(_known(items, bundle.context.items), squares)),
+        **_unseen(scorer, test, users, items),
+        by_user=tuple(_buckets(scorer.known_of("user", users), squares)),
+        by_item=tuple(_buckets(scorer.known_of("item", items), squares)),
     )
 
 
-def _indices_in(bundle: Bundle, test: Ratings) -> tuple[IntArray, IntArray]:
-    """The test's users and items as the bundle numbers them; -1 where it does not know them."""
-    context = bundle.context
-    if not bundle.has_context:
+def _indices_in(fitted: FittedModel, test: Ratings) -> tuple[IntArray, IntArray]:
+    """The test's users and items as the model numbers them; -1 where it does not know them."""
+    context = fitted.context
+    if not fitted.has_context:
         raise PredictionError(
             "this model was saved without the ratings that it conditions on, so it cannot be "
             "evaluated; use the model as trained, or save it with its context"
@@ -134,9 +134,9 @@ def _translation(kind: str, ids: npt.NDArray[Any], known: npt.NDArray[Any]) -> I
     return np.where(known[places] == ids, places, -1)
 
 
-def _require_hidden(cells: Cells, test: Ratings, users: IntArray, items: IntArray) -> None:
+def _require_hidden(scorer: Scorer, test: Ratings, users: IntArray, items: IntArray) -> None:
     """The question must not hold the answer."""
-    leaked = np.flatnonzero(cells.known_levels(users, items) >= 0)
+    leaked = np.flatnonzero(scorer.known_levels(users, items) >= 0)
     if len(leaked):
         first = leaked[0]
         raise PredictionError(
@@ -146,20 +146,14 @@ def _require_hidden(cells: Cells, test: Ratings, users: IntArray, items: IntArra
         )
 
 
-def _unseen(cells: Cells, test: Ratings, users: IntArray, items: IntArray) -> dict[str, int]:
+def _unseen(scorer: Scorer, test: Ratings, users: IntArray, items: IntArray) -> dict[str, int]:
     """Users and items of which the model knows nothing: how many ids and test ratings."""
-    user, item = cells.unknown(users, items)
+    user, item = scorer.unknown(users, items)
     return {
         "unseen_users": len(np.unique(test.users[user])),
         "unseen_items": len(np.unique(test.items[item])),
         "unseen_ratings": int((user | item).sum()),
     }
-
-
-def _known(which: IntArray, rated: IndexArray) -> IntArray:
-    """How many ratings the context holds of each user (or item); none of an unknown one. (n,)."""
-    counts = np.bincount(rated, minlength=int(which.max(initial=0)) + 1)
-    return np.where(which < 0, 0, counts[which])
 
 
 def _buckets(known: IntArray, squares: FloatArray) -> Iterator[Bucket]:

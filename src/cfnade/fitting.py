@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.bundle import Bundle, Sides
-from cfnade.data.load import load
+from cfnade.data.loader import load
 from cfnade.data.predefined import together
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.splits import TRAIN, VALID, Split, add_validation, cut
 from cfnade.errors import DataError, TrainingError
-from cfnade.models.joint import JointConfig
+from cfnade.fitted import FittedModel
 from cfnade.recipes import default_recipe, training_settings
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 
 ARCHITECTURE = (
     *("hidden", "factors", "shared", "activation"),
@@ -77,7 +76,7 @@ class EpochLines:
 # -- arguments -----------------------------------------------------------------------------------
 
 
-def settings_of(side: Sides, given: Mapping[str, Any], extra: Any) -> Settings:
+def settings_of(side: str, given: Mapping[str, Any], extra: Any) -> Settings:
     """From arguments, None where the side's default recipe decides, and rarer settings."""
     extra = {} if extra is None else extra
     if not isinstance(extra, Mapping):
@@ -96,25 +95,30 @@ def settings_of(side: Sides, given: Mapping[str, Any], extra: Any) -> Settings:
     return training_settings(usual | own | dict(extra), "CFNADE")
 
 
-def arguments_of(bundle: Bundle) -> dict[str, Any]:
-    """The arguments that give the model of a bundle again."""
-    run, config = bundle.facts.get("run", {}), bundle.model.config
-    one = config.user if isinstance(config, JointConfig) else config
-    usual = default_recipe(bundle.side).training.to_dict()
+def arguments_of(fitted: FittedModel) -> dict[str, Any]:
+    """The arguments that give a fitted model again."""
+    run = fitted.facts.get("run", {})
+    fields = next(iter(fitted.members[0].to_dict().values()))
+    usual = default_recipe(fitted.side).training.to_dict()
     found = Settings.from_dict(run["settings"]).to_dict() if "settings" in run else usual
     rare = {name: found[name] for name in found if name not in TRAINING}
     rare = {name: value for name, value in rare.items() if value != usual[name]}
     return {
-        "side": bundle.side,
-        **{name: getattr(one, name) for name in ARCHITECTURE},
+        "side": fitted.side,
+        **{name: _as_given(fields[name]) for name in ARCHITECTURE if name in fields},
         **{name: _unless_usual(found[name], usual[name]) for name in TRAINING if name in _OPTIONAL},
         **{name: found[name] for name in TRAINING if name not in _OPTIONAL},
-        "time": bundle.knows_time,
-        "seeds": bundle.n_members,
+        "time": fitted.needs_times,
+        "seeds": len(fitted.members),
         "settings": rare or None,
         "threads": run.get("threads"),
         "device": run.get("device", "cpu"),
     }
+
+
+def _as_given(value: Any) -> Any:
+    """A field of a model as the argument that it was: a tuple, where JSON has a list."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _unless_usual(value: Any, usual: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from cfnade.files import write_text
 from cfnade.recipes import Recipe
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 
 
 class Trial(Protocol):

@@ -31,6 +31,14 @@ def predictor(*, texts: bool = False) -> Predictor:
     return Predictor(make("user", data=data))
 
 
+def titles_as_ids(titles: list[str] = TITLES) -> Predictor:
+    """The same model of a file that has titles in place of ids, as a copy of MovieLens 1M has."""
+    names = [title or "Untitled" for title in titles]
+    return Predictor(
+        make("user", data=replace(ratings(), item_ids=np.array(names, object), titles=None))
+    )
+
+
 @pytest.mark.parametrize("texts", [False, True])
 def test_histories_take_titles_and_ids(texts: bool) -> None:
     ask = predictor(texts=texts)
@@ -104,8 +112,79 @@ def test_without_titles_ids_alone_count() -> None:
     with pytest.raises(
         PredictionError, match="'Matrix' is not an item id, and this model knows no"
     ):
-        ask.catalogue.titled("Matrix")
+        ask.catalogue.typed("Matrix")
     assert ask.match("Matrix", 1999) is None
+
+
+def test_titles_that_are_ids_are_titles() -> None:
+    ask, plain = titles_as_ids(), predictor()
+    named = {"the matrix": 5, "AMELIE": 3, "Hamlet (1996)": 1, "Star Wars (1977)": 2}
+    assert ask.person(named).items.tolist() == plain.person(named).items.tolist() == [0, 4, 3, 6]
+    assert ask.match("Hamlet", 1948) == "Hamlet (1948)"
+    shown = ask.recommend(history=named)
+    assert shown["title"].to_list() == shown["item"].to_list()
+    for text in ("matrx", "new hope", "film"):
+        assert ask.search(text)["item"].to_list() == plain.search(text)["title"].to_list()
+    for text, item in {"new hope": 6, "reloaded": 1, "1984": 5, "Hamlet (1948)": 2}.items():
+        assert ask.catalogue.typed(text) == plain.catalogue.typed(text) == item
+    for text, message in {"Matrx": "did you mean: Matrix, The", "Hamlet": "is in 2 titles"}.items():
+        with pytest.raises(PredictionError, match=message):
+            ask.catalogue.typed(text)
+
+
+def test_an_unknown_title_that_is_an_id_is_not_taken_for_one_that_holds_it() -> None:
+    ask = titles_as_ids()
+    cells = ["Matrix", "Reloaded", "A New Hope", "Hamlet (1964)", "Casablanca (1942)"]
+    assert ask.catalogue.indices(cells).tolist() == [0, -1, -1, -1, -1]
+    assert ask.person({"Reloaded": 5, "Hamlet (1948)": 4}).unknown == ("Reloaded",)
+
+
+def test_codes_are_no_titles() -> None:
+    codes = [f"item_{n}" for n in range(2, 30, 2)]
+    ask = titles_as_ids(codes)
+    assert ask.catalogue.titles is None
+    assert ask.catalogue.indices(["item_1", "ITEM-2", "item_12"]).tolist() == [-1, -1, 5]
+    assert ask.recommend(history={"item_2": 5})["title"].null_count() == 10
+    with pytest.raises(
+        PredictionError, match="'item_1' is not an item id, and this model knows no"
+    ):
+        ask.catalogue.typed("item_1")
+
+
+@pytest.mark.parametrize("texts", [False, True])
+def test_one_rule_for_what_is_typed_and_what_is_certain(texts: bool) -> None:
+    """(text, index that is certain, index if a guess will do; None where that is an error)"""
+    ask = predictor(texts=texts)
+    raw = ask.items.raw(3)
+    for text, certain, typed in [
+        (str(raw), 3 if texts else None, 3),  # a service tells "103" from 103, a shell cannot
+        ("The Matrix", 0, 0),
+        ("matrix, the (1999)", 0, 0),
+        ("The Matrix (1998)", 0, 0),  # a year apart, as other catalogues have it
+        ("Star Wars (1977)", 6, 6),
+        ("new hope", None, 6),
+        ("Hamlet", None, None),
+        ("Casablanca", None, None),
+        ("", None, None),
+    ]:
+        assert ask.catalogue.certain(text) == certain
+        if typed is None:
+            with pytest.raises(PredictionError):
+                ask.catalogue.typed(text)
+        else:
+            assert ask.catalogue.typed(text) == typed
+    assert ask.catalogue.certain(raw) == 3
+    assert ask.catalogue.certain(4444) is None
+
+
+def test_a_typed_number_is_an_id_before_it_is_a_title() -> None:
+    """A file of ratings names its items by id: 1984 there is not the film of that name."""
+    ids = np.array([*range(100, 113), 1984])
+    titles = np.array(TITLES, object)
+    ask = Predictor(make("user", data=replace(ratings(), item_ids=ids, titles=titles)))
+    assert ask.catalogue.typed("1984") == 13
+    assert ask.catalogue.index("1984") == 5
+    assert predictor().catalogue.typed("1984") == 5
 
 
 def test_search_and_match_speak_of_raw_ids() -> None:
@@ -114,7 +193,7 @@ def test_search_and_match_speak_of_raw_ids() -> None:
     assert frame.columns == ["item", "title", "known_of_item", "distance"]
     assert frame["item"].to_list() == [100, 101]
     assert frame["known_of_item"].to_list() == [
-        int((ask.bundle.context.items == i).sum()) for i in (0, 1)
+        int((ask.fitted.context.items == i).sum()) for i in (0, 1)
     ]
     assert frame["distance"].is_sorted()
     assert ask.match("The Matrix", 1999) == 100

@@ -12,11 +12,11 @@ from cfnade.predictor.ids import Ids
 def test_arrays_and_lists_are_looked_up_alike() -> None:
     table = np.unique(np.random.default_rng(0).integers(-50, 50, 40))
     ids = Ids("item", table)
-    wanted = np.arange(-60, 60)
-    expected = [table.tolist().index(raw) if raw in table else -1 for raw in wanted.tolist()]
-    assert ids.indices(wanted).tolist() == expected
-    assert ids.indices(wanted.tolist()).tolist() == expected
-    assert ids.indices(wanted.astype(np.int8)).tolist() == expected
+    asked = np.arange(-60, 60)
+    expected = [table.tolist().index(raw) if raw in table else -1 for raw in asked.tolist()]
+    assert ids.indices(asked).tolist() == expected
+    assert ids.indices(asked.tolist()).tolist() == expected
+    assert ids.indices(asked.astype(np.int8)).tolist() == expected
 
 
 def test_an_id_beyond_64_bits_is_not_wrapped_onto_a_negative_one() -> None:
@@ -28,6 +28,19 @@ def test_an_id_beyond_64_bits_is_not_wrapped_onto_a_negative_one() -> None:
 def test_texts_are_not_integers() -> None:
     ids = Ids("user", np.array(["7", "x"], object))
     assert ids.indices(["x", "y", "7"]).tolist() == [1, -1, 0]
-    for given in ([7], np.array([7])):
+    for numbers in ([7], np.array([7])):
         with pytest.raises(PredictionError, match="user ids of this model are texts, such as '7'"):
-            ids.indices(given)
+            ids.indices(numbers)
+
+
+def test_a_typed_id_has_the_type_of_the_table() -> None:
+    numbers, texts = Ids("user", np.array([5, 7])), Ids("user", np.array(["5", "x"], object))
+    assert (numbers.typed("-7"), texts.typed("7")) == (-7, "7")
+    with pytest.raises(PredictionError, match="user 'anna': the user ids of this model are whole"):
+        numbers.typed("anna")
+    for text in (str(2**63), str(-(2**63) - 1), "9" * 99):
+        with pytest.raises(
+            PredictionError, match=r"user '-?9.*: an id is a whole number from -922"
+        ):
+            numbers.typed(text)
+    assert numbers.typed(str(2**63 - 1)) == 2**63 - 1

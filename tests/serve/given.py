@@ -1,27 +1,31 @@
-"""What tests of the service share: data, a tiny model, histories, and a process that serves."""
+"""What tests of the service share: data, tiny models of every kind, histories, and servers."""
 
 from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
-import httpx
 import numpy as np
+import polars as pl
 from starlette.exceptions import StarletteDeprecationWarning
+from uvicorn import Server
 
 from cfnade import checkpoint
 from cfnade.data.build import Columns, Options, build
-from cfnade.data.ratings import Ratings, Side
+from cfnade.data.ratings import Ratings
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
+from cfnade.serve.app import create_app
+from cfnade.serve.limits import Limits
+from cfnade.serve.loading import Models
+from cfnade.serve.run import Connection, LimitedConfig, bind
+from cfnade.settings import Settings
 from cfnade.training.run import train
-from cfnade.training.settings import Settings
 
 with warnings.catch_warnings():
     # It would rather have httpx2, which is not needed for anything else.
@@ -30,18 +34,7 @@ with warnings.catch_warnings():
 
 USERS, ITEMS = 60, 40
 JSON = {"content-type": "application/json"}
-
-
-def ratings() -> Ratings:
-    """60 people and 40 films with titles, as MovieLens writes them; ids begin at 101."""
-    made = synthetic(USERS, ITEMS, 1200, seed=5).ratings
-    columns = Columns(
-        users=made.users + 1,
-        items=made.items + 101,
-        values=made.values,
-        titles={101 + i: f"Film {_word(i)}, The ({1950 + i})" for i in range(ITEMS)},
-    )
-    return build(columns, Options(scale="1-5"))
+TITLES = {}  # by id, as MovieLens writes them; ids begin at 101
 
 
 def _word(number: int) -> str:
@@ -50,13 +43,63 @@ def _word(number: int) -> str:
     return (sounds[number // 10] + sounds[number % 10] * 2 + sounds[(7 * number) % 10]).title()
 
 
-def trained(folder: Path, side: Side, *, seed: int = 0) -> Path:
+for _number in range(ITEMS):
+    TITLES[101 + _number] = f"Film {_word(_number)}, The ({1950 + _number})"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of model, and what may be asked of it."""
+
+    side: str
+    new_people: bool = True
+    known_users: bool = True
+    lists: bool = True
+    seeds: int = 1
+    ids_are_titles: bool = False
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def item(self, item: int) -> int | str:
+        """The raw id of one of the 40 films."""
+        return TITLES[item] if self.ids_are_titles else item
+
+
+KINDS = {
+    "user": Kind("user"),
+    "item": Kind("item", new_people=False),
+    "both": Kind("both"),
+    "several": Kind("user", seeds=2),
+    "timed": Kind("both", new_people=False, lists=False, fields={"time": True}),
+    "bare": Kind("user", known_users=False),  # saved without its context
+    "titled": Kind("user", ids_are_titles=True),
+}
+
+
+def ratings(kind: Kind) -> Ratings:
+    """60 people and 40 films with titles."""
+    made = synthetic(USERS, ITEMS, 1200, seed=5, times=True).ratings
+    items = made.items + 101
+    columns = Columns(
+        users=made.users + 1,
+        items=pl.Series([TITLES[item] for item in items]) if kind.ids_are_titles else items,
+        values=made.values,
+        times=made.times,
+        titles={} if kind.ids_are_titles else TITLES,
+    )
+    return build(columns, Options(scale="1-5"))
+
+
+def trained(folder: Path, kind: Kind, *, seed: int = 0) -> Path:
     """A model that was trained for a moment, saved."""
     settings = Settings(epochs=3, batch_rows=16, learning_rate=5e-3, seed=seed)
     done = train(
-        split(ratings(), "paper:0"), side=side, architecture={"hidden": (12,)}, settings=settings
+        split(ratings(kind), "paper:0"),
+        side=kind.side,
+        architecture={"hidden": (12,), **kind.fields},
+        settings=settings,
+        seeds=kind.seeds,
     )
-    checkpoint.save(done.bundle, folder)
+    checkpoint.save(done.fitted, folder, with_context=kind.known_users)
     return folder
 
 
@@ -67,34 +110,36 @@ def history(count: int = 5, seed: int = 0) -> dict[int, float]:
     return dict(zip(items.tolist(), rng.integers(1, 6, count).astype(float).tolist(), strict=True))
 
 
-def rated(given: dict[int, float]) -> list[dict[str, Any]]:
+def rated(history: dict[int, float], kind: Kind = KINDS["user"]) -> list[dict[str, Any]]:
     """A history as the service takes it."""
-    return [{"item": item, "rating": rating} for item, rating in given.items()]
+    return [{"item": kind.item(item), "rating": rating} for item, rating in history.items()]
 
 
-@dataclass
-class Service:
-    """A process that serves."""
-
-    process: Popen[str]
-    host: str
-    port: int
-    said: list[str]
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
-
-    def healthy(self) -> bool:
-        return httpx.get(f"{self.url}/health", timeout=30).text == '{"status":"ok"}'
-
-    def wait_until_said(self, text: str) -> None:
-        """Until the log has the text; the test's own time-out ends a wait in vain."""
-        pause = threading.Event()
-        while text not in "".join(self.said):
-            assert self.process.poll() is None, "".join(self.said)
-            pause.wait(0.02)
+@contextmanager
+def serving(folder: Path, *, limits: Limits | None = None, key: str | None = None) -> Iterator[str]:
+    """The service of a folder on a free port of loopback, in a thread. Gives its address."""
+    models, limits = Models(folder), limits or Limits()
+    models.load()
+    with bind("127.0.0.1", 0) as listener:
+        config = LimitedConfig(
+            create_app(models, key=key, limits=limits),
+            limits=limits,
+            http=Connection,
+            ws="none",
+            log_config=None,
+            server_header=False,
+            h11_max_incomplete_event_size=limits.header_bytes,
+        )
+        server = Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 Asking = Callable[..., AbstractContextManager[TestClient]]
-Running = Callable[..., AbstractContextManager[Service]]
+ModelOf = Callable[[str], Path]
+ClientOf = Callable[[str], TestClient]

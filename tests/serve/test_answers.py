@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.serve.given import ITEMS, Asking, TestClient, history, rated
+from tests.serve.given import ITEMS, TITLES, Asking, TestClient, history, rated
 
-from cfnade import __version__
+from cfnade import __version__, checkpoint
 from cfnade.predictor import Predictor
 from cfnade.serve.answers import quantiles
-
-TITLE = "Film Bakeke"
-
-
-def title_of(predictor: Predictor, item: int) -> str:
-    titles = predictor.bundle.context.titles
-    assert titles is not None
-    return str(titles[item - 101])
 
 
 def test_a_distribution_has_its_own_mean_spread_median_and_interval(client: TestClient) -> None:
@@ -42,25 +36,23 @@ def test_quantiles_are_those_of_many_draws() -> None:
     rng = np.random.default_rng(0)
     chances, values = rng.dirichlet(np.ones(5), 20), np.arange(1.0, 6.0)
     draws = np.stack([rng.choice(values, 40_001, p=row) for row in chances])
-    for share in (0.1, 0.5, 0.9):
+    shares = np.array([0.1, 0.5, 0.9])
+    for share, found in zip(shares, quantiles(chances, values, shares), strict=True):
         sorted_draws = np.sort(draws, 1)[:, int(share * 40_000)]
         near = np.abs(chances.cumsum(1) - share).min(1) < 0.01  # too close to call by drawing
-        found = quantiles(chances, values, share)
         assert (found[~near] == sorted_draws[~near]).all()
         assert (~near).sum() > 10
 
 
 def test_an_exactly_reached_quantile_is_the_lower_value() -> None:
     halves, values = np.array([[0.5, 0.5]]), np.array([1.0, 2.0])
-    assert quantiles(halves, values, 0.5) == 1.0
-    assert quantiles(halves, values, 1.0) == 2.0
+    assert quantiles(halves, values, np.array([0.5, 1.0])).tolist() == [[1.0], [2.0]]
 
 
-def test_titles_and_ids_mean_the_same(client: TestClient, predictor: Predictor) -> None:
-    given = history()
-    by_title = [{"title": title_of(predictor, i), "rating": r} for i, r in given.items()]
-    asked = {"items": [140, title_of(predictor, 140)]}
-    by_id = client.post("/predict", json={"ratings": rated(given), **asked}).json()
+def test_titles_and_ids_mean_the_same(client: TestClient) -> None:
+    by_title = [{"title": TITLES[item], "rating": r} for item, r in history().items()]
+    asked = {"items": [140, TITLES[140]]}
+    by_id = client.post("/predict", json={"ratings": rated(history()), **asked}).json()
     assert client.post("/predict", json={"ratings": by_title, **asked}).json() == by_id
     first, second = by_id["predictions"]
     assert first == second
@@ -101,11 +93,10 @@ def test_lists_by_chance_and_by_quantile_are_sorted_by_them(client: TestClient) 
 def test_thinly_rated_items_are_hidden_and_counted(
     client: TestClient, predictor: Predictor
 ) -> None:
-    counts = predictor.bundle.column_counts.sum(1)
+    counts = dict(zip(TITLES, np.bincount(predictor.fitted.context.items), strict=True))
     given = history()
-    rated_at = [item - 101 for item in given]
-    least = int(np.median(counts))
-    few = [i for i in range(ITEMS) if counts[i] < least and i not in rated_at]
+    least = int(np.median([*counts.values()]))
+    few = [item for item in TITLES if counts[item] < least and item not in given]
     body = {"ratings": rated(given), "n": ITEMS, "min_ratings": least}
     answer = client.post("/recommend", json=body).json()
     assert answer["hidden"] == len(few) > 0
@@ -131,32 +122,22 @@ def test_nothing_rated_is_an_answer_too(client: TestClient) -> None:
     assert client.post("/explain", json={"ratings": [], "item": 101}).json()["moved"] == []
 
 
-def test_search_finds_titles_and_begins_with_the_most_rated(
-    client: TestClient, predictor: Predictor
-) -> None:
-    found = client.get("/items", params={"q": "bakeke film"}).json()
-    assert found["query"] == "bakeke film"
-    assert found["items"][0]["title"].startswith(TITLE)
-    counts = predictor.bundle.column_counts.sum(1)
-    best = client.get("/items", params={"limit": 5}).json()["items"]
-    assert [item["ratings"] for item in best] == sorted(counts.tolist(), reverse=True)[:5]
-    assert found["items"][0]["ratings"] == counts[found["items"][0]["item"] - 101]
-
-
-def test_films_from_elsewhere_are_matched_or_left(client: TestClient, predictor: Predictor) -> None:
-    title = title_of(predictor, 105)  # as in "Film …, The (1954)"
-    films = [
-        {"title": "The " + title.partition(",")[0], "year": 1954},
-        {"title": "The " + title.partition(",")[0], "year": 1999},
-        {"title": "Quite Another"},
-    ]
+def test_a_film_of_another_year_is_not_matched(client: TestClient) -> None:
+    name = "The " + TITLES[105].partition(",")[0]  # "Film …, The (1954)"
+    films = [{"title": name, "year": 1954}, {"title": name, "year": 1999}]
     matches = client.post("/match", json={"films": films}).json()["matches"]
-    assert matches == [{"item": 105, "title": title}, None, None]
+    assert matches == [{"item": 105, "title": TITLES[105]}, None]
 
 
-def test_a_model_without_titles_is_searched_by_id(asking: Asking, untitled_model: Path) -> None:
-    with asking(untitled_model) as client:
-        assert client.get("/model").json()["titles"] is False
+def test_a_model_without_titles_is_searched_by_id(
+    asking: Asking, user_model: Path, tmp_path: Path
+) -> None:
+    fitted = checkpoint.load(user_model)
+    checkpoint.save(replace(fitted, context=replace(fitted.context, titles=None)), tmp_path)
+    with asking(tmp_path) as client:
+        model = client.get("/model").json()
+        assert model["titles"] is False
+        assert len(model["samples"][0]["ratings"]) >= 3
         found = client.get("/items", params={"q": "10", "limit": 50}).json()["items"]
         assert {item["item"] for item in found} == set(range(101, 110))
         assert client.post("/match", json={"films": [{"title": "Alien"}]}).json() == {
@@ -164,25 +145,12 @@ def test_a_model_without_titles_is_searched_by_id(asking: Asking, untitled_model
         }
         answer = client.post("/recommend", json={"ratings": rated(history())})
         assert answer.json()["items"][0]["title"] is None
-        assert len(client.get("/model").json()["samples"][0]["ratings"]) >= 3
 
 
-def test_the_model_describes_itself(
-    client: TestClient, item_client: TestClient, predictor: Predictor
-) -> None:
-    model = client.get("/model").json()
-    assert model["scale"] == [1, 2, 3, 4, 5]
-    assert (model["side"], model["items"], model["new_people"]) == ("user", ITEMS, True)
-    assert model["min_ratings"] == predictor.default_min_ratings
-    for sample in model["samples"]:  # whatever the page begins with can be asked
-        body = {"ratings": sample["ratings"]}
-        for one in body["ratings"]:
-            del one["title"]
-        assert client.post("/recommend", json=body).json()["ignored"] == []
-    assert item_client.get("/model").json()["new_people"] is False
+def test_versions_and_health(client: TestClient) -> None:
     version = client.get("/version").json()
     assert version["cfnade"] == __version__
-    assert version["model"]["levels"] == 5
+    assert (version["model"]["levels"], version["model"]["items"]) == (5, ITEMS)
     assert client.get("/health").json() == {"status": "ok"}
 
 
@@ -198,6 +166,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("/recommend", {"ratings": [], "rank": "best"}, 422, "rank: input should be 'expected'"),
     ("/recommend", {"ratings": [], "rank": "at_least", "threshold": 9}, 422, "threshold"),
     ("/recommend", {"ratings": [], "numbr": 3}, 422, "numbr: extra inputs are not permitted"),
+    ("/predict", {"ratings": [], "items": [101], "time": 5}, 422, "does not know time"),
     ("/predict", {"ratings": []}, 422, "items: field required"),
     ("/predict", {"ratings": [], "items": []}, 422, "items: list should have at least 1 item"),
     ("/predict", {"ratings": [], "items": [1.5]}, 422, "valid integer, or input should be a valid"),
@@ -210,17 +179,9 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
 def test_refusals_say_what_to_change(
     client: TestClient, path: str, body: dict[str, Any], status: int, detail: str
 ) -> None:
-    import re
-
     answer = client.post(path, json=body)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
     assert re.search(detail, problem["detail"]), problem
     assert problem["status"] == status
-
-
-def test_an_item_based_model_says_that_it_takes_no_newcomers(item_client: TestClient) -> None:
-    answer = item_client.post("/recommend", json={"ratings": rated(history())})
-    assert answer.status_code == 422
-    assert "item-based" in answer.json()["detail"]

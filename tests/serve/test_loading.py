@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import shutil
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
+from tests.serve.given import history, rated
 
 from cfnade import checkpoint
 from cfnade.errors import CheckpointError
+from cfnade.predictor import Predictor
+from cfnade.serve.app import create_app
 from cfnade.serve.loading import Models
 from cfnade.serve.problems import Problem
 
@@ -65,3 +74,70 @@ def test_a_broken_model_leaves_the_old_one_and_is_tried_again(
 def test_the_first_load_fails_loudly(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"holds no model\.json"):
         Models(tmp_path).load()
+
+
+# -- under load ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["signal", "watch"])
+def test_a_new_model_takes_over_without_a_failed_request(
+    folder: Path, other_model: Path, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    old, new = best_of(folder), best_of(other_model)
+    assert old != new
+
+    def tell() -> None:
+        if way == "signal":
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    async def visit(said: list[Any]) -> None:
+        app = create_app(Models(folder), watch=0.01 if way == "watch" else None)
+        async with app.router.lifespan_context(app), _under_load(app, said):
+            await _until(lambda: len(said) > 20)
+            checkpoint.save(checkpoint.load(other_model), folder)
+            tell()
+            await _until(lambda: (200, new) in said)
+            (folder / "model.json").write_text("{}")
+            tell()
+            await _until(lambda: "the old model goes on" in caplog.text)
+            count = len(said)
+            await _until(lambda: len(said) > count + 20)
+
+    said: list[tuple[int, float]] = []
+    with caplog.at_level(logging.ERROR, "cfnade.serve"):
+        asyncio.run(visit(said))
+    assert {status for status, _ in said} == {200}
+    first_new = said.index((200, new))
+    assert {expected for _, expected in said[:first_new]} == {old}
+    assert {expected for _, expected in said[first_new + 4 :]} == {new}
+
+
+class _under_load:  # noqa: N801  # reads as a context
+    """Four clients that ask all the time, and note what is said."""
+
+    def __init__(self, app: Any, said: list[Any]) -> None:
+        self.app, self.said, self.is_over = app, said, False
+
+    async def __aenter__(self) -> None:
+        self.tasks = [asyncio.create_task(self._ask()) for _ in range(4)]
+
+    async def __aexit__(self, *_: object) -> None:
+        self.is_over = True
+        await asyncio.gather(*self.tasks)
+
+    async def _ask(self) -> None:
+        body = {"ratings": rated(history()), "n": 3}
+        transport = httpx.ASGITransport(app=self.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            while not self.is_over:
+                answer = await client.post("/recommend", json=body)
+                self.said.append((answer.status_code, answer.json()["items"][0]["expected"]))
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    while not true():
+        await asyncio.sleep(0.01)
+
+
+def best_of(folder: Path) -> float:
+    return float(Predictor.load(folder).recommend(history=history(), n=3)["prediction"][0])

@@ -12,7 +12,7 @@ import pytest
 import schemathesis
 from fastapi import FastAPI
 from schemathesis import GenerationMode
-from tests.serve.given import TestClient, history, rated
+from tests.serve.given import ModelOf, TestClient, history, rated
 
 from cfnade.serve.app import create_app
 from cfnade.serve.limits import Limits
@@ -33,10 +33,10 @@ def loaded(folder: Path) -> Models:
     return models
 
 
-@pytest.fixture(scope="module", params=["user", "item"])
-def schema(request: pytest.FixtureRequest) -> Any:
-    """The schema of each kind of model, bound to the service in this process."""
-    models = loaded(request.getfixturevalue(f"{request.param}_model"))
+@pytest.fixture(scope="module", params=["both", "item"])
+def schema(request: pytest.FixtureRequest, model_of: ModelOf) -> Any:
+    """The schema, bound to the service in this process, of a model of each kind of answer."""
+    models = loaded(model_of(request.param))
     return schemathesis.openapi.from_asgi("/openapi.json", create_app(models))
 
 

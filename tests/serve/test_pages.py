@@ -14,7 +14,6 @@ from tests.serve.given import TestClient
 from cfnade import checkpoint
 from cfnade.predictor import Predictor
 from cfnade.serve.assets import FOLDER, read_assets
-from cfnade.serve.loading import item_counts
 from cfnade.serve.samples import TASTES, samples_of
 
 
@@ -66,13 +65,13 @@ def cinema(user_model: Path) -> Predictor:
     for at, (title, year) in enumerate(films[:40]):
         rest = title.removeprefix("The ")
         titles[101 + at] = f"{rest}, The ({year})" if rest != title else f"{title} ({year})"
-    bundle = checkpoint.load(user_model)
+    fitted = checkpoint.load(user_model)
     named = np.array([titles.get(101 + at, "") for at in range(40)], object)
-    return Predictor(replace(bundle, context=replace(bundle.context, titles=named)))
+    return Predictor(replace(fitted, context=replace(fitted.context, titles=named)))
 
 
 def test_tastes_are_found_in_a_catalogue_that_has_their_films(cinema: Predictor) -> None:
-    found = samples_of(cinema, item_counts(cinema))
+    found = samples_of(cinema, cinema.item_counts)
     assert {sample["name"] for sample in found} == set(TASTES)
     for sample in found:
         assert len(sample["ratings"]) >= 6
@@ -86,16 +85,7 @@ def test_tastes_are_found_in_a_catalogue_that_has_their_films(cinema: Predictor)
 
 
 def test_without_them_the_most_rated_items_are_a_taste(predictor: Predictor) -> None:
-    (sample,) = samples_of(predictor, item_counts(predictor))
-    counts = predictor.bundle.column_counts.sum(1)
+    (sample,) = samples_of(predictor, predictor.item_counts)
+    counts = np.bincount(predictor.fitted.context.items)
     assert [counts[one["item"] - 101] for one in sample["ratings"]] == sorted(counts)[::-1][:4]
     assert {one["rating"] for one in sample["ratings"]} == {5.0}
-
-
-def test_counts_of_items_are_those_of_the_predictor(item_model: Path, predictor: Predictor) -> None:
-    for one in (predictor, Predictor.load(item_model)):
-        items = one.items.table.tolist()
-        user = one.users.table[:1].tolist()[0]
-        assert (
-            item_counts(one).tolist() == one.predict_frame(user, items)["known_of_item"].to_list()
-        )

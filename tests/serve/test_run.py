@@ -1,4 +1,4 @@
-"""The service as a process: stopping, reloading under load, workers, and errors at the start."""
+"""The service as a process: reloading, stopping, workers, and errors at the start."""
 
 from __future__ import annotations
 
@@ -6,40 +6,100 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from tests.serve.given import Running, Service, history, rated
+from tests.serve.given import history, rated
 
+from cfnade import checkpoint
 from cfnade.cli import main
 from cfnade.predictor import Predictor
-from cfnade.serve.run import bind
+from cfnade.serve.run import ServeSettings, bind
 
 BODY = {"ratings": rated(history()), "n": 3}
-SLOW = """
-import time
+SCRIPT = """
+import sys, time
+from pathlib import Path
 from cfnade.predictor import Predictor
+from cfnade.serve import run
+from cfnade.serve.limits import Limits
+
+run._LOGGING["loggers"]["uvicorn"]["level"] = "INFO"
+run._FINISH = 3600  # however busy the machine is
 plain, gate = Predictor.ranked, Path(sys.argv[1]).parent / "gate"
+
 def ranked(self, *given, **options):
     if options["n"] == 7:
         (gate / "waits").touch()
         while not (gate / "open").exists():
             time.sleep(0.01)
     return plain(self, *given, **options)
+
 Predictor.ranked = ranked
+if __name__ == "__main__":
+    limits = Limits(work_seconds=3600)
+    run.serve(run.ServeSettings(Path(sys.argv[1]), port=0, workers=int(sys.argv[2]), limits=limits))
 """
 
 
-def wait_for(path: Path) -> None:
-    pause = threading.Event()
-    while not path.exists():
-        pause.wait(0.01)
+@dataclass
+class Service:
+    """A process that serves; a list of 7 waits until the file gate/open is there."""
+
+    process: subprocess.Popen[str]
+    gate: Path
+    port: int = 0
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def wait_until_said(self, text: str, times: int = 1) -> None:
+        """Until the log has the text; the test's own time-out ends a wait in vain."""
+        self.wait_until(lambda: "".join(self.said).count(text) >= times)
+
+    def wait_until(self, true: Callable[[], bool]) -> None:
+        pause = threading.Event()
+        while not true():
+            assert self.process.poll() is None, "".join(self.said)
+            pause.wait(0.02)
+
+    def read(self) -> None:
+        assert self.process.stderr
+        for line in self.process.stderr:
+            self.said.append(line)
+
+
+@contextmanager
+def running(folder: Path, *, workers: int = 1) -> Iterator[Service]:
+    """The service of a folder in a process of its own, on a free port of loopback."""
+    script, gate = folder.parent / "run.py", folder.parent / "gate"
+    script.write_text(SCRIPT)
+    gate.mkdir()
+    command = [sys.executable, str(script), str(folder), str(workers)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    service = Service(process, gate)
+    reader = threading.Thread(target=service.read, daemon=True)
+    reader.start()
+    try:
+        service.wait_until_said("stop with Ctrl-C")
+        service.port = int(re.findall(r"on http://127\.0\.0\.1:(\d+)", "".join(service.said))[0])
+        service.wait_until_said("Application startup complete", workers)
+        yield service
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        if process.stderr:
+            process.stderr.close()
 
 
 @pytest.fixture
@@ -48,133 +108,62 @@ def own_model(user_model: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(user_model, tmp_path / "model"))
 
 
-def test_requests_under_way_are_finished_after_sigterm(running: Running, own_model: Path) -> None:
-    gate = own_model.parent / "gate"
-    gate.mkdir()
-    with running(own_model, before=SLOW) as service:
-        answers: list[httpx.Response] = []
-
-        def ask() -> None:
-            slow = BODY | {"n": 7}
-            answers.append(httpx.post(f"{service.url}/recommend", json=slow, timeout=120))
-
-        asking = threading.Thread(target=ask)
-        asking.start()
-        wait_for(gate / "waits")
-        service.process.send_signal(signal.SIGTERM)
-        while True:  # until nobody new is let in
-            try:
-                socket.create_connection((service.host, service.port), timeout=10).close()
-            except ConnectionRefusedError:
-                break
-        assert service.process.poll() is None
-        assert not answers
-        (gate / "open").touch()
-        asking.join()
-        assert answers[0].status_code == 200
-        assert len(answers[0].json()["items"]) == 7
-        assert service.process.wait() == 0
-        assert "Traceback" not in "".join(service.said)
-
-
-@contextmanager
-def under_load(service: Service) -> Iterator[list[Any]]:
-    """Ask from four threads all the time; afterwards, all that was said."""
-    said: list[Any] = []
-    stop = threading.Event()
-
-    def ask() -> None:
-        with httpx.Client(base_url=service.url, timeout=60) as client:
-            while not stop.is_set():
-                try:
-                    answer = client.post("/recommend", json=BODY)
-                    said.append((answer.status_code, answer.json()["items"][0]["expected"]))
-                except Exception as error:
-                    said.append(error)
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield said
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-
-
 def best_of(folder: Path) -> float:
     return float(Predictor.load(folder).recommend(history=history(), n=3)["prediction"][0])
 
 
-@pytest.mark.parametrize("way", ["signal", "watch"])
-def test_a_new_model_takes_over_without_a_failed_request(
-    running: Running, own_model: Path, other_model: Path, way: str
+def asked(service: Service, n: int = 3) -> httpx.Response:
+    """On a connection of its own, which any worker may take."""
+    answer = httpx.post(f"{service.url}/recommend", json=BODY | {"n": n}, timeout=None)
+    assert answer.status_code == 200
+    return answer
+
+
+def first(answer: httpx.Response) -> float:
+    return float(answer.json()["items"][0]["expected"])
+
+
+def test_a_process_reloads_on_sighup_and_finishes_after_sigterm(
+    own_model: Path, other_model: Path
 ) -> None:
-    old, new = best_of(own_model), best_of(other_model)
-    assert old != new
-    settings = "watch=0.05" if way == "watch" else ""
-    with running(own_model, settings=settings) as service, under_load(service) as said:
-        _wait_until(lambda: len(said) > 20)
-        from cfnade import checkpoint
+    with running(own_model) as service:
+        assert first(asked(service)) == best_of(own_model)
+        assert "server" not in httpx.get(f"{service.url}/health").headers
+        with socket.create_connection(("127.0.0.1", service.port)) as connection:
+            connection.sendall(b"no HTTP\r\n\r\n")
+            assert b"application/problem+json" in connection.recv(65_536)
 
         checkpoint.save(checkpoint.load(other_model), own_model)
-        if way == "signal":
-            service.process.send_signal(signal.SIGHUP)
-        _wait_until(lambda: (200, new) in said)
-        count = len(said)
-        _wait_until(lambda: len(said) > count + 20)
-        (own_model / "model.json").write_text("{}")
-        if way == "signal":
-            service.process.send_signal(signal.SIGHUP)
-        service.wait_until_said("the old model goes on")
-        count = len(said)
-        _wait_until(lambda: len(said) > count + 20)
-    assert {status for status, _ in said} == {200}
-    first_new = next(at for at, (_, expected) in enumerate(said) if expected == new)
-    assert {expected for _, expected in said[:first_new]} == {old}
-    assert {expected for _, expected in said[first_new + 4 :]} == {new}
-    assert said[-1] == (200, new)
+        service.process.send_signal(signal.SIGHUP)
+        service.wait_until_said("loaded, ")
+        assert first(asked(service)) == best_of(other_model)
 
-
-def _wait_until(true: Any) -> None:
-    pause = threading.Event()
-    while not true():
-        pause.wait(0.01)
-
-
-def test_the_key_of_the_environment_is_asked_for(running: Running, own_model: Path) -> None:
-    settings = "key=key_from_environment()"
-    before = "from cfnade.serve.security import key_from_environment"
-    with running(own_model, before=before, settings=settings, CFNADE_API_KEY="s3cret") as service:
-        assert httpx.post(f"{service.url}/recommend", json=BODY).status_code == 401
-        for headers in ({"x-api-key": "s3cret"}, {"authorization": "Bearer s3cret"}):
-            assert httpx.post(f"{service.url}/recommend", json=BODY, headers=headers).is_success
-        assert httpx.get(f"{service.url}/").status_code == 200
-        assert "s3cret" not in "".join(service.said)
+        answers: list[httpx.Response] = []
+        asking = threading.Thread(target=lambda: answers.append(asked(service, 7)))
+        asking.start()
+        service.wait_until(lambda: (service.gate / "waits").exists())
+        service.process.send_signal(signal.SIGTERM)
+        service.wait_until_said("Waiting for connections to close")
+        with pytest.raises(ConnectionRefusedError):  # nobody new is let in
+            socket.create_connection(("127.0.0.1", service.port))
+        assert not answers
+        (service.gate / "open").touch()
+        asking.join()
+        assert len(answers[0].json()["items"]) == 7
+        assert service.process.wait() == 0
+    assert "Traceback" not in "".join(service.said)
 
 
 @pytest.mark.slow
-def test_workers_are_replaced_one_by_one(
-    running: Running, own_model: Path, other_model: Path
-) -> None:
-    from cfnade import checkpoint
-
+def test_workers_are_replaced_one_by_one(own_model: Path, other_model: Path) -> None:
     old, new = best_of(own_model), best_of(other_model)
-    with running(own_model, settings="workers=2") as service:
-        assert _asked(service) == old
+    with running(own_model, workers=2) as service:
+        assert first(asked(service)) == old
         checkpoint.save(checkpoint.load(other_model), own_model)
         service.process.send_signal(signal.SIGHUP)
-        _wait_until(lambda: {_asked(service) for _ in range(8)} == {new})
+        service.wait_until(lambda: {first(asked(service)) for _ in range(8)} == {new})
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait() == 0
-
-
-def _asked(service: Service) -> float:
-    """On a connection of its own, which any worker may take."""
-    answer = httpx.post(f"{service.url}/recommend", json=BODY, timeout=60)
-    assert answer.status_code == 200
-    return float(answer.json()["items"][0]["expected"])
 
 
 # -- at the start --------------------------------------------------------------------------------
@@ -220,3 +209,20 @@ def test_wrong_settings_are_errors(
     assert "--cors 'example.org/path' is no origin" in said
     monkeypatch.setenv("CFNADE_API_KEY", "")
     assert "CFNADE_API_KEY is set but empty" in failing(monkeypatch, capsys, user_model)
+
+
+def test_options_and_the_key_of_the_environment_reach_the_service(
+    monkeypatch: pytest.MonkeyPatch, user_model: Path
+) -> None:
+    asked_for: list[ServeSettings] = []
+    monkeypatch.setattr("cfnade.serve.run.serve", asked_for.append)
+    monkeypatch.setenv("CFNADE_API_KEY", "s3cret")
+    options = ["--host", "::1", "--port", "9000", "--workers", "3", "--watch", "--cors", "*"]
+    monkeypatch.setattr(sys, "argv", ["cfnade", "serve", str(user_model), *options])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    (settings,) = asked_for
+    assert (settings.folder, settings.host, settings.port) == (user_model, "::1", 9000)
+    assert (settings.workers, settings.key, settings.cors) == (3, "s3cret", ("*",))
+    assert settings.watch == 2.0

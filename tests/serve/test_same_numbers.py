@@ -1,4 +1,4 @@
-"""The service, the estimator and the command line say the same."""
+"""The command line says the same as the service; test_kinds.py says that Python does."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
-from tests.serve.given import TestClient, history, rated
+from tests.serve.given import ClientOf, ModelOf, TestClient, history, rated
 
-import cfnade
 from cfnade.cli import main
 
 LEVELS = [f"p_{k}" for k in range(1, 6)]
+TYPED = [f"{item}={rating:g}" for item, rating in history(6).items()]
 
 
 def command(
@@ -40,70 +41,35 @@ def served(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [tuple(line[name] for name in names) + tuple(line["probabilities"]) for line in lines]
 
 
-def test_lists_for_a_new_person(
-    client: TestClient,
-    user_model: Path,
+@pytest.mark.parametrize("kind", ["user", "both"])
+def test_lists_and_reasons_for_a_new_person(
+    kind: str,
+    client_of: ClientOf,
+    model_of: ModelOf,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = history(6)
-    body = {"ratings": rated(given), "n": 10}
-    answer = client.post("/recommend", json=body).json()
-    estimator = cfnade.CFNADE.load(user_model).recommend(history=given, n=10)
-    typed = [f"{item}={rating:g}" for item, rating in given.items()]
-    shell = command(monkeypatch, capsys, "recommend", user_model, *typed, "-n", "10", "--json")
-    assert served(answer["items"]) == numbers(estimator.to_dicts()) == numbers(json.loads(shell))
+    client, folder = client_of(kind), model_of(kind)
+    answer = client.post("/recommend", json={"ratings": rated(history(6)), "n": 10}).json()
+    shell = command(monkeypatch, capsys, "recommend", folder, *TYPED, "-n", "10", "--json")
+    assert served(answer["items"]) == numbers(json.loads(shell))
     assert len(answer["items"]) == 10
-    assert [item["rank"] for item in answer["items"]] == list(range(1, 11))
+    reasons = client.post("/explain", json={"ratings": rated(history(6)), "item": 140}).json()
+    shell = command(monkeypatch, capsys, "explain", folder, "140", *TYPED, "--json")
+    names = ("item", "title", "rating", "without", "change")
+    assert reasons["moved"] == [{name: line[name] for name in names} for line in json.loads(shell)]
 
 
-@pytest.mark.parametrize("side", ["user", "item"])
-def test_predictions_and_lists_for_a_known_user(
-    side: str,
-    request: pytest.FixtureRequest,
+def test_predictions_for_a_known_user(
+    client: TestClient,
+    user_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    client: TestClient = request.getfixturevalue("client" if side == "user" else "item_client")
-    folder: Path = request.getfixturevalue(f"{side}_model")
-    estimator = cfnade.CFNADE.load(folder)
     items = [101, 117, 140]
     answer = client.post("/predict", json={"user": 7, "items": items}).json()
-    frame = estimator.predict_frame([7] * 3, items)
-    pairs = tmp_path / "pairs.csv"
+    pairs, out = tmp_path / "pairs.csv", tmp_path / "out.parquet"
     pairs.write_text("user,item\n" + "".join(f"7,{item}\n" for item in items))
-    out = tmp_path / "out.parquet"
-    command(monkeypatch, capsys, "predict", folder, pairs, "--out", out)
-    import polars as pl
-
-    assert served(answer["predictions"]) == numbers(frame.to_dicts())
+    command(monkeypatch, capsys, "predict", user_model, pairs, "--out", out)
     assert served(answer["predictions"]) == numbers(pl.read_parquet(out).to_dicts())
-    best = client.post("/recommend", json={"user": 7, "n": 4}).json()["items"]
-    assert served(best) == numbers(estimator.recommend([7], n=4).to_dicts())
-
-
-def test_reasons(
-    client: TestClient,
-    user_model: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    given = history(6)
-    answer = client.post("/explain", json={"ratings": rated(given), "item": 140}).json()
-    estimator = cfnade.CFNADE.load(user_model).explain(item=140, history=given)
-    typed = [f"{item}={rating:g}" for item, rating in given.items()]
-    shell = json.loads(command(monkeypatch, capsys, "explain", user_model, "140", *typed, "--json"))
-    names = ("item", "title", "rating", "without", "change")
-    wanted = [{name: line[name] for name in names} for line in estimator.to_dicts()]
-    assert answer["moved"] == wanted == [{name: line[name] for name in names} for line in shell]
-    # A frame of another batch size may differ in the last bits of float32.
-    assert answer["prediction"]["expected"] == pytest.approx(estimator["prediction"][0], abs=1e-6)
-
-
-def test_reasons_of_an_item_based_model(item_client: TestClient, item_model: Path) -> None:
-    answer = item_client.post("/explain", json={"user": 7, "item": 117}).json()
-    frame = cfnade.CFNADE.load(item_model).explain(item=117, user=7)
-    names = ("count", "rating", "without", "change")
-    assert answer["moved"] == [{name: line[name] for name in names} for line in frame.to_dicts()]
-    assert sum(line["count"] for line in answer["moved"]) > 0

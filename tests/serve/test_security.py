@@ -8,8 +8,7 @@ import pytest
 from tests.serve.given import Asking, TestClient
 
 from cfnade.errors import CfnadeError
-from cfnade.serve import security
-from cfnade.serve.security import HEADERS, key_from_environment
+from cfnade.serve.guards import HEADERS, POLICY, key_from_environment
 
 KEY = "Schlüssel 1"
 CLOSED = ["/model", "/version", "/items"]
@@ -25,11 +24,11 @@ def test_every_answer_has_the_headers(client: TestClient, path: str) -> None:
 
 
 def test_the_policy_lets_nothing_in_from_elsewhere() -> None:
-    rules = dict(rule.strip().split(" ", 1) for rule in security.POLICY.split(";"))
+    rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
     assert rules["default-src"] == "'none'"
     assert rules["script-src"] == rules["style-src"] == rules["connect-src"] == "'self'"
-    assert "unsafe" not in security.POLICY
-    assert "http" not in security.POLICY
+    assert "unsafe" not in POLICY
+    assert "http" not in POLICY
 
 
 def test_with_a_key_only_its_bearer_is_answered(asking: Asking, user_model: Path) -> None:
@@ -81,7 +80,7 @@ def test_keys_are_compared_in_constant_time(
         compared.append((len(left), len(right)))
         return left == right
 
-    monkeypatch.setattr("cfnade.serve.security.hmac.compare_digest", compare)
+    monkeypatch.setattr("cfnade.serve.guards.hmac.compare_digest", compare)
     with asking(user_model, key=KEY) as client:
         for key in (b"x", b"x" * 1000, KEY.encode()):
             client.get("/model", headers={b"x-api-key": key})

@@ -7,9 +7,8 @@ import threading
 
 import pytest
 
-from cfnade.serve.limits import Limits
+from cfnade.serve.limits import Limits, Work
 from cfnade.serve.problems import Problem
-from cfnade.serve.work import Work
 
 
 def test_no_more_run_than_threads_and_no_more_wait_than_allowed() -> None:

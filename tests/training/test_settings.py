@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cfnade.errors import TrainingError
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ nothing in it: whatever does not fit is one CheckpointError. docs/checkpoint.md 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,56 +17,55 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from cfnade.bundle import Bundle, Model
 from cfnade.calibration import Calibration
 from cfnade.checkpoint.faults import fault_of
 from cfnade.checkpoint.folders import current, replacing_files, snapshot
 from cfnade.checkpoint.idtables import Arrays, read_table, write_table
+from cfnade.checkpoint.legacy import modern_manifest, modern_tensors
 from cfnade.checkpoint.manifest import NAME, check_files, read_manifest, write_manifest
-from cfnade.data.arrays import read_arrays, write_arrays
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
-from cfnade.data.store import read_ratings, write_ratings
-from cfnade.data.when import When
+from cfnade.data.store import read_arrays, read_ratings, write_arrays, write_ratings
 from cfnade.errors import CfnadeError, CheckpointError, DataError
-from cfnade.models.build import model_of
-from cfnade.models.joint import JointConfig
+from cfnade.fitted import FittedModel
+from cfnade.sides import Axis, Member, saved_member
 
-WEIGHTS, CONTEXT, USERS, ITEMS, TIME = (
+WEIGHTS, CONTEXT, USERS, ITEMS, KEPT = (
     "model.safetensors",
     "context.safetensors",
     "users.parquet",
     "items.parquet",
     "when.safetensors",
 )
-FILES = (WEIGHTS, CONTEXT, USERS, ITEMS, TIME, NAME)
+FILES = (WEIGHTS, CONTEXT, USERS, ITEMS, KEPT, NAME)
+_TABLES: dict[Axis, str] = {"user": USERS, "item": ITEMS}
 
-_COUNTS, _ROW_COUNTS = "column_counts", "row_counts"
+_COUNTS = "trained_on."  # of users or of items, beside the weights
 _RETRIES = 9  # of reading a folder that was changed meanwhile
 
 
-def save(bundle: Bundle, folder: str | Path, *, with_context: bool = True) -> None:
+def save(fitted: FittedModel, folder: str | Path, *, with_context: bool = True) -> None:
     """Write a model into a folder, in place of the model that is there; other files stay.
 
     Without context the ratings and the ids of the model's rows are left out, for sharing; a model
     of both sides says nothing about an item without its ratings, so it is refused.
     """
     folder = Path(folder)
-    bundle = bundle if with_context else without_context(bundle)
-    if reason := fault_of(bundle):
+    fitted = fitted if with_context else without_context(fitted)
+    if reason := fault_of(fitted):
         raise CheckpointError(f"{folder}: the model cannot be saved: {reason}")
     try:
         _check_place(folder)
         with replacing_files(folder, FILES) as part:
-            names = _write(bundle, part)
-            write_manifest(bundle, part, names)
+            names = _write(fitted, part)
+            write_manifest(fitted, part, names)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"{folder}: could not be saved ({error}); a model saved there before is whole"
         ) from error
 
 
-def load(folder: str | Path) -> Bundle:
+def load(folder: str | Path) -> FittedModel:
     """The saved model, checked. Saving into the folder meanwhile gives the old one or the new."""
     folder = Path(folder)
     try:
@@ -81,20 +81,20 @@ def load(folder: str | Path) -> Bundle:
         raise CheckpointError(f"{folder}: cannot be read ({error})") from error
 
 
-def without_context(bundle: Bundle) -> Bundle:
+def without_context(fitted: FittedModel) -> FittedModel:
     """The same model without the ratings that it conditions on and without its rows' ids."""
-    context, none = bundle.context, np.empty(0, np.int64)
-    if bundle.side == "both":
+    context, none = fitted.context, np.empty(0, np.int64)
+    if len(fitted.axes) == 2:
         raise CheckpointError(
-            'a model of side "both" reads the ratings of the items that it predicts, so it cannot '
-            'be shared without them; train one with side="user" (--side user) for that'
+            f"a model of side {fitted.side!r} reads the ratings of the items that it predicts, so "
+            'it cannot be shared without them; train one with side="user" (--side user) for that'
         )
     empty = replace(context.select(np.empty(0, np.int64)), times=None)
-    if bundle.side == "user":
+    if fitted.takes_histories:
         empty = replace(empty, user_ids=none)
     else:
         empty = replace(empty, item_ids=none, titles=None, genres=None)
-    return replace(bundle, context=empty, has_context=False)
+    return replace(fitted, context=empty, has_context=False)
 
 
 # -- writing -------------------------------------------------------------------------------------
@@ -119,120 +119,162 @@ def _check_place(folder: Path) -> None:
         )
 
 
-def _write(bundle: Bundle, part: Path) -> list[str]:
+def _write(fitted: FittedModel, part: Path) -> list[str]:
     """Write all files but model.json. Returns their names."""
-    context = bundle.context
-    tensors = {name: tensor.contiguous() for name, tensor in bundle.model.state_dict().items()}
-    tensors[_COUNTS] = torch.from_numpy(np.array(bundle.column_counts, np.int64))
-    if bundle.row_counts is not None:
-        tensors[_ROW_COUNTS] = torch.from_numpy(np.array(bundle.row_counts, np.int64))
-    save_file(tensors, part / WEIGHTS)
+    context = fitted.context
+    save_file(_tensors(fitted), part / WEIGHTS)
     names = [WEIGHTS]
-    if bundle.has_context or bundle.side == "item":
+    if USERS in _needed(fitted.axes, fitted.has_context):
         write_table(part / USERS, {"id": context.user_ids})
         names.append(USERS)
-    if bundle.has_context or bundle.side == "user":
+    if ITEMS in _needed(fitted.axes, fitted.has_context):
         columns = {"id": context.item_ids, "title": context.titles, "genres": context.genres}
         write_table(part / ITEMS, columns)
         names.append(ITEMS)
-    if bundle.has_context:
+    if fitted.has_context:
         none = np.empty(0, np.int64)
         write_ratings(
             part / CONTEXT,
             replace(context, user_ids=none, item_ids=none, titles=None, genres=None),
         )
         names.append(CONTEXT)
-    if bundle.when is not None:
-        write_arrays(part / TIME, bundle.when.arrays(), {})
-        names.append(TIME)
+    if kept := _kept(fitted):
+        write_arrays(part / KEPT, kept, {})
+        names.append(KEPT)
     for name in names[1:2]:  # the library writes weights for their owner only
         (part / WEIGHTS).chmod((part / name).stat().st_mode)
     return names
 
 
+def _tensors(fitted: FittedModel) -> dict[str, Tensor]:
+    """Weights as member.side.parameter, and what was counted in training."""
+    tensors = {
+        f"{number}.{name}.{key}": tensor.contiguous()
+        for number, member in enumerate(fitted.members)
+        for name, side in member.sides.items()
+        for key, tensor in side.network.state_dict().items()
+    }
+    counts = {
+        f"{_COUNTS}{axis}": torch.from_numpy(np.array(levels, np.int64))
+        for axis, levels in fitted.trained_on.items()
+    }
+    return tensors | counts
+
+
+def _kept(fitted: FittedModel) -> dict[str, Any]:
+    """What sides keep of the training ratings, as side/name: the same in all members."""
+    return {
+        f"{name}/{key}": array
+        for member in reversed(fitted.members)
+        for name, side in member.sides.items()
+        for key, array in side.arrays().items()
+    }
+
+
+def _needed(axes: Sequence[Axis], has_context: bool) -> set[str]:
+    """The files of a model with such rows, but for what its sides keep."""
+    if has_context:
+        return {WEIGHTS, CONTEXT, USERS, ITEMS}
+    return {WEIGHTS, ITEMS if "user" in axes else USERS}
+
+
 # -- reading -------------------------------------------------------------------------------------
 
 
-def _load(folder: Path) -> Bundle:
+def _load(folder: Path) -> FittedModel:
     where = current(folder, NAME)
-    manifest = read_manifest(where)
+    written = read_manifest(where)
     try:
-        paths = _paths(folder, manifest)
+        manifest = modern_manifest(written)
+        paths = {name: current(folder, name) for name in FILES if name in manifest["files"]}
+        _check_names(where, manifest)
         check_files(manifest["files"], paths)
-        model, counts = _model(manifest, paths[WEIGHTS])
+        members, counts = _members(manifest, paths)
         calibration = manifest["calibration"]
-        bundle = Bundle(
-            model=model,
-            side=manifest["side"],
+        fitted = FittedModel(
+            members=members,
+            side=str(manifest["side"]),
             context=_context(manifest, paths),
-            column_counts=counts[_COUNTS],
-            row_counts=counts.get(_ROW_COUNTS),
+            trained_on=counts,
             calibration=None if calibration is None else Calibration.from_dict(calibration),
             has_context=CONTEXT in paths,
             facts=manifest["facts"],
-            when=_when(paths),
         )
+        _check_axes(where, fitted, manifest)
     except CheckpointError:
         raise
     except (CfnadeError, LookupError, TypeError, AttributeError, ValueError) as error:
         raise CheckpointError(f"{where}: does not describe a model: {error}") from error
-    if reason := fault_of(bundle):
+    if reason := fault_of(fitted):
         raise CheckpointError(f"{where}: the parts of the model do not fit: {reason}")
-    return bundle
+    return fitted
 
 
-def _paths(folder: Path, manifest: dict[str, Any]) -> dict[str, Path]:
-    """Where the files lie; exactly those that such a model needs, so that no name leads away."""
-    column_side = ITEMS if manifest["side"] == "user" else USERS
-    needed = {WEIGHTS, column_side}
-    if manifest["context"]["included"] or manifest["side"] == "both":
-        needed |= {USERS, ITEMS, CONTEXT}
-    if _features(manifest["architecture"]):
-        needed.add(TIME)
-    if set(manifest["files"]) != needed:
+def _check_names(where: Path, manifest: dict[str, Any]) -> None:
+    """No name may lead away from the folder."""
+    if strange := set(manifest["files"]) - set(FILES):
+        raise CheckpointError(f"{where}: lists the file {min(strange)!r}, which no model has")
+
+
+def _check_axes(where: Path, fitted: FittedModel, manifest: dict[str, Any]) -> None:
+    """Exactly the files that such a model needs."""
+    needed = _needed(fitted.axes, manifest["context"]["included"])
+    if set(manifest["files"]) - {KEPT} != needed:
         raise CheckpointError(
-            f"{folder / NAME}: lists the files {sorted(manifest['files'])}; such a model has "
+            f"{where}: lists the files {sorted(manifest['files'])}; such a model has "
             f"{sorted(needed)}"
         )
-    return {name: current(folder, name) for name in sorted(needed)}
 
 
-def _features(architecture: dict[str, Any]) -> int:
-    """How many time features a model needs, by its fields."""
-    return int(architecture.get("of", architecture).get("features", 0))
-
-
-def _when(paths: dict[str, Path]) -> When | None:
-    if TIME not in paths:
-        return None
-    try:
-        return When.from_arrays(read_arrays(paths[TIME])[0])
-    except DataError as error:
-        raise CheckpointError(f"{paths[TIME]}: {error}") from error
-
-
-def _model(manifest: dict[str, Any], path: Path) -> tuple[Model, dict[str, Any]]:
-    """The model with its weights, and the counts that lie beside them."""
+def _members(
+    manifest: dict[str, Any], paths: dict[str, Path]
+) -> tuple[tuple[Member, ...], dict[Axis, Any]]:
+    """Members with their weights, and the counts that lie beside them."""
+    path = paths[WEIGHTS]
     try:
         # A copy: what load_file gives may be a view of the file, which can change under us.
         tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path}: cannot be read as safetensors ({error})") from error
+    tensors = modern_tensors(tensors, manifest)
+    kept = _read_kept(paths)
     with torch.device("meta"):  # sizes only: a wrong size in model.json must cost no memory
-        model = model_of(manifest["architecture"])
-    wanted = {name: (torch.float32, tuple(t.shape)) for name, t in model.state_dict().items()}
-    config = model.config
-    if isinstance(config, JointConfig):
-        columns = [config.user.columns, config.item.columns]
-    else:
-        columns = [config.columns]
-    counted = dict(zip((_COUNTS, _ROW_COUNTS), columns, strict=False))
-    for name, size in counted.items():
-        wanted[name] = (torch.int64, (size, config.levels))
+        members = [saved_member(sides, kept) for sides in manifest["members"]]
+    parameters = {
+        (number, name): side.network
+        for number, member in enumerate(members)
+        for name, side in member.sides.items()
+    }
+    wanted = {
+        f"{number}.{name}.{key}": (torch.float32, tuple(tensor.shape))
+        for (number, name), network in parameters.items()
+        for key, tensor in network.state_dict().items()
+    }
+    counts = {name: tensors.pop(name) for name in sorted(tensors) if name.startswith(_COUNTS)}
     _check_tensors(path, tensors, wanted)
-    counts = {name: tensors.pop(name).numpy() for name in counted}
-    model.load_state_dict(tensors, assign=True)
-    return model.eval(), counts
+    for (number, name), network in parameters.items():
+        prefix = f"{number}.{name}."
+        own = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
+        network.load_state_dict(own, assign=True)
+    by_axis: dict[Axis, Any] = {
+        axis: counts[f"{_COUNTS}{axis}"].numpy() for axis in _TABLES if f"{_COUNTS}{axis}" in counts
+    }
+    return tuple(member.eval() for member in members), by_axis
+
+
+def _read_kept(paths: dict[str, Path]) -> dict[str, dict[str, Any]]:
+    """What sides keep beside their weights, by side."""
+    if KEPT not in paths:
+        return {}
+    try:
+        arrays, _ = read_arrays(paths[KEPT])
+    except DataError as error:
+        raise CheckpointError(f"{paths[KEPT]}: {error}") from error
+    kept: dict[str, dict[str, Any]] = {}
+    for key, array in arrays.items():
+        side, _, name = key.rpartition("/")
+        kept.setdefault(side or "time", {})[name] = array  # at first only time kept any
+    return kept
 
 
 def _check_tensors(

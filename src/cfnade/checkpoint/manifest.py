@@ -14,21 +14,19 @@ import numpy as np
 import torch
 
 import cfnade
-from cfnade.bundle import Bundle
-from cfnade.data.hashing import digest_file, digest_text
+from cfnade.data.store import digest_file, digest_text
 from cfnade.errors import CheckpointError
-from cfnade.models.build import architecture_of
-from cfnade.models.cfnade import CFNADE
+from cfnade.fitted import FittedModel
 
-FORMAT, VERSION = "cfnade-checkpoint", 2
-"""Version 2 added models of side "both" and ensembles; others are still written as version 1."""
+FORMAT, VERSION = "cfnade-checkpoint", 3
+"""Version 3 has members and sides; legacy.py reads the earlier ones."""
 NAME = "model.json"
 
 _KEYS = {
     "format",
     "version",
     "side",
-    "architecture",
+    "members",
     "scale",
     "calibration",
     "context",
@@ -44,26 +42,26 @@ _WITHOUT = (
 )
 
 
-def write_manifest(bundle: Bundle, part: Path, names: list[str]) -> None:
+def write_manifest(fitted: FittedModel, part: Path, names: list[str]) -> None:
     """Write model.json for the files of these names, which lie in the same folder."""
     context: dict[str, Any] = {
-        "included": bundle.has_context,
-        "ratings": len(bundle.context),
-        "holds": bundle.facts.get("context"),
+        "included": fitted.has_context,
+        "ratings": len(fitted.context),
+        "holds": fitted.facts.get("context"),
     }
-    if not bundle.has_context:
+    if not fitted.has_context:
         context["note"] = _WITHOUT
-    scale = bundle.context.scale
+    scale = fitted.context.scale
     content: dict[str, Any] = {
         "format": FORMAT,
-        "version": 1 if isinstance(bundle.model, CFNADE) else VERSION,
-        "side": bundle.side,
-        "architecture": architecture_of(bundle.model),
+        "version": VERSION,
+        "side": fitted.side,
+        "members": [member.to_dict() for member in fitted.members],
         "scale": {"values": scale.values, "edges": scale.edges},
-        "calibration": None if bundle.calibration is None else bundle.calibration.to_dict(),
+        "calibration": None if fitted.calibration is None else fitted.calibration.to_dict(),
         "context": context,
-        "source": bundle.context.source,
-        "facts": bundle.facts,
+        "source": fitted.context.source,
+        "facts": fitted.facts,
         "versions": _versions(),
         "files": {name: _described(part / name) for name in names},
     }
@@ -86,7 +84,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         )
     check = content.get("check")
     rest = {key: value for key, value in content.items() if key != "check"}
-    if set(content) != _KEYS or check != digest_text(_dumped(rest, sort_keys=True)):
+    keys = _KEYS if found > 2 else _KEYS - {"members"} | {"architecture"}
+    if set(content) != keys or check != digest_text(_dumped(rest, sort_keys=True)):
         raise CheckpointError(f"{path}: was damaged or edited by hand; {_AGAIN}")
     return content
 

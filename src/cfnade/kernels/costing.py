@@ -116,13 +116,13 @@ def _cost_of_scores(
     hi: int,
     scores: Any,
     levels: Any,
-    weight: float,
+    weights: Any,
     ordinal: float,
     slopes: Any,
     shape: Any,
     memory: Any,
 ) -> float:
-    """weight · Σ cost of cells lo..hi from their scores (T·K); slopes = its gradient in them."""
+    """Σ weight · cost of cells lo..hi from their scores (T·K); slopes = its gradient in them."""
     K, cost, scratch = shape.levels, 0.0, scratch_in(memory, shape)
     zero = fill(scratch.truth, 0.0)
     for p in range(lo, hi, LANES):
@@ -133,7 +133,7 @@ def _cost_of_scores(
             store(scratch.scores, LANES * k, zero)
         for t in range(count):
             scratch.truth[t] = levels[p + t]
-            scratch.weights[t] = weight
+            scratch.weights[t] = weights[p + t]
             for k in range(K):
                 scratch.scores[LANES * k + t] = scores[(p + t) * K + k]
         cost += tile_costs(K, ordinal, scratch)
@@ -144,18 +144,21 @@ def _cost_of_scores(
 
 
 class Cost(NamedTuple):
-    """The mean cost of some targets, and its gradient in their scores."""
+    """The cost of some targets, and its gradient in their scores."""
 
-    mean: float
+    total: float
     slopes: Array  # (T, K)
 
 
-def mean_cost(scores: Array, levels: Array, *, ordinal_weight: float, threads: int) -> Cost:
-    """From scores (T, K) and true levels (T,): each target counts the same."""
+def cost_of(
+    scores: Array, levels: Array, weights: Array, *, ordinal_weight: float, threads: int
+) -> Cost:
+    """Σ weight · cost (Eq. 18 and 21) from scores (T, K), true levels (T,) and weights (T,)."""
     T, K = scores.shape
     slopes = np.empty_like(scores)
     shape = shape_of(K, 1)
-    fixed = (scores.reshape(-1), levels, 1.0 / T, ordinal_weight, slopes.reshape(-1), shape)
+    parts = scores.reshape(-1), levels, weights.astype(scores.dtype)
+    fixed = (*parts, ordinal_weight, slopes.reshape(-1), shape)
     tiles = -(-T // LANES)
     cuts = pairwise([min(T, tiles * t // threads * LANES) for t in range(threads + 1)])
     costs = run(_cost_of_scores, [(*cut, *fixed, scratch_of(scores.dtype, shape)) for cut in cuts])

@@ -178,7 +178,12 @@ def _find(
 ) -> None:
     """marks (M,) is -1 everywhere before and after; inside it holds the levels of one row."""
     n = len(order)
-    offsets, known, levels, order = address(offsets), address(known), address(levels), address(order)
+    offsets, known, levels, order = (
+        address(offsets),
+        address(known),
+        address(levels),
+        address(order),
+    )
     rows, columns, marks, out = address(rows), address(columns), address(marks), address(out)
     i = 0
     while i < n:

@@ -88,7 +88,8 @@ def _train_on_blocks() -> None:
     engine.encode(block.user.context)
     scores = np.zeros((block.n_targets, 2), np.float32)
     engine.add_scores(block.user.targets, scores)
-    cost = costing.mean_cost(scores, block.user.targets.levels, ordinal_weight=1.0, threads=1)
+    targets = block.user.targets
+    cost = costing.cost_of(scores, targets.levels, targets.weights, ordinal_weight=1.0, threads=1)
     engine.begin()
     engine.fit_scores(block.user.targets, cost.slopes)
     engine.fit_context(block.user.context)

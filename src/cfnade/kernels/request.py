@@ -133,9 +133,7 @@ def score_cells(
 def score_all(state: Array, table: Array, bias: Array, *, shared: bool) -> Array:
     """Scores of every column for one state (D,). Returns (M, K)."""
     M = len(table)
-    return score_cells(
-        state[None], np.zeros(M, np.int64), np.arange(M), table, bias, shared=shared
-    )
+    return score_cells(state[None], np.zeros(M, np.int64), np.arange(M), table, bias, shared=shared)
 
 
 def _flat(array: Array) -> Array:

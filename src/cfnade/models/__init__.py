@@ -1,8 +1,7 @@
-"""CF-NADE and what is computed with it. The model itself is models/cfnade.py."""
+"""CF-NADE in plain torch, the reference of everything else: cfnade.py is the model itself."""
 
 from cfnade.models.batch import Batch, Context, Targets
-from cfnade.models.cfnade import CFNADE
+from cfnade.models.cfnade import CFNADENetwork
 from cfnade.models.config import CFNADEConfig
-from cfnade.models.distribution import Distribution
 
-__all__ = ["CFNADE", "Batch", "CFNADEConfig", "Context", "Distribution", "Targets"]
+__all__ = ["Batch", "CFNADEConfig", "CFNADENetwork", "Context", "Targets"]

@@ -8,19 +8,18 @@ J factors, D the width of a table: H for full weights, J for factored ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from cfnade.models import ops
 from cfnade.models.batch import Batch, Context
 from cfnade.models.checks import require, require_indices, require_shape
 from cfnade.models.config import CFNADEConfig
-from cfnade.models.distribution import Distribution
+from cfnade.models.costs import hybrid_cost
 from cfnade.models.initialise import glorot_, smoothed_log_frequencies, steps
+from cfnade.models.tables import cell_scores, context_sum
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -31,7 +30,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class CFNADE(nn.Module):
+class CFNADENetwork(nn.Module):
     """One network for all rows. The fields are those of CFNADEConfig, where each is explained.
 
     Parameters are zero until initialise() or a checkpoint fills them: no hidden randomness.
@@ -86,7 +85,7 @@ class CFNADE(nn.Module):
         self.deep_c = nn.ParameterList(_zeros(out) for _, out in pairs)
 
     @classmethod
-    def from_config(cls, config: CFNADEConfig) -> CFNADE:
+    def from_config(cls, config: CFNADEConfig) -> CFNADENetwork:
         return cls(**config.to_dict())
 
     # -- Eq. 2, 8, 9, 11, 20: what is known of a row ------------------------------------------
@@ -102,7 +101,7 @@ class CFNADE(nn.Module):
         An empty context gives g(c), the model's opinion of a row it has never met.
         """
         context.check(columns=self.config.columns, levels=self.config.levels)
-        sums = ops.context_sum(self.input_table, context, shared=self.config.shared)  # (B, D)
+        sums = context_sum(self.input_table, context, shared=self.config.shared)  # (B, D)
         return self.hidden_from_sums(sums, context.counts())
 
     def hidden_from_sums(self, sums: Tensor, counts: Tensor) -> Tensor:
@@ -136,19 +135,7 @@ class CFNADE(nn.Module):
         require_indices("columns", columns, self.config.columns, "columns")
         require_shape("columns", columns, tuple(rows.shape))
         state, shared = self.output_state(hidden), self.config.shared
-        return ops.cell_scores(state, self.output_table, self.b, rows, columns, shared=shared)
-
-    def all_scores(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Scores of every column for a few rows: yields (first column, (B, m, K))."""
-        require_shape("hidden", hidden, (hidden.shape[0], self.config.hidden[-1]))
-        state = self.output_state(hidden)
-        return ops.all_scores(state, self.output_table, self.b, shared=self.config.shared)
-
-    def predict(
-        self, context: Context, rows: Tensor, columns: Tensor, values: Tensor | Sequence[float]
-    ) -> Distribution:
-        """Eq. 3 and 6-8: the ratings of new cells given all that is known; values in stars."""
-        return Distribution.from_scores(self.scores(self.hidden(context), rows, columns), values)
+        return cell_scores(state, self.output_table, self.b, rows, columns, shared=shared)
 
     # -- Eq. 18, 19, 21: the cost ------------------------------------------------------------
 
@@ -159,47 +146,15 @@ class CFNADE(nn.Module):
         """
         batch.check(columns=self.config.columns, levels=self.config.levels)
         require(batch.context.size > 0, "the batch has 0 rows; a cost needs at least one")
-        cost = ops.target_cost(
-            self.output_state(self.hidden(batch.context)),
-            self.output_table,
-            self.b,
-            batch.targets,
-            shared=self.config.shared,
-            ordinal_weight=self.config.ordinal_weight,
-        )
-        return cost / batch.context.size
-
-    def weight_penalty(self) -> Tensor:
-        """Σ w² over all weights: not the biases, not halved, as the authors add it to the cost.
-
-        The cost to minimise is cost + decay · penalty, so the gradient gains 2 · decay · w.
-        """
-        return torch.stack([w.square().sum() for w in self.weights()]).sum()
+        targets = batch.targets
+        scores = self.scores(self.hidden(batch.context), targets.rows, targets.columns)  # (T, K)
+        costs = hybrid_cost(scores, targets.levels, self.config.ordinal_weight)  # (T,)
+        return (targets.weights.to(costs.dtype) * costs).sum() / batch.context.size
 
     # -- parameters --------------------------------------------------------------------------
 
-    def weights(self) -> list[nn.Parameter]:
-        """All parameters that decay."""
-        biases = {id(p) for p in self.biases()}
-        return [p for p in self.parameters() if id(p) not in biases]
-
     def biases(self) -> list[nn.Parameter]:
         return [self.b, self.c, *self.deep_c]
-
-    def parameter_groups(
-        self, learning_rate: float, *, first_layer_factor: float = 1.0
-    ) -> list[dict[str, Any]]:
-        """Two groups for a torch optimiser: the first layer (W or A, B; and c), and the rest.
-
-        The paper doubles the first layer's rate on ML-10M and Netflix: first_layer_factor=2.
-        """
-        first = [self.W, self.c] if self.config.factors is None else [self.A, self.B, self.c]
-        taken = {id(p) for p in first}
-        rest = [p for p in self.parameters() if id(p) not in taken]
-        return [
-            {"params": first, "lr": learning_rate * first_layer_factor},
-            {"params": rest, "lr": learning_rate},
-        ]
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw weights, clear biases: uniform in ±√(6 / fans), fans counting columns, not levels.

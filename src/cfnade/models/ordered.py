@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from cfnade.models import ops
 from cfnade.models.batch import Batch, Context, Targets
-from cfnade.models.cfnade import CFNADE
+from cfnade.models.cfnade import CFNADENetwork
 from cfnade.models.checks import require
 from cfnade.models.costs import hybrid_cost, regular_cost
 from cfnade.models.orders import arrange
+from cfnade.models.tables import context_sum
 
 PADDED = 1 << 24
 """How many numbers the padded running sums of a group of rows may hold: 64 MB in float32."""
 
 
-def conditional_scores(model: CFNADE, rows: Context) -> Tensor:
+def conditional_scores(model: CFNADENetwork, rows: Context) -> Tensor:
     """Scores of each rating's levels given the ratings before it in its row. Returns (n, K)."""
     rows.check(columns=model.config.columns, levels=model.config.levels)
     scores, places = [], []
@@ -39,17 +39,17 @@ def conditional_scores(model: CFNADE, rows: Context) -> Tensor:
     return torch.cat(scores)[torch.cat(places).argsort()]
 
 
-def log_conditionals(model: CFNADE, rows: Context) -> Tensor:
+def log_conditionals(model: CFNADENetwork, rows: Context) -> Tensor:
     """log p of each rating given those before it (Eq. 3). Returns (n,)."""
     return -regular_cost(conditional_scores(model, rows), rows.levels)
 
 
-def joint_log_probability(model: CFNADE, rows: Context) -> Tensor:
+def joint_log_probability(model: CFNADENetwork, rows: Context) -> Tensor:
     """log p(r) of each row by the chain rule (Eq. 1). Returns (B,); 0 for an empty row."""
     return _row_sums(rows, log_conditionals(model, rows))
 
 
-def ordered_cost(model: CFNADE, rows: Context) -> Tensor:
+def ordered_cost(model: CFNADENetwork, rows: Context) -> Tensor:
     """Eq. 5 and 18 for a fixed order, averaged over rows: the paper's basic training."""
     require(rows.size > 0, "there are 0 rows; a cost needs at least one")
     scores = conditional_scores(model, rows)
@@ -57,7 +57,9 @@ def ordered_cost(model: CFNADE, rows: Context) -> Tensor:
     return _row_sums(rows, costs).mean()
 
 
-def ensemble_log_probability(model: CFNADE, rows: Context, orders: Sequence[Tensor]) -> Tensor:
+def ensemble_log_probability(
+    model: CFNADENetwork, rows: Context, orders: Sequence[Tensor]
+) -> Tensor:
     """log of the mean of p(r) over several orders: a mixture, so again a distribution. (B,).
 
     Joint probabilities are averaged, not conditionals: for the next rating given all known ones
@@ -90,12 +92,12 @@ def prefix_batch(rows: Context) -> Batch:
 
 
 def _sums_before(
-    model: CFNADE, columns: Tensor, levels: Tensor, row: Tensor, position: Tensor
+    model: CFNADENetwork, columns: Tensor, levels: Tensor, row: Tensor, position: Tensor
 ) -> Tensor:
     """Sum of the embeddings of the ratings before each rating in its row. Returns (t, D)."""
     ends = torch.arange(columns.numel() + 1, device=columns.device)
     alone = Context(ends, columns, levels)  # each rating a row of its own
-    embedded = ops.context_sum(model.input_table, alone, shared=model.config.shared)  # (t, D)
+    embedded = context_sum(model.input_table, alone, shared=model.config.shared)  # (t, D)
     B, longest = int(row.max()) + 1, int(position.max()) + 1
     padded = embedded.new_zeros(B, longest, embedded.shape[1])
     # A rating is written one place later, so that the running sum at a place has seen only earlier

@@ -1,8 +1,8 @@
 """Predictor: raw ids, titles and histories in, distributions and lists out.
 
 Probabilities are calibrated, which keeps their mean. A rating that is known is predicted from the
-other ratings of its row, never from itself. What the model has never met follows the rule "mean" of
-models/unseen.py; the columns known_of_user and known_of_item, 0 there, tell.
+other ratings, never from itself. What the model has never met follows the rule of unseen.py; the
+columns known_of_user and known_of_item, 0 there, tell.
 A Predictor does not change, apart from what it computes once and keeps, under a lock: any number of
 threads may ask the same one. Questions about a few people run serially on the thread that asks.
 """
@@ -11,45 +11,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.bundle import Bundle
 from cfnade.checkpoint import load
 from cfnade.checkpoint.faults import fault_of
 from cfnade.errors import PredictionError
+from cfnade.fitted import FittedModel
+from cfnade.options import checked, whole
 from cfnade.predictor import frames
 from cfnade.predictor.catalogue import Catalogue
-from cfnade.predictor.cells import Answers, answers, timed_answers
 from cfnade.predictor.explain import by_item, by_level
 from cfnade.predictor.histories import History, Person, read_history
 from cfnade.predictor.ids import Ids, listed, paired
 from cfnade.predictor.once import once
-from cfnade.predictor.ranking import Rank, RankBy, Ranking, best, calibrated, means_of, rank_by
-from cfnade.predictor.scoring import Row, row_of
+from cfnade.predictor.ranking import How, Rank, RankBy, Ranking, best, calibrated, means_of, rank_by
 from cfnade.predictor.thin import default_min_ratings
-from cfnade.predictor.together import known_of
+from cfnade.scorer import Scorer
+from cfnade.sides.side import Row, Who
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-class Predictor:
-    """Answers questions from a bundle; nothing else is needed."""
+class Answers(NamedTuple):
+    """Of each cell asked for."""
 
-    def __init__(self, bundle: Bundle) -> None:
-        if reason := fault_of(bundle):
+    items: IntArray  # (n,) indices
+    predictions: FloatArray  # (n,) expected ratings
+    probabilities: FloatArray  # (n, K) calibrated
+    known_of_user: IntArray  # (n,)
+    known_of_item: IntArray  # (n,)
+
+
+class Predictor:
+    """Answers questions from a fitted model; nothing else is needed."""
+
+    def __init__(self, fitted: FittedModel) -> None:
+        if reason := fault_of(fitted):
             raise PredictionError(f"the model cannot be used: {reason}")
-        self.bundle = bundle
-        self.scale = bundle.context.scale
-        self.users = Ids("user", bundle.context.user_ids)
-        self.items = Ids("item", bundle.context.item_ids)
-        self._known = known_of(bundle)
+        self.fitted = fitted
+        self.scale = fitted.context.scale
+        self.users = Ids("user", fitted.context.user_ids)
+        self.items = Ids("item", fitted.context.item_ids)
+        self._scorer = Scorer(fitted)
         self._values = self.scale.array()
-        self.catalogue = Catalogue(self.items, bundle.context, lambda: self._known.of_all_items)
+        self.catalogue = Catalogue(self.items, fitted.context, lambda: self._scorer.known("item"))
         """The items by id and title."""
 
     @classmethod
@@ -79,8 +89,8 @@ class Predictor:
         and nothing else. A model that knows time needs the times of the ratings, whole seconds
         since 1970, one for all or one for each, and takes no histories.
         """
-        said = self._answers(*paired(users, items), histories, times)
-        return calibrated(said.probabilities, self._values, self.bundle.calibration)
+        raw = self._cells(*paired(users, items), histories, times).probabilities
+        return calibrated(raw, self._values, self.fitted.calibration)
 
     def predict(
         self,
@@ -91,8 +101,7 @@ class Predictor:
         times: Any = None,
     ) -> FloatArray:
         """The expected rating of each (user, item), in stars. Returns (n,)."""
-        said = self._answers(*paired(users, items), histories, times)
-        return means_of(said.probabilities, self._values)
+        return self._cells(*paired(users, items), histories, times).predictions
 
     def predict_frame(
         self,
@@ -104,20 +113,83 @@ class Predictor:
     ) -> pl.DataFrame:
         """user, item, title, prediction, std, p_…, known_of_user, known_of_item of each cell."""
         users, items = paired(users, items)
-        said = self._answers(users, items, histories, times)
-        indices = self.catalogue.indices(items)
-        means = means_of(said.probabilities, self._values)
-        chances = calibrated(said.probabilities, self._values, self.bundle.calibration)
+        answers = self._honest(self._cells(users, items, histories, times))
         return pl.DataFrame(
             {
                 "user": frames.id_series(users, texts=self.users.are_texts),
-                "item": frames.item_series(self.items, items, indices),
-                "title": frames.title_series(self.bundle.context, indices),
-                **frames.distribution_columns(chances, means, self.scale),
-                "known_of_user": said.known_of_user,
-                "known_of_item": said.known_of_item,
+                "item": frames.item_series(self.items, items, answers.items),
+                "title": frames.title_series(self.fitted.context, answers.items),
+                **frames.distribution_columns(
+                    answers.probabilities, answers.predictions, self.scale
+                ),
+                "known_of_user": answers.known_of_user,
+                "known_of_item": answers.known_of_item,
             }
         )
+
+    def predicted(
+        self,
+        items: Any,
+        user: Any = None,
+        *,
+        history: History | None = None,
+        times: Any = None,
+    ) -> Answers:
+        """As predict_frame, for one person and as arrays: for a service."""
+        _either(user, history)
+        if history is not None:
+            self._require_lists()
+            return self._honest(self._of_history(self.person(history), self._indices(items)))
+        items, _ = listed(items)
+        return self._honest(self._cells([user] * len(items), items, None, times))
+
+    def _honest(self, answers: Answers) -> Answers:
+        chances = calibrated(answers.probabilities, self._values, self.fitted.calibration)
+        return answers._replace(probabilities=chances)
+
+    def _cells(
+        self, users: Any, items: Any, histories: Mapping[Any, History] | None, times: Any
+    ) -> Answers:
+        """Of users by raw id, or by a name in histories; before calibration."""
+        self._check_times(histories, times)
+        people = {name: self.person(history) for name, history in (histories or {}).items()}
+        indices = self._indices(items)
+        if not people:
+            return self._of_users(self.users.indices(users), indices, times)
+        places = {name: place for place, name in enumerate(people)}
+        which = np.array([places.get(_plain(user), -1) for user in users], np.int64)
+        parts = []
+        for place, person in enumerate([None, *people.values()], -1):
+            asked = np.flatnonzero(which == place)
+            if not len(asked):
+                continue
+            if person is None:
+                raws = [users[i] for i in asked]
+                answers = self._of_users(self.users.indices(raws), indices[asked], None)
+            else:
+                answers = self._of_history(person, indices[asked])
+            parts.append((asked, answers))
+        order = np.argsort(np.concatenate([asked for asked, _ in parts]), kind="stable")
+        joined = zip(*(answers for _, answers in parts), strict=True)
+        return Answers(*(np.concatenate(column)[order] for column in joined))
+
+    def _of_users(self, users: IntArray, items: IntArray, times: Any) -> Answers:
+        self._require_context()
+        if times is not None and np.ndim(times) == 0:
+            times = np.full(len(users), times)
+        chances = self._scorer.probabilities(users, items, times)
+        return self._answers(items, chances, self._scorer.known_of("user", users))
+
+    def _of_history(self, person: Person, items: IntArray) -> Answers:
+        chances = self._scorer.of_person(_who(person), items)
+        return self._answers(items, chances, np.full(len(items), len(person)))
+
+    def _answers(self, items: IntArray, chances: FloatArray, of_user: IntArray) -> Answers:
+        means = means_of(chances, self._values)
+        return Answers(items, means, chances, of_user, self._scorer.known_of("item", items))
+
+    def _indices(self, items: Any) -> IntArray:
+        return self.catalogue.indices(listed(items)[0])
 
     # -- all items ----------------------------------------------------------------------------
 
@@ -145,10 +217,13 @@ class Predictor:
         prediction, std, p_…, known_of_user, known_of_item, and hidden: how many more items could
         be listed but for min_ratings. Of equal scores the item of the lower id comes first.
         """
-        raws, indices, rows = self._people(users, history)
-        by, length = rank_by(rank, threshold, quantile, self.scale), _whole("n", n, 1)
-        lists = self._rankings(indices, rows, by, length, exclude_seen, min_ratings)
-        return frames.list_frame(self.bundle.context, raws, lists)
+        raws, people = self._people(users, history)
+        by, length = (
+            rank_by(rank, threshold, quantile, self.scale),
+            checked("n", n, whole(1), PredictionError),
+        )
+        lists = self._rankings(people, by, length, exclude_seen, min_ratings)
+        return frames.list_frame(self.fitted.context, raws, lists)
 
     def ranked(
         self,
@@ -157,45 +232,49 @@ class Predictor:
         history: History | None = None,
         n: int = 10,
         exclude_seen: bool = True,
-        rank: Rank = "expected",
-        threshold: float | None = None,
-        quantile: float | None = None,
-        min_ratings: int | None = None,
+        **how: Unpack[How],
     ) -> Ranking:
         """As recommend, for one person and as arrays: for a service that writes its own answers."""
-        _, indices, rows = self._people(None if user is None else [user], history)
-        by, length = rank_by(rank, threshold, quantile, self.scale), _whole("n", n, 1)
-        return self._rankings(indices, rows, by, length, exclude_seen, min_ratings)[0]
+        _, people = self._people(None if user is None else [user], history)
+        by = rank_by(
+            how.get("rank", "expected"), how.get("threshold"), how.get("quantile"), self.scale
+        )
+        return self._rankings(people, by, n, exclude_seen, how.get("min_ratings"))[0]
+
+    @property
+    def item_counts(self) -> IntArray:
+        """How many ratings of each item are known. Returns (items,)."""
+        return self._scorer.known("item")
 
     @once
     def default_min_ratings(self) -> int:
         """How many ratings an item needs to be recommended, if min_ratings is not given."""
-        return default_min_ratings(self._known.of_all_items)
+        return default_min_ratings(self._scorer.known("item"))
 
     def _rankings(
         self,
-        indices: IntArray,
-        rows: list[Row],
+        people: list[Who],
         by: RankBy,
         n: int,
         exclude_seen: bool,
         min_ratings: int | None,
     ) -> list[Ranking]:
+        n = checked("n", n, whole(1), PredictionError)
         least = self.default_min_ratings if min_ratings is None else min_ratings
-        least = _whole("min_ratings", least, 0)
-        counts = self._known.of_all_items
+        least = checked("min_ratings", least, whole(0), PredictionError)
+        counts = self._scorer.known("item")
         enough = counts >= least
-        lines = self._known.scores(rows, indices, leave_out=not exclude_seen)
-        of_users = self._of_users(indices, rows)
-        found = []
-        for row, of_user, scores in zip(rows, of_users, lines, strict=True):
+        rankings = []
+        lines = self._scorer.lists(people, leave_out=not exclude_seen)
+        for who, scores in zip(people, lines, strict=True):
             allowed = np.ones(len(counts), bool)
             if exclude_seen:
-                allowed[row.columns] = False
+                allowed[who.rated.columns] = False
             hidden = int((allowed & ~enough).sum())
-            top = best(scores, allowed & enough, n, by, self.bundle.calibration)
-            found.append(Ranking(*top, counts[top.items], of_user, hidden, least))
-        return found
+            top = best(scores, allowed & enough, n, by, self.fitted.calibration)
+            of_user = len(who.rated.columns)
+            rankings.append(Ranking(*top, counts[top.items], of_user, hidden, least))
+        return rankings
 
     # -- titles -------------------------------------------------------------------------------
 
@@ -205,12 +284,14 @@ class Predictor:
         Case, accents, typos and "The" are forgiven; the last word may be unfinished. Of equally
         near ones the item with more ratings comes first.
         """
-        found, distance = self.catalogue.search(text, _whole("limit", limit, 1))
+        found, distance = self.catalogue.search(
+            text, checked("limit", limit, whole(1), PredictionError)
+        )
         return pl.DataFrame(
             {
                 "item": frames.id_series(self.items.table[found], texts=self.items.are_texts),
-                "title": frames.title_series(self.bundle.context, found),
-                "known_of_item": self._known.of_items(found),
+                "title": frames.title_series(self.fitted.context, found),
+                "known_of_item": self._scorer.known_of("item", found),
                 "distance": distance,
             }
         )
@@ -227,63 +308,53 @@ class Predictor:
     ) -> pl.DataFrame:
         """How each known rating moved the prediction of one item, the strongest first.
 
-        User-based, and side "both": a line for each rating of the person: item, title, rating,
-        prediction, what it would be `without` that rating, and the difference `change`.
-        Item-based: a line for each level at which others rated the item: rating, count,
-        prediction, `without` all of these, `change`, and `mean_change` of leaving out just one.
+        A model that reads what people rated: a line for each rating of the person: item, title,
+        rating, prediction, what it would be `without` that rating, and the difference `change`.
+        One that reads items alone: a line for each level at which others rated the item: rating,
+        count, prediction, `without` all of these, `change`, and `mean_change` of leaving out one.
         """
-        _, indices, rows = self._people(None if user is None else [user], history)
-        at = self.catalogue.index(item)
-        if at < 0:
+        _, people = self._people(None if user is None else [user], history)
+        index = self.catalogue.index(item)
+        if index < 0:
             raise PredictionError(f"item {item!r} is unknown to the model; nothing moves it")
-        if history is None and indices[0] < 0:
+        if history is None and people[0].user < 0:
             raise PredictionError(
                 f"user {user!r} is unknown to the model, so no rating moved the prediction; "
                 "give history= to explain it for a new person"
             )
-        if self.bundle.side == "item":
-            return by_level(self._known, row_of(self._known.rows, at), int(indices[0]))
-        return by_item(self._known, rows[0], int(indices[0]), at)
+        explain = by_item if self.fitted.takes_histories else by_level
+        return explain(self._scorer, people[0], index)
 
     # -- shared -------------------------------------------------------------------------------
 
-    def _answers(
-        self, users: Any, items: Any, histories: Mapping[Any, History] | None, times: Any
-    ) -> Answers:
-        if self.bundle.knows_time or times is not None:
-            indices = self.catalogue.indices(items)
-            return timed_answers(self._known, self.users, users, indices, histories, times)
-        people = {name: self.person(history) for name, history in (histories or {}).items()}
-        if not self.bundle.has_context and not all(user in people for user in users):
-            self._require_context()
-        return answers(self._known, self.users, users, self.catalogue.indices(items), people)
+    def _people(self, users: Any, history: History | None) -> tuple[Any, list[Who]]:
+        """Raw ids (None for a history), and who they are."""
+        _either(users, history)
+        self._require_lists()
+        if history is not None:
+            return None, [_who(self.person(history))]
+        self._require_context()
+        raws, _ = listed(users)
+        return raws, [self._scorer.person(user) for user in self.users.indices(raws).tolist()]
 
-    def _people(self, users: Any, history: History | None) -> tuple[Any, IntArray, list[Row]]:
-        """Raw ids (None for a history), indices, and the items that each rated."""
-        if (users is None) == (history is None):
-            raise PredictionError("give either users or a history, and not both")
-        if self.bundle.knows_time:
+    def _check_times(self, histories: Mapping[Any, History] | None, times: Any) -> None:
+        if times is not None and not self.fitted.needs_times:
+            raise PredictionError("this model does not know time; leave times out")
+        if histories and self.fitted.needs_times:
+            raise PredictionError(
+                "this model knows time and takes no histories: when their ratings were given is "
+                "not known; train one without time features for that"
+            )
+
+    def _require_lists(self) -> None:
+        if self.fitted.needs_times:
             raise PredictionError(
                 "this model knows time: it predicts given ratings at given times, and makes no "
                 "lists or explanations; train one without time features for these"
             )
-        if history is not None:
-            person = self.person(history)
-            return None, np.array([-1]), [Row(person.items, person.levels)]
-        self._require_context()
-        raws, _ = listed(users)
-        indices = self.users.indices(raws)
-        rows = [row_of(self._known.by_user, user) for user in indices.tolist()]
-        return raws, indices, rows
-
-    def _of_users(self, indices: IntArray, rows: list[Row]) -> list[int]:
-        """How many ratings the answers for these people rest on."""
-        if self.bundle.side == "item":
-            return [int(count) for count in self._known.of_users(indices)]
-        return [len(row.columns) for row in rows]
 
     def _require_user_based(self) -> None:
-        if self.bundle.side == "item":
+        if not self.fitted.takes_histories:
             raise PredictionError(
                 "this model is item-based: it knows the users of its training data only and takes "
                 'no history of another person; train one with side="user" (on the command line: '
@@ -291,15 +362,23 @@ class Predictor:
             )
 
     def _require_context(self) -> None:
-        if not self.bundle.has_context:
-            instead = "give a history, or use" if self.bundle.side == "user" else "use"
+        if not self.fitted.has_context:
+            instead = "give a history, or use" if self.fitted.takes_histories else "use"
             raise PredictionError(
                 "this model was saved without the ratings that it conditions on, so it knows no "
                 f"user and nothing about anyone; {instead} a copy saved with its context"
             )
 
 
-def _whole(name: str, given: Any, least: int) -> int:
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < least:
-        raise PredictionError(f"{name} (={given!r}) must be a whole number of at least {least}")
-    return int(given)
+def _who(person: Person) -> Who:
+    return Who(-1, Row(person.items, person.levels))
+
+
+def _either(users: Any, history: Any) -> None:
+    if (users is None) == (history is None):
+        raise PredictionError("give either users or a history, and not both")
+
+
+def _plain(raw: Any) -> Any:
+    """A key as a dictionary knows it."""
+    return raw.item() if isinstance(raw, np.generic) else raw

@@ -1,4 +1,8 @@
-"""The items of a model, by id and by title."""
+"""The items of a model, by id and by title: one rule says which item a text means.
+
+It is the item with this very id; else with this title or name; else the one that a title from
+elsewhere is sure to mean; else, as a guess, the one whose title the text is a part of.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,26 @@ import numpy.typing as npt
 from cfnade.data.ratings import Ratings
 from cfnade.errors import PredictionError
 from cfnade.predictor.ids import Ids
-from cfnade.predictor.matching import TitleMatch
 from cfnade.predictor.once import once
 from cfnade.predictor.search import TitleSearch
-from cfnade.predictor.titles import words_of
+from cfnade.predictor.titles import TitleMatch, words_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _SHOWN = 5  # titles in an error
+_LOOKED_AT = 100  # ids, to tell titles from codes
+
+
+def titles_of(ratings: Ratings) -> npt.NDArray[Any] | None:
+    """Titles by item, "" for one without. Where there are none, ids with spaces are titles.
+
+    Codes such as "B000A3XY1C" have no spaces: an unknown one must not be taken for one like it.
+    """
+    ids = ratings.item_ids
+    if ratings.titles is not None or ids.dtype != object:
+        return ratings.titles
+    return ids if any(" " in text for text in ids[:_LOOKED_AT].tolist()) else None
 
 
 class Catalogue:
@@ -27,7 +42,9 @@ class Catalogue:
 
     def __init__(self, ids: Ids, ratings: Ratings, counts: Callable[[], IntArray]) -> None:
         self.ids = ids
-        self.titles = ratings.titles
+        self.titles = titles_of(ratings)
+        """By item; None if the model knows no titles."""
+        self._guesses = ratings.titles is not None
         self._counts = counts
 
     # -- one item that is meant ---------------------------------------------------------------
@@ -36,56 +53,80 @@ class Catalogue:
         """The index of an item given by raw id or title, -1 for an unknown id.
 
         A title that fits no item, or several, is an error that lists the nearest. Where ids are
-        texts themselves, a text that is neither is an unknown id.
+        texts, one that fits no item is an unknown id; where they are the titles themselves nothing
+        is guessed, for part of a title may be the whole title of an item not known.
         """
         if not isinstance(item, str) or self.titles is None:
             return self.ids.index(item)
-        if self.ids.are_texts:
-            at = self.ids.index(item)
-            return at if at >= 0 else self._titled(item, lost_is_error=False)
-        if item.strip().lstrip("+-").isdecimal() and not self._matches.named(item):
+        is_number = item.strip().lstrip("+-").isdecimal()
+        if is_number and not self.ids.are_texts and not self._matches.named(item):
             return self.ids.index(item)  # an id in the wrong type, which is said
-        return self._titled(item, lost_is_error=True)
+        items = self._surely(item) or (self._containing(item) if self._guesses else [])
+        return -1 if self.ids.are_texts and not items else self._only(items, item)
 
     def indices(self, items: Any) -> IntArray:
         """The same for many. Returns (n,)."""
         if isinstance(items, np.ndarray) or self.titles is None:
             return self.ids.indices(items)
-        if self.ids.are_texts or any(isinstance(item, str) for item in items):
-            return np.array([self.index(item) for item in items], np.int64)
-        return self.ids.indices(items)
+        texts = dict.fromkeys(item for item in items if isinstance(item, str))
+        if not texts:
+            return self.ids.indices(items)
+        places = {text: self.index(text) for text in texts}
+        return np.array(
+            [places[item] if isinstance(item, str) else self.ids.index(item) for item in items],
+            np.int64,
+        )
 
-    def titled(self, text: str) -> int:
-        """The index of the one item with this title; part of it will do if no other has it."""
+    def typed(self, text: str) -> int:
+        """The same for what a person types: a number may be an id, and there must be an item."""
+        if self.ids.are_texts or text.isdecimal():
+            index = self.ids.index(self.ids.typed(text))
+            if index >= 0:
+                return index
         if self.titles is None:
             raise PredictionError(
                 f"{text!r} is not an item id, and this model knows no titles; give an id"
             )
-        return self._titled(text, lost_is_error=True)
+        return self._only(self._surely(text) or self._containing(text), text)
 
-    def _titled(self, text: str, *, lost_is_error: bool) -> int:
-        folded = text.strip().casefold()
-        same = self._folded.get(folded, [])
-        found = same or self._matches.named(text) or self._containing(text)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            best_known = sorted(found, key=lambda at: (-int(self._counts()[at]), at))
-            some = self._listed(best_known[:_SHOWN]) + ("; …" if len(found) > _SHOWN else "")
-            raise PredictionError(f"{text!r} is in {len(found)} titles, say which one: {some}")
-        if not lost_is_error:
-            return -1
+    def certain(self, item: int | str) -> int | None:
+        """The index of the one item that an id or a title is sure to mean: no guess, no error."""
+        if isinstance(item, str) and self.titles is not None:
+            items = self._surely(item)
+            return items[0] if len(items) == 1 else None
+        if isinstance(item, str) != self.ids.are_texts:
+            return None
+        index = self.ids.index(item)
+        return None if index < 0 else index
+
+    def _surely(self, text: str) -> list[int]:
+        """Items of this id, title or name; several of them are for the caller to tell apart."""
+        if self.ids.are_texts and (index := self.ids.index(text)) >= 0:
+            return [index]
+        same = self._folded.get(text.strip().casefold()) or self._matches.named(text)
+        if same:
+            return same
+        match = self._matches.match(text)
+        return [] if match is None else [match]
+
+    def _containing(self, text: str) -> list[int]:
+        words = " ".join(words_of(text))
+        return [item for item, title in enumerate(self._spaced) if words in title] if words else []
+
+    def _only(self, items: list[int], text: str) -> int:
+        if len(items) == 1:
+            return items[0]
+        if items:
+            best_known = sorted(items, key=lambda item: (-int(self._counts()[item]), item))
+            some = self._listed(best_known[:_SHOWN]) + ("; …" if len(items) > _SHOWN else "")
+            raise PredictionError(f"{text!r} is in {len(items)} titles, say which one: {some}")
         near = self.search(text, _SHOWN)[0].tolist()
         hint = f"; did you mean: {self._listed(near)}" if near else ""
         raise PredictionError(f"{text!r} is neither an item id nor part of a title{hint}")
 
     def _listed(self, items: list[int]) -> str:
         assert self.titles is not None
-        return "; ".join(str(self.titles[at]) for at in items)
-
-    def _containing(self, text: str) -> list[int]:
-        words = " ".join(words_of(text))
-        return [at for at, title in enumerate(self._spaced) if words in title] if words else []
+        return "; ".join(str(self.titles[item]) for item in items)
 
     # -- many that may be ---------------------------------------------------------------------
 
@@ -111,9 +152,9 @@ class Catalogue:
     def _folded(self) -> dict[str, list[int]]:
         assert self.titles is not None
         folded: dict[str, list[int]] = {}
-        for at, title in enumerate(self.titles):
+        for item, title in enumerate(self.titles):
             if title:
-                folded.setdefault(str(title).strip().casefold(), []).append(at)
+                folded.setdefault(str(title).strip().casefold(), []).append(item)
         return folded
 
     @once

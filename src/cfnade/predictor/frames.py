@@ -11,6 +11,7 @@ import polars as pl
 
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
+from cfnade.predictor.catalogue import titles_of
 from cfnade.predictor.ids import Ids
 from cfnade.predictor.ranking import Ranking
 
@@ -28,12 +29,12 @@ def id_series(raw: Sequence[Any] | npt.NDArray[Any], *, texts: bool) -> pl.Serie
     return pl.Series(listed, dtype=pl.Int64)
 
 
-def item_series(ids: Ids, given: Any, indices: IntArray) -> pl.Series:
+def item_series(ids: Ids, items: Any, indices: IntArray) -> pl.Series:
     """Raw ids of items that were asked for by id or title; an unknown id stays as it was given."""
-    if isinstance(given, np.ndarray):
-        return id_series(given, texts=ids.are_texts)
-    table = ids.table[np.maximum(indices, 0)].tolist() if len(ids.table) else given
-    raws = [one if at < 0 else raw for one, raw, at in zip(given, table, indices, strict=True)]
+    if isinstance(items, np.ndarray):
+        return id_series(items, texts=ids.are_texts)
+    table = ids.table[np.maximum(indices, 0)].tolist() if len(ids.table) else items
+    raws = [one if i < 0 else raw for one, raw, i in zip(items, table, indices, strict=True)]
     return id_series(raws, texts=ids.are_texts)
 
 
@@ -66,8 +67,8 @@ def _joined(parts: list[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
 
 def title_series(ratings: Ratings, items: IntArray) -> pl.Series:
     """Titles of items by index; null where there is none, or the item is unknown (-1)."""
-    known = ratings.titles
-    texts = [None if known is None or i < 0 else known[i] or None for i in items.tolist()]
+    titles = titles_of(ratings)
+    texts = [None if titles is None or i < 0 else titles[i] or None for i in items.tolist()]
     return pl.Series(texts, dtype=pl.String)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.rows import IndexArray, LevelArray
-from cfnade.data.scale import Scale
+from cfnade.data.ratings import IndexArray
+from cfnade.data.scale import LevelArray, Scale
 from cfnade.errors import PredictionError
 from cfnade.predictor.catalogue import Catalogue
 
@@ -54,7 +54,7 @@ def read_history(history: History, items: Catalogue, scale: Scale) -> Person:
         )
     indices = items.indices(raws)
     known = indices >= 0
-    unknown = tuple(raw for raw, found in zip(raws, known.tolist(), strict=True) if not found)
+    unknown = tuple(raw for raw, index in zip(raws, indices.tolist(), strict=True) if index < 0)
     _check_repeats(raws, indices)
     if unknown:
         _log.warning(
@@ -103,18 +103,19 @@ def _number(raw: Any, rating: Any) -> float:
 
 def _check_repeats(raws: list[Any], indices: npt.NDArray[np.int64]) -> None:
     """An item must not come twice, be it by id and by title."""
-    items = [(at, raw if at < 0 else None) for at, raw in zip(indices.tolist(), raws, strict=True)]
+    places = zip(indices.tolist(), raws, strict=True)
+    items = [(index, raw if index < 0 else None) for index, raw in places]
     if len(set(items)) == len(items):
         return
-    seen: dict[Any, Any] = {}
+    earlier: dict[Any, Any] = {}
     for item, raw in zip(items, raws, strict=True):
-        if item in seen:
-            also = "" if seen[item] == raw else f", also as {seen[item]!r}"
+        if item in earlier:
+            also = "" if earlier[item] == raw else f", also as {earlier[item]!r}"
             raise PredictionError(
                 f"item {raw!r} is rated more than once in a history{also}; give one rating of each "
                 "item"
             )
-        seen[item] = raw
+        earlier[item] = raw
 
 
 def _allowed(scale: Scale) -> str:
@@ -122,6 +123,6 @@ def _allowed(scale: Scale) -> str:
     return ", ".join(texts if len(texts) <= 12 else [*texts[:3], "…", *texts[-2:]])
 
 
-def _brief(given: Any) -> str:
-    text = repr(given)
+def _brief(history: Any) -> str:
+    text = repr(history)
     return text if len(text) <= 60 else text[:57] + "…"

@@ -14,6 +14,9 @@ from cfnade.predictor.once import once
 
 IntArray = npt.NDArray[np.int64]
 
+_LEAST, _MOST = -(2**63), 2**63 - 1  # ids are kept in 64 bits
+_SHOWN = 40  # letters of what was typed, in an error
+
 
 class Ids:
     """The id table of one side of the data."""
@@ -50,6 +53,23 @@ class Ids:
         """The raw id at an index, as Python has it."""
         return self.table[index : index + 1].tolist()[0]
 
+    def typed(self, text: str) -> Any:
+        """A raw id as a person types it, in the type that the table has."""
+        if self.are_texts:
+            return text
+        shown = repr(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "…")
+        try:
+            number = int(text)
+        except ValueError:
+            raise PredictionError(
+                f"{self.side} {shown}: the {self.side} ids of this model are whole numbers"
+            ) from None
+        if not _LEAST <= number <= _MOST:
+            raise PredictionError(
+                f"{self.side} {shown}: an id is a whole number from {_LEAST} to {_MOST}"
+            )
+        return number
+
     @once
     def _places(self) -> dict[Any, int]:
         return {raw: place for place, raw in enumerate(self.table.tolist())}
@@ -59,25 +79,25 @@ class Ids:
             return np.array([self.index(one) for one in raw.tolist()], np.int64)
         # An unsigned id beyond int64 is in no table; a cast would wrap it onto another.
         fits = raw <= np.iinfo(np.int64).max
-        wanted = np.where(fits, raw, 0).astype(np.int64)
-        places = np.minimum(np.searchsorted(self.table, wanted), len(self.table) - 1)
-        return np.where(fits & (self.table[places] == wanted), places, -1)
+        asked = np.where(fits, raw, 0).astype(np.int64)
+        places = np.minimum(np.searchsorted(self.table, asked), len(self.table) - 1)
+        return np.where(fits & (self.table[places] == asked), places, -1)
 
 
-def listed(given: Any) -> tuple[Any, bool]:
+def listed(ids: Any) -> tuple[Any, bool]:
     """Raw ids as an array or a list, and whether it was a single one."""
-    if np.isscalar(given):
-        return [given], True
-    if isinstance(given, np.ndarray):
-        if given.ndim != 1:
-            raise PredictionError(f"ids have shape {given.shape}; give one dimension")
-        return (given if given.dtype.kind in "iu" else given.tolist()), False
+    if np.isscalar(ids):
+        return [ids], True
+    if isinstance(ids, np.ndarray):
+        if ids.ndim != 1:
+            raise PredictionError(f"ids have shape {ids.shape}; give one dimension")
+        return (ids if ids.dtype.kind in "iu" else ids.tolist()), False
     for method in ("to_list", "tolist", "to_pylist"):  # of polars, pandas and pyarrow
-        if hasattr(given, method):
-            return getattr(given, method)(), False
-    if isinstance(given, Iterable):
-        return list(given), False
-    raise PredictionError(f"ids are given as a {type(given).__name__}; give one id or a list")
+        if hasattr(ids, method):
+            return getattr(ids, method)(), False
+    if isinstance(ids, Iterable):
+        return list(ids), False
+    raise PredictionError(f"ids are given as a {type(ids).__name__}; give one id or a list")
 
 
 def paired(users: Any, items: Any) -> tuple[Any, Any]:

@@ -28,5 +28,5 @@ class once(Generic[T]):  # noqa: N801  # reads as a decorator, like property
         with kept.setdefault("_once", threading.RLock()):
             if self._name not in kept:
                 kept[self._name] = self._compute(owner)
-            found: T = kept[self._name]
-            return found
+            value: T = kept[self._name]
+            return value

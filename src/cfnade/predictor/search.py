@@ -43,13 +43,13 @@ class TitleSearch:
         self._vocabulary, self._spellings = vocabulary, Spellings(vocabulary)
         self._firsts = np.array([self._places[one[0]] for one in words], np.int64)
         self._index(words)
-        keys = sorted((name.key, at) for at, (_, name) in enumerate(names))
-        self._keys, self._key_names = [key for key, _ in keys], [at for _, at in keys]
+        keys = sorted((name.key, place) for place, (_, name) in enumerate(names))
+        self._keys, self._key_names = [key for key, _ in keys], [place for _, place in keys]
 
     def _index(self, words: list[tuple[str, ...]]) -> None:
         """Which names hold a word: those from offsets[word] on."""
-        pairs = sorted((self._places[word], at) for at, one in enumerate(words) for word in one)
-        self._names = np.array([at for _, at in pairs], np.int64)
+        pairs = sorted((self._places[word], name) for name, one in enumerate(words) for word in one)
+        self._names = np.array([name for _, name in pairs], np.int64)
         held = np.array([word for word, _ in pairs], np.int64)
         self._offsets = np.searchsorted(held, np.arange(len(self._places) + 1))
 
@@ -69,11 +69,11 @@ class TitleSearch:
             costs = np.minimum(costs, np.where(self._years == int(asked[-1]), dated, np.inf))
         by_item = np.full(len(self.parsed), np.inf)
         np.minimum.at(by_item, self._items, costs)
-        found = np.flatnonzero(by_item <= by_item.min() + _WORSE)
-        found = found[np.isfinite(by_item[found])]
-        order = np.lexsort((found, -self._ratings[found], by_item[found].round(6)))
-        found = found[order[:limit]]
-        return found, by_item[found]
+        near = np.flatnonzero(by_item <= by_item.min() + _WORSE)
+        near = near[np.isfinite(by_item[near])]
+        order = np.lexsort((near, -self._ratings[near], by_item[near].round(6)))
+        nearest = near[order[:limit]]
+        return nearest, by_item[nearest]
 
     # -- what names cost ----------------------------------------------------------------------
 
@@ -90,14 +90,14 @@ class TitleSearch:
         count = len(self._items)
         total, missing, letters = np.zeros(count), np.zeros(count), np.zeros(count)
         first = np.zeros(count, bool)
-        for at, word in enumerate(asked):
-            near = self._near(word, edits=edits, last=at == len(asked) - 1)
+        for place, word in enumerate(asked):
+            near = self._near(word, edits=edits, last=place == len(asked) - 1)
             cost = np.full(count, np.inf)
             for price in sorted({price for price, _ in near}, reverse=True):
                 same = [places for one, places in near if one == price]
                 words = np.concatenate(same)
                 cost[self._holding(words)] = price
-                first |= (at == 0) & np.isin(self._firsts, words)
+                first |= (place == 0) & np.isin(self._firsts, words)
             there = np.isfinite(cost)
             total += np.where(there, cost, _MISSING)
             missing += ~there
@@ -120,11 +120,11 @@ class TitleSearch:
             near.append((0.0, np.array([self._places[word]])))
         most = _most_edits(word) if edits else 0
         if most:
-            found = self._spellings.edits(word, most)
-            near += [(_EDIT * n, np.flatnonzero(found == n)) for n in range(1, most + 1)]
+            needed = self._spellings.edits(word, most)
+            near += [(_EDIT * n, np.flatnonzero(needed == n)) for n in range(1, most + 1)]
             if last:
-                found = self._spellings.edits(word, most, prefix=True)
-                some = [np.flatnonzero(found == n) for n in range(1, most + 1)]
+                needed = self._spellings.edits(word, most, prefix=True)
+                some = [np.flatnonzero(needed == n) for n in range(1, most + 1)]
                 near += [(_EDIT * n + _UNFINISHED, part) for n, part in enumerate(some, 1)]
         return near
 
@@ -137,10 +137,10 @@ class TitleSearch:
         """Names that are the same, or begin so, without their spaces: "starwars", "spiderman"."""
         begin = bisect_left(self._keys, key)
         end = bisect_left(self._keys, key + "\U0010ffff") if len(key) >= 4 else begin
-        for at in range(begin, max(end, begin + 1)):
-            if at < len(self._keys) and self._keys[at].startswith(key):
-                price = 0.0 if self._keys[at] == key else _NOT_ALONE + _UNFINISHED
-                name = self._key_names[at]
+        for place in range(begin, max(end, begin + 1)):
+            if place < len(self._keys) and self._keys[place].startswith(key):
+                price = 0.0 if self._keys[place] == key else _NOT_ALONE + _UNFINISHED
+                name = self._key_names[place]
                 costs[name] = min(costs[name], price)
 
 

@@ -12,12 +12,12 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from cfnade.bundle import SIDES, SIDES_IN_WORDS, Sides
 from cfnade.errors import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
+from cfnade.sides import KINDS, side_names
 
 _FOLDER = Path(__file__).parent
 _SIZES = ("columns", "levels", "mean_context")  # these follow from the data
@@ -28,7 +28,7 @@ class Recipe:
     """A side, the model's fields and the training settings."""
 
     name: str
-    side: Sides
+    side: str
     model: dict[str, Any] = field(default_factory=dict)
     training: Settings = field(default_factory=Settings)
     measured: dict[str, Any] = field(default_factory=dict)
@@ -41,8 +41,13 @@ def names() -> list[str]:
 
 def default_recipe(side: str) -> Recipe:
     """What is taken for a side when nothing is said."""
-    base = recipe("default-both" if side == "both" else "default")
-    return replace(base, side=cast(Sides, side))
+    base = recipe("default-both" if draws_blocks(side) else "default")
+    return replace(base, side=side)
+
+
+def draws_blocks(side: str) -> bool:
+    """Whether a model of that side reads both users and items, so that settings mean blocks."""
+    return len({KINDS[name].axis for name in side_names(side)} - {None}) == 2
 
 
 def recipe(name: str | Path) -> Recipe:
@@ -71,8 +76,10 @@ def _parsed(name: str, given: dict[str, Any]) -> Recipe:
             "[training] and [measured]"
         )
     side = given.get("side", "user")
-    if side not in SIDES:
-        raise TrainingError(f"recipe {name}: side {side!r} must be {SIDES_IN_WORDS}")
+    try:
+        side_names(side)
+    except TrainingError as error:
+        raise TrainingError(f"recipe {name}: {error}") from error
     for part in ("model", "training", "measured"):
         if not isinstance(given.get(part, {}), dict):
             raise TrainingError(
@@ -81,7 +88,7 @@ def _parsed(name: str, given: dict[str, Any]) -> Recipe:
             )
     return Recipe(
         name,
-        cast(Sides, side),
+        side,
         model_fields(given.get("model", {}), f"recipe {name}"),
         training_settings(given.get("training", {}), f"recipe {name}"),
         given.get("measured", {}),

@@ -7,103 +7,109 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from cfnade import __version__
 from cfnade.predictor import Predictor
 from cfnade.serve import limits, schemas
 from cfnade.serve.loading import Loaded
-from cfnade.serve.people import Asked, asked_by, item_of, unknown_item
+from cfnade.serve.people import Asked, asked_by, item_of
+from cfnade.serve.problems import Problem
 
 Answer = dict[str, Any]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 _TAIL = 0.1
 """What may lie beyond either end of an interval."""
+_MOVED = ("item", "title", "count", "rating", "without", "change")
+"""What is told of a rating that moved a prediction, as far as the model says it."""
 
 
-def predict(loaded: Loaded, wanted: schemas.PredictIn) -> Answer:
-    asked = asked_by(loaded.predictor, wanted)
-    items = [(text, item_of(loaded.predictor, text)) for text in wanted.items]
-    known = [raw for _, raw in items if raw is not None]
+def predict(loaded: Loaded, asked: schemas.PredictIn) -> Answer:
+    predictor = loaded.predictor
+    who = asked_by(predictor, asked)
+    _check_time(predictor, asked.time)
+    indices = {item: predictor.catalogue.certain(item) for item in asked.items}
+    known = [index for item in asked.items if (index := indices[item]) is not None]
     return {
-        "predictions": _predictions(loaded.predictor, asked, known),
-        "unknown": [text for text, raw in items if raw is None],
-        "ignored": asked.ignored,
+        "predictions": _predictions(predictor, who, known, asked.time),
+        "unknown": [item for item in asked.items if indices[item] is None],
+        "ignored": who.ignored,
     }
 
 
-def recommend(loaded: Loaded, wanted: schemas.RecommendIn) -> Answer:
+def recommend(loaded: Loaded, asked: schemas.RecommendIn) -> Answer:
     predictor = loaded.predictor
-    asked = asked_by(predictor, wanted)
-    found = predictor.ranked(
-        asked.user,
-        history=asked.history,
-        n=wanted.n,
-        exclude_seen=wanted.exclude_seen,
-        rank=wanted.rank,
-        threshold=wanted.threshold,
-        quantile=wanted.quantile,
-        min_ratings=wanted.min_ratings,
+    who = asked_by(predictor, asked)
+    best = predictor.ranked(
+        who.user,
+        history=who.history,
+        n=asked.n,
+        exclude_seen=asked.exclude_seen,
+        rank=asked.rank,
+        threshold=asked.threshold,
+        quantile=asked.quantile,
+        min_ratings=asked.min_ratings,
     )
-    chances, counts = found.probabilities, found.known_of_items
-    items = _distributions(predictor, found.items, found.predictions, chances, counts)
-    for rank, (item, score) in enumerate(zip(items, found.scores.tolist(), strict=True), 1):
+    items = _distributions(
+        predictor, best.items, best.predictions, best.probabilities, best.known_of_items
+    )
+    for rank, (item, score) in enumerate(zip(items, best.scores.tolist(), strict=True), 1):
         item |= {"rank": rank, "score": score}
     return {
         "items": items,
-        "hidden": found.hidden,
-        "min_ratings": found.min_ratings,
-        "ignored": asked.ignored,
+        "hidden": best.hidden,
+        "min_ratings": best.min_ratings,
+        "ignored": who.ignored,
     }
 
 
-def explain(loaded: Loaded, wanted: schemas.ExplainIn) -> Answer:
+def explain(loaded: Loaded, asked: schemas.ExplainIn) -> Answer:
     predictor = loaded.predictor
-    asked = asked_by(predictor, wanted)
-    item = item_of(predictor, wanted.item)
-    if item is None:
-        raise unknown_item(wanted.item, "item")
-    frame = predictor.explain(item=item, user=asked.user, history=asked.history)
-    (prediction,) = _predictions(predictor, asked, [item])
-    names = ("item", "title") if predictor.bundle.side == "user" else ("count",)
+    who = asked_by(predictor, asked)
+    index = item_of(predictor, asked.item, "item")
+    raw = predictor.items.raw(index)
+    frame = predictor.explain(item=raw, user=who.user, history=who.history)
+    (prediction,) = _predictions(predictor, who, [index])
     return {
-        "item": item,
+        "item": raw,
         "title": prediction["title"],
         "prediction": prediction,
-        "moved": frame.select(*names, "rating", "without", "change").to_dicts(),
-        "ignored": asked.ignored,
+        "moved": frame.select(name for name in _MOVED if name in frame.columns).to_dicts(),
+        "ignored": who.ignored,
     }
 
 
-def items(loaded: Loaded, wanted: schemas.ItemsQuery) -> Answer:
-    predictor, text = loaded.predictor, wanted.q.strip()
+def items(loaded: Loaded, asked: schemas.ItemsQuery) -> Answer:
+    predictor, text = loaded.predictor, asked.q.strip()
     if not text:
-        found = predictor.items.table[loaded.popular[: wanted.limit]].tolist()
-    elif predictor.bundle.context.titles is None:
-        found = _by_id(loaded, text, wanted.limit)
+        indices = loaded.popular[: asked.limit]
+    elif predictor.catalogue.titles is None:
+        indices = _by_id(loaded, text, asked.limit)
     else:
-        found = predictor.search(text, limit=wanted.limit)["item"].to_list()
-    return {"items": [_found(loaded, raw) for raw in found], "query": wanted.q}
+        indices, _ = predictor.catalogue.search(text, asked.limit)
+    names, counts = _named(predictor, indices), loaded.counts[indices].tolist()
+    named = [name | {"ratings": count} for name, count in zip(names, counts, strict=True)]
+    return {"items": named, "query": asked.q}
 
 
-def match(loaded: Loaded, wanted: schemas.MatchIn) -> Answer:
+def match(loaded: Loaded, asked: schemas.MatchIn) -> Answer:
     predictor = loaded.predictor
-    if predictor.bundle.context.titles is None:
-        return {"matches": [None] * len(wanted.films)}
-    raws = [predictor.match(film.title, film.year) for film in wanted.films]
-    return {"matches": [None if raw is None else _named(predictor, raw) for raw in raws]}
+    indices = [predictor.catalogue.match(film.title, film.year) for film in asked.films]
+    matches = [None if at is None else _named(predictor, np.array([at]))[0] for at in indices]
+    return {"matches": matches}
 
 
 def model(loaded: Loaded, bounds: limits.Limits) -> Answer:
     predictor = loaded.predictor
+    fitted = predictor.fitted
     return {
         "name": loaded.name,
-        "side": predictor.bundle.side,
+        "side": fitted.side,
         "scale": list(predictor.scale.values),
         "items": len(predictor.items.table),
-        "titles": predictor.bundle.context.titles is not None,
-        "new_people": predictor.bundle.side == "user",
+        "titles": predictor.catalogue.titles is not None,
+        "new_people": fitted.takes_histories and not fitted.needs_times,
+        "lists": not fitted.needs_times,
         "min_ratings": predictor.default_min_ratings,
         "limits": {
             "history": limits.HISTORY,
@@ -123,7 +129,7 @@ def version(loaded: Loaded) -> Answer:
         "python": platform.python_version(),
         "model": {
             "name": loaded.name,
-            "side": predictor.bundle.side,
+            "side": predictor.fitted.side,
             "levels": len(predictor.scale),
             "items": len(predictor.items.table),
             "fingerprint": loaded.fingerprint,
@@ -135,16 +141,25 @@ def version(loaded: Loaded) -> Answer:
 # -- parts ---------------------------------------------------------------------------------------
 
 
-def _predictions(predictor: Predictor, asked: Asked, known: list[Any]) -> list[Answer]:
-    if not known:
+def _check_time(predictor: Predictor, time: int | None) -> None:
+    if predictor.fitted.needs_times and time is None:
+        raise Problem(
+            422, "this model knows time: say when, as time in seconds since 1970", where="time"
+        )
+    if time is not None and not predictor.fitted.needs_times:
+        raise Problem(422, "this model does not know time; leave time out", where="time")
+
+
+def _predictions(
+    predictor: Predictor, who: Asked, indices: list[int], time: int | None = None
+) -> list[Answer]:
+    if not indices:
         return []
-    if asked.history is None:
-        frame = predictor.predict_frame(asked.user, known)
-    else:
-        frame = predictor.predict_frame("", known, histories={"": asked.history})
-    chances = frame.select(pl.col("^p_.*$")).to_numpy()
-    means, counts = frame["prediction"].to_numpy(), frame["known_of_item"].to_numpy()
-    return _distributions(predictor, predictor.items.indices(known), means, chances, counts)
+    raws = predictor.items.table[indices]
+    said = predictor.predicted(raws, who.user, history=who.history, times=time)
+    return _distributions(
+        predictor, said.items, said.predictions, said.probabilities, said.known_of_item
+    )
 
 
 def _distributions(
@@ -156,10 +171,8 @@ def _distributions(
 ) -> list[Answer]:
     """Items with what is said of each, column by column: a list of 500 takes no time."""
     values = predictor.scale.array()
-    low, median, high = (quantiles(chances, values, q) for q in (_TAIL, 0.5, 1 - _TAIL))
+    low, median, high = quantiles(chances, values, np.array([_TAIL, 0.5, 1 - _TAIL]))
     columns = {
-        "item": predictor.items.table[indices].tolist(),
-        "title": _titles(predictor, indices),
         "expected": means.tolist(),
         "std": np.sqrt((chances * np.square(values - means[:, None])).sum(1)).tolist(),
         "median": median.tolist(),
@@ -167,33 +180,30 @@ def _distributions(
         "probabilities": chances.tolist(),
         "ratings": counts.tolist(),
     }
-    return [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
+    lines = zip(_named(predictor, indices), *columns.values(), strict=True)
+    return [named | dict(zip(columns, line, strict=True)) for named, *line in lines]
 
 
-def _titles(predictor: Predictor, indices: IntArray) -> list[str | None]:
-    titles = predictor.bundle.context.titles
-    return [None if titles is None else titles[at] or None for at in indices.tolist()]
+def quantiles(chances: FloatArray, values: FloatArray, shares: FloatArray) -> FloatArray:
+    """The lowest values that a rating exceeds with chance 1 - share at most.
+
+    Of distributions (n, K) and each of some shares (s,). Returns (s, n).
+    """
+    reached = chances.cumsum(1) >= shares[:, None, None] - 1e-12  # (s, n, K)
+    reached[..., -1] = True  # whatever rounding says
+    lowest: FloatArray = values[reached.argmax(2)]
+    return lowest
 
 
-def quantiles(chances: FloatArray, values: FloatArray, share: float) -> FloatArray:
-    """The lowest value that a rating exceeds with chance 1 - share at most. Returns (n,)."""
-    reached = chances.cumsum(1) >= share - 1e-12  # (n, K)
-    reached[:, -1] = True  # whatever rounding says
-    found: FloatArray = values[reached.argmax(1)]
-    return found
+def _named(predictor: Predictor, indices: IntArray) -> list[Answer]:
+    """Items by raw id and title."""
+    titles, raws = predictor.catalogue.titles, predictor.items.table[indices].tolist()
+    names = [None] * len(raws) if titles is None else titles[indices].tolist()
+    return [{"item": raw, "title": name or None} for raw, name in zip(raws, names, strict=True)]
 
 
-def _by_id(loaded: Loaded, text: str, limit: int) -> list[Any]:
+def _by_id(loaded: Loaded, text: str, limit: int) -> IntArray:
     """Without titles: items whose id begins so, the most rated first."""
     raws = loaded.predictor.items.table[loaded.popular].tolist()
-    return [raw for raw in raws if str(raw).startswith(text)][:limit]
-
-
-def _named(predictor: Predictor, raw: Any) -> Answer:
-    at = predictor.items.indices([raw])
-    return {"item": raw, "title": _titles(predictor, at)[0]}
-
-
-def _found(loaded: Loaded, raw: Any) -> Answer:
-    at = loaded.predictor.items.index(raw)
-    return _named(loaded.predictor, raw) | {"ratings": int(loaded.counts[at])}
+    fitting = [place for place, raw in enumerate(raws) if str(raw).startswith(text)]
+    return loaded.popular[fitting[:limit]]

@@ -9,15 +9,13 @@ from fastapi import FastAPI, Request, Response
 from starlette.middleware.cors import CORSMiddleware
 
 from cfnade import __version__
-from cfnade.serve import assets, openapi
+from cfnade.serve import assets
 from cfnade.serve.addresses import router
-from cfnade.serve.docs import docs_page
-from cfnade.serve.limits import Bounds, Limits
-from cfnade.serve.loading import Models
-from cfnade.serve.problems import CatchAll, add_handlers
-from cfnade.serve.refresh import keep_fresh
-from cfnade.serve.security import KeyCheck, SecurityHeaders
-from cfnade.serve.work import Work
+from cfnade.serve.docs import complete, docs_page
+from cfnade.serve.guards import Door, Shell
+from cfnade.serve.limits import Limits, Work
+from cfnade.serve.loading import Models, keep_fresh
+from cfnade.serve.problems import add_handlers
 
 
 def create_app(
@@ -52,13 +50,11 @@ def create_app(
         redirect_slashes=False,
     )
     app.include_router(router(models, work, limits))
-    openapi.complete(app, keyed=key is not None)
+    complete(app, keyed=key is not None)
     _add_pages(app)
     add_handlers(app)
     # The last one added is the first that a request meets.
-    app.add_middleware(Bounds, limits=limits)
-    if key is not None:
-        app.add_middleware(KeyCheck, key=key)
+    app.add_middleware(Door, limits=limits, key=key)
     if cors:
         app.add_middleware(
             CORSMiddleware,
@@ -66,8 +62,7 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type", "x-api-key"],
         )
-    app.add_middleware(CatchAll)
-    app.add_middleware(SecurityHeaders)
+    app.add_middleware(Shell)
     return app
 
 

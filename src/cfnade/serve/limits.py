@@ -1,14 +1,19 @@
-"""What one request may cost: sizes that the schema states, and bounds on bytes and time."""
+"""What one request may cost: sizes that the schema states, bounds on bytes and time, and threads
+with a bounded queue before them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from cfnade.serve.problems import Problem
 
-from cfnade.serve.problems import Problem, problem_response
+T = TypeVar("T")
 
 HISTORY = 5_000
 """Ratings of one person: more than nearly anybody has films in a diary."""
@@ -43,67 +48,40 @@ class Limits:
     """Open connections; beyond, the one that has been silent for longest is closed."""
 
 
-class Bounds:
-    """Stops headers that are too long, and a body that is too long or too slow, declared or not,
-    before it is all in memory."""
+class Work:
+    """Threads for kernels, which release the GIL; no more of them than cores."""
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        self.app = app
-        self.limits = limits
+    def __init__(self, limits: Limits) -> None:
+        self._seconds, self._threads = limits.work_seconds, limits.threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._places = threading.BoundedSemaphore(limits.threads + limits.waiting)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-        elif self._head(scope) > self.limits.header_bytes:
-            await problem_response(self._long_head())(scope, receive, send)
-        elif self._declared(scope) > self.limits.body_bytes:
-            await problem_response(self._too_long())(scope, receive, send)
-        else:
-            await self.app(scope, self._limited(receive), send)
+    async def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """What the function returns, or a refusal if too many wait or it takes too long."""
+        if not self._places.acquire(blocking=False):
+            raise Problem(
+                503,
+                "too many requests are waiting; try again in a second",
+                headers={"Retry-After": "1"},
+            )
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, "answer")
+        future = self._pool.submit(function, *arguments)
+        future.add_done_callback(self._leave)
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            # What has begun cannot be stopped: it keeps its place until it is done.
+            raise Problem(
+                504, f"no answer within {self._seconds:g} s; try again, or ask for less"
+            ) from None
 
-    def _head(self, scope: Scope) -> int:
-        # The parser bounds what waits in its buffer only; headers that come at once get past it.
-        sizes = (len(name) + len(value) + 4 for name, value in scope["headers"])
-        return len(scope["path"]) + len(scope["query_string"]) + sum(sizes)
+    def _leave(self, _: Future[T]) -> None:
+        self._places.release()
 
-    def _declared(self, scope: Scope) -> int:
-        for name, value in scope["headers"]:
-            if name == b"content-length" and value.isdigit():
-                return int(value[:20])
-        return 0
-
-    def _limited(self, receive: Receive) -> Receive:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.limits.body_seconds
-        received, complete = 0, False
-
-        async def limited() -> Message:
-            nonlocal received, complete
-            if complete:  # what follows is a disconnection, for which there is no hurry
-                return await receive()
-            try:
-                async with asyncio.timeout_at(deadline):
-                    message = await receive()
-            except TimeoutError:
-                raise self._too_slow() from None
-            received += len(message.get("body", b""))
-            if received > self.limits.body_bytes:
-                raise self._too_long()
-            complete = not message.get("more_body", False)
-            return message
-
-        return limited
-
-    def _long_head(self) -> Problem:
-        most = self.limits.header_bytes
-        return Problem(431, f"address and headers are longer than {most:,} bytes; send fewer")
-
-    def _too_long(self) -> Problem:
-        most = self.limits.body_bytes
-        return Problem(
-            413, f"the body is longer than {most:,} bytes; send fewer ratings or items at a time"
-        )
-
-    def _too_slow(self) -> Problem:
-        most = self.limits.body_seconds
-        return Problem(408, f"the body took longer than {most:g} s to arrive; send it again")
+    def close(self) -> None:
+        """Wait for what is being computed; the next question opens the threads again."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)

@@ -2,14 +2,19 @@
 
 A request takes the current model once and keeps it to its end. A new one is loaded and warmed up
 beside the old one and then put in its place in one assignment; one that cannot be loaded is
-logged, and the old one goes on.
+logged, and the old one goes on. It is looked for at the start, on SIGHUP, and now and then if asked
+to watch.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
+import signal
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,8 +94,8 @@ class Models:
 
 def _load(folder: Path) -> Loaded:
     predictor = Predictor.load(folder)
-    counts = item_counts(predictor)
     _warm_up(predictor)
+    counts = predictor.item_counts
     return Loaded(
         predictor=predictor,
         name=folder.resolve().name,
@@ -102,28 +107,23 @@ def _load(folder: Path) -> Loaded:
     )
 
 
-def item_counts(predictor: Predictor) -> npt.NDArray[np.int64]:
-    """How many ratings each item has: of training for columns, of the context for rows."""
-    bundle = predictor.bundle
-    if bundle.side == "user":
-        return np.asarray(bundle.column_counts.sum(1), np.int64)
-    return np.bincount(bundle.context.items, minlength=bundle.context.n_items).astype(np.int64)
-
-
 def _warm_up(predictor: Predictor) -> None:
     """Compile kernels and fill what is computed once, so that no request waits for it."""
-    item = predictor.items.table[:1].tolist()[0]
-    if predictor.bundle.context.titles is not None:
-        predictor.search("a", limit=1)
-    if predictor.bundle.side == "user":
-        predictor.recommend(history={}, n=1)
-        predictor.predict_frame("", item, histories={"": {}})
-        predictor.explain(item=item, history={})
-    if predictor.bundle.has_context:
-        user = predictor.users.table[:1].tolist()[0]
-        predictor.recommend([user], n=1)
-        predictor.predict_frame(user, item)
-        predictor.explain(item=item, user=user)
+    fitted, item = predictor.fitted, predictor.items.raw(0)
+    if predictor.catalogue.titles is not None:
+        predictor.catalogue.certain("a")
+        predictor.catalogue.search("a", 1)
+    people: list[dict[str, Any]] = [{"history": {}}] if fitted.takes_histories else []
+    if fitted.has_context:
+        people.append({"user": predictor.users.raw(0)})
+    if fitted.needs_times:
+        if fitted.has_context:
+            predictor.predicted(item, **people[-1], times=0)
+        return
+    for who in people:
+        predictor.ranked(**who, n=1)
+        predictor.predicted(item, **who)
+        predictor.explain(item=item, **who)
 
 
 def _settle() -> None:
@@ -131,3 +131,40 @@ def _settle() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
+
+
+# -- when another is looked for -----------------------------------------------------------------
+
+_SIGNAL = getattr(signal, "SIGHUP", None)  # there is none on Windows
+
+
+@asynccontextmanager
+async def keep_fresh(models: Models, watch: float | None) -> AsyncIterator[None]:
+    """Load the model if there is none yet; inside, reload it on SIGHUP and when it changes."""
+    if not models.ready:
+        await asyncio.to_thread(models.load)
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    listens = _SIGNAL is not None and threading.current_thread() is threading.main_thread()
+    if _SIGNAL is not None and listens:
+        loop.add_signal_handler(_SIGNAL, asked.set)
+    task = asyncio.create_task(_refresh(models, asked, watch))
+    try:
+        yield
+    finally:
+        if _SIGNAL is not None and listens:
+            loop.remove_signal_handler(_SIGNAL)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _refresh(models: Models, asked: asyncio.Event, watch: float | None) -> None:
+    while True:
+        try:
+            async with asyncio.timeout(watch):
+                await asked.wait()
+            wanted = True
+        except TimeoutError:
+            wanted = await asyncio.to_thread(models.changed)
+        asked.clear()
+        if wanted:
+            await asyncio.to_thread(models.reload)

@@ -15,6 +15,9 @@ from cfnade.serve.schemas import Asker, Rated
 
 IntArray = npt.NDArray[np.int64]
 
+_SHOWN = 12
+"""Values of a scale in a refusal."""
+
 
 class Asked(NamedTuple):
     """Exactly one of user and history, and what was given but is unknown."""
@@ -24,38 +27,32 @@ class Asked(NamedTuple):
     ignored: list[Rated]
 
 
-def asked_by(predictor: Predictor, who: Asker) -> Asked:
+def asked_by(predictor: Predictor, asker: Asker) -> Asked:
     """Read who is asking, and refuse what cannot be read."""
-    if (who.ratings is None) == (who.user is None):
+    if (asker.ratings is None) == (asker.user is None):
         raise Problem(422, "give either ratings (of a new person) or user (a known user's id)")
-    if who.ratings is not None:
-        return _new_person(predictor, who.ratings)
-    assert who.user is not None
-    return _known_user(predictor, who.user)
+    if asker.ratings is not None:
+        return _new_person(predictor, asker.ratings)
+    assert asker.user is not None
+    return _known_user(predictor, asker.user)
 
 
-def item_of(predictor: Predictor, given: int | str) -> Any:
-    """The raw id of an item given by id or title, None if there is no such item."""
-    items = predictor.items
-    if isinstance(given, str) == items.are_texts and items.index(given) >= 0:
-        return given
-    if isinstance(given, str) and predictor.bundle.context.titles is not None:
-        return predictor.match(given)
-    return None
-
-
-def unknown_item(given: int | str, where: str) -> Problem:
-    return Problem(
-        404, f"item {given!r} is unknown to the model; GET /items?q= finds items", where=where
-    )
+def item_of(predictor: Predictor, item: int | str, where: str) -> int:
+    """The index of the item that an id or title means, which there must be."""
+    index = predictor.catalogue.certain(item)
+    if index is None:
+        raise Problem(
+            404, f"item {item!r} is unknown to the model; GET /items?q= finds items", where=where
+        )
+    return index
 
 
 def _known_user(predictor: Predictor, user: int | str) -> Asked:
     try:
-        at = predictor.users.index(user)
+        index = predictor.users.index(user)
     except PredictionError as error:
         raise Problem(422, str(error), where="user") from None
-    if at < 0 and predictor.bundle.has_context:
+    if index < 0 and predictor.fitted.has_context:
         raise Problem(
             404, f"user {user!r} is unknown to the model; give ratings of theirs", where="user"
         )
@@ -64,33 +61,26 @@ def _known_user(predictor: Predictor, user: int | str) -> Asked:
 
 def _new_person(predictor: Predictor, ratings: list[Rated]) -> Asked:
     indices = _indices(predictor, ratings)
-    known = indices >= 0
     levels, on_scale = predictor.scale.levels_of(np.array([one["rating"] for one in ratings]))
     if not on_scale.all():
-        _refuse_rating(predictor, ratings, int(np.argmin(on_scale)))
-    _refuse_repeats(predictor, indices)
-    ignored = [one for one, is_known in zip(ratings, known, strict=True) if not is_known]
-    person = Person(indices[known].astype(np.int32), levels[known])
-    return Asked(None, person, ignored)
+        raise _off_scale(predictor, ratings, int(np.argmin(on_scale)))
+    known = np.flatnonzero(indices >= 0)
+    rated, firsts = np.unique(indices[known], return_index=True)
+    if len(rated) < len(known):
+        raise _repeated(predictor, indices, int(np.delete(known, firsts)[0]))
+    ignored = [one for one, index in zip(ratings, indices.tolist(), strict=True) if index < 0]
+    return Asked(None, Person(indices[known].astype(np.int32), levels[known]), ignored)
 
 
 def _indices(predictor: Predictor, ratings: list[Rated]) -> IntArray:
     """Where the rated items are, -1 for one that is unknown. Returns (n,)."""
     items = [one.get("item") for one in ratings]
-    if all(type(item) is int for item in items) and not predictor.items.are_texts:
-        _refuse_both(ratings)
+    named_once = len(ratings) == 0 or max(map(len, ratings)) == 2  # by item or title, and a rating
+    if named_once and set(map(type, items)) <= {int} and not predictor.items.are_texts:
         return predictor.items.indices(np.array(items, np.int64))  # all at once
-    found = []
-    for place, one in enumerate(ratings):
-        raw = item_of(predictor, _name(one, place))
-        found.append(-1 if raw is None else predictor.items.index(raw))
-    return np.array(found, np.int64)
-
-
-def _refuse_both(ratings: list[Rated]) -> None:
-    for place, one in enumerate(ratings):
-        if len(one) != 2:
-            _name(one, place)
+    names = [_name(one, place) for place, one in enumerate(ratings)]
+    places = {name: predictor.catalogue.certain(name) for name in names}
+    return np.array([-1 if places[name] is None else places[name] for name in names], np.int64)
 
 
 def _name(one: Rated, place: int) -> int | str:
@@ -101,27 +91,20 @@ def _name(one: Rated, place: int) -> int | str:
     return names[0]
 
 
-def _refuse_rating(predictor: Predictor, ratings: list[Rated], place: int) -> None:
-    one = ratings[place]
-    scale = predictor.scale
-    values = ", ".join(f"{value:g}" for value in scale.values[:12])
-    where = f"ratings[{place}].rating"
-    raise Problem(
+def _off_scale(predictor: Predictor, ratings: list[Rated], place: int) -> Problem:
+    scale, where = predictor.scale, f"ratings[{place}].rating"
+    values = ", ".join(f"{value:g}" for value in scale.values[:_SHOWN])
+    more = ", …" if len(scale) > _SHOWN else ""
+    return Problem(
         422,
-        f"{where}: {one['rating']:g} is off the model's scale {scale}; allowed are {values}"
-        + (", …" if len(scale) > 12 else ""),
+        f"{where}: {ratings[place]['rating']:g} is off the model's scale {scale}; allowed are "
+        f"{values}{more}",
         where=where,
     )
 
 
-def _refuse_repeats(predictor: Predictor, indices: IntArray) -> None:
-    known = np.where(indices >= 0, indices, -1 - np.arange(len(indices)))  # unknown ones differ
-    first = np.unique(known, return_index=True)[1]
-    if len(first) == len(known):
-        return
-    place = int(np.setdiff1d(np.arange(len(known)), first)[0])
-    raw = predictor.items.table[known[place] : known[place] + 1].tolist()[0]
-    where = f"ratings[{place}]"
-    raise Problem(
+def _repeated(predictor: Predictor, indices: IntArray, place: int) -> Problem:
+    raw, where = predictor.items.raw(int(indices[place])), f"ratings[{place}]"
+    return Problem(
         422, f"{where}: item {raw!r} is rated more than once; give one rating of each", where=where
     )

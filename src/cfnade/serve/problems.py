@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http
-import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,11 +12,9 @@ from fastapi.exceptions import RequestValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cfnade.errors import CfnadeError
 
-_log = logging.getLogger("cfnade.serve")
 _SHOWN = 3
 _UNION = {"int", "str", "float", "none"}
 
@@ -61,30 +58,6 @@ def add_handlers(app: FastAPI) -> None:
 
     for kind in (StarletteHTTPException, RequestValidationError, CfnadeError):
         app.add_exception_handler(kind, known)
-
-
-class CatchAll:
-    """Turns what nobody expected into a bare 500; the reason goes to the log and nowhere else."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
-
-        async def watched(message: Message) -> None:
-            nonlocal begun
-            begun = begun or message["type"] == "http.response.start"
-            await send(message)
-
-        try:
-            await self.app(scope, receive, watched)
-        except Exception:
-            _log.exception("%s %s failed", scope.get("method"), scope.get("path"))
-            if begun or scope["type"] != "http":
-                raise
-            sorry = Problem(500, "the service failed on this request; its log says why")
-            await problem_response(sorry)(scope, receive, send)
 
 
 def _as_problem(error: Exception) -> Problem:

@@ -1,7 +1,14 @@
-"""Run the service with uvicorn: one process, or several that share a socket."""
+"""Run the service with uvicorn: one process, or several that share a socket.
+
+Connections that do not speak have a deadline for their next request, and there is a cap. uvicorn
+closes a connection that is idle after an answer, but waits for ever for one that never sent a
+request, sends it byte by byte, or goes on with a body nobody reads. Here time runs whenever no
+request is being answered, and new data does not set it back.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import socket
@@ -9,18 +16,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import h11
 from fastapi import FastAPI
-from uvicorn import Server
+from uvicorn import Config, Server
 from uvicorn.config import STARTUP_FAILURE
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
 from cfnade.errors import CfnadeError
 from cfnade.serve.app import create_app
-from cfnade.serve.connections import Connection, LimitedConfig
+from cfnade.serve.guards import HEADERS
 from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
+from cfnade.serve.problems import problem_body
 
 _log = logging.getLogger("cfnade.serve")
 _FINISH = 30
@@ -40,7 +50,7 @@ _LOGGING: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServeSettings:
     """How to serve; everything in it can be sent to another process."""
 
     folder: Path
@@ -53,7 +63,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: ServeSettings) -> None:
     """Serve until a signal says stop, then finish what is under way."""
     with bind(settings.host, settings.port) as listener:
         models = Models(settings.folder)
@@ -91,7 +101,7 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _app(settings: Settings, models: Models | None) -> FastAPI:
+def _app(settings: ServeSettings, models: Models | None) -> FastAPI:
     return create_app(
         models or Models(settings.folder),
         limits=settings.limits,
@@ -101,7 +111,7 @@ def _app(settings: Settings, models: Models | None) -> FastAPI:
     )
 
 
-def _config(settings: Settings, models: Models | None) -> LimitedConfig:
+def _config(settings: ServeSettings, models: Models | None) -> LimitedConfig:
     return LimitedConfig(
         partial(_app, settings, models),
         limits=settings.limits,
@@ -132,3 +142,90 @@ def _serve_in_workers(config: LimitedConfig, listener: socket.socket) -> None:
     workers.run()
     if any(process.exitcode == STARTUP_FAILURE for process in workers.processes):
         raise CfnadeError("a worker could not start; its message is above")
+
+
+# -- connections ---------------------------------------------------------------------------------
+
+
+class LimitedConfig(Config):
+    """uvicorn's settings with our limits: what every connection gets to see."""
+
+    def __init__(self, *given: Any, limits: Limits, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.limits = limits
+
+
+class Connection(H11Protocol):
+    """One connection."""
+
+    def __init__(self, config: LimitedConfig, *given: Any, **options: Any) -> None:
+        super().__init__(config, *given, **options)
+        self.limits = config.limits
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_request()
+        if len(self.connections) > self.limits.connections:
+            self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._request_came()
+        super().connection_lost(exc)
+
+    def _await_request(self) -> None:
+        """Start the clock unless a request is being answered or it runs already."""
+        if self._busy():
+            self._request_came()
+        elif self._deadline is None and self.timeout_keep_alive_task is None:
+            seconds = self.limits.body_seconds
+            self._deadline = self.loop.call_later(seconds, self._close_silently)
+
+    def _busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _request_came(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close_silently(self) -> None:
+        if not self._busy():
+            self.transport.abort()
+
+    def _make_room(self) -> None:
+        """Close the connection that has waited for longest, this one if all others are busy."""
+        others = [cast(Connection, other) for other in self.connections]
+        waiting = [other for other in others if not other._busy()]
+        min(waiting, key=Connection._closes_at).transport.abort()
+        _log.warning("more than %d connections: closed a silent one", self.limits.connections)
+
+    def _closes_at(self) -> float:
+        timer = self._deadline or self.timeout_keep_alive_task
+        return float("inf") if timer is None else timer.when()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, in the form of all other refusals."""
+        del msg
+        detail = (
+            "this is not a request of HTTP/1.1, or its headers are longer than "
+            f"{self.limits.header_bytes:,} bytes"
+        )
+        body = problem_body(400, detail)
+        headers: list[Any] = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+        headers += [
+            (b"content-type", b"application/problem+json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        events = [h11.Response(status_code=400, headers=headers), h11.Data(data=body)]
+        try:
+            for event in [*events, h11.EndOfMessage()]:
+                self.transport.write(self.conn.send(event) or b"")
+        except h11.LocalProtocolError:  # an answer to the same request was under way
+            pass
+        self.transport.close()

@@ -66,34 +66,28 @@ TASTES: dict[str, Taste] = {
 
 def samples_of(predictor: Predictor, counts: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
     """The tastes whose films the catalogue has; the most rated items at the top rating if none."""
-    found = [] if predictor.bundle.context.titles is None else _known_tastes(predictor)
-    return found or [{"name": "Most rated", "ratings": _most_rated(predictor, counts)}]
-
-
-def _known_tastes(predictor: Predictor) -> list[dict[str, Any]]:
-    found = []
+    samples = []
     for name, taste in TASTES.items():
-        matches = {predictor.match(*film): liking for film, liking in taste.items()}
-        ratings = [
-            _rating(predictor, predictor.items.index(raw), liking)
-            for raw, liking in matches.items()
-            if raw is not None
-        ]
-        if len(ratings) >= _LEAST:
-            found.append({"name": name, "ratings": ratings})
-    return found
+        films = {predictor.catalogue.match(*film): liking for film, liking in taste.items()}
+        films.pop(None, None)
+        if len(films) >= _LEAST:
+            samples.append({"name": name, "ratings": _ratings(predictor, films)})
+    most_rated = dict.fromkeys(np.argsort(-counts, kind="stable")[:_LEAST].tolist(), 1.0)
+    return samples or [{"name": "Most rated", "ratings": _ratings(predictor, most_rated)}]
 
 
-def _most_rated(predictor: Predictor, counts: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-    best = np.argsort(-counts, kind="stable")[:_LEAST]
-    return [_rating(predictor, int(at), 1.0) for at in best]
-
-
-def _rating(predictor: Predictor, at: int, liking: float) -> dict[str, Any]:
-    values, titles = predictor.scale.array(), predictor.bundle.context.titles
-    wanted = values[0] + liking * (values[-1] - values[0])
-    return {
-        "item": predictor.items.table[at : at + 1].tolist()[0],
-        "title": None if titles is None else titles[at] or None,
-        "rating": float(values[np.abs(values - wanted).argmin()]),
-    }
+def _ratings(predictor: Predictor, likings: dict[int | None, float]) -> list[dict[str, Any]]:
+    """Items by index, with the level of the scale that is nearest to each liking."""
+    values, titles = predictor.scale.array(), predictor.catalogue.titles
+    ratings = []
+    for index, liking in likings.items():
+        assert index is not None
+        wished = values[0] + liking * (values[-1] - values[0])
+        ratings.append(
+            {
+                "item": predictor.items.raw(index),
+                "title": None if titles is None else titles[index] or None,
+                "rating": float(values[np.abs(values - wished).argmin()]),
+            }
+        )
+    return ratings

@@ -61,6 +61,9 @@ class PredictIn(Asker):
     )
 
     items: list[Id] = Field(min_length=1, max_length=ITEMS, description="Ids or titles.")
+    time: Annotated[int, Field(strict=True, gt=-(2**52), lt=2**52)] | None = Field(
+        None, description="When, in seconds since 1970: for a model that knows time."
+    )
 
 
 class RecommendIn(Asker):
@@ -177,7 +180,7 @@ class HealthOut(Said):
 
 class ModelVersion(Said):
     name: str
-    side: Literal["user", "item"]
+    side: str
     levels: int
     items: int
     fingerprint: str
@@ -208,11 +211,12 @@ class LimitsOut(Said):
 
 class ModelOut(Said):
     name: str
-    side: Literal["user", "item"]
+    side: str = Field(description="Whose ratings it reads, such as user, item or both.")
     scale: list[float]
     items: int
     titles: bool
     new_people: bool = Field(description="Whether it takes ratings of people it never saw.")
+    lists: bool = Field(description="Whether it makes lists; a model that knows time does not.")
     min_ratings: int
     limits: LimitsOut
     ranks: list[RankBy]

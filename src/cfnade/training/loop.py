@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from cfnade.errors import TrainingError
-from cfnade.training.averaging import averaged
 from cfnade.training.schedule import Schedule
-from cfnade.training.settings import Settings
 from cfnade.training.state import Progress, read_state, write_state
-from cfnade.training.steppers import Stepper
+from cfnade.training.steps import Stepper
 
 
 class Reporter(Protocol):
@@ -56,23 +56,22 @@ class DivergedError(TrainingError):
 class Run:
     """A model on its way from start values to the weights that validation chose.
 
-    `rows` is how many rows the stepper draws from. `score` gives the validation RMSE of weights:
-    the averaged ones are scored and selected as such. Without it the last ones count. `identity`
-    says which run this is, so that another one does not go on from its state.
+    `score` gives the validation RMSE of weights: the averaged ones are scored and selected as
+    such. Without it the last ones count. `identity` says which run this is, so that another one
+    does not go on from its state.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        rows: int,
         stepper: Stepper,
-        settings: Settings,
         *,
         score: Callable[[Any], float] | None = None,
         saving: Saving | None = None,
         identity: dict[str, Any] | None = None,
         reporter: Reporter | None = None,
     ) -> None:
+        settings, rows = stepper.draws.settings, stepper.draws.n_rows
         self.model, self.settings, self.progress = model, settings, Progress()
         self._rows, self._stepper, self._score = rows, stepper, score
         self._average = averaged(model, settings.average) if settings.average else None
@@ -207,3 +206,22 @@ class Run:
         self._stepper.restore(found.get("stepper", {}), self.progress.step)
         self._schedule.quarters = self.progress.quarters
         self._schedule.last_cut = self.progress.last_cut
+
+
+def averaged(model: nn.Module, keep: float) -> AveragedModel:
+    """A copy of the model whose weights are a running average of it: what is scored and kept."""
+    return AveragedModel(model, multi_avg_fn=_growing(keep))
+
+
+def _growing(keep: float) -> Callable[[Any, Any, Tensor | int], None]:
+    """An exponential average whose horizon grows with the number of updates, up to `keep`.
+
+    From the start on it forgets the beginning quickly, later slowly: (1+m)/(4+m) after m updates.
+    """
+
+    @torch.no_grad()
+    def update(average: Any, current: Any, updates: Tensor | int) -> None:
+        m = float(updates)
+        torch._foreach_lerp_(average, current, 1.0 - min(keep, (1.0 + m) / (4.0 + m)))
+
+    return update

@@ -1,30 +1,29 @@
-"""One model of a run: trained from one seed, chosen by validation, maybe trained again on all."""
+"""One member of a run: trained from one seed, chosen by validation, maybe trained again on all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from cfnade.bundle import Bundle, Sides, Single
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import Split
-from cfnade.data.when import When
-from cfnade.models.joint import JointCFNADE
+from cfnade.errors import TrainingError
+from cfnade.fitted import FittedModel, trained_on
+from cfnade.settings import Settings
+from cfnade.sides import Member, new_member
 from cfnade.training.loop import DivergedError, Reporter, Run, Saving
-from cfnade.training.settings import Settings
-from cfnade.training.start import level_counts, new_model
 from cfnade.training.state import Progress
-from cfnade.training.steppers import CpuStepper, Stepper, TorchStepper
-from cfnade.training.validation import scorer
+from cfnade.training.steps import stepper_of
+from cfnade.training.validation import score_by
 
 
 @dataclass(frozen=True)
-class Member:
-    """A trained model; `chosen` by validation, `final` that or the refit."""
+class TrainedMember:
+    """A model of one member; `chosen` by validation, `final` that or the refit."""
 
-    chosen: Bundle
-    final: Bundle
+    chosen: FittedModel
+    final: FittedModel
     progress: Progress
     seed: int
     stopped: bool
@@ -39,88 +38,91 @@ class Member:
 class Job:
     """What a training run and its refit have in common."""
 
-    side: Sides
+    side: str
+    names: tuple[str, ...]
+    """The sides of a member."""
     fields: dict[str, Any]
+    """Fields of the sides that do not follow from the data."""
     settings: Settings
-    start: Bundle | None
+    start: FittedModel | None
     device: str
     threads: int
+    reporter: Reporter | None = field(default=None)
+    stop: Callable[[], bool] = field(default=lambda: False)
 
     def train(
-        self,
-        split: Split,
-        identity: Callable[[Single], dict[str, Any]],
-        saving: Saving | None,
-        reporter: Reporter | None,
-        stop: Callable[[], bool],
-    ) -> Member:
+        self, split: Split, identity: Callable[[Member], dict[str, Any]], saving: Saving | None
+    ) -> TrainedMember:
         """Train on split.train, choose by split.valid; `identity` says which run that is."""
-        model = self.model(split.train)
-        bundle = self.bundle(model, split.train)
-        run = Run(
-            model.to(self.device),
-            *self.stepper(bundle, split.train),
-            score=scorer(bundle, split.valid),
+        fitted = self._fitted(split.train)
+        member = fitted.members[0]
+        run = self._run(
+            fitted,
+            score=score_by(fitted, split.valid),
             saving=saving,
-            identity=identity(model),
-            reporter=reporter,
+            identity=identity(member),
         )
-        diverged = _go(run, stop)
-        stopped = run.progress.epoch < self.settings.epochs and stop()
-        model.to("cpu").eval()
-        final = bundle
+        diverged = _go(run, self.stop)
+        stopped = run.progress.epoch < self.settings.epochs and self.stop()
+        member.to("cpu").eval()
+        final = fitted
         if self.settings.refit and not stopped and diverged is None:
-            whole, epochs = split.train.plus(split.valid), run.progress.best_epoch
-            final = self.refit(whole, epochs, reporter, stop) or bundle
-        return Member(bundle, final, run.progress, self.settings.seed, stopped, diverged)
+            final = self._refit(split, run.progress.best_epoch) or fitted
+        return TrainedMember(fitted, final, run.progress, self.settings.seed, stopped, diverged)
 
-    def model(self, ratings: Ratings) -> Single:
-        return new_model(ratings, self.side, self.fields, self.settings, self.start)
+    def _fitted(self, ratings: Ratings) -> FittedModel:
+        """A model of one member with its start values, and what it is trained on."""
+        member = new_member(self.names, ratings, self.fields, self.settings)
+        if self.start is not None:
+            take_over(member, self.start, ratings, self.side)
+        return FittedModel((member,), self.side, ratings, trained_on(member.axes, ratings))
 
-    def bundle(self, model: Single, ratings: Ratings) -> Bundle:
-        """The model with what training counted."""
-        columns = level_counts(ratings.rows("item" if self.side == "item" else "user"))
-        rows = level_counts(ratings.rows("item")) if self.side == "both" else None
-        bundle = Bundle(model, self.side, ratings, columns, row_counts=rows)
-        return replace(bundle, when=When.of(ratings)) if bundle.knows_time else bundle
+    def _run(self, fitted: FittedModel, **how: Any) -> Run:
+        member = fitted.members[0].to(self.device)
+        stepper = stepper_of(
+            member,
+            fitted.context,
+            self.fields,
+            self.settings,
+            device=self.device,
+            threads=self.threads,
+        )
+        return Run(member, stepper, reporter=self.reporter, **how)
 
-    def stepper(self, bundle: Bundle, ratings: Ratings) -> tuple[int, Stepper, Settings]:
-        """How many rows there are, what moves the model by some of them, and how."""
-        settings, model = self.settings, bundle.model
-        if isinstance(model, JointCFNADE):
-            from cfnade.training.joint import JointStepper
-
-            users, items = settings.block(ratings.n_users, ratings.n_items)
-            settings = replace(settings, batch_rows=users, batch_columns=items)
-            stepper = JointStepper(model, ratings, settings, self.threads, bundle.when)
-            return ratings.n_users, stepper, settings
-        rows, one = ratings.rows("item" if self.side == "item" else "user"), bundle.one_sided_model
-        if self.device == "cpu":
-            return len(rows), CpuStepper(one, rows, settings, self.threads), settings
-        return len(rows), TorchStepper(one, rows, settings), settings
-
-    def refit(
-        self,
-        ratings: Ratings,
-        epochs: int,
-        reporter: Reporter | None,
-        stop: Callable[[], bool],
-    ) -> Bundle | None:
+    def _refit(self, split: Split, epochs: int) -> FittedModel | None:
         """The same from the start on all ratings, for as many epochs as validation chose.
 
         None if it was stopped or diverged: the model that validation chose then stays.
         """
-        model = self.model(ratings)
-        bundle = self.bundle(model, ratings)
-        run = Run(model.to(self.device), *self.stepper(bundle, ratings), reporter=reporter)
+        fitted = self._fitted(split.train.plus(split.valid))
+        run = self._run(fitted)
         try:
-            run.go(epochs=epochs, stop=stop)
+            run.go(epochs=epochs, stop=self.stop)
         except DivergedError:
             return None
         if run.progress.epoch < epochs:
             return None
-        model.to("cpu").eval()
-        return bundle
+        fitted.members[0].to("cpu").eval()
+        return fitted
+
+
+def take_over(member: Member, start: FittedModel, ratings: Ratings, side: str) -> None:
+    """Weights of an earlier model: all dense ones, and those of the columns that it knows."""
+    earlier = start.members[0].sides
+    for what, differs in (
+        ("side", list(earlier) != list(member.sides)),
+        ("scale", start.context.scale != ratings.scale),
+    ):
+        if differs:
+            raise TrainingError(
+                f"the earlier model cannot be continued with side {side!r}: its {what} differs"
+            )
+    if len(start.members) > 1:
+        raise TrainingError(
+            f"the earlier model cannot be continued: it is the mean of {len(start.members)} models"
+        )
+    for name, part in member.sides.items():
+        part.take_over(earlier[name], ratings, start.context)
 
 
 def _go(run: Run, stop: Callable[[], bool]) -> str | None:

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 
 from cfnade import __version__
-from cfnade.bundle import SIDES, SIDES_IN_WORDS, Bundle, Model, Sides
 from cfnade.data.splits import Split
 from cfnade.errors import TrainingError
+from cfnade.fitted import FittedModel
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.models.build import architecture_of
-from cfnade.models.ensemble import Ensemble
+from cfnade.options import checked, whole
+from cfnade.settings import Settings
+from cfnade.sides import Member, side_names
 from cfnade.training.loop import Reporter, Saving
-from cfnade.training.member import Job, Member
-from cfnade.training.settings import Settings
+from cfnade.training.member import Job, TrainedMember
 from cfnade.training.state import NAME, member_folder
 from cfnade.training.validation import calibrated
 
@@ -27,7 +27,7 @@ from cfnade.training.validation import calibrated
 class Trained:
     """The model, and whether it was stopped before its end."""
 
-    bundle: Bundle
+    fitted: FittedModel
     history: list[dict[str, Any]]
     stopped: bool
     diverged: str | None = None
@@ -36,11 +36,11 @@ class Trained:
 def train(
     split: Split,
     *,
-    side: Sides,
+    side: str,
     architecture: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
     seeds: int = 1,
-    start: Bundle | None = None,
+    start: FittedModel | None = None,
     device: str = "cpu",
     threads: int | None = None,
     saving: Saving | None = None,
@@ -50,51 +50,40 @@ def train(
     """Train on split.train, choose by split.valid, and condition on both from then on.
 
     What is given of users held out whole (split.given) is conditioned on too, never trained on.
-    `architecture` are fields of CFNADE other than its sizes; with side "both" also `time`, whether
-    the model knows when ratings were given. With `seeds` above 1 so many models
-    are trained, from settings.seed on, and their distributions averaged. `start` is an earlier
-    model whose weights are taken over where its ids occur. split.test is never looked at.
+    `architecture` are fields of the sides other than their sizes, and `time`: whether the model
+    knows when ratings were given. With `seeds` above 1 so many members are trained, from
+    settings.seed on, and their distributions averaged. `start` is an earlier model whose weights
+    are taken over where its ids occur. split.test is never looked at.
     """
     settings, fields = settings or Settings(), dict(architecture or {})
-    time = fields.get("time", False)
-    _check(side, settings, seeds, device, time)
+    names = side_names(side, time=fields.pop("time", False))
     if len(split.train) == 0:
         raise TrainingError("there are no ratings to train on; is the split right?")
-    if time and split.train.times is None:
-        raise TrainingError("time features need ratings with timestamps; these have none")
     threads = thread_count(threads)
-    job = Job(side, fields, settings, start, device, threads)
+    job = Job(side, names, fields, settings, start, device, threads, reporter, stop)
+    _check(job, seeds)
     with torch_threads(threads):  # torch's own number may be larger than what was asked for
-        members = _members(split, job, seeds, saving, reporter, stop)
-        chosen = _together([member.chosen for member in members])
-        calibration, metrics = calibrated(chosen, split.valid)
-    bundle = replace(
+        members = _members(split, job, seeds, saving)
+        calibration, metrics = calibrated(_together([m.chosen for m in members]), split.valid)
+    fitted = replace(
         _together([member.final for member in members]),
         context=split.train.plus(split.valid).plus(split.given),
         calibration=calibration,
         facts=_facts(split, job, members, seeds) | _outcome(members, metrics, split),
     )
     reasons = [member.diverged for member in members if member.diverged]
-    history = bundle.facts["history"]
-    return Trained(bundle, history, members[-1].stopped, reasons[0] if reasons else None)
+    history = fitted.facts["history"]
+    return Trained(fitted, history, members[-1].stopped, reasons[0] if reasons else None)
 
 
-def _members(
-    split: Split,
-    job: Job,
-    seeds: int,
-    saving: Saving | None,
-    reporter: Reporter | None,
-    stop: Callable[[], bool],
-) -> list[Member]:
-    """One model after another, from as many seeds; fewer if they are stopped."""
-    members: list[Member] = []
+def _members(split: Split, job: Job, seeds: int, saving: Saving | None) -> list[TrainedMember]:
+    """One member after another, from as many seeds; fewer if they are stopped."""
+    members: list[TrainedMember] = []
     for number in range(seeds):
         own = replace(job, settings=replace(job.settings, seed=job.settings.seed + number))
-        told = reporter if reporter is None or seeds == 1 else _Numbered(reporter, number)
-        members.append(
-            own.train(split, partial(_run, split, own), _saving(saving, number), told, stop)
-        )
+        if job.reporter is not None and seeds > 1:
+            own = replace(own, reporter=_Numbered(job.reporter, number))
+        members.append(own.train(split, partial(_run, split, own), _saving(saving, number)))
         if members[-1].stopped:
             break
     return members
@@ -121,15 +110,13 @@ class _Numbered:
         self._reporter.epoch({"member": self._number, **record})
 
 
-def _together(bundles: Sequence[Bundle]) -> Bundle:
-    """One bundle of all models."""
-    if len(bundles) == 1:
-        return bundles[0]
-    models: list[Any] = [bundle.model for bundle in bundles]
-    return replace(bundles[0], model=Ensemble(models).eval())
+def _together(models: Sequence[FittedModel]) -> FittedModel:
+    """One model of all members."""
+    members = tuple(member for model in models for member in model.members)
+    return replace(models[0], members=members)
 
 
-def _outcome(members: list[Member], metrics: dict[str, Any], split: Split) -> dict[str, Any]:
+def _outcome(members: list[TrainedMember], metrics: dict[str, Any], split: Split) -> dict[str, Any]:
     first = members[0].progress
     found = {
         "epochs": first.epoch,
@@ -157,33 +144,22 @@ def _outcome(members: list[Member], metrics: dict[str, Any], split: Split) -> di
     return found
 
 
-def _check(side: Sides, settings: Settings, seeds: int, device: str, time: bool) -> None:
-    if side not in SIDES:
-        raise TrainingError(f"side (={side!r}) must be {SIDES_IN_WORDS}")
-    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
-        raise TrainingError(f"seeds (={seeds!r}) must be a whole number of at least 1")
-    if time and side != "both":
-        raise TrainingError(f'time features go with side "both", not with {side!r}')
-    if side == "both" and settings.rates is None:
-        raise TrainingError(
-            'context_rate "paper" splits rows, side "both" draws blocks; give two rates'
-        )
+def _check(job: Job, seeds: int) -> None:
+    checked("seeds", seeds, whole(1), TrainingError)
     try:
-        torch.empty(0, device=device)
+        torch.empty(0, device=job.device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise TrainingError(f"device {device!r} cannot be used: {reason}; try cpu") from error
-    if device != "cpu" and side == "both":
-        raise TrainingError(f'side "both" is trained on the device cpu only, not {device!r}')
-    if device != "cpu" and (settings.rowwise or settings.touched_only):
-        raise TrainingError(f"rowwise and touched_only need the device cpu, not {device!r}")
+        raise TrainingError(f"device {job.device!r} cannot be used: {reason}; try cpu") from error
+    if job.device != "cpu" and (job.settings.rowwise or job.settings.touched_only):
+        raise TrainingError(f"rowwise and touched_only need the device cpu, not {job.device!r}")
 
 
-def _run(split: Split, job: Job, model: Model) -> dict[str, Any]:
+def _run(split: Split, job: Job, member: Member) -> dict[str, Any]:
     """What must be the same for a run to be resumed."""
     return {
         "side": job.side,
-        "model": architecture_of(model),
+        "model": member.to_dict(),
         "settings": _as_json(job.settings.to_dict()),
         "data": split.data,
         "split": {"name": split.name, "fingerprint": split.fingerprint},
@@ -193,10 +169,10 @@ def _run(split: Split, job: Job, model: Model) -> dict[str, Any]:
     }
 
 
-def _facts(split: Split, job: Job, members: list[Member], seeds: int) -> dict[str, Any]:
+def _facts(split: Split, job: Job, members: list[TrainedMember], seeds: int) -> dict[str, Any]:
     """What model.json says of a run."""
     train = split.train
-    run = _run(split, job, members[0].chosen.model) | ({"seeds": seeds} if seeds > 1 else {})
+    run = _run(split, job, members[0].chosen.members[0]) | ({"seeds": seeds} if seeds > 1 else {})
     return {
         "run": run,
         "data": {"source": train.source, "users": train.n_users, "items": train.n_items},

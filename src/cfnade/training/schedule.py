@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cfnade.training.settings import Settings
+from cfnade.settings import Settings
 
 LEAST = 0.02  # where linear and cosine end: at zero the last steps would be wasted
 QUARTER, SMALLEST = 0.25, 1e-5  # the authors' plateau

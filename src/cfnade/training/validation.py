@@ -8,39 +8,36 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.bundle import Bundle, Sides, Single
 from cfnade.calibration import Calibration
 from cfnade.calibration import fit as fit_calibration
-from cfnade.cells import Cells
 from cfnade.data.ratings import Ratings
-from cfnade.errors import ModelError
+from cfnade.fitted import FittedModel
 from cfnade.metrics import calibration_error, nll, rmse
+from cfnade.scorer import Scorer
+from cfnade.sides import Axis, Member
 
 MOST = 500_000
 """About how many validation ratings are looked at after an epoch; more take longer than it does."""
 
 
-def scorer(bundle: Bundle, valid: Ratings) -> Callable[[Single], float] | None:
+def score_by(fitted: FittedModel, valid: Ratings) -> Callable[[Member], float] | None:
     """The RMSE of weights on the validation part, given the training part."""
     if len(valid) == 0:
         return None
-    valid = looked_at(valid, bundle.side)
-    cells, values = Cells(bundle), valid.values
-    stars = valid.scale.array()
+    valid = looked_at(valid, fitted.axes)
+    scorer, values, stars = Scorer(fitted), valid.values, valid.scale.array()
 
-    def score(weights: Single) -> float:
-        try:
-            asked = cells.with_model(weights)
-            found = asked.probabilities(valid.users, valid.items, valid.times)
-            return rmse(values, found @ stars)
-        except ModelError:  # weights so large that no probabilities come of them
-            return math.nan
+    def score(weights: Member) -> float:
+        asked = scorer.with_members(weights)
+        means = asked.probabilities(valid.users, valid.items, valid.times) @ stars
+        # Weights may be so large that no probabilities come of them.
+        return rmse(values, means) if np.isfinite(means).all() else math.nan
 
     return score
 
 
-def looked_at(valid: Ratings, side: Sides) -> Ratings:
-    """All of it, or if that is much the ratings of some rows (with side "both": and columns).
+def looked_at(valid: Ratings, axes: tuple[Axis, ...]) -> Ratings:
+    """All of it, or if that is much the ratings of some rows (of both kinds, if both are read).
 
     Whole rows, because a row's context costs more than the cells that are asked of it.
     """
@@ -49,18 +46,17 @@ def looked_at(valid: Ratings, side: Sides) -> Ratings:
         return valid
     random, kept = np.random.default_rng(0), np.ones(len(valid), bool)
     indices = {"user": (valid.users, valid.n_users), "item": (valid.items, valid.n_items)}
-    names = ["user", "item"] if side == "both" else [side]
-    for name in names:
-        index, count = indices[name]
-        kept &= (random.random(count) < share ** (1 / len(names)))[index]
+    for axis in axes:
+        index, count = indices[axis]
+        kept &= (random.random(count) < share ** (1 / len(axes)))[index]
     return valid.select(kept)
 
 
-def calibrated(bundle: Bundle, valid: Ratings) -> tuple[Calibration | None, dict[str, Any]]:
+def calibrated(fitted: FittedModel, valid: Ratings) -> tuple[Calibration | None, dict[str, Any]]:
     """The calibration that fits the validation part, and what both give there."""
     if len(valid) == 0:
         return None, {}
-    raw = Cells(bundle).probabilities(valid.users, valid.items, valid.times)
+    raw = Scorer(fitted).probabilities(valid.users, valid.items, valid.times)
     stars = valid.scale.array()
     calibration = fit_calibration(raw, valid.levels, stars)
     after = calibration.apply(raw, stars)

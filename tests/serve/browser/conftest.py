@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 from tests.serve.browser.films import trained
-from tests.serve.browser.visit import Visit, open_visit, serving
+from tests.serve.browser.visit import Visit, open_visit
+from tests.serve.given import serving
 
 
 @pytest.fixture(scope="module")

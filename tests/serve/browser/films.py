@@ -8,11 +8,11 @@ import numpy as np
 
 from cfnade import checkpoint
 from cfnade.data.build import Columns, Options, build
-from cfnade.data.ratings import Ratings, Side
+from cfnade.data.ratings import Ratings
 from cfnade.data.scale import given_scale
 from cfnade.data.splits import split
+from cfnade.settings import Settings
 from cfnade.training.run import train
-from cfnade.training.settings import Settings
 
 SPACE = [
     "Matrix, The (1999)",
@@ -68,9 +68,9 @@ def ratings(scale: str) -> Ratings:
     return build(columns, Options(scale=scale))
 
 
-def trained(folder: Path, scale: str = "1-5", side: Side = "user") -> Path:
+def trained(folder: Path, scale: str = "1-5", side: str = "user") -> Path:
     settings = Settings(epochs=15, batch_rows=16, learning_rate=0.01, seed=1)
     data = split(ratings(scale), "paper:0")
     done = train(data, side=side, architecture={"hidden": (16,)}, settings=settings)
-    checkpoint.save(done.bundle, folder)
+    checkpoint.save(done.fitted, folder)
     return folder

@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import expect
 from tests.serve.browser.conftest import Open
 from tests.serve.browser.films import trained
-from tests.serve.browser.visit import sent, serving
+from tests.serve.browser.visit import sent
+from tests.serve.given import serving
 
 
 @pytest.fixture(scope="module")

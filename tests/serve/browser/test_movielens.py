@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 from tests.serve.browser.conftest import Open
-from tests.serve.browser.visit import serving
+from tests.serve.given import serving
 
 from cfnade import checkpoint
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load_split
+from cfnade.settings import Settings
 from cfnade.training.run import train
-from cfnade.training.settings import Settings
 
 pytestmark = pytest.mark.realdata
 
@@ -34,7 +34,7 @@ def movielens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     settings = Settings(epochs=5, batch_rows=64, learning_rate=3e-3, seed=0)
     done = train(data, side="user", architecture={"hidden": (32,)}, settings=settings)
     folder = tmp_path_factory.mktemp("models") / "ml-1m"
-    checkpoint.save(done.bundle, folder)
+    checkpoint.save(done.fitted, folder)
     with serving(folder) as url:
         yield url
 

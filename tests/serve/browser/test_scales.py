@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import expect
 from tests.serve.browser.conftest import Open
 from tests.serve.browser.films import trained
-from tests.serve.browser.visit import Visit, serving
+from tests.serve.browser.visit import Visit
+from tests.serve.given import serving
 
 from cfnade.data.scale import given_scale
 

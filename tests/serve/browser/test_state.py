@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Route, expect
 from tests.serve.browser.conftest import Open
-from tests.serve.browser.visit import Visit, serving
+from tests.serve.browser.visit import Visit
+from tests.serve.given import serving
 
 _KEYS = "Object.keys(localStorage)"
 

@@ -3,36 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, FilePayload, Locator, Page, Request, expect
-from uvicorn import Config, Server
-
-from cfnade.serve.app import create_app
-from cfnade.serve.loading import Models
-from cfnade.serve.run import bind
-
-
-@contextmanager
-def serving(folder: Path, key: str | None = None) -> Iterator[str]:
-    """The real service of a model on a free port of loopback. Gives its address."""
-    models = Models(folder)
-    models.load()
-    with bind("127.0.0.1", 0) as listener:
-        config = Config(create_app(models, key=key), log_level="warning", ws="none")
-        server = Server(config)
-        thread = Thread(target=server.run, args=([listener],))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 class Visit:

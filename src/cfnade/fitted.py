@@ -1,0 +1,64 @@
+"""FittedModel: a trained model with everything that a prediction needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.calibration import Calibration
+from cfnade.data.ratings import Ratings
+from cfnade.sides import Axis, Member
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """Members, whose distributions are averaged; each is a list of sides, whose scores are added.
+
+    `context` holds the ratings that the model conditions on, and the id tables, the scale and the
+    titles of the whole data set. Without ratings in it (`has_context` false: a model shared without
+    them) only histories given in a call can be used.
+    """
+
+    members: tuple[Member, ...]
+    side: str
+    """What was asked for, such as "user", "item" or "both": a name, on which nothing depends."""
+    context: Ratings
+    trained_on: Mapping[Axis, npt.NDArray[np.int64]]
+    """Training ratings of each user or item at each level, (n, K), where a side has weights for
+    them: of items if users are rows, of users if items are."""
+    calibration: Calibration | None = None
+    has_context: bool = True
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What to know about it: arguments, fingerprints, metrics, versions. All of it is JSON."""
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """What the rows of its sides are: users, items or both."""
+        return tuple(dict.fromkeys(axis for member in self.members for axis in member.axes))
+
+    @property
+    def takes_histories(self) -> bool:
+        """Whether it reads what a person rated, so that somebody new can be asked about."""
+        return "user" in self.axes
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether a prediction needs to know when."""
+        sides = (side for member in self.members for side in member.sides.values())
+        return any(side.axis is None for side in sides)
+
+    @property
+    def level_frequencies(self) -> npt.NDArray[np.float64]:
+        """How often each level came in training. Returns (K,)."""
+        counts = next(iter(self.trained_on.values())).sum(0)
+        return np.asarray(counts / counts.sum())
+
+
+def trained_on(axes: tuple[Axis, ...], ratings: Ratings) -> dict[Axis, npt.NDArray[np.int64]]:
+    """The counts that a model with such rows keeps of its training ratings."""
+    others: dict[Axis, Axis] = {"user": "item", "item": "user"}
+    return {others[axis]: ratings.level_counts(others[axis]) for axis in axes}

@@ -1,0 +1,349 @@
+"""Scorer: what a fitted model says, given the ratings that it conditions on.
+
+Users and items are indices, -1 an unknown one. The rules are here and nowhere else: a known rating
+is never predicted from itself; where training saw nothing, unseen.py says what is said; of several
+members the distributions are averaged. Nothing is calibrated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.data.ratings import IntArray
+from cfnade.errors import ModelError, PredictionError
+from cfnade.fitted import FittedModel
+from cfnade.kernels.grouping import levels_of, ratings_of
+from cfnade.sides import Axis, Member
+from cfnade.sides.side import Array, BoolArray, Reading, Row, Who, row_of
+from cfnade.unseen import UNSEEN_RULES, paper_distribution, untrained_scores
+
+FloatArray = npt.NDArray[np.float64]
+
+FEW_PEOPLE, FEW_CELLS = 16, 256
+"""So many people, or cells, are answered one by one on the calling thread."""
+
+
+class Effects(NamedTuple):
+    """A cell's distribution, and what it would be without each of some ratings."""
+
+    whole: FloatArray  # (K,)
+    without: FloatArray  # (c, K)
+
+
+class Scorer:
+    """Answers from one model and its context, which is sorted once and kept."""
+
+    def __init__(self, fitted: FittedModel, *, unseen: str = "mean") -> None:
+        if unseen not in UNSEEN_RULES:
+            raise ModelError(f"unseen (={unseen!r}) must be one of {', '.join(UNSEEN_RULES)}")
+        self._instead = paper_distribution(fitted.context.scale) if unseen == "paper" else None
+        self._frequencies = fitted.level_frequencies
+        self._trained = {axis: counts.sum(1) > 0 for axis, counts in fitted.trained_on.items()}
+        self._set(fitted)
+
+    def _set(self, fitted: FittedModel) -> None:
+        self.fitted = fitted
+        self._members: list[list[Reading]] = [
+            [side.reading(fitted.context) for side in member.sides.values()]
+            for member in fitted.members
+        ]
+
+    def with_members(self, *members: Member) -> Scorer:
+        """The same questions, asked of other weights of the same model."""
+        other = copy(self)
+        other._set(replace(self.fitted, members=members))
+        return other
+
+    # -- what is known ------------------------------------------------------------------------
+
+    def known(self, axis: Axis) -> IntArray:
+        """How many ratings of each user or item are known. Returns (users or items,)."""
+        return self._known[axis]
+
+    @cached_property
+    def _known(self) -> dict[Axis, IntArray]:
+        fitted = self.fitted
+        if fitted.has_context:
+            return {"user": self._counts["user"].sum(1), "item": self._counts["item"].sum(1)}
+        none = {"user": fitted.context.n_users, "item": fitted.context.n_items}
+        counts: dict[Axis, IntArray] = {"user": np.zeros(none["user"], np.int64)}
+        counts["item"] = np.zeros(none["item"], np.int64)
+        return counts | {axis: levels.sum(1) for axis, levels in fitted.trained_on.items()}
+
+    @cached_property
+    def _counts(self) -> dict[Axis, IntArray]:
+        """Known ratings of each user and item at each level, (n, K)."""
+        context = self.fitted.context
+        return {"user": context.level_counts("user"), "item": context.level_counts("item")}
+
+    def known_of(self, axis: Axis, indices: IntArray) -> IntArray:
+        """The same of some, 0 for an unknown one. Returns (n,)."""
+        counts = self.known(axis)
+        return np.where(indices >= 0, counts[indices], 0) if len(counts) else 0 * indices
+
+    def unknown(self, users: IntArray, items: IntArray) -> tuple[BoolArray, BoolArray]:
+        """Cells whose user, and cells whose item, the model knows nothing of. Both (n,)."""
+        return self.known_of("user", users) == 0, self.known_of("item", items) == 0
+
+    def known_levels(self, users: IntArray, items: IntArray) -> IntArray:
+        """The level of each cell's rating in the context, -1 where there is none. Returns (n,)."""
+        axis = self.fitted.axes[0]
+        rows, columns = (users, items) if axis == "user" else (items, users)
+        data = self.fitted.context.rows(axis)
+        numbers, local = np.unique(rows, return_inverse=True)
+        ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
+        return np.asarray(levels_of(ratings, local, columns, data.n_columns))
+
+    def person(self, user: int) -> Who:
+        """A user of the data, with what they rated."""
+        return Who(user, row_of(self.fitted.context.rows("user"), user))
+
+    # -- distributions ------------------------------------------------------------------------
+
+    def probabilities(
+        self, users: npt.ArrayLike, items: npt.ArrayLike, times: Any = None
+    ) -> FloatArray:
+        """The distribution over levels of each cell, before calibration. Returns (n, K)."""
+        cells = self._checked(users, items)
+        if times is None and not self.fitted.needs_times and len(cells[0]) <= FEW_CELLS:
+            people = np.unique(cells[0])
+            if len(people) <= FEW_PEOPLE:
+                return self._few(people, *cells)
+        scores = (self._cells(readings, *cells, times) for readings in self._members)
+        return self._or_instead(_mean([distributions(one) for one in scores]), *cells)
+
+    def _few(self, people: IntArray, users: IntArray, items: IntArray) -> FloatArray:
+        out = np.empty((len(users), len(self._frequencies)))
+        for user in people.tolist():
+            mine = np.flatnonzero(users == user)
+            out[mine] = self.of_person(self.person(user), items[mine])
+        return out
+
+    def of_person(self, who: Who, items: IntArray) -> FloatArray:
+        """The distributions of some items for one person, on the calling thread. Returns (n, K)."""
+        scores = (self._person(readings, who, items) for readings in self._members)
+        chances = _mean([distributions(one) for one in scores])
+        return self._or_instead(chances, np.full(len(items), who.user), items)
+
+    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
+        """Scores of every item for each person, whose softmax are distributions: (items, K) each.
+
+        If leave_out, what a person rated is scored from the other ratings.
+        """
+        lines = [self._lists(readings, people, leave_out) for readings in self._members]
+        if len(lines) == 1:
+            return lines[0]
+        return (_log_mean(line) for line in zip(*lines, strict=True))
+
+    def _or_instead(self, chances: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
+        """With the paper's rule: its constant where nothing is known of the user or the item."""
+        if self._instead is not None:
+            user, item = self.unknown(users, items)
+            chances[user | item] = self._instead
+        return chances
+
+    # -- scores of one member: its sides' are added -------------------------------------------
+
+    def _cells(
+        self, readings: list[Reading], users: IntArray, items: IntArray, times: Array | None
+    ) -> Array:
+        total = np.zeros((len(users), len(self._frequencies)))
+        for number, reading in enumerate(readings):
+            scores = reading.cells(users, items, times)
+            axis = reading.learns
+            if axis is not None:
+                blank = np.flatnonzero(self._untrained(axis, users if axis == "user" else items))
+                if len(blank):
+                    counts = self._own_levels(axis, users[blank], items[blank])
+                    scores[blank] = self._said(counts, number)
+            total += scores
+        return total
+
+    def _person(self, readings: list[Reading], who: Who, items: IntArray) -> Array:
+        total: Array = np.zeros((len(items), len(self._frequencies)), np.float32)
+        for number, reading in enumerate(readings):
+            scores = reading.person(who, items)
+            self._fill_blanks(scores, reading, number, who, items)
+            total += scores
+        return total
+
+    def _lists(
+        self, readings: list[Reading], people: Sequence[Who], leave_out: bool
+    ) -> Iterator[Array]:
+        every = np.arange(self.fitted.context.n_items)
+        lines = [reading.lists(people, leave_out=leave_out) for reading in readings]
+        for who, *parts in zip(people, *lines, strict=True):
+            for number, (reading, scores) in enumerate(zip(readings, parts, strict=True)):
+                self._fill_blanks(scores, reading, number, who, every)
+            yield parts[0] if len(parts) == 1 else np.sum(parts, axis=0)
+
+    # -- where training saw nothing -----------------------------------------------------------
+
+    def _untrained(self, axis: Axis, indices: IntArray) -> BoolArray:
+        """Which of these users or items have no trained weights. Returns (n,)."""
+        trained = self._trained[axis]
+        if not len(trained):
+            return np.ones(len(indices), bool)
+        return np.asarray((indices < 0) | ~trained[indices])
+
+    def _fill_blanks(
+        self,
+        scores: Array,
+        reading: Reading,
+        number: int,
+        who: Who,
+        items: IntArray,
+        gone: Array | None = None,
+    ) -> None:
+        """What a side without weights for the person, or for an item, says of it.
+
+        gone (n, K) are ratings of the items that are left out, beside the person's own.
+        """
+        axis = reading.learns
+        if axis == "item":
+            blank = np.flatnonzero(self._untrained("item", items))
+            if len(blank):
+                users = np.full(len(blank), who.user)
+                counts = self._own_levels("item", users, items[blank])
+                if gone is not None:
+                    counts -= gone[blank]
+                scores[blank] = self._said(counts, number)
+        elif axis == "user" and self._untrained("user", np.array([who.user]))[0]:
+            scores[:] = self._said(self._levels_of(who.rated, items), number)
+
+    def _said(self, counts: FloatArray, number: int) -> FloatArray:
+        return untrained_scores(counts, self._frequencies, prior=number == 0)
+
+    def _own_levels(self, axis: Axis, users: IntArray, items: IntArray) -> FloatArray:
+        """How often each level was given by the user, or to the item, but for the cell. (n, K)."""
+        indices = users if axis == "user" else items
+        known = self._counts[axis]
+        counts = np.zeros((len(indices), len(self._frequencies)))
+        if len(known):
+            counts += np.where((indices >= 0)[:, None], known[indices], 0)
+        own = self.known_levels(users, items) if self.fitted.has_context else indices * 0 - 1
+        held = np.flatnonzero(own >= 0)
+        counts[held, own[held]] -= 1.0
+        return counts
+
+    def _levels_of(self, rated: Row, items: IntArray) -> FloatArray:
+        """How often a person gave each level, but to each of these items. Returns (n, K)."""
+        K = len(self._frequencies)
+        counts = np.tile(np.bincount(rated.levels, minlength=K).astype(np.float64), (len(items), 1))
+        level = np.full(self.fitted.context.n_items + 1, -1)  # the last one: of an unknown item
+        level[rated.columns] = rated.levels
+        held = np.flatnonzero(level[items] >= 0)
+        counts[held, level[items[held]]] -= 1.0
+        return counts
+
+    # -- why ----------------------------------------------------------------------------------
+
+    def effects(self, who: Who, item: int) -> Effects:
+        """How a person's other ratings move an item's distribution; others' ratings stay."""
+        return Effects(
+            self.of_person(who, np.array([item]))[0],
+            _mean([distributions(self._without(one, who, item)) for one in self._members]),
+        )
+
+    def _without(self, readings: list[Reading], who: Who, item: int) -> Array:
+        others = who._replace(rated=who.rated.without(item))
+        rated = others.rated.columns.astype(np.int64)
+        total = np.zeros((len(rated), len(self._frequencies)))
+        for number, reading in enumerate(readings):
+            scores = reading.without_each(who, item)
+            # A person without weights is known by these ratings alone.
+            asked = np.full(len(rated), item) if reading.learns == "item" else rated
+            self._fill_blanks(scores, reading, number, others, asked)
+            total += scores
+        return total
+
+    def effects_of_others(self, who: Who, item: int) -> tuple[Row, Effects, FloatArray]:
+        """How others' ratings of an item move it for a person: each rating, and all of a level.
+
+        Returns those ratings by user, their effects, and distributions without each level (K, K).
+        """
+        raters = row_of(self.fitted.context.rows("item"), item).without(who.user)
+        each = [
+            [reading.without_raters(raters, who, item) for reading in readings]
+            for readings in self._members
+        ]
+        levels = [
+            [reading.without_levels(raters, who, item) for reading in readings]
+            for readings in self._members
+        ]
+        whole, one = self.of_person(who, np.array([item]))[0], np.eye(len(self._frequencies))
+        effects = Effects(whole, self._added_up(each, who, item, one[raters.levels]))
+        counts = np.bincount(raters.levels, minlength=len(one))
+        return raters, effects, self._added_up(levels, who, item, np.diag(counts))
+
+    def _added_up(self, members: list[list[Array]], who: Who, item: int, gone: Array) -> FloatArray:
+        """The mean distribution of members, given the scores (n, K) of their sides. (n, K).
+
+        gone (n, K) are the item's ratings at each level that are left out of each.
+        """
+        for readings, parts in zip(self._members, members, strict=True):
+            for number, (reading, scores) in enumerate(zip(readings, parts, strict=True)):
+                items = np.full(len(scores), item)
+                self._fill_blanks(scores, reading, number, who, items, gone)
+        return _mean([distributions(np.sum(parts, axis=0)) for parts in members])
+
+    # -- borders ------------------------------------------------------------------------------
+
+    def _checked(self, users: npt.ArrayLike, items: npt.ArrayLike) -> tuple[IntArray, IntArray]:
+        context = self.fitted.context
+        user = _indices("users", np.asarray(users), context.n_users)
+        item = _indices("items", np.asarray(items), context.n_items)
+        if len(user) != len(item):
+            raise PredictionError(
+                f"{len(user)} users and {len(item)} items were given; a cell is one of each, so "
+                "give equally many"
+            )
+        rows = {"user": user, "item": item}
+        if not self.fitted.has_context:
+            for axis in self.fitted.axes:
+                if bool((rows[axis] >= 0).any()):
+                    raise PredictionError(
+                        "this model was saved without its context, so nothing is known of the "
+                        f"{axis}s in its data; give histories, or the model with its context"
+                    )
+        return user, item
+
+
+def distributions(scores: Array) -> FloatArray:
+    """Softmax over levels, in double precision. Returns (n, K)."""
+    exact = scores.astype(np.float64)
+    exact -= exact.max(1, keepdims=True)
+    weights: FloatArray = np.exp(exact, out=exact)
+    weights /= weights.sum(1, keepdims=True)
+    return weights
+
+
+def _mean(members: Sequence[FloatArray]) -> FloatArray:
+    return members[0] if len(members) == 1 else np.asarray(np.mean(members, axis=0))
+
+
+def _log_mean(scores: Sequence[Array]) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.log(_mean([distributions(one) for one in scores]))
+
+
+def _indices(name: str, indices: npt.NDArray[Any], limit: int) -> IntArray:
+    if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+        raise PredictionError(
+            f"{name} have dtype {indices.dtype} and shape {indices.shape}; give a one-dimensional "
+            "array of whole numbers"
+        )
+    whole = indices.astype(np.int64)
+    if whole.size and not (whole.min() >= -1 and whole.max() < limit):
+        bad = whole[(whole < -1) | (whole >= limit)][0]
+        raise PredictionError(
+            f"{name} contains {bad}; it must lie in 0..{limit - 1}, or be -1 for an unknown one"
+        )
+    return whole

@@ -1,0 +1,174 @@
+"""What stands between a request and its address: strict headers, the optional key, bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import os
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cfnade.errors import CfnadeError
+from cfnade.serve.limits import Limits
+from cfnade.serve.problems import Problem, problem_response
+
+_log = logging.getLogger("cfnade.serve")
+
+KEY_VARIABLE = "CFNADE_API_KEY"
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+_OPEN = {"/", "/health", "/docs", "/docs/style.css", "/openapi.json"}
+_OPEN_FOLDER = "/page/"
+
+
+class Shell:
+    """Puts the headers on every answer; what says nothing of caching is not kept.
+
+    What nobody expected becomes a bare 500; the reason goes to the log and nowhere else.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def with_headers(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        try:
+            await self.app(scope, receive, with_headers)
+        except Exception:
+            _log.exception("%s %s failed", scope.get("method"), scope.get("path"))
+            if begun or scope["type"] != "http":
+                raise
+            sorry = Problem(500, "the service failed on this request; its log says why")
+            await problem_response(sorry)(scope, receive, with_headers)
+
+
+class Door:
+    """Lets requests pass that carry the key, if there is one, and are not too long.
+
+    A body that is too long or too slow, declared or not, is stopped before it is all in memory. The
+    page and /health need no key.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, key: str | None) -> None:
+        self.app = app
+        self.limits = limits
+        self._digest = None if key is None else _digest(key.encode())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+        elif refusal := self._refusal(scope):
+            await problem_response(refusal)(scope, receive, send)
+        else:
+            await self.app(scope, self._limited(receive), send)
+
+    def _refusal(self, scope: Scope) -> Problem | None:
+        if self._digest is not None and not _is_open(scope["path"]) and not self._fits(scope):
+            return Problem(
+                401,
+                "this service asks for a key; send it as X-API-Key or as Authorization: Bearer",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        # The parser bounds what waits in its buffer only; headers that come at once get past it.
+        head, body = len(scope["path"]) + len(scope["query_string"]), 0
+        for name, value in scope["headers"]:
+            head += len(name) + len(value) + 4
+            if name == b"content-length" and value.isdigit():
+                body = int(value[:20])
+        if head > self.limits.header_bytes:
+            most = self.limits.header_bytes
+            return Problem(431, f"address and headers are longer than {most:,} bytes; send fewer")
+        return self._too_long() if body > self.limits.body_bytes else None
+
+    def _fits(self, scope: Scope) -> bool:
+        # Digests of equal length, compared in constant time: neither the time nor the length
+        # of a comparison tells anything of the key.
+        assert self._digest is not None
+        equal = [hmac.compare_digest(_digest(key), self._digest) for key in _keys(scope)]
+        return any(equal)
+
+    def _limited(self, receive: Receive) -> Receive:
+        deadline = asyncio.get_running_loop().time() + self.limits.body_seconds
+        received, complete = 0, False
+
+        async def limited() -> Message:
+            nonlocal received, complete
+            if complete:  # what follows is a disconnection, for which there is no hurry
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise self._too_slow() from None
+            received += len(message.get("body", b""))
+            if received > self.limits.body_bytes:
+                raise self._too_long()
+            complete = not message.get("more_body", False)
+            return message
+
+        return limited
+
+    def _too_long(self) -> Problem:
+        most = self.limits.body_bytes
+        return Problem(
+            413, f"the body is longer than {most:,} bytes; send fewer ratings or items at a time"
+        )
+
+    def _too_slow(self) -> Problem:
+        most = self.limits.body_seconds
+        return Problem(408, f"the body took longer than {most:g} s to arrive; send it again")
+
+
+def key_from_environment() -> str | None:
+    """The key that clients must send, if one is set. One that is set but empty is a mistake."""
+    key = os.environ.get(KEY_VARIABLE)
+    if key is not None and not key.strip():
+        raise CfnadeError(
+            f"{KEY_VARIABLE} is set but empty, so anybody could ask; give it a value, or unset it "
+            "to serve without a key"
+        )
+    return key
+
+
+def _is_open(path: str) -> bool:
+    return path in _OPEN or path.startswith(_OPEN_FOLDER)
+
+
+def _keys(scope: Scope) -> list[bytes]:
+    keys = []
+    for name, value in scope["headers"]:
+        if name == b"x-api-key":
+            keys.append(value)
+        elif name == b"authorization" and value[:7].lower() == b"bearer ":
+            keys.append(value[7:].strip())
+    return keys
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

@@ -1,0 +1,79 @@
+"""The kinds of sides, by name, and the lists of them that people ask for.
+
+This is the one place that knows which kinds there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from cfnade.data.ratings import Ratings
+from cfnade.errors import ModelError, TrainingError
+from cfnade.settings import Settings
+from cfnade.sides.nade import NadeSide
+from cfnade.sides.side import Array, Axis, Member, Side
+from cfnade.sides.time import TimeSide
+
+
+class Kind(NamedTuple):
+    """A class of sides, and what its rows are."""
+
+    side: type[Side]
+    axis: Axis | None
+
+
+KINDS: dict[str, Kind] = {
+    "user": Kind(NadeSide, "user"),
+    "item": Kind(NadeSide, "item"),
+    "time": Kind(TimeSide, None),
+}
+LISTS: dict[str, tuple[str, ...]] = {"both": ("user", "item")}
+"""Short names of lists."""
+
+SIDES_IN_WORDS = '"user", "item" or "both"'
+
+
+def side_names(side: object, *, time: bool = False) -> tuple[str, ...]:
+    """The sides of a member: those that `side` names, and the one that knows time if asked."""
+    names = LISTS.get(side, tuple(side.split("+"))) if isinstance(side, str) else ()
+    if not names or not set(names) <= set(KINDS) or len(set(names)) < len(names):
+        more = sorted(set(KINDS) - {"user", "item"})
+        raise TrainingError(
+            f"side (={side!r}) must be {SIDES_IN_WORDS}, or several sides joined by +; further "
+            f"sides: {', '.join(more)}"
+        )
+    return (*names, "time") if time and "time" not in names else names
+
+
+def new_member(
+    names: tuple[str, ...], ratings: Ratings, fields: Mapping[str, Any], settings: Settings
+) -> Member:
+    """A member for these ratings with its start values."""
+    sides = {name: KINDS[name].side.sized(KINDS[name].axis, ratings, fields) for name in names}
+    generator = torch.Generator().manual_seed(settings.seed)
+    for number, side in enumerate(sides.values()):
+        side.start(ratings, generator, settings, prior=number == 0)
+    return Member(sides)
+
+
+def saved_member(
+    described: Mapping[str, Mapping[str, Any]], arrays: Mapping[str, Mapping[str, Array]]
+) -> Member:
+    """A member from the fields of its sides and the arrays that they keep, parameters zero."""
+    for name in described:
+        if name not in KINDS:
+            raise ModelError(f"unknown side {name!r}; this version of cfnade knows {[*KINDS]}")
+    if not described:
+        raise ModelError("a member has no sides; it needs at least one")
+    return Member(
+        {
+            name: KINDS[name].side.from_saved(KINDS[name].axis, fields, arrays.get(name, {}))
+            for name, fields in described.items()
+        }
+    )
+
+
+__all__ = ["KINDS", "Axis", "Kind", "Member", "Side", "new_member", "saved_member", "side_names"]

@@ -1,0 +1,253 @@
+"""The CF-NADE side: the paper's model (models/cfnade.py) on rows of users or of items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cfnade.data.ratings import Ratings, Rows
+from cfnade.errors import TrainingError
+from cfnade.kernels.adam import Rule
+from cfnade.kernels.drawing import DrawnBatch
+from cfnade.kernels.engine import Engine
+from cfnade.kernels.network import Network
+from cfnade.models.batch import Context
+from cfnade.models.cfnade import CFNADENetwork
+from cfnade.models.config import CFNADEConfig
+from cfnade.models.initialise import smoothed_log_frequencies, steps
+from cfnade.settings import Settings
+from cfnade.sides.draw import Draw
+from cfnade.sides.nade_rows import NadeRows
+from cfnade.sides.readings import reading_of
+from cfnade.sides.side import Array, Axis, Reading, Side
+
+_BY_COLUMN = ("W", "V", "A", "P", "b")
+_TABLES = {"W": "input_table", "A": "input_table", "V": "output_table", "P": "output_table"}
+
+
+class NadeSide(Side):
+    """A CF-NADE whose rows are users (columns items) or items (columns users)."""
+
+    axis: Axis
+    network: CFNADENetwork
+
+    def __init__(self, axis: Axis, network: CFNADENetwork) -> None:
+        super().__init__()
+        self.axis, self.network = axis, network
+
+    # -- made, saved, taken over --------------------------------------------------------------
+
+    @classmethod
+    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+        assert axis is not None
+        rows = ratings.rows(axis)
+        sizes: dict[str, Any] = {"columns": rows.n_columns, "levels": rows.n_levels}
+        if fields.get("context_scale") == "sqrt" and fields.get("mean_context") is None:
+            sizes["mean_context"] = rows.n_ratings / max(1, _rows_rated(rows))
+        return cls(axis, CFNADENetwork(**{**fields, **sizes}))
+
+    def start(
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, *, prior: bool
+    ) -> None:
+        """Random weights; biases from how often each column got each level.
+
+        Without `prior` a column starts from how it differs from all columns. A column without
+        training ratings says nothing, where it would say its random start.
+        """
+        network = self.network
+        network.initialise(generator)
+        counts = torch.from_numpy(ratings.level_counts(_other(self.axis)))  # (M, K)
+        network.initialise_biases(counts, smoothing=settings.smoothing)
+        with torch.no_grad():
+            if not prior:
+                nobody = torch.zeros(1, counts.shape[1], dtype=counts.dtype)
+                everyone = smoothed_log_frequencies(
+                    torch.cat([counts, nobody]), settings.smoothing
+                )[-1:]  # (1, K)
+                network.b.sub_(steps(everyone) if network.config.shared else everyone)
+            unseen = counts.sum(1) == 0
+            network.input_table[unseen] = 0.0
+            network.output_table[unseen] = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.network.config.to_dict()
+
+    @classmethod
+    def from_saved(
+        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> Self:
+        del arrays
+        assert axis is not None
+        return cls(axis, CFNADENetwork.from_config(CFNADEConfig.from_dict(fields)))
+
+    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
+        assert isinstance(earlier, NadeSide)
+        old, new = earlier.network, self.network
+        same = ("levels", "hidden", "factors", "shared", "activation")
+        differ = [n for n in same if getattr(old.config, n) != getattr(new.config, n)]
+        if differ:
+            raise TrainingError(
+                f"the earlier model cannot be continued: its {', '.join(differ)} differs"
+            )
+        _, ours, theirs = np.intersect1d(
+            ratings.ids(_other(self.axis)),
+            earlier_ratings.ids(_other(self.axis)),
+            assume_unique=True,
+            return_indices=True,
+        )
+        with torch.no_grad():
+            for name, weight in new.named_parameters():
+                source = old.get_parameter(name)
+                if name in _BY_COLUMN:
+                    weight[torch.from_numpy(ours)] = source[torch.from_numpy(theirs)]
+                else:
+                    weight.copy_(source)
+
+    def fault(self, ratings: Ratings) -> str | None:
+        config, columns = self.network.config, len(ratings.ids(_other(self.axis)))
+        if columns != config.columns:
+            return f"the id table has {columns:,} columns, the model {config.columns:,}"
+        if len(ratings.scale) != config.levels:
+            return f"the scale {ratings.scale} has {len(ratings.scale)} levels, not {config.levels}"
+        return None
+
+    # -- trained ------------------------------------------------------------------------------
+
+    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+        """The paper's L2 is Σ w² beside the mean cost of a row.
+
+        The mean cost of a block's target is that of a row divided by the ratings of a row. A
+        touched column's output weights are met in one of 1/share steps only, so each time the pull
+        is that much stronger.
+        """
+        names = [name for name, _ in self.network.named_parameters()]
+        rows = ratings.rows(self.axis)
+        per_target = _rows_rated(rows) / max(1, rows.n_ratings) if share else 1.0
+        rules = {}
+        for name in names:
+            often = share if share and name in ("V", "P") and settings.touched_only else 1.0
+            decay = _decay(name, settings) * per_target / often
+            rules[name] = Rule(rate=_rate(name, settings), decay=decay)
+        return rules
+
+    def plain_scores(self, draw: Draw) -> Tensor:
+        batch = draw.batch(self.axis, self.network.b.device)
+        return self.scores_given(batch.context, batch.targets.rows, batch.targets.columns)
+
+    def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
+        """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""
+        return self.network.scores(self.network.hidden(context), rows, columns)
+
+    def stepper(
+        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+    ) -> EngineStepper:
+        return EngineStepper(self, self.rules(ratings, settings, share=share), settings, threads)
+
+    # -- asked --------------------------------------------------------------------------------
+
+    def reading(self, context: Ratings) -> Reading:
+        return reading_of(self.axis, NadeRows(self.network, context.rows(self.axis)))
+
+    @torch.no_grad()
+    def vectors(self, context: Ratings, axis: Axis) -> Tensor | None:
+        """Of a row its hidden state, of a column the output weights of its levels."""
+        if axis != self.axis:
+            return self.network.output_table.flatten(1)
+        return NadeRows(self.network, context.rows(axis)).hidden()
+
+
+def _other(axis: Axis) -> Axis:
+    return "item" if axis == "user" else "user"
+
+
+def _rows_rated(rows: Rows) -> int:
+    """How many rows have any ratings."""
+    return int((rows.counts() > 0).sum())
+
+
+def _rate(name: str, settings: Settings) -> float:
+    rate = settings.learning_rate
+    if name in ("W", "A", "B", "c"):
+        rate *= settings.first_layer_factor
+    if name in ("B", "Q", "c") or name.startswith("deep"):
+        rate *= settings.dense_factor
+    return rate
+
+
+def _decay(name: str, settings: Settings) -> float:
+    """The penalty is decay · Σw², so its gradient is 2 · decay · w; biases have none."""
+    if name in ("b", "c") or name.startswith("deep_c"):
+        return 0.0
+    return 2.0 * settings.weight_decay * (settings.output_decay if name in ("V", "P") else 1.0)
+
+
+class EngineStepper:
+    """Gradients and Adam of a CF-NADE in compiled kernels."""
+
+    def __init__(
+        self, side: NadeSide, rules: Mapping[str, Rule], settings: Settings, threads: int
+    ) -> None:
+        network = side.network
+        self._axis, self._mean = side.axis, network.config.mean_context
+        self._engine = Engine(
+            engine_network(network),
+            {_engine_name(name): rule for name, rule in rules.items()},
+            ordinal_weight=network.config.ordinal_weight,
+            rowwise=settings.rowwise,
+            touched_only=settings.touched_only,
+            threads=threads,
+        )
+
+    def add_scores(self, draw: Draw, scores: Array) -> None:
+        batch = draw.batches[self._axis]
+        self._engine.encode(batch.context, self._scale(batch))
+        self._engine.add_scores(draw.targets(self._axis), scores)
+
+    def fit(self, draw: Draw, slopes: Array, rate: float) -> None:
+        self._engine.begin(rate)
+        self._engine.fit_scores(draw.targets(self._axis), slopes)
+        self._engine.fit_context(draw.batches[self._axis].context)
+
+    def step_at_once(self, draw: Draw, rate: float) -> float | None:
+        batch = draw.batches[self._axis]
+        return self._engine.step(batch, scale=self._scale(batch), rate=rate)
+
+    def _scale(self, batch: DrawnBatch) -> Array | None:
+        """What multiplies the summed context of each row. Returns (B,)."""
+        if self._mean is None:
+            return None
+        return np.asarray(np.sqrt(self._mean / np.maximum(batch.counts, 1)))
+
+    def state(self) -> dict[str, Tensor]:
+        pairs = self._engine.moments.items()
+        return {f"{name}.{i}": tensor for name, pair in pairs for i, tensor in enumerate(pair)}
+
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        for name, tensor in self.state().items():
+            tensor.copy_(state[name])
+        self._engine.steps = steps
+
+
+def engine_network(network: CFNADENetwork) -> Network:
+    """The network's own tensors under the engine's names, to be read and moved in place."""
+    factored = network.config.factors is not None
+    layers = zip(network.deep_W, network.deep_c, strict=True)
+    return Network(
+        input_table=network.input_table.data,
+        output_table=network.output_table.data,
+        bias=network.b.data,
+        c=network.c.data,
+        B=network.B.data if factored else None,
+        Q=network.Q.data if factored else None,
+        deep=tuple((W.data, c.data) for W, c in layers),
+        activation=network.config.activation,
+        shared=network.config.shared,
+    )
+
+
+def _engine_name(name: str) -> str:
+    return (_TABLES | {"b": "bias"}).get(name, name)

@@ -1,0 +1,190 @@
+"""The side that knows when: what the moment of a rating adds to its scores.
+
+It reads no rows, only the time features of a cell (data/time_features.py), so it makes no lists: a
+prediction needs to know when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NoReturn, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cfnade.data.ratings import IntArray, Ratings
+from cfnade.data.time_features import FEATURES, TimeFeatures
+from cfnade.errors import ModelError, PredictionError, TrainingError
+from cfnade.kernels.adam import Rule
+from cfnade.models.time_network import TimeNetwork
+from cfnade.settings import Settings
+from cfnade.sides.draw import Draw
+from cfnade.sides.side import Array, Axis, Row, Side, Who
+from cfnade.sides.stepping import AutogradStepper
+
+DECAY = 1e-4
+"""L2 of the weights, in the gradient of the mean cost of a target."""
+
+
+class TimeSide(Side):
+    """A small network of time features beside sides that read rows."""
+
+    axis: Axis | None = None
+    network: TimeNetwork
+
+    def __init__(self, network: TimeNetwork, features: TimeFeatures) -> None:
+        super().__init__()
+        self.network, self._moments = network, Moments(features)
+
+    @property
+    def features(self) -> TimeFeatures:
+        return self._moments.features
+
+    # -- made, saved, taken over --------------------------------------------------------------
+
+    @classmethod
+    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+        del axis
+        if ratings.times is None:
+            raise TrainingError("time features need ratings with timestamps; these have none")
+        shared = fields.get("shared", True)
+        network = TimeNetwork(len(FEATURES), len(ratings.scale), shared=shared)
+        return cls(network, TimeFeatures.of(ratings))
+
+    def start(
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, *, prior: bool
+    ) -> None:
+        del ratings, settings
+        if prior:
+            raise TrainingError("time features go beside another side, such as user, item or both")
+        self.network.initialise(generator)
+
+    def to_dict(self) -> dict[str, Any]:
+        features, levels = self.network.A.shape
+        return {"features": features, "levels": levels, "shared": self.network.shared}
+
+    @classmethod
+    def from_saved(
+        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> Self:
+        del axis
+        if fields["features"] != len(FEATURES):
+            raise ModelError(
+                f"the model has {fields['features']} time features; this version of cfnade knows "
+                f"{len(FEATURES)}"
+            )
+        network = TimeNetwork(len(FEATURES), int(fields["levels"]), shared=bool(fields["shared"]))
+        return cls(network, TimeFeatures.from_arrays(arrays))
+
+    def arrays(self) -> dict[str, Array]:
+        return self.features.arrays()
+
+    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
+        del ratings, earlier_ratings
+        self.network.load_state_dict(earlier.network.state_dict())
+
+    def fault(self, ratings: Ratings) -> str | None:
+        if (len(self.features.user), len(self.features.item)) != (ratings.n_users, ratings.n_items):
+            return "the time features are those of other users or items"
+        if self.network.A.shape[1] != len(ratings.scale):
+            return f"the scale {ratings.scale} has {len(ratings.scale)} levels"
+        return None
+
+    # -- trained ------------------------------------------------------------------------------
+
+    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+        del ratings, share
+        names = [name for name, _ in self.network.named_parameters()]
+        rate = settings.learning_rate
+        return {name: Rule(rate=rate, decay=0.0 if name == "m1" else DECAY) for name in names}
+
+    def plain_scores(self, draw: Draw) -> Tensor:
+        features = self._moments.of_training(draw.cells["user"], draw.cells["item"])
+        added: Tensor = self.network(features.to(self.network.A))
+        return added
+
+    def stepper(
+        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+    ) -> AutogradStepper:
+        del threads
+        return AutogradStepper(self, self.rules(ratings, settings, share=share))
+
+    # -- asked --------------------------------------------------------------------------------
+
+    def reading(self, context: Ratings) -> TimeReading:
+        del context
+        return TimeReading(self.network, self.features)
+
+
+class Moments:
+    """The features of the training ratings, found by user and item. It does not change."""
+
+    def __init__(self, features: TimeFeatures) -> None:
+        self.features = features
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Moments:
+        return self  # averaged weights share it
+
+    def of_training(self, users: IntArray, items: IntArray) -> Tensor:
+        """Features of training ratings, each left out of its own. Returns (n, F)."""
+        keys, features = self._table
+        wanted = items * len(self.features.user) + users
+        return features[torch.from_numpy(np.searchsorted(keys, wanted))]
+
+    @cached_property
+    def _table(self) -> tuple[IntArray, Tensor]:
+        train = self.features.training
+        if train is None:
+            raise TrainingError("training needs the time features of the training ratings")
+        keys = train.items.astype(np.int64) * train.n_users + train.users
+        order = np.argsort(keys)  # by item and user: the order of a block's targets, nearly
+        return keys[order], torch.from_numpy(self.features.features_of_training()[order])
+
+
+class TimeReading:
+    """What the moment adds to given cells."""
+
+    learns: Axis | None = None
+
+    def __init__(self, network: TimeNetwork, features: TimeFeatures) -> None:
+        self._network, self._features = network, features
+
+    @torch.no_grad()
+    def cells(self, users: IntArray, items: IntArray, times: Array | None) -> Array:
+        if times is None:
+            _refuse("a prediction needs to know when; give times=, in whole seconds since 1970")
+        features = self._features.features(users, items, times)
+        return np.asarray(self._network(torch.from_numpy(features).to(self._network.A)).numpy())
+
+    def person(self, who: Who, items: IntArray) -> Array:
+        del who, items
+        return _no_lists()
+
+    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
+        del people, leave_out
+        return _no_lists()
+
+    def without_each(self, who: Who, item: int) -> Array:
+        del who, item
+        return _no_lists()
+
+    def without_raters(self, raters: Row, who: Who, item: int) -> Array:
+        del raters, who, item
+        return _no_lists()
+
+    def without_levels(self, raters: Row, who: Who, item: int) -> Array:
+        del raters, who, item
+        return _no_lists()
+
+
+def _no_lists() -> NoReturn:
+    _refuse(
+        "it predicts given ratings at given times, and makes no lists or explanations; train one "
+        "without time features for these"
+    )
+
+
+def _refuse(why: str) -> NoReturn:
+    raise PredictionError(f"this model knows time: {why}")

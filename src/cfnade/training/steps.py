@@ -1,0 +1,157 @@
+"""One training step of a member: compiled kernels on a CPU, plain torch on any other device.
+
+Both draw the same ratings and minimise the same cost; the plain one is the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from cfnade.data.ratings import Ratings
+from cfnade.kernels.costing import cost_of
+from cfnade.models.config import CFNADEConfig
+from cfnade.models.costs import hybrid_cost
+from cfnade.settings import Settings
+from cfnade.sides import Member
+from cfnade.sides.draw import Draws, draws_of
+from cfnade.sides.stepping import adam_of, adam_state, move, restore_adam
+
+RowIds = npt.NDArray[np.int64]
+
+
+class Stepper(Protocol):
+    """Moves a member's parameters; all that it remembers is in `state`."""
+
+    draws: Draws
+
+    def step(self, rows: RowIds, *, step: int, rate: float) -> float:
+        """Draw from these rows, move down the cost, and return that cost."""
+
+    def state(self) -> dict[str, Tensor]:
+        """What an interrupted run needs to go on, beside the parameters; shares memory."""
+
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        """Go on from a state after that many steps."""
+
+
+def stepper_of(
+    member: Member,
+    ratings: Ratings,
+    fields: Mapping[str, Any],
+    settings: Settings,
+    *,
+    device: str,
+    threads: int,
+) -> Stepper:
+    """What trains a member on these ratings; of its fields the cost and its weights count here."""
+    weights = fields.get("target_weight", CFNADEConfig.target_weight)
+    ordinal_weight = float(fields.get("ordinal_weight", CFNADEConfig.ordinal_weight))
+    draws = draws_of(member.axes, ratings, settings, weights, threads)
+    if device == "cpu":
+        return KernelStepper(member, ratings, draws, ordinal_weight, threads)
+    return TorchStepper(member, ratings, draws, ordinal_weight)
+
+
+class KernelStepper:
+    """Every side by its own stepper; a side that is alone may take the whole step at once."""
+
+    def __init__(
+        self,
+        member: Member,
+        ratings: Ratings,
+        draws: Draws,
+        ordinal_weight: float,
+        threads: int,
+    ) -> None:
+        self.draws, self._levels = draws, len(ratings.scale)
+        self._dtype = next(member.parameters()).detach().cpu().numpy().dtype
+        self._ordinal_weight, self._threads = ordinal_weight, threads
+        self._sides = {
+            name: side.stepper(
+                ratings, draws.settings, share=draws.share(side.axis), threads=threads
+            )
+            for name, side in member.sides.items()
+        }
+
+    def step(self, rows: RowIds, *, step: int, rate: float) -> float:
+        draw, sides = self.draws.draw(rows, step), list(self._sides.values())
+        if len(sides) == 1:
+            cost_at_once = sides[0].step_at_once(draw, rate)
+            if cost_at_once is not None:
+                return cost_at_once
+        if draw.n_targets == 0:
+            return 0.0
+        scores = np.zeros((draw.n_targets, self._levels), self._dtype)
+        for side in sides:
+            side.add_scores(draw, scores)
+        cost = cost_of(
+            scores,
+            draw.levels,
+            draw.weights,
+            ordinal_weight=self._ordinal_weight,
+            threads=self._threads,
+        )
+        for side in sides:
+            side.fit(draw, cost.slopes, rate)
+        return cost.total
+
+    def state(self) -> dict[str, Tensor]:
+        return {
+            f"{name}/{key}": tensor
+            for name, side in self._sides.items()
+            for key, tensor in side.state().items()
+        }
+
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        for name, side in self._sides.items():
+            side.restore(_part(state, name), steps)
+
+
+class TorchStepper:
+    """The same by autograd and torch's Adam, wherever the member's parameters are."""
+
+    def __init__(
+        self, member: Member, ratings: Ratings, draws: Draws, ordinal_weight: float
+    ) -> None:
+        self.draws, self._member, self._ordinal_weight = draws, member, ordinal_weight
+        self._adams = {
+            name: adam_of(side, side.rules(ratings, draws.settings, share=draws.share(side.axis)))
+            for name, side in member.sides.items()
+        }
+
+    def step(self, rows: RowIds, *, step: int, rate: float) -> float:
+        draw = self.draws.draw(rows, step)
+        if draw.n_targets == 0:
+            return 0.0
+        parts = [side.plain_scores(draw) for side in self._member.sides.values()]
+        scores = torch.stack(parts).sum(0)  # (T, K)
+        levels = torch.from_numpy(draw.levels.astype(np.int64)).to(scores.device)
+        weights = torch.from_numpy(draw.weights).to(scores)
+        cost = (weights * hybrid_cost(scores, levels, self._ordinal_weight)).sum()
+        cost.backward()  # type: ignore[no-untyped-call]
+        for adam in self._adams.values():
+            move(adam, rate)
+        return float(cost.detach())
+
+    def state(self) -> dict[str, Tensor]:
+        return {
+            f"{name}/{key}": tensor
+            for name, adam in self._adams.items()
+            for key, tensor in adam_state(adam).items()
+        }
+
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        del steps
+        for name, adam in self._adams.items():
+            restore_adam(adam, _part(state, name))
+
+
+def _part(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    prefix = f"{name}/"
+    return {key.removeprefix(prefix): t for key, t in state.items() if key.startswith(prefix)}
