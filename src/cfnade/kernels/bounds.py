@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cfnade.kernels.compiled import glue, inner, kernel
-from cfnade.kernels.memory import Array, frozen
+from cfnade.kernels.memory import Array
 from cfnade.kernels.simd import (
     LANES,
     address,
@@ -193,7 +193,7 @@ def bounds(scores: Array, criterion: Criterion) -> tuple[Array, Array]:
     tile = np.empty((4, K, LANES))
     tile[2], tile[3] = criterion.unit[:, None], criterion.log_weights[:, None]
     lower, upper = np.empty(M), np.empty(M)
-    flat, out = frozen(np.ascontiguousarray(scores).reshape(-1)), (tile.reshape(-1), lower, upper)
+    flat, out = np.ascontiguousarray(scores).reshape(-1), (tile.reshape(-1), lower, upper)
     if criterion.kind == MEAN:
         _mean_bounds(flat, K, *out)
     else:

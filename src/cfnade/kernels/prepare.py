@@ -108,6 +108,7 @@ def _answer_requests() -> None:
     state: Array = request.sum_ratings(_COLUMNS, _LEVELS, table, shared=True)[None]
     request.affine(state, state, state[0])
     scores = request.score_all(state[0], table, bias, shared=True)
+    request.score_cells(state, _ROWS, _ROWS, table, bias, shared=True)
     ends = np.zeros(2)
     for kind in (bounds.MEAN, bounds.QUANTILE):
         criterion = bounds.Criterion(kind, ends, 1.0, ends, 1, 0.5, np.zeros(3))
@@ -118,7 +119,7 @@ def _answer_requests() -> None:
 
 _SCORING = (grouping._sort, grouping._find, passes.sum_context, passes.add_scores)
 _DRAWING = (drawing._cursors, drawing._scatter)
-_ROW = (request._add_ratings, request._affine, request._score_cells)
+_ROW = (request._add_ratings, request._affine, request._score_cells, request._score_all)
 _LISTS = (bounds._mean_bounds, bounds._calibrated_bounds, spelling._edits)
 _FITTING = (passes.context_step, passes.flat_step)
 

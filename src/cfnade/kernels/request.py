@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.kernels.compiled import inner, kernel
-from cfnade.kernels.memory import Array, frozen, padded
-from cfnade.kernels.simd import LANES, address, fill, load, load_part, total
+from cfnade.kernels.compiled import glue, inner, kernel
+from cfnade.kernels.memory import Array, padded
+from cfnade.kernels.simd import LANES, address, beyond, fill, load, load_part, total
 
 
 @inner
@@ -59,6 +59,25 @@ def _affine(rows: Any, pitch: int, weights: Any, width: int, bias: Any, out: Any
             to[b * outer + o] = first[o] + _dot(w, o * width, x, b * pitch, width)
 
 
+@glue
+def _score_levels(
+    rows: Any,
+    begin: int,
+    table: Any,
+    bias: Any,
+    column: int,
+    K: int,
+    D: int,
+    shared: bool,
+    out: Any,
+) -> None:
+    """out[k] = the score of the column's level k for the row from `begin` on, of pointers."""
+    for k in range(K):
+        level = column * K + k
+        own = _dot(table, level * D, rows, begin, D) + bias[level]
+        out[k] = own + out[k - 1] if shared and k > 0 else own
+
+
 @kernel
 def _score_cells(
     states: Any,
@@ -72,16 +91,25 @@ def _score_cells(
     out: Any,
 ) -> None:
     """out[t·K + k] = the score of column columns[t]'s level k for state which[t]."""
-    n, width = len(columns), len(table) // len(bias)
-    rows, vectors, biases, scores = address(states), address(table), address(bias), address(out)
-    which, columns = address(which), address(columns)
+    n, D, scores, rows = len(columns), len(table) // len(bias), address(out), address(states)
+    which, columns, vectors, biases = (
+        address(which),
+        address(columns),
+        address(table),
+        address(bias),
+    )
     for t in range(n):
-        first = columns[t] * K
-        for k in range(K):
-            own = _dot(vectors, (first + k) * width, rows, which[t] * pitch, width)
-            scores[t * K + k] = own + biases[first + k]
-            if shared and k > 0:
-                scores[t * K + k] += scores[t * K + k - 1]
+        to = beyond(scores, t * K)
+        _score_levels(rows, which[t] * pitch, vectors, biases, columns[t], K, D, shared, to)
+
+
+@kernel
+def _score_all(state: Any, table: Any, bias: Any, K: int, shared: bool, out: Any) -> None:
+    """out[m·K + k] = the score of column m's level k: one state, which may stay in registers."""
+    n, D, row, scores = len(bias) // K, len(table) // len(bias), address(state), address(out)
+    vectors, biases = address(table), address(bias)
+    for m in range(n):
+        _score_levels(row, 0, vectors, biases, m, K, D, shared, beyond(scores, m * K))
 
 
 # -- for arrays: C-contiguous, of one dtype, indices inside (the caller's part) --------------------
@@ -105,7 +133,7 @@ def _added(
     _, K, D = table.shape
     out = np.zeros((size, D), table.dtype)
     ratings = np.array(columns, np.int64), np.array(levels, np.int64), which
-    _add_ratings(*ratings, _flat(table), K, D, shared, out.reshape(-1))
+    _add_ratings(*ratings, table.reshape(-1), K, D, shared, out.reshape(-1))
     return out
 
 
@@ -113,7 +141,7 @@ def affine(rows: Array, weights: Array, bias: Array) -> Array:
     """bias + rows @ weights.T, for rows (B, I) and weights (O, I). Returns (B, O)."""
     out = np.empty((len(rows), len(weights)), weights.dtype)
     whole = _whole(rows)
-    fixed = (whole.reshape(-1), whole.shape[1], _flat(weights), rows.shape[1], _flat(bias))
+    fixed = (whole.reshape(-1), whole.shape[1], weights.reshape(-1), rows.shape[1], bias)
     _affine(*fixed, out.reshape(-1))
     return out
 
@@ -122,23 +150,20 @@ def score_cells(
     states: Array, which: Array, columns: Array, table: Array, bias: Array, *, shared: bool
 ) -> Array:
     """Scores of given columns, each for one of the states (B, D). Returns (n, K)."""
-    K = table.shape[1]
+    K, whole = table.shape[1], _whole(states)
     out = np.empty((len(columns), K), table.dtype)
-    whole = _whole(states)
     cells = np.array(which, np.int64), np.array(columns, np.int64)
-    fixed = (whole.reshape(-1), whole.shape[1], *cells, _flat(table), _flat(bias), K, shared)
-    _score_cells(*fixed, out.reshape(-1))
+    fixed = (whole.reshape(-1), whole.shape[1], *cells, table.reshape(-1), bias.reshape(-1))
+    _score_cells(*fixed, K, shared, out.reshape(-1))
     return out
 
 
 def score_all(state: Array, table: Array, bias: Array, *, shared: bool) -> Array:
     """Scores of every column for one state (D,). Returns (M, K)."""
-    M = len(table)
-    return score_cells(state[None], np.zeros(M, np.int64), np.arange(M), table, bias, shared=shared)
-
-
-def _flat(array: Array) -> Array:
-    return frozen(array.reshape(-1))
+    out, whole = np.empty(table.shape[:2], table.dtype), _whole(state[None])
+    fixed = (whole.reshape(-1), table.reshape(-1), bias.reshape(-1), table.shape[1])
+    _score_all(*fixed, shared, out.reshape(-1))
+    return out
 
 
 def _whole(rows: Array) -> Array:
