@@ -1,0 +1,279 @@
+"""The training step in all its variants against autograd and Adam on the paper's equations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.kernels import reference
+from tests.kernels.cases import COLUMNS, ROWS, Case, batch_of, network, plain, rules_of
+from tests.kernels.reference import Params, assert_close
+from torch import Tensor
+
+from cfnade.errors import ModelError
+from cfnade.kernels.adam import Rule
+from cfnade.kernels.block_drawing import Block, BlockSampler
+from cfnade.kernels.costing import mean_cost
+from cfnade.kernels.drawing import DrawnBatch, Sampler
+from cfnade.kernels.engine import Engine
+from cfnade.kernels.memory import Array
+from cfnade.kernels.network import Network
+
+CASE = Case(20, 5, torch.float32, 2, True)
+VARIANTS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "factored": {"hidden": (9,), "factors": True},
+    "deep": {"hidden": (20, 12)},
+    "deep-factored": {"hidden": (12, 20, 7), "factors": True},
+    "sigmoid": {"activation": "sigmoid"},
+    "relu": {"hidden": (20, 5), "activation": "relu"},
+    "softplus": {"hidden": (20, 5), "activation": "softplus"},
+    "elu": {"hidden": (20, 5), "activation": "elu"},
+}
+
+
+def cost_of(
+    params: Params, batch: DrawnBatch, net: Network, scale: Array | None = None, **how: Any
+) -> Tensor:
+    return reference.batch_cost(
+        params,
+        plain(batch.context),
+        plain(batch.targets),
+        ROWS,
+        shared=net.shared,
+        activation=net.activation,
+        scale=None if scale is None else torch.from_numpy(scale),
+        **how,
+    )
+
+
+def assert_same(net: Network, params: Params, **error: float) -> None:
+    for name, p in params.items():
+        assert_close(net.named()[name], p, **({"single": 2e-4, "double": 1e-9} | error))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_layer_moves_as_autograd_and_torchs_adam_say(
+    variant: str, dtype: torch.dtype
+) -> None:
+    """With sums scaled row by row, and twice the rate in the second step."""
+    case = replace(CASE, dtype=dtype)
+    net = network(case, **VARIANTS[variant])
+    params, rules = reference.leaves(net.named()), rules_of(net)
+    engine, adam = Engine(net, rules, threads=2), reference.torch_adam(params, rules)
+    for number, rate in enumerate((1.0, 2.0, 1.0)):
+        batch = batch_of(case, number)
+        scale = np.sqrt(3.0 / np.maximum(batch.counts, 1))
+        cost = engine.step(batch, scale=scale, rate=rate)
+        adam.zero_grad()
+        wanted = cost_of(params, batch, net, scale)
+        wanted.backward()  # type: ignore[no-untyped-call]
+        for group, rule in zip(adam.param_groups, rules.values(), strict=True):
+            group["lr"] = rule.rate * rate
+        adam.step()
+        assert cost == pytest.approx(float(wanted.detach()), rel=1e-5)
+    assert_same(net, params)
+
+
+@pytest.mark.parametrize("rowwise", [True, False])
+@pytest.mark.parametrize("touched_only", [True, False])
+@pytest.mark.parametrize("width", [4, 17, 70])
+def test_touched_columns_and_shared_moments(width: int, touched_only: bool, rowwise: bool) -> None:
+    case = replace(CASE, width=width, dtype=torch.float32 if width > 4 else torch.float64)
+    net = network(case)
+    params, rules = reference.leaves(net.named()), rules_of(net)
+    engine = Engine(net, rules, threads=2, touched_only=touched_only, rowwise=rowwise)
+    adam = reference.Adam(rules, rowwise=rowwise)
+    for number in range(4):
+        batch = batch_of(case, number)
+        engine.step(batch)
+        cost_of(params, batch, net).backward()  # type: ignore[no-untyped-call]
+        context, targets = (g.touched.astype(np.int64) for g in (batch.context, batch.targets))
+        assert len(context) < COLUMNS
+        assert len(targets) < COLUMNS
+        touched = {"input_table": context, "output_table": targets, "bias": targets}
+        adam.step(params, {n: torch.from_numpy(c) for n, c in touched.items()} if touched_only else {})
+    assert_same(net, params)
+    for name, (first, second) in engine.moments.items():
+        together = rowwise and first.ndim == 3
+        assert_close(first, adam.m[name], single=2e-4)
+        assert_close(second, adam.v[name][..., 0] if together else adam.v[name], single=2e-4)
+
+
+@pytest.mark.parametrize("variant", ["full", "deep-factored"])
+def test_same_bits_twice_and_close_for_any_threads(variant: str) -> None:
+    def train(threads: int) -> dict[str, Tensor]:
+        net = network(CASE, **VARIANTS[variant])
+        engine = Engine(net, rules_of(net), threads=threads)
+        for number in range(4):
+            engine.step(batch_of(CASE, number))
+        return net.named()
+
+    first, second, single, three = train(2), train(2), train(1), train(3)
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name])
+        assert_close(tensor, single[name], single=2e-4)
+        assert_close(tensor, three[name], single=2e-4)
+
+
+def test_a_drawn_batch_trains_as_its_cells_do() -> None:
+    """What the sampler gives the kernels is what it gives everybody else; and costs fall."""
+    rng = np.random.default_rng(2)
+    counts = rng.integers(0, 8, ROWS)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    columns = np.concatenate([rng.choice(COLUMNS, n, replace=False) for n in counts])
+    levels = rng.integers(0, 5, len(columns)).astype(np.uint8)
+    data = (offsets, columns.astype(np.int32), levels)
+    sampler = Sampler(*data, n_columns=COLUMNS, n_levels=5, threads=2)
+    net = network(CASE)
+    params, rules = reference.leaves(net.named()), rules_of(net)
+    engine, adam = Engine(net, rules, threads=2), reference.torch_adam(params, rules)
+    costs = []
+    for step in range(12):
+        batch = sampler.draw(rng.permutation(ROWS)[:40], seed=5, step=step)
+        adam.zero_grad()
+        cells = (reference.Cells.of(*c) for c in (batch.context_cells(), batch.target_cells()))
+        wanted = reference.batch_cost(params, *cells, batch.size)
+        wanted.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+        costs.append(engine.step(batch))
+        assert costs[-1] == pytest.approx(float(wanted.detach()), rel=1e-3)
+    assert np.mean(costs[-3:]) < 0.8 * np.mean(costs[:3])
+
+
+# -- two engines whose scores are added -----------------------------------------------------------
+
+USERS, ITEMS = 30, 40
+
+
+def sampler_of(**changes: Any) -> BlockSampler:
+    rng = np.random.default_rng(2)
+    table = np.where(rng.random((USERS, ITEMS)) < 0.4, rng.integers(0, 5, (USERS, ITEMS)), -1)
+
+    def ragged(table: Array) -> tuple[Array, Array, Array]:
+        rows, columns = np.nonzero(table >= 0)
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(table)))])
+        return offsets, columns.astype(np.int32), table[rows, columns].astype(np.uint8)
+
+    how: dict[str, Any] = {"columns": 15, "n_levels": 5, "rate": (0.7, 1.0), "threads": 2}
+    return BlockSampler(ragged(table), ragged(table.T.copy()), **(how | changes))
+
+
+@dataclass
+class Pair:
+    """Both sides of a model."""
+
+    networks: tuple[Network, Network]
+    engines: tuple[Engine, Engine]
+
+    @staticmethod
+    def of(case: Case, **how: Any) -> Pair:
+        networks = network(case, columns=ITEMS), network(replace(case, width=17), columns=USERS)
+        user, item = (Engine(net, rules_of(net), **how) for net in networks)
+        return Pair(networks, (user, item))
+
+    def step(self, block: Block, ordinal_weight: float) -> float:
+        scores = np.zeros((block.n_targets, 5), self.networks[0].bias.numpy().dtype)
+        for engine, side in zip(self.engines, (block.user, block.item), strict=True):
+            engine.encode(side.context)
+            engine.add_scores(side.targets, scores)
+        levels = block.user.targets.levels
+        cost = mean_cost(scores, levels, ordinal_weight=ordinal_weight, threads=2)
+        for engine, side in zip(self.engines, (block.user, block.item), strict=True):
+            engine.begin()
+            engine.fit_scores(side.targets, cost.slopes)
+            engine.fit_context(side.context)
+        return cost.mean
+
+
+def summed_cost(params: list[Params], block: Block, shared: bool, ordinal_weight: float) -> Tensor:
+    """The mean cost of the block's targets, both sides' cells in the block's one order."""
+    scores = torch.zeros(block.n_targets, 5, dtype=torch.float64)
+    for p, side in zip(params, (block.user, block.item), strict=True):
+        context = reference.Cells.of(*side.context_cells())
+        targets = reference.Cells.of(*side.target_cells())
+        state = reference.states(p, context, side.size, shared=shared, activation="tanh")
+        cells = targets.rows, targets.columns
+        scores = scores + reference.cell_scores(state, p["output_table"], p["bias"], *cells, shared)
+    return reference.costs(scores, targets.levels, ordinal_weight).mean()
+
+
+@pytest.mark.parametrize(("shared", "dtype"), [(True, torch.float32), (False, torch.float64)])
+def test_two_sides_move_down_one_cost(shared: bool, dtype: torch.dtype) -> None:
+    case = replace(CASE, shared=shared, dtype=dtype)
+    pair, sampler, rng = Pair.of(case, threads=2), sampler_of(), np.random.default_rng(3)
+    params = [reference.leaves(net.named()) for net in pair.networks]
+    adams = [reference.torch_adam(p, rules_of(net)) for p, net in zip(params, pair.networks)]
+    for step in range(4):
+        block = sampler.draw(rng.permutation(USERS)[:12], seed=3, step=step)
+        for adam in adams:
+            adam.zero_grad()
+        wanted = summed_cost(params, block, shared, 0.4)
+        wanted.backward()  # type: ignore[no-untyped-call]
+        for adam in adams:
+            adam.step()
+        assert pair.step(block, 0.4) == pytest.approx(float(wanted.detach()), rel=1e-4)
+    for net, p in zip(pair.networks, params, strict=True):
+        assert_same(net, p)
+
+
+def test_of_two_sides_touched_columns_alone_move_if_told_so() -> None:
+    pair, start = Pair.of(CASE, threads=2, touched_only=True, rowwise=True), Pair.of(CASE)
+    block = sampler_of().draw(np.arange(12), seed=3, step=0)
+    pair.step(block, 1.0)
+    for moved, old, side in zip(
+        pair.networks, start.networks, (block.user, block.item), strict=True
+    ):
+        for name, grouped in (("output_table", side.targets), ("input_table", side.context)):
+            differs = (moved.named()[name] != old.named()[name]).any(2).any(1)
+            assert differs.nonzero().flatten().tolist() == grouped.touched.tolist()
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bias": torch.zeros(COLUMNS, 6)}, "bias has shape"),
+        ({"c": torch.zeros(3)}, r"c has shape \(3,\); it must be \(20,\)"),
+        ({"B": torch.zeros(20, 20)}, "B and Q come together"),
+        ({"activation": "sine"}, r"activation \(='sine'\) must be one of tanh"),
+        (
+            {"output_table": torch.zeros(COLUMNS, 5, 7)},
+            "output_table has width 7; the last hidden layer",
+        ),
+        (
+            {"input_table": torch.zeros(COLUMNS, 5, 20, dtype=torch.int32)},
+            "input_table has dtype torch.int32",
+        ),
+    ],
+)
+def test_a_network_that_does_not_fit_is_refused(change: dict[str, Any], message: str) -> None:
+    net = network(CASE)
+    with pytest.raises(ModelError, match=message):
+        Engine(replace(net, **change), rules_of(net))
+
+
+def test_rules_must_name_every_parameter() -> None:
+    net = network(CASE)
+    with pytest.raises(ModelError, match=r"these differ: \['c'\]"):
+        Engine(net, {n: r for n, r in rules_of(net).items() if n != "c"})
+
+
+def test_costs_are_mixed_in_shares() -> None:
+    net = network(CASE)
+    with pytest.raises(ModelError, match=r"ordinal_weight \(=1.5\) must lie in 0..1"):
+        Engine(net, rules_of(net), ordinal_weight=1.5)
+
+
+def test_an_empty_batch_is_refused() -> None:
+    data = (np.array([0, 1]), np.zeros(1, np.int32), np.zeros(1, np.uint8))
+    batch = Sampler(*data, n_columns=COLUMNS, n_levels=5).draw(np.empty(0, int), seed=0, step=0)
+    net = network(CASE)
+    with pytest.raises(ModelError, match="the batch has 0 rows"):
+        Engine(net, dict.fromkeys(net.named(), Rule())).step(batch)
