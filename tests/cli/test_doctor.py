@@ -14,7 +14,7 @@ Shell = Any
 
 
 class State(NamedTuple):
-    ready: bool
+    ready: int
     missing: int
 
 
@@ -25,7 +25,7 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Callable[[State], None]:
     def say(state: State) -> None:
         monkeypatch.setattr("cfnade.kernels.prepare.cache_state", lambda: state, raising=False)
 
-    say(State(True, 0))
+    say(State(20, 0))
     return say
 
 
@@ -53,7 +53,7 @@ def test_doctor_says_whether_kernels_must_be_compiled(
     shell: Shell, cache: Callable[[State], None]
 ) -> None:
     assert "kernel cache      warm\n" in shell("doctor", "--quick").out
-    cache(State(False, 7))
+    cache(State(13, 7))
     assert "kernel cache      cold (7 to compile, by the first" in shell("doctor", "--quick").out
 
 
@@ -61,7 +61,7 @@ def test_doctor_says_whether_kernels_must_be_compiled(
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which kernels must be compiled."""
 
-    def prepare(notify: Callable[[str], None]) -> bool:
+    def prepare(notify: Callable[[str], None], *_: str) -> bool:
         notify(MESSAGE)
         return True
 
