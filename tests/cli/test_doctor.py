@@ -54,7 +54,7 @@ def test_doctor_says_whether_kernels_must_be_compiled(
 ) -> None:
     assert "kernel cache      warm\n" in shell("doctor", "--quick").out
     cache(State(13, 7))
-    assert "kernel cache      13 kernels ready, 7 to compile" in shell("doctor", "--quick").out
+    assert "kernel cache      cold (7 to compile, by the first" in shell("doctor", "--quick").out
 
 
 @pytest.fixture
