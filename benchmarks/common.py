@@ -17,9 +17,8 @@ import numpy as np
 import torch
 
 from cfnade.bundle import Bundle
-from cfnade.data.load import load
-from cfnade.data.ratings import Ratings
-from cfnade.data.rows import Rows
+from cfnade.data.loader import load
+from cfnade.data.ratings import Ratings, Rows
 from cfnade.data.scale import Scale
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic_like

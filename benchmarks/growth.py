@@ -20,7 +20,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import SEED, Case, fastest, machine, measure_speed, our_epoch, save
-from cfnade.data.rows import Rows
+from cfnade.data.ratings import Rows
 from cfnade.data.synthetic import synthetic
 
 

@@ -70,7 +70,7 @@ def rating_text(path: Path, scratch: Path) -> tuple[Path, str, int]:
 
 def measure(name: str) -> dict[str, Any]:
     """All figures of one data set."""
-    from cfnade.data.load import locate
+    from cfnade.data.loader import locate
     from cfnade.data.named import SETS
 
     path = locate(name, SETS.get(name))

@@ -32,7 +32,7 @@ from benchmarks.common import machine
 from benchmarks.new_users_panel import GIVEN, MOST, Answers, FloatArray, Panel, gaps, panel
 from benchmarks.new_users_report import section, write_section
 from benchmarks.new_users_rivals import global_mean, lenskit_als, shrunken_means
-from cfnade.data.load import load
+from cfnade.data.loader import load
 from cfnade.data.splits import Split, split
 from cfnade.fitting import EpochLines
 from cfnade.predictor import Predictor
@@ -54,7 +54,7 @@ def ours(parts: Split, test: Panel, chosen: Recipe, threads: int | None) -> Answ
         reporter=EpochLines(),
     )
     fit = time.perf_counter() - start
-    predictor = Predictor(trained.bundle)
+    predictor = Predictor(trained.fitted)
     start = time.perf_counter()
     chances = [one_by_one(predictor, test, given) for given in GIVEN]
     each = (time.perf_counter() - start) / len(GIVEN) / len(test.items)
@@ -63,9 +63,9 @@ def ours(parts: Split, test: Panel, chosen: Recipe, threads: int | None) -> Answ
         "recipe": chosen.name,
         "model": chosen.model,
         "training": chosen.training.to_dict(),
-        "epochs": trained.bundle.facts["epochs"],
-        "best_epoch": trained.bundle.facts["best_epoch"],
-        "valid": trained.bundle.facts["valid"],
+        "epochs": trained.fitted.facts["epochs"],
+        "best_epoch": trained.fitted.facts["best_epoch"],
+        "valid": trained.fitted.facts["valid"],
     }
     return Answers(f"cfnade, `{chosen.name}`", means, chances, fit, each, notes)
 

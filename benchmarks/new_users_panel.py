@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.ratings import Ratings
-from cfnade.data.sampling import keys_of
-from cfnade.data.splits import Split
+from cfnade.data.splits import Split, keys_of
 from cfnade.metrics import nll, rmse
 
 FloatArray = npt.NDArray[np.float64]

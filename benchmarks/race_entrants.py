@@ -70,7 +70,7 @@ def ours(job: dict[str, Any], watch: Watch) -> None:
     import torch
 
     from cfnade import __version__
-    from cfnade.data.parts import load_split
+    from cfnade.data.loader import load_split
     from cfnade.recipes import recipe
     from cfnade.training.run import train
 

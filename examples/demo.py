@@ -20,9 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cfnade import CfnadeError, checkpoint
-from cfnade.cli.progress import TrainingView
-from cfnade.cli.scores import bars, show_recommendations
-from cfnade.data.load import load
+from cfnade.cli.show import bars, show_recommendations
+from cfnade.cli.watching import TrainingView
+from cfnade.data.loader import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.evaluation import evaluate

@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from cfnade.compare import Task, chosen, compare
+from cfnade_rivals.comparison import Task, chosen, compare
 
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -31,12 +31,12 @@ def main() -> None:
     parser.add_argument("data", nargs="*", default=list(SPLITS), help="ml-100k, ml-1m or both")
     parser.add_argument("--models", help="names with commas between; all if not given")
     parser.add_argument("--threads", type=int, default=2)
-    given = parser.parse_args()
-    models = None if given.models is None else given.models.split(",")
-    for data in given.data:
+    arguments = parser.parse_args()
+    models = None if arguments.models is None else arguments.models.split(",")
+    for data in arguments.data:
         for each in chosen(models, RATINGS[data])[0]:
             count = SLOW.get(each.name, 5) if data == "ml-1m" else 5
-            task = Task(data, {}, seed=0, threads=given.threads)
+            task = Task(data, {}, seed=0, threads=arguments.threads)
             out = compare_report.FOLDER / data
             compare(task, [each.name], SPLITS[data][:count], out=out, say=print)
     compare_report.main()

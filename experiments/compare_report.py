@@ -3,7 +3,7 @@
     cfnade compare ml-1m --models … --splits … --out experiments/results/comparison/ml-1m
     python experiments/compare_report.py
 
-A result whose options are no longer those of the recipe is left out, and named.
+A result whose options are no longer those of the contestant is left out, and named.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from cfnade.compare import RESULTS, Outcome
-from cfnade.compare.picture import draw
-from cfnade.compare.summary import Row, best, rows
 from cfnade.files import write_text
-from cfnade.rivals.recipes import names, recipe
+from cfnade_rivals.chart import draw
+from cfnade_rivals.comparison import RESULTS, Outcome, read_result
+from cfnade_rivals.contestants import contestant, names
+from cfnade_rivals.standings import Standing, best, standings
 
 HERE = Path(__file__).resolve().parent
 FOLDER, TUNING = HERE / "results" / "comparison", HERE / "results" / "tuning"
@@ -35,7 +35,7 @@ figure of ours was measured by `cfnade compare`.
 
 **How.** Each model is fitted on the training part of a split, may stop by its validation part, and
 is scored on the test part once. Options were chosen by validation on the first split of each data
-set (`experiments/tune_rivals.py`) and lie in `src/cfnade/rivals/recipes/`; the test part chose
+set (`experiments/tune_rivals.py`) and lie in `src/cfnade_rivals/contestants/`; the test part chose
 nothing. Predictions are clipped to the scale. RMSE and MAE are of the expected rating; NLL is in
 nats a rating, for models that have a distribution (CF-NADE's after calibration on validation).
 CF-NADE conditions on training and validation ratings when it predicts, as its paper does. ± is the
@@ -50,43 +50,47 @@ its libraries and the data.
 
 def published() -> Published:
     """Figures of papers, with their sources."""
-    given = tomllib.loads((HERE / "published.toml").read_text())
-    return {data: {m: (v[0], v[1]) for m, v in table.items()} for data, table in given.items()}
+    sets = tomllib.loads((HERE / "published.toml").read_text())
+    return {data: {m: (v[0], v[1]) for m, v in table.items()} for data, table in sets.items()}
 
 
 def outcomes(data: str) -> list[Outcome]:
-    """All results on a data set that were made with the recipes of today."""
-    found = []
+    """All results on a data set that were made with the options of today."""
+    results = []
     for path in sorted((FOLDER / data / RESULTS).glob("*.json")):
-        result = json.loads(path.read_text())
-        name, job = result["recipe"], result["job"]
-        if name not in names() or job["options"] != _as_json(recipe(name).options_for(data)):
-            print(f"{path.name}: made with other options than the recipe's; run it again")
+        result = read_result(path)
+        if not result:
+            print(f"{path.name}: cannot be read; run it again")
             continue
-        title = recipe(name).title
-        found.append(Outcome(name, title, job["split"], result["scores"]))
-    return found
+        name, job = result["recipe"], result["job"]
+        if name not in names() or job["options"] != _as_json(contestant(name).options_for(data)):
+            print(f"{path.name}: made with other options than today's; run it again")
+            continue
+        title = contestant(name).title
+        results.append(Outcome(name, title, job["split"], result["scores"]))
+    return results
 
 
 def _as_json(options: dict[str, Any]) -> Any:
     return json.loads(json.dumps(options))
 
 
-def table(found: list[Outcome], known: dict[str, tuple[float, str]]) -> list[str]:
+def table(results: list[Outcome], papers: dict[str, tuple[float, str]]) -> list[str]:
     """A row a model, best first."""
     lines = [
-        "| model | RMSE | published | MAE | NLL | fit s | CPU s | predict s | peak MB | splits |",
+        "| model | RMSE | published | MAE of means | NLL | fit s | CPU s | predict s | peak MB "
+        "| splits |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    shown = rows(found)
+    shown = standings(results)
     least, most = best(shown), max(len(row.splits) for row in shown)
     for row in shown:
-        paper = f"{known[row.model][0]:.3f}" if row.model in known else "–"
+        paper = f"{papers[row.model][0]:.3f}" if row.model in papers else "–"
         cells = [
             _cell(row, column, digits, least if len(row.splits) == most else {})
             for column, digits in (
                 ("rmse", 4),
-                ("mae", 4),
+                ("mae_of_means", 4),
                 ("nll", 4),
                 ("fit_seconds", 1),
                 ("fit_cpu_seconds", 1),
@@ -99,7 +103,7 @@ def table(found: list[Outcome], known: dict[str, tuple[float, str]]) -> list[str
     return lines
 
 
-def _cell(row: Row, column: str, digits: int, least: dict[str, float]) -> str:
+def _cell(row: Standing, column: str, digits: int, least: dict[str, float]) -> str:
     figure = row.figures[column]
     if figure is None:
         return "–"
@@ -109,31 +113,31 @@ def _cell(row: Row, column: str, digits: int, least: dict[str, float]) -> str:
     return f"**{text}**" if figure.mean == least.get(column) else text
 
 
-def misses(found: list[Outcome], known: dict[str, tuple[float, str]]) -> list[str]:
+def misses(results: list[Outcome], papers: dict[str, tuple[float, str]]) -> list[str]:
     """Where we are worse than published by more than MISS, with what was tried."""
     lines = []
-    for row in rows(found):
+    for row in standings(results):
         figure = row.figures["rmse"]
-        if row.model in known and figure and figure.mean - known[row.model][0] > MISS:
-            gap = figure.mean - known[row.model][0]
-            tried = recipe(row.model).measured.get("tried") or _searched(row.model)
+        if row.model in papers and figure and figure.mean - papers[row.model][0] > MISS:
+            gap = figure.mean - papers[row.model][0]
+            tried = contestant(row.model).measured.get("tried") or _searched(row.model)
             lines.append(f"- {row.title}: {gap:.4f} above its published figure. {tried}")
-    absent = [_title(model) for model in known if model not in {o.model for o in found}]
+    absent = [_title(model) for model in papers if model not in {o.model for o in results}]
     notes = [f"Not run here, though published: {', '.join(absent)}.", ""] if absent else []
     if lines:
         return [*notes, f"More than {MISS} above the published figure:", "", *lines]
-    if len(absent) == len(known):
+    if len(absent) == len(papers):
         return notes
     return [*notes, f"No model that was run misses its published figure by more than {MISS}."]
 
 
 def _title(model: str) -> str:
-    return recipe(model).title if model in names() else model
+    return contestant(model).title if model in names() else model
 
 
 def _searched(model: str) -> str:
     """What the search on validation has tried, by its own record."""
-    file = TUNING / f"ml-1m-{recipe(model).model}.jsonl"
+    file = TUNING / f"ml-1m-{contestant(model).model}.jsonl"
     tried = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     if not tried:
         return "What was tried is not recorded."
@@ -142,51 +146,52 @@ def _searched(model: str) -> str:
     return f"Tried: {len(tried)} settings of {options}; the best validation RMSE was {least:.4f}."
 
 
-def section(data: str, known: dict[str, tuple[float, str]]) -> list[str]:
+def section(data: str, papers: dict[str, tuple[float, str]]) -> list[str]:
     """A data set's table, picture and misses."""
-    found = outcomes(data)
-    if not found:
+    results = outcomes(data)
+    if not results:
         return [f"## {SETS[data]}", "", "No runs yet.", ""]
-    splits = sorted({outcome.split for outcome in found})
-    loads = [o.scores["load"] for o in found if o.scores]
+    splits = sorted({outcome.split for outcome in results})
+    loads = [o.scores["load"] for o in results if o.scores]
     picture = f"comparison-{data}.svg"
-    draw([row for row in rows(found) if row.model != "global-mean"], DOCS / picture, SETS[data])
+    drawn = [row for row in standings(results) if row.model != "global-mean"]
+    draw(drawn, DOCS / picture, SETS[data])
     return [
         f"## {SETS[data]}",
         "",
         f"Splits: {', '.join(splits)}. A model with fewer of them was run on some only, as the "
         f"last column says. Mean load of the machine: {sum(loads) / len(loads):.1f}.",
         "",
-        *table(found, known),
+        *table(results, papers),
         "",
         f"![RMSE against the seconds of a fit]({picture})",
         "",
-        *(misses(found, known) if known else []),
+        *(misses(results, papers) if papers else []),
         "",
     ]
 
 
-def elsewhere(known: Published) -> list[str]:
+def elsewhere(papers: Published) -> list[str]:
     """Published figures on sets where the rivals were not run."""
     lines = ["## Published figures only", "", "The rivals were not run on these sets.", ""]
     for data, title in ELSEWHERE.items():
         lines += [f"| {title} | published RMSE | where |", "|---|---|---|"]
-        for model, (value, source) in sorted(known[data].items(), key=lambda pair: pair[1][0]):
+        for model, (value, source) in sorted(papers[data].items(), key=lambda pair: pair[1][0]):
             lines.append(f"| {_title(model)} | {value:g} | {source} |")
         lines.append("")
     return lines
 
 
-def sources(known: dict[str, tuple[float, str]]) -> list[str]:
+def sources(papers: dict[str, tuple[float, str]]) -> list[str]:
     lines = ["## Where the published figures on MovieLens 1M stand", ""]
     lines += ["| model | RMSE | where |", "|---|---|---|"]
-    for model, (value, source) in sorted(known.items(), key=lambda pair: pair[1][0]):
+    for model, (value, source) in sorted(papers.items(), key=lambda pair: pair[1][0]):
         lines.append(f"| {_title(model)} | {value:.3f} | {source} |")
     return [*lines, ""]
 
 
 def settings() -> list[str]:
-    """The options of every recipe."""
+    """The options of every contestant."""
     lines = [
         "## Options, found by validation",
         "",
@@ -194,18 +199,18 @@ def settings() -> list[str]:
     ]
     lines.append("|---|---|---|")
     for name in names():
-        each = recipe(name)
+        each = contestant(name)
         cells = [", ".join(f"{k} {v}" for k, v in o.items()) for o in (each.options, each.on_100k)]
         lines.append(f"| {each.title} | {cells[0] or 'defaults'} | {cells[1] or '–'} |")
     return [*lines, ""]
 
 
 def main() -> None:
-    known = published()
+    papers = published()
     lines = [INTRODUCTION]
     for data in SETS:
-        lines += section(data, known[data])
-    lines += [*sources(known["ml-1m"]), *elsewhere(known), *settings()]
+        lines += section(data, papers[data])
+    lines += [*sources(papers["ml-1m"]), *elsewhere(papers), *settings()]
     write_text(DOCS / "comparison.md", "\n".join(lines).rstrip() + "\n")
     print("docs/comparison.md", file=sys.stderr)
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation import evaluate
-from cfnade.training.run import Trained, train
 from cfnade.settings import Settings
+from cfnade.training.run import Trained, train
 from experiments.plan import Configuration
 from experiments.variants import variant
 

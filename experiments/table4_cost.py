@@ -24,7 +24,7 @@ if __package__ in (None, ""):  # run as a script
 
 from cfnade.bundle import Bundle
 from cfnade.cells import Cells
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load_split
 from cfnade.data.ratings import Side
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic_like

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load_split
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import add_validation
 from cfnade.metrics import nll, rmse
-from cfnade.rivals import make
+from cfnade_rivals import make
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tuning"
 SPLITS = {"ml-1m": "authors:1234", "ml-100k": "u1"}
@@ -31,9 +31,9 @@ SPLITS = {"ml-1m": "authors:1234", "ml-100k": "u1"}
 def parts(data: str) -> tuple[Ratings, Ratings]:
     """Training and validation ratings."""
     whole = load_split(data, SPLITS[data])
-    known = whole.train.plus(whole.valid)
-    labels = add_validation(np.zeros(len(known), np.uint8), 0)
-    return known.select(labels == 0), known.select(labels == 1)
+    ratings = whole.train.plus(whole.valid)
+    labels = add_validation(np.zeros(len(ratings), np.uint8), 0)
+    return ratings.select(labels == 0), ratings.select(labels == 1)
 
 
 def search(data: str, model: str, grid: dict[str, list[Any]], threads: int) -> None:
@@ -49,15 +49,15 @@ def search(data: str, model: str, grid: dict[str, list[Any]], threads: int) -> N
             continue
         rival = make(model, **options)
         start = time.perf_counter()
-        rival.fit(train, valid, seed=0, threads=threads)
-        found: dict[str, Any] = {"options": options, "seconds": time.perf_counter() - start}
-        found["rmse"] = rmse(valid.values, rival.predict(valid.users, valid.items))
-        chances = rival.probabilities(valid.users, valid.items)
+        fitted = rival.fit(train, valid, seed=0, threads=threads)
+        record: dict[str, Any] = {"options": options, "seconds": time.perf_counter() - start}
+        record["rmse"] = rmse(valid.values, fitted.predict(valid.users, valid.items))
+        chances = fitted.probabilities(valid.users, valid.items)
         if chances is not None:
-            found["nll"] = nll(chances, valid.levels)
+            record["nll"] = nll(chances, valid.levels)
         with file.open("a") as out:
-            out.write(json.dumps(found) + "\n")
-        print(json.dumps(found), flush=True)
+            out.write(json.dumps(record) + "\n")
+        print(json.dumps(record), flush=True)
 
 
 def _tried(text: str) -> tuple[str, list[Any]]:
@@ -75,8 +75,8 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--try", dest="tried", action="append", default=[], type=_tried)
     parser.add_argument("--threads", type=int, default=2)
-    given = parser.parse_args()
-    search(given.data, given.model, dict(given.tried), given.threads)
+    arguments = parser.parse_args()
+    search(arguments.data, arguments.model, dict(arguments.tried), arguments.threads)
 
 
 if __name__ == "__main__":

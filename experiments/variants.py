@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from cfnade.errors import CfnadeError
 from cfnade.models.cfnade import CFNADE
-from cfnade.training import member, start
 from cfnade.settings import Settings
+from cfnade.training import member, start
 from cfnade.training.steppers import CpuStepper, RowIds, TorchStepper
 
 

@@ -44,7 +44,7 @@ def problems(draw: st.DrawFn) -> tuple[FloatArray, FloatArray, Calibration]:
     return p, values, Calibration(temperature, tuple(weights.tolist()))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(problems())
 def test_the_mean_is_kept_and_probabilities_stay_probabilities(
     problem: tuple[FloatArray, FloatArray, Calibration],
@@ -182,7 +182,7 @@ def test_a_model_sharpened_in_a_known_way_is_put_right(values: list[float]) -> N
 
 
 def test_the_truth_needs_no_calibration() -> None:
-    truth = distributions(60_000)
+    truth = distributions(20_000)
     found = fit(truth, drawn(truth), STARS)
     assert found.temperature == pytest.approx(1.0, abs=0.02)
     assert found.apply(truth, STARS) == pytest.approx(truth, abs=0.02)

@@ -12,28 +12,28 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from tests.predictor.given import known_cells, literal
 
 from cfnade import metrics
-from cfnade.bundle import Bundle
 from cfnade.calibration import Calibration, fit
-from cfnade.cells import cell_probabilities
-from cfnade.data.ratings import Ratings, Side
+from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import PredictionError
+from cfnade.errors import ModelError, PredictionError
 from cfnade.evaluation import evaluate
-from cfnade.models import CFNADE, Context
-from cfnade.models.unseen import unseen_rule
+from cfnade.fitted import FittedModel, trained_on
+from cfnade.scorer import Scorer
+from cfnade.settings import Settings
+from cfnade.sides import new_member, side_names
 
-N_USERS, N_ITEMS, STARS = 130, 9, (1.0, 2.0, 3.0, 5.0)
+N_USERS, N_ITEMS, STARS = 60, 9, (1.0, 2.0, 3.0, 5.0)
 RANGES = (range(1), range(1, 5), range(5, 20), range(20, 100))
 FloatArray = npt.NDArray[np.float64]
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    "unshared": {"shared": False},
-    "shared": {},
-    "factored": {"factors": 3},
-    "deep": {"hidden": (5, 4)},
+KINDS: dict[str, dict[str, Any]] = {
+    "user": {},
+    "item": {"hidden": (5, 4), "factors": 3, "shared": False},
+    "both": {"seeds": 2},
 }
 
 
@@ -52,63 +52,48 @@ def all_ratings(seed: int = 0) -> Ratings:
 
 
 def parts(ratings: Ratings) -> tuple[Ratings, Ratings]:
-    """Context and test: of user u about u/130 is context, nothing of user 0 and of item 8."""
+    """Context and test: of user u about u/60 is context, nothing of user 0 and of item 8."""
     rng = np.random.default_rng(5)
     known = (rng.random(len(ratings)) < ratings.users / N_USERS) & (ratings.items != 8)
     return ratings.select(known), ratings.select(~known)
 
 
-def bundle_of(side: Side, context: Ratings, **fields: Any) -> Bundle:
-    columns = context.n_items if side == "user" else context.n_users
-    levels = len(context.scale)
-    model = CFNADE(**{"columns": columns, "levels": levels, "hidden": (5,), **fields}).double()
+def model_of(side: str, context: Ratings, **fields: Any) -> FittedModel:
+    """Random weights of order one."""
+    fields = {"hidden": (5,)} | fields
+    seeds, time = fields.pop("seeds", 1), fields.pop("time", False)
+    names = side_names(side, time=time)
     generator = torch.Generator().manual_seed(3)
+    members = tuple(new_member(names, context, fields, Settings()).eval() for _ in range(seeds))
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(0.0, 0.4, generator=generator)
-    rows = context.rows(side)
-    counts = np.zeros((columns, levels), np.int64)
-    np.add.at(counts, (rows.columns, rows.levels), 1)
-    return Bundle(model, side, context, counts)
+        for member in members:
+            for parameter in member.parameters():
+                parameter.normal_(0.0, 0.4, generator=generator)
+    return FittedModel(members, side, context, trained_on(members[0].axes, context))
 
 
-def predicted_by_hand(bundle: Bundle, test: Ratings) -> FloatArray:
-    """The plain model on one context a row, made by loops; then the rule for unseen columns."""
-    by_user = bundle.side == "user"
-    known: dict[int, list[tuple[int, int]]] = {}
-    context = bundle.context
-    for u, i, level in zip(context.users, context.items, context.levels, strict=True):
-        row, column = (int(u), int(i)) if by_user else (int(i), int(u))
-        known.setdefault(row, []).append((column, int(level)))
-    n_rows = N_USERS if by_user else N_ITEMS
-    flat = [rating for row in range(n_rows) for rating in known.get(row, [])]
-    ends = torch.tensor([0, *(len(known.get(row, [])) for row in range(n_rows))]).cumsum(0)
-    whole = Context(ends, *(torch.tensor([rating[j] for rating in flat]) for j in (0, 1)))
-    users, items = torch.from_numpy(test.users.copy()), torch.from_numpy(test.items.copy())
-    rows, columns = (users, items) if by_user else (items, users)
-    found = bundle.one_sided_model.predict(whole, rows, columns, STARS)
-    counts = torch.from_numpy(bundle.column_counts)
-    rule = unseen_rule("mean", counts=counts.sum(0), values=STARS)
-    unseen = counts.sum(1)[columns] == 0
-    found = rule.apply(found, unseen_column=unseen, unseen_row=torch.zeros_like(unseen))
-    answer: FloatArray = found.probabilities.detach().numpy()
-    return answer
+def predicted_by_hand(fitted: FittedModel, test: Ratings) -> FloatArray:
+    """Plain torch, cell by cell (tests/predictor/given.py)."""
+    cells = zip(test.users.tolist(), test.items.tolist(), strict=True)
+    known = known_cells(fitted.context)
+    return np.array([literal(fitted, user, item, known) for user, item in cells])
 
 
-@pytest.mark.parametrize("side", ["user", "item"])
-@pytest.mark.parametrize("variant", list(VARIANTS))
-def test_scores_are_those_of_the_plain_model(side: Side, variant: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_are_those_of_the_plain_model(kind: str) -> None:
     context, test = parts(all_ratings())
-    bundle = bundle_of(side, context, **VARIANTS[variant])
-    bundle = replace(bundle, calibration=Calibration(1.8, (0.5, 0.0, -0.5, 0.2)))
-    assert bundle.calibration is not None
-    p = predicted_by_hand(bundle, test)
-    q = bundle.calibration.apply(p, STARS)
+    fitted = model_of(**({"side": kind, "context": context} | KINDS[kind]))
+    fitted = replace(fitted, calibration=Calibration(1.8, (0.5, 0.0, -0.5, 0.2)))
+    assert fitted.calibration is not None
+    p = predicted_by_hand(fitted, test)
+    q = fitted.calibration.apply(p, STARS)
     errors = [row @ STARS - STARS[level] for row, level in zip(p, test.levels, strict=True)]
-    found = evaluate(bundle, test)
+    found = evaluate(fitted, test)
     assert found.n == len(test)
     assert found.rmse == pytest.approx(math.sqrt(sum(e * e for e in errors) / len(test)))
-    assert found.mae == pytest.approx(metrics.mae(test.values, metrics.medians(q, STARS)))
+    assert found.mae_of_medians == pytest.approx(
+        metrics.mae(test.values, metrics.medians(q, STARS))
+    )
     assert found.nll_raw == pytest.approx(metrics.nll(p, test.levels))
     assert found.nll == pytest.approx(metrics.nll(q, test.levels))
     assert found.rps_raw == pytest.approx(metrics.rps(p, test.levels, STARS))
@@ -121,15 +106,15 @@ def test_scores_are_those_of_the_plain_model(side: Side, variant: str) -> None:
 
 def test_without_calibration_both_columns_agree() -> None:
     context, test = parts(all_ratings())
-    found = evaluate(bundle_of("user", context), test)
+    found = evaluate(model_of("user", context), test)
     assert (found.nll, found.rps) == (found.nll_raw, found.rps_raw)
     assert found.calibration_error == found.calibration_error_raw
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
-def test_buckets_hold_every_rating_once_and_their_errors_add_up(side: Side) -> None:
+def test_buckets_hold_every_rating_once_and_their_errors_add_up(side: str) -> None:
     context, test = parts(all_ratings())
-    found = evaluate(bundle_of(side, context), test)
+    found = evaluate(model_of(side, context), test)
     per_user = np.bincount(context.users, minlength=N_USERS)[test.users]
     per_item = np.bincount(context.items, minlength=N_ITEMS)[test.items]
     for buckets, known in ((found.by_user, per_user), (found.by_item, per_item)):
@@ -148,9 +133,9 @@ def test_buckets_hold_every_rating_once_and_their_errors_add_up(side: Side) -> N
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
-def test_a_test_rating_in_the_context_is_an_error(side: Side) -> None:
+def test_a_test_rating_in_the_context_is_an_error(side: str) -> None:
     context, test = parts(all_ratings())
-    bundle = bundle_of(side, context)
+    fitted = model_of(side, context)
     leaked = np.array([3, 7])
     both = test, context.select(leaked)
     cells = np.concatenate([np.stack([part.users, part.items]) for part in both], axis=1)
@@ -161,41 +146,43 @@ def test_a_test_rating_in_the_context_is_an_error(side: Side) -> None:
         PredictionError,
         match=f"2 of {len(leaking)} test ratings are among .* first user {user} item {item}; ",
     ):
-        evaluate(bundle, leaking)
+        evaluate(fitted, leaking)
 
 
-def item_means() -> tuple[Bundle, Ratings]:
+def item_means() -> tuple[FittedModel, Ratings]:
     """A model that predicts every item's frequencies, and ratings of items that differ."""
     ratings = synthetic(users=200, items=60, ratings=6_000, seed=1).ratings
     chosen = np.random.default_rng(2).random(len(ratings)) < 0.8
     context, test = ratings.select(chosen), ratings.select(~chosen)
-    bundle = bundle_of("user", context)
+    fitted = model_of("user", context)
+    network: Any = fitted.members[0].sides["user"].network
     with torch.no_grad():
-        for parameter in bundle.model.parameters():
+        for parameter in network.parameters():
             parameter.zero_()
-    bundle.one_sided_model.initialise_biases(torch.from_numpy(bundle.column_counts), smoothing=1.0)
-    return bundle, test
+    network.initialise_biases(torch.from_numpy(fitted.trained_on["item"]), smoothing=1.0)
+    return fitted, test
 
 
 def test_shuffled_answers_score_worse() -> None:
-    bundle, test = item_means()
-    honest = evaluate(bundle, test)
+    fitted, test = item_means()
+    honest = evaluate(fitted, test)
     order = np.random.default_rng(3).permutation(len(test))
-    shuffled = evaluate(bundle, replace(test, levels=test.levels[order]))
+    shuffled = evaluate(fitted, replace(test, levels=test.levels[order]))
     assert shuffled.rmse > honest.rmse + 0.02
     assert shuffled.nll > honest.nll + 0.02
 
 
 def test_calibration_moves_likelihood_but_not_the_error() -> None:
-    bundle, test = item_means()
+    fitted, test = item_means()
+    network: Any = fitted.members[0].sides["user"].network
     with torch.no_grad():
-        bundle.one_sided_model.b.mul_(2.5)  # far too sure of itself
+        network.b.mul_(2.5)  # far too sure of itself
     half = np.arange(len(test)) % 2 == 0
     valid, rest = test.select(half), test.select(~half)
-    p = cell_probabilities(bundle, valid.users, valid.items)
+    p = Scorer(fitted).probabilities(valid.users, valid.items)
     stars = test.scale.array()
-    before = evaluate(bundle, rest)
-    after = evaluate(replace(bundle, calibration=fit(p, valid.levels, stars)), rest)
+    before = evaluate(fitted, rest)
+    after = evaluate(replace(fitted, calibration=fit(p, valid.levels, stars)), rest)
     assert after.rmse == before.rmse
     assert after.nll_raw == before.nll
     assert after.nll < after.nll_raw - 0.05
@@ -207,9 +194,9 @@ def test_calibration_moves_likelihood_but_not_the_error() -> None:
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
-def test_unseen_users_and_items_are_counted(side: Side) -> None:
+def test_unseen_users_and_items_are_counted(side: str) -> None:
     context, test = parts(all_ratings())
-    found = evaluate(bundle_of(side, context), test)
+    found = evaluate(model_of(side, context), test)
     silent = set(range(N_USERS)) - set(context.users.tolist())
     assert 0 in silent
     assert found.unseen_users == len(silent)
@@ -220,23 +207,50 @@ def test_unseen_users_and_items_are_counted(side: Side) -> None:
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
-def test_a_column_known_only_to_the_context_is_unseen(side: Side) -> None:
+def test_what_the_context_alone_knows_is_not_unseen_but_scored_by_its_ratings(side: str) -> None:
     context, test = parts(all_ratings())
-    bundle = bundle_of(side, context)
-    counts = bundle.column_counts.copy()
-    counts[3 if side == "user" else 100] = 0  # as if its ratings were validation's
-    found = evaluate(replace(bundle, column_counts=counts), test)
-    before = evaluate(bundle, test)
-    users, items = (0, 1) if side == "user" else (1, 0)
-    assert found.unseen_users == before.unseen_users + users
-    assert found.unseen_items == before.unseen_items + items
+    fitted = model_of(side, context)
+    (axis, counts), column = next(iter(fitted.trained_on.items())), 3 if side == "user" else 40
+    fewer = counts.copy()
+    fewer[column] = 0  # as if its ratings were validation's
+    untrained = replace(fitted, trained_on={axis: fewer})
+    scores, before = evaluate(untrained, test), evaluate(fitted, test)
+    assert scores.unseen_users == before.unseen_users
+    assert scores.unseen_items == before.unseen_items
+    errors = predicted_by_hand(untrained, test) @ STARS - test.values
+    assert scores.rmse == pytest.approx(math.sqrt(np.mean(errors**2)))
+    assert scores.rmse != before.rmse
+
+
+def test_the_papers_rule_says_3_of_what_is_unknown() -> None:
+    context, test = parts(all_ratings())
+    fitted = model_of("user", context)
+    known = np.isin(test.users, context.users) & np.isin(test.items, context.items)
+    stars = np.where(known, predicted_by_hand(fitted, test) @ STARS, 3.0)
+    scores = evaluate(fitted, test, unseen="paper")
+    assert scores.rmse == pytest.approx(math.sqrt(np.mean((stars - test.values) ** 2)))
+    with pytest.raises(ModelError, match="must be one of mean, paper"):
+        evaluate(fitted, test, unseen="median")
+
+
+def test_a_model_that_knows_time_is_asked_at_the_times_of_the_test() -> None:
+    ratings = all_ratings()
+    ratings = replace(ratings, times=np.arange(len(ratings)) * 3600)
+    context, test = parts(ratings)
+    fitted = model_of("both", context, time=True)
+    cells = zip(test.users.tolist(), test.items.tolist(), test.times.tolist(), strict=True)  # type: ignore[union-attr]
+    known = known_cells(context)
+    some = [literal(fitted, u, i, known, time=time) for u, i, time in list(cells)[:40]]
+    squares = (np.array(some) @ STARS - test.values[:40]) ** 2
+    scores = evaluate(fitted, test.select(np.arange(40)))
+    assert scores.rmse == pytest.approx(math.sqrt(squares.mean()), rel=1e-5)
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
-def test_ids_are_matched_not_numbers(side: Side) -> None:
+def test_ids_are_matched_not_numbers(side: str) -> None:
     context, test = parts(all_ratings())
-    bundle = bundle_of(side, context)
-    before = evaluate(bundle, test)
+    fitted = model_of(side, context)
+    before = evaluate(fitted, test)
     # The same ratings loaded from a file of their own, with two more users and an item in front.
     alone = replace(
         test,
@@ -245,15 +259,15 @@ def test_ids_are_matched_not_numbers(side: Side) -> None:
         user_ids=np.concatenate([[-5, -4], test.user_ids]),
         item_ids=np.concatenate([[-7], test.item_ids]),
     )
-    assert evaluate(bundle, alone) == before
-    strange = [(0, 4), (0, 6), (1, 6), (101, 0)]  # two unknown users, one twice; unknown item
+    assert evaluate(fitted, alone) == before
+    strange = [(0, 4), (0, 6), (1, 6), (51, 0)]  # two unknown users, one twice; unknown item
     more = replace(
         alone,
         users=np.append(alone.users, [u for u, _ in strange]).astype(np.int32),
         items=np.append(alone.items, [i for _, i in strange]).astype(np.int32),
         levels=np.append(alone.levels, [0, 1, 2, 3]).astype(np.uint8),
     )
-    after = evaluate(bundle, more)
+    after = evaluate(fitted, more)
     assert after.n == before.n + 4
     assert after.unseen_users == before.unseen_users + 2
     assert after.unseen_items == before.unseen_items + 1
@@ -264,7 +278,7 @@ def test_ids_are_matched_not_numbers(side: Side) -> None:
 
 def test_scores_are_json() -> None:
     context, test = parts(all_ratings())
-    found = evaluate(bundle_of("user", context), test)
+    found = evaluate(model_of("user", context), test)
     read = json.loads(json.dumps(found.as_dict()))
     assert read == found.as_dict()
     assert read["rmse"] == found.rmse
@@ -284,14 +298,14 @@ def test_scores_are_json() -> None:
 
 def test_unusable_questions_are_refused() -> None:
     context, test = parts(all_ratings())
-    bundle = bundle_of("user", context)
+    fitted = model_of("user", context)
     text = np.array([str(i) for i in context.item_ids], object)
     other = replace(test, scale=Scale((1.0, 2.0, 3.0, 4.0)))
-    cases: list[tuple[Bundle, Ratings, str]] = [
-        (bundle, test.select(np.array([], np.int64)), "no ratings to evaluate on"),
-        (bundle, other, "on the scale 1–4, the model was trained on 1, 2, 3, 5"),
-        (bundle, replace(test, item_ids=text), "item ids of the test are text, those of the model"),
-        (replace(bundle, has_context=False), test, "saved without the ratings"),
+    cases: list[tuple[FittedModel, Ratings, str]] = [
+        (fitted, test.select(np.array([], np.int64)), "no ratings to evaluate on"),
+        (fitted, other, "on the scale 1–4, the model was trained on 1, 2, 3, 5"),
+        (fitted, replace(test, item_ids=text), "item ids of the test are text, those of the model"),
+        (replace(fitted, has_context=False), test, "saved without the ratings"),
     ]
     for given, ratings, message in cases:
         with pytest.raises(PredictionError, match=message):

@@ -14,9 +14,10 @@ import cfnade
 ROOT = Path(cfnade.__file__).parent
 # Each part may import from itself and from those before it.
 FLOW = [
-    *("errors", "files", "data", "kernels", "models", "metrics", "tilting", "calibration"),
+    *("errors", "options", "files"),
+    *("data", "kernels", "models", "metrics", "tilting", "calibration"),
     *("bundle", "side_cells", "cells", "training", "evaluation", "checkpoint", "predictor"),
-    *("recipes", "tuning", "fitting", "estimator", "rivals", "compare", "serve", "cli", "__main__"),
+    *("recipes", "tuning", "fitting", "estimator", "serve", "cli", "__main__"),
 ]
 HEAVY = {"torch", "numba", "polars", "pandas", "pyarrow", "narwhals", "pooch", "rich", "fastapi"}
 
@@ -25,14 +26,14 @@ def part_of(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
-def imports_of(path: Path) -> set[str]:
+def imports_of(path: Path, package: str = "cfnade") -> set[str]:
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    return {name for name in names if name.startswith("cfnade.")}
+    return {name for name in names if name.split(".")[0] == package}
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
@@ -43,6 +44,10 @@ def test_no_module_imports_from_a_later_part(path: Path) -> None:
     allowed = FLOW[: FLOW.index(part) + 1]
     known = {part_of(name) for name in imports_of(path)} & set(FLOW)
     assert known <= set(allowed), f"{path.name} of {part!r} imports {known - set(allowed)}"
+
+
+def test_no_module_imports_the_rivals() -> None:
+    assert [path.name for path in ROOT.rglob("*.py") if imports_of(path, "cfnade_rivals")] == []
 
 
 def modules_after(code: str) -> set[str]:
@@ -59,7 +64,7 @@ def test_heavy_libraries_are_imported_late(code: str) -> None:
 
 
 def test_looking_at_ratings_needs_neither_torch_nor_numba() -> None:
-    code = "from cfnade import load; from cfnade.data.tables import read_frame; import polars"
+    code = "from cfnade import load; from cfnade.data.typed_tables import read_frame; import polars"
     code += "; load(polars.DataFrame({'user': [1, 2], 'item': [1, 1], 'rating': [1, 5]}))"
     assert not modules_after(code) & {"torch", "numba"}
 

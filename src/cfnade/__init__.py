@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from cfnade.data.load import load
-    from cfnade.data.parts import load_split
+    from cfnade.data.loader import load, load_split
     from cfnade.data.ratings import Ratings
     from cfnade.data.scale import Scale
     from cfnade.data.splits import Split, split
@@ -26,8 +25,8 @@ _HOMES = {
     "Ratings": "data.ratings",
     "Scale": "data.scale",
     "Split": "data.splits",
-    "load": "data.load",
-    "load_split": "data.parts",
+    "load": "data.loader",
+    "load_split": "data.loader",
     "split": "data.splits",
     "synthetic": "data.synthetic",
 }

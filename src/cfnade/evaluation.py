@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import metrics
-from cfnade.data.ratings import Ratings
-from cfnade.data.rows import IntArray
+from cfnade.data.ratings import IntArray, Ratings
 from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.metrics import FloatArray

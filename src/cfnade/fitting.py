@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.load import load
+from cfnade.data.loader import load
 from cfnade.data.predefined import together
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
@@ -105,7 +105,7 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
     rare = {name: value for name, value in rare.items() if value != usual[name]}
     return {
         "side": fitted.side,
-        **{name: fields[name] for name in ARCHITECTURE if name in fields},
+        **{name: _as_given(fields[name]) for name in ARCHITECTURE if name in fields},
         **{name: _unless_usual(found[name], usual[name]) for name in TRAINING if name in _OPTIONAL},
         **{name: found[name] for name in TRAINING if name not in _OPTIONAL},
         "time": fitted.needs_times,
@@ -114,6 +114,11 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
         "threads": run.get("threads"),
         "device": run.get("device", "cpu"),
     }
+
+
+def _as_given(value: Any) -> Any:
+    """A field of a model as the argument that it was: a tuple, where JSON has a list."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _unless_usual(value: Any, usual: Any) -> Any:

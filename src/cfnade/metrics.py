@@ -6,8 +6,6 @@ level each rating fell on, `probabilities` (n, K) what was predicted for it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -74,31 +72,6 @@ def calibration_error(
     p = checked_probabilities(probabilities)
     truth = checked_levels(levels, p)
     return float(np.mean([_bin_error(p[:, k], truth == k, bins) for k in range(p.shape[1])]))
-
-
-class Coverage(NamedTuple):
-    """How often ratings fell into sets, and how often they were promised to."""
-
-    observed: float
-    promised: float
-
-
-def coverage(probabilities: npt.ArrayLike, levels: npt.ArrayLike, *, mass: float = 0.8) -> Coverage:
-    """Central sets: from the (1-mass)/2 quantile to the (1+mass)/2 quantile, both included.
-
-    Levels are few, so a set holds at least `mass`, often more: compare observed with promised.
-    """
-    if not 0.0 < mass < 1.0:
-        raise PredictionError(f"mass (={mass}) must lie between 0 and 1")
-    p = checked_probabilities(probabilities)
-    truth = checked_levels(levels, p)
-    low, high = _quantile_levels(p, (1 - mass) / 2), _quantile_levels(p, (1 + mass) / 2)
-    numbers = np.arange(p.shape[1])
-    inside = (numbers >= low[:, None]) & (numbers <= high[:, None])  # (n, K)
-    return Coverage(
-        observed=float(np.mean((truth >= low) & (truth <= high))),
-        promised=float(np.mean(np.sum(p * inside, axis=1))),
-    )
 
 
 # -- pieces --------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.rows import IntArray
+from cfnade.data.ratings import IntArray
 from cfnade.errors import ModelError, PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.kernels.lookup import levels_of, ratings_of
+from cfnade.kernels.grouping import levels_of, ratings_of
 from cfnade.sides import Axis, Member
 from cfnade.sides.side import Array, BoolArray, Reading, Row, Who, row_of
 from cfnade.unseen import UNSEEN_RULES, paper_distribution, untrained_scores
@@ -194,15 +194,26 @@ class Scorer:
         return np.asarray((indices < 0) | ~trained[indices])
 
     def _fill_blanks(
-        self, scores: Array, reading: Reading, number: int, who: Who, items: IntArray
+        self,
+        scores: Array,
+        reading: Reading,
+        number: int,
+        who: Who,
+        items: IntArray,
+        gone: Array | None = None,
     ) -> None:
-        """What a side without weights for the person, or for an item, says of it."""
+        """What a side without weights for the person, or for an item, says of it.
+
+        gone (n, K) are ratings of the items that are left out, beside the person's own.
+        """
         axis = reading.learns
         if axis == "item":
             blank = np.flatnonzero(self._untrained("item", items))
             if len(blank):
                 users = np.full(len(blank), who.user)
                 counts = self._own_levels("item", users, items[blank])
+                if gone is not None:
+                    counts -= gone[blank]
                 scores[blank] = self._said(counts, number)
         elif axis == "user" and self._untrained("user", np.array([who.user]))[0]:
             scores[:] = self._said(self._levels_of(who.rated, items), number)
@@ -236,20 +247,20 @@ class Scorer:
 
     def effects(self, who: Who, item: int) -> Effects:
         """How a person's other ratings move an item's distribution; others' ratings stay."""
-        who = who._replace(rated=who.rated.without(item))
         return Effects(
             self.of_person(who, np.array([item]))[0],
             _mean([distributions(self._without(one, who, item)) for one in self._members]),
         )
 
     def _without(self, readings: list[Reading], who: Who, item: int) -> Array:
-        total = np.zeros((len(who.rated.columns), len(self._frequencies)))
+        others = who._replace(rated=who.rated.without(item))
+        rated = others.rated.columns.astype(np.int64)
+        total = np.zeros((len(rated), len(self._frequencies)))
         for number, reading in enumerate(readings):
             scores = reading.without_each(who, item)
-            if reading.learns == "item":
-                self._fill_blanks(scores, reading, number, who, np.full(len(scores), item))
-            else:  # a person without weights is known by these ratings alone
-                self._fill_blanks(scores, reading, number, who, who.rated.columns.astype(np.int64))
+            # A person without weights is known by these ratings alone.
+            asked = np.full(len(rated), item) if reading.learns == "item" else rated
+            self._fill_blanks(scores, reading, number, others, asked)
             total += scores
         return total
 
@@ -267,15 +278,20 @@ class Scorer:
             [reading.without_levels(raters, who, item) for reading in readings]
             for readings in self._members
         ]
-        whole = self.of_person(who, np.array([item]))[0]
-        effects = Effects(whole, self._added_up(each, who, item))
-        return raters, effects, self._added_up(levels, who, item)
+        whole, one = self.of_person(who, np.array([item]))[0], np.eye(len(self._frequencies))
+        effects = Effects(whole, self._added_up(each, who, item, one[raters.levels]))
+        counts = np.bincount(raters.levels, minlength=len(one))
+        return raters, effects, self._added_up(levels, who, item, np.diag(counts))
 
-    def _added_up(self, members: list[list[Array]], who: Who, item: int) -> FloatArray:
-        """The mean distribution of members, given the scores (n, K) of their sides. (n, K)."""
+    def _added_up(self, members: list[list[Array]], who: Who, item: int, gone: Array) -> FloatArray:
+        """The mean distribution of members, given the scores (n, K) of their sides. (n, K).
+
+        gone (n, K) are the item's ratings at each level that are left out of each.
+        """
         for readings, parts in zip(self._members, members, strict=True):
             for number, (reading, scores) in enumerate(zip(readings, parts, strict=True)):
-                self._fill_blanks(scores, reading, number, who, np.full(len(scores), item))
+                items = np.full(len(scores), item)
+                self._fill_blanks(scores, reading, number, who, items, gone)
         return _mean([distributions(np.sum(parts, axis=0)) for parts in members])
 
     # -- borders ------------------------------------------------------------------------------

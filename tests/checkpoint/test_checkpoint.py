@@ -22,22 +22,25 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from cfnade.bundle import Bundle
 from cfnade.calibration import Calibration
 from cfnade.checkpoint import FILES as ALL_FILES
-from cfnade.checkpoint import TIME, load, manifest, save, without_context
+from cfnade.checkpoint import KEPT, load, manifest, save, without_context
 from cfnade.data.build import Columns, Options, build
-from cfnade.data.hashing import digest_file, digest_text
-from cfnade.data.ratings import Ratings, Side
+from cfnade.data.ratings import Ratings
+from cfnade.data.store import digest_file, digest_text
 from cfnade.errors import CheckpointError
-from cfnade.models.cfnade import CFNADE
+from cfnade.fitted import FittedModel, trained_on
+from cfnade.settings import Settings
+from cfnade.sides import new_member, side_names
 
-FILES = [name for name in ALL_FILES if name != TIME]  # what a model has that knows no time
-VARIANTS: dict[str, dict[str, Any]] = {
-    "plain": {"hidden": (6,)},
-    "unshared": {"hidden": (6,), "shared": False},
-    "factored": {"hidden": (6,), "factors": 3},
-    "deep": {"hidden": (6, 5, 4), "context_scale": "sqrt", "mean_context": 3.5},
+FILES = [name for name in ALL_FILES if name != KEPT]  # what a model has that knows no time
+KINDS: dict[str, dict[str, Any]] = {
+    "user": {},
+    "user-factored-unshared": {"shared": False, "factors": 3},
+    "user-seeds": {"seeds": 3},
+    "item-deep": {"side": "item", "hidden": (6, 5, 4), "context_scale": "sqrt"},
+    "both": {"side": "both"},
+    "both-time-seeds": {"side": "both", "time": True, "seeds": 2},
 }
 
 
@@ -61,49 +64,71 @@ def ratings(*, texts: bool = False, titles: bool = True) -> Ratings:
 
 
 def make(
-    side: Side = "user", *, seed: int = 0, data: Ratings | None = None, **fields: Any
-) -> Bundle:
+    side: str = "user",
+    *,
+    seed: int = 0,
+    seeds: int = 1,
+    time: bool = False,
+    data: Ratings | None = None,
+    **fields: Any,
+) -> FittedModel:
     context = ratings() if data is None else data
-    rows = context.rows(side)
-    model = CFNADE(columns=rows.n_columns, levels=rows.n_levels, **({"hidden": (6,)} | fields))
+    names, fields = side_names(side, time=time), {"hidden": (6,)} | fields
+    members = tuple(new_member(names, context, fields, Settings()).eval() for _ in range(seeds))
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(0.0, 0.5, generator=generator)
-    counts = np.zeros((rows.n_columns, rows.n_levels), np.int64)
-    np.add.at(counts, (rows.columns, rows.levels), 1)
+        for member in members:
+            for parameter in member.parameters():
+                parameter.normal_(0.0, 0.5, generator=generator)
+    counts = trained_on(members[0].axes, context)
     facts = {"context": "train + valid", "seed": seed, "metrics": {"rmse": 0.8312345678901234}}
-    return Bundle(model.eval(), side, context, counts, Calibration(1.25), True, facts)
+    return FittedModel(members, side, context, counts, Calibration(1.25), True, facts)
 
 
-def weights(bundle: Bundle) -> dict[str, bytes]:
-    return {n: t.numpy().tobytes() for n, t in bundle.model.state_dict().items()}
+def weights(fitted: FittedModel) -> list[dict[str, bytes]]:
+    return [
+        {name: tensor.numpy().tobytes() for name, tensor in member.state_dict().items()}
+        for member in fitted.members
+    ]
 
 
-def same(one: Bundle, other: Bundle) -> bool:
+def kept(fitted: FittedModel) -> list[bytes]:
+    """What its sides keep beside their weights."""
+    sides = [side for member in fitted.members for side in member.sides.values()]
+    return [array.tobytes() for side in sides for array in side.arrays().values()]
+
+
+def same(one: FittedModel, other: FittedModel) -> bool:
+    fields = [
+        (f.side, f.calibration, f.has_context, f.facts, [m.to_dict() for m in f.members])
+        for f in (one, other)
+    ]
     return (
         weights(one) == weights(other)
-        and one.model.config == other.model.config
-        and (one.side, one.calibration, one.has_context, one.facts)
-        == (other.side, other.calibration, other.has_context, other.facts)
+        and kept(one) == kept(other)
+        and fields[0] == fields[1]
         and one.context == other.context
-        and np.array_equal(one.column_counts, other.column_counts)
+        and set(one.trained_on) == set(other.trained_on)
+        and all(
+            np.array_equal(one.trained_on[axis], other.trained_on[axis]) for axis in one.trained_on
+        )
     )
 
 
 # -- there and back --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("side", ["user", "item"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_loading_gives_the_same_bits(tmp_path: Path, side: Side, variant: str) -> None:
-    bundle = make(side, **VARIANTS[variant])
-    save(bundle, tmp_path / "model")
-    found = load(tmp_path / "model")
-    assert same(bundle, found)
-    assert found.context.fingerprint == bundle.context.fingerprint
-    assert not found.model.training
-    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == sorted(FILES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_loading_gives_the_same_bits(tmp_path: Path, kind: str) -> None:
+    fitted = make(**KINDS[kind])
+    save(fitted, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert same(fitted, loaded)
+    assert loaded.context.fingerprint == fitted.context.fingerprint
+    assert not any(member.training for member in loaded.members)
+    names = {path.name for path in (tmp_path / "model").iterdir()}
+    assert names == set(ALL_FILES if "time" in kind else FILES)
+    assert kept(fitted) or "time" not in kind
 
 
 @pytest.mark.parametrize("texts", [False, True])
@@ -119,9 +144,9 @@ def test_ids_and_titles_come_back(tmp_path: Path, texts: bool, titles: bool) -> 
 
 def test_binned_scales_and_models_without_calibration_come_back(tmp_path: Path) -> None:
     columns = Columns(np.arange(4), np.arange(4), np.array([0.1, 0.5, 2.5, 9.0]))
-    bundle = replace(make(data=build(columns, Options(bins=[0, 1, 2, 10]))), calibration=None)
-    save(bundle, tmp_path)
-    assert same(load(tmp_path), bundle)
+    fitted = replace(make(data=build(columns, Options(bins=[0, 1, 2, 10]))), calibration=None)
+    save(fitted, tmp_path)
+    assert same(load(tmp_path), fitted)
     assert load(tmp_path).context.scale.edges == (1.0, 2.0)
 
 
@@ -140,8 +165,9 @@ def test_model_json_can_be_read_by_a_person(tmp_path: Path) -> None:
     assert list(content)[:3] == ["format", "version", "side"]
     assert list(content)[-1] == "check"
     assert content["format"] == "cfnade-checkpoint"
-    assert content["version"] == 1
-    assert content["architecture"]["hidden"] == [6, 5]
+    assert content["version"] == 3
+    assert [list(member) for member in content["members"]] == [["user"]]
+    assert content["members"][0]["user"]["hidden"] == [6, 5]
     assert content["scale"]["values"] == [k / 2 for k in range(1, 11)]
     assert content["context"] == {"included": True, "ratings": 60, "holds": "train + valid"}
     assert set(content["versions"]) == {"cfnade", "python", "torch", "numpy"}
@@ -155,13 +181,13 @@ def test_model_json_can_be_read_by_a_person(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("side", "dropped"), [("user", "users"), ("item", "items")])
 def test_without_context_nothing_of_the_rows_remains(
-    tmp_path: Path, side: Side, dropped: str
+    tmp_path: Path, side: str, dropped: str
 ) -> None:
-    bundle = make(side, data=ratings(texts=True))
-    save(bundle, tmp_path)  # what a save leaves out must go, even if it was there before
-    save(bundle, tmp_path, with_context=False)
+    fitted = make(side, data=ratings(texts=True))
+    save(fitted, tmp_path)  # what a save leaves out must go, even if it was there before
+    save(fitted, tmp_path, with_context=False)
     found = load(tmp_path)
-    assert weights(found) == weights(bundle)
+    assert weights(found) == weights(fitted)
     assert not found.has_context
     assert len(found.context) == 0
     assert len(found.context.user_ids if side == "user" else found.context.item_ids) == 0
@@ -173,9 +199,15 @@ def test_without_context_nothing_of_the_rows_remains(
     assert "left out" in said["note"]
     first_id = {"user": b"u0", "item": b"Film 0"}[side]
     assert not any(first_id in p.read_bytes() for p in tmp_path.iterdir())
-    assert same(without_context(bundle), found)
+    assert same(without_context(fitted), found)
     save(found, tmp_path / "again")
     assert same(load(tmp_path / "again"), found)
+
+
+def test_a_model_that_reads_items_too_is_not_shared_without_its_ratings(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="cannot be shared without them"):
+        save(make("both"), tmp_path, with_context=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- all or nothing --------------------------------------------------------------------------------
@@ -202,14 +234,10 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
         monkeypatch.setattr(os, name, guarded(getattr(os, name)))
 
 
-@pytest.mark.parametrize("with_context", [True, False])
-def test_a_kill_at_any_step_leaves_the_old_model_or_the_new(
-    tmp_path: Path, with_context: bool
-) -> None:
-    old, new = make(seed=1), make(seed=2)
+def test_a_kill_at_any_step_leaves_the_old_model_or_the_new(tmp_path: Path) -> None:
+    """The new one has fewer files, so some are replaced and some must go."""
+    old, new = make(seed=1), without_context(make(seed=2))
     save(old, tmp_path / "old")
-    save(new, tmp_path / "new", with_context=with_context)
-    new = load(tmp_path / "new")
     outcomes, step, finished = [], 0, False
     while not finished:
         folder = tmp_path / "model"
@@ -252,7 +280,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     save(old, tmp_path)
     longest = max((tmp_path / name).stat().st_size for name in FILES)
     sizes = sorted(
-        {0, 1, *range(0, longest, 97), *((tmp_path / n).stat().st_size - 1 for n in FILES)}
+        {0, 1, *range(0, longest, 600), *((tmp_path / n).stat().st_size - 1 for n in FILES)}
     )
     for size in sizes:
         with files_no_longer_than(size), pytest.raises(CheckpointError, match="could not be saved"):
@@ -278,7 +306,7 @@ def test_killed_processes_leave_a_whole_model(tmp_path: Path) -> None:
     )
     given = [str(tmp_path / "one"), str(tmp_path / "two"), str(folder)]
     rng = np.random.default_rng(0)
-    for _ in range(3):
+    for _ in range(2):
         process = subprocess.Popen([sys.executable, "-c", code, *given], stdout=subprocess.PIPE)
         try:
             assert process.stdout is not None
@@ -302,8 +330,8 @@ def test_a_save_in_the_midst_of_loading_gives_the_new_model(
     saves = iter([new])
 
     def check_files(*given: Any) -> None:
-        for bundle in saves:  # after model.json was read, before the files are
-            save(bundle, tmp_path)
+        for fitted in saves:  # after model.json was read, before the files are
+            save(fitted, tmp_path)
         manifest.check_files(*given)
 
     monkeypatch.setattr("cfnade.checkpoint.check_files", check_files)
@@ -318,7 +346,7 @@ def test_a_file_cut_anywhere_is_refused(tmp_path: Path, name: str) -> None:
     save(make(), tmp_path)
     path = tmp_path / name
     whole = path.read_bytes()
-    cuts = {0, 1, 7, 8, 9, len(whole) - 2, *np.linspace(1, len(whole) - 2, 25).astype(int).tolist()}
+    cuts = {0, 1, 7, 8, 9, len(whole) - 2, *np.linspace(1, len(whole) - 2, 8).astype(int).tolist()}
     for cut in sorted(cuts):
         path.write_bytes(whole[:cut])
         with pytest.raises(CheckpointError, match=name):
@@ -333,7 +361,7 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     whole = path.read_bytes()
     rng = np.random.default_rng(1)
-    for place in rng.integers(0, len(whole) * 8, 80).tolist():
+    for place in rng.integers(0, len(whole) * 8, 20).tolist():
         damaged = bytearray(whole)
         damaged[place // 8] ^= 1 << (place % 8)
         path.write_bytes(bytes(damaged))
@@ -380,8 +408,8 @@ def forge(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     (folder / "model.json").write_text(json.dumps(content))
 
 
-def put(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    def change(content: dict[str, Any]) -> None:
+def put(*keys: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(content: Any) -> None:
         for key in keys[:-1]:
             content = content[key]
         content[keys[-1]] = value
@@ -392,18 +420,25 @@ def put(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("version", value=3), "version 3 of the format.*install a newer cfnade"),
+        (put("version", value=4), "version 4 of the format.*install a newer cfnade"),
         (put("version", value="1"), "no version of the format"),
         (put("version", value=True), "no version of the format"),
         (put("format", value="something"), "was not written by cfnade"),
-        (put("side", value="all"), "side is 'all'"),
-        (put("architecture", "columns", value=10**12), "too large for any machine"),
-        (put("architecture", "hidden", value=[7]), "shape"),
-        (put("architecture", "hidden", value="x"), "does not describe a model"),
-        (put("architecture", "hidden", value=None), "hidden"),
-        (put("architecture", "factors", value=3), "arrays"),
-        (put("architecture", "depth", value=3), "unknown field 'depth'"),
-        (put("architecture", value=[1]), "does not describe a model"),
+        (put("members", 0, "user", "columns", value=10**12), "too large for any machine"),
+        (put("members", 0, "user", "hidden", value=[7]), "shape"),
+        (put("members", 0, "user", "hidden", value="x"), "does not describe a model"),
+        (put("members", 0, "user", "hidden", value=None), "hidden"),
+        (put("members", 0, "user", "factors", value=3), "arrays"),
+        (put("members", 0, "user", "depth", value=3), "unknown field 'depth'"),
+        (put("members", 0, "user", value={}), "the field 'columns'"),
+        (put("members", 0, "user", value=3), "does not describe a model"),
+        (put("members", 0, value={}), "a member has no sides"),
+        (put("members", 0, value=["user"]), "does not describe a model"),
+        (put("members", 0, value={"dreams": {}}), "unknown side 'dreams'"),
+        (put("members", 0, "time", value={"features": 3}), "3 time features; this version"),
+        (put("members", 0, "item", value={"columns": 9, "levels": 10}), "arrays"),
+        (put("members", value=[]), "does not describe|arrays"),
+        (put("members", value=7), "does not describe a model"),
         (put("scale", value=None), "does not describe a model"),
         (put("scale", "values", value=[1, 2, 3]), "levels"),
         (put("scale", "values", value=[3, 2, 1]), "rising"),
@@ -411,7 +446,7 @@ def put(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("calibration", value=3), "does not describe a model"),
         (put("context", value=None), "does not describe a model"),
         (put("context", "included", value=False), "lists the files"),
-        (put("files", "../secret", value={}), "lists the files"),
+        (put("files", "../secret", value={}), "lists the file '../secret'"),
         (put("files", "model.safetensors", value=None), "does not describe a model"),
         (put("files", value=3), "does not describe a model"),
         (put("extra", value=3), "damaged or edited"),
@@ -437,14 +472,20 @@ def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> N
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t["W"].view(-1)[3].fill_(float("nan")), "W holds NaN"),
-        (lambda t: t["b"].view(-1)[0].fill_(float("inf")), "b holds NaN or infinity"),
-        (lambda t: t.update(W=t["W"][:, :, :3].contiguous()), "W is .* of shape .*, 3"),
-        (lambda t: t.update(W=t["W"].double()), "float64"),
-        (lambda t: t.pop("V"), "holds the arrays"),
+        (lambda t: t["0.user.W"].view(-1)[3].fill_(float("nan")), "W holds NaN"),
+        (lambda t: t["0.user.b"].view(-1)[0].fill_(float("inf")), "b holds NaN or infinity"),
+        (
+            lambda t: t.update({"0.user.W": t["0.user.W"][:, :, :3].contiguous()}),
+            "W is .* of shape .*, 3",
+        ),
+        (lambda t: t.update({"0.user.W": t["0.user.W"].double()}), "float64"),
+        (lambda t: t.pop("0.user.V"), "holds the arrays"),
         (lambda t: t.update(extra=torch.zeros(1)), "extra"),
-        (lambda t: t["column_counts"].fill_(-1), "column_counts"),
-        (lambda t: t["column_counts"].zero_(), "column_counts"),
+        (lambda t: t["trained_on.item"].fill_(-1), "training counts must count"),
+        (lambda t: t["trained_on.item"].zero_(), "training counts must count"),
+        (lambda t: t.pop("trained_on.item"), "training counts are of"),
+        (lambda t: t.update({"trained_on.user": torch.ones(9, 10)}), "training counts are of"),
+        (lambda t: t.update({"trained_on.item": torch.ones(3, 5)}), "training counts are float32"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(
@@ -547,7 +588,7 @@ def test_a_diverged_model_is_not_saved(tmp_path: Path) -> None:
     save(make(), tmp_path)
     bad = make()
     with torch.no_grad():
-        bad.one_sided_model.V.view(-1)[0] = float("nan")
-    with pytest.raises(CheckpointError, match="V holds NaN"):
+        next(bad.members[0].parameters()).view(-1)[0] = float("nan")
+    with pytest.raises(CheckpointError, match="W holds NaN"):
         save(bad, tmp_path)
     assert same(load(tmp_path), make())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.cli.forks import Server
 
 from cfnade.cli import main
 from cfnade.data.synthetic import synthetic
@@ -49,36 +50,56 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.fixture(scope="session")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Commands in processes of their own, for what may happen to a process."""
+    server = Server(tmp_path_factory.mktemp("said"))
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
 def ratings_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """60 people and 40 films with titles: enough to train a tiny model in a moment."""
-    made = synthetic(60, 40, 1200, seed=5).ratings
     folder = tmp_path_factory.mktemp("ml")
-    path = folder / "ratings.csv"
-    rows = zip(made.users.tolist(), made.items.tolist(), made.values.tolist(), strict=True)
-    path.write_text(
-        "userId,movieId,rating,timestamp\n" + "".join(f"{u},{i},{v:g},9\n" for u, i, v in rows)
-    )
     films = "".join(f'{i},"Film {i:02d}, The ({1950 + i})",Drama\n' for i in range(40))
     (folder / "movies.csv").write_text("movieId,title,genres\n" + films)
+    return _written(folder / "ratings.csv", "userId,movieId,rating,timestamp", str)
+
+
+@pytest.fixture(scope="session")
+def titles_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same ratings with titles in place of ids, as a copy of MovieLens 1M has them."""
+    path = tmp_path_factory.mktemp("titles") / "ratings.csv"
+    named = {0: "Blade Runner (1982)", 1: "Alien (1979)", 2: "Aliens (1986)"}
+    return _written(
+        path, "user,item,rating,time", lambda i: f'"{named.get(i, f"Film {i:02d} ({1950 + i})")}"'
+    )
+
+
+def _written(path: Path, header: str, item: Callable[[int], str]) -> Path:
+    made = synthetic(60, 40, 1200, seed=5).ratings
+    rows = zip(made.users.tolist(), made.items.tolist(), made.values.tolist(), strict=True)
+    lines = [f"{u},{item(i)},{v:g},{10**9 + 86_400 * n}" for n, (u, i, v) in enumerate(rows)]
+    path.write_text("\n".join([header, *lines]) + "\n")
     return path
 
 
-def trained(path: Path, out: Path, side: str) -> Path:
+def trained(path: Path, out: Path, side: str, **model: object) -> Path:
     """Train once through the library: the command itself has its own tests."""
     import json
     from dataclasses import replace
 
     from cfnade import checkpoint
-    from cfnade.data.parts import load_split
-    from cfnade.training.run import train
+    from cfnade.data.loader import load_split
     from cfnade.settings import Settings
+    from cfnade.training.run import train
 
     parts = load_split(path, "paper:0", cache=False)
     settings = Settings(epochs=4, batch_rows=16, learning_rate=5e-3)
-    done = train(parts, side=side, architecture={"hidden": (12,)}, settings=settings)  # type: ignore[arg-type]
+    done = train(parts, side=side, architecture={"hidden": (12,), **model}, settings=settings)
     job = {"data": str(path), "split": "paper:0", "reading": {}}
-    facts = json.loads(json.dumps(done.bundle.facts | {"job": job}))
-    checkpoint.save(replace(done.bundle, facts=facts), out)
+    facts = json.loads(json.dumps(done.fitted.facts | {"job": job}))
+    checkpoint.save(replace(done.fitted, facts=facts), out)
     return out
 
 
@@ -90,3 +111,14 @@ def user_model(ratings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="session")
 def item_model(ratings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(ratings_file, tmp_path_factory.mktemp("models") / "item", "item")
+
+
+@pytest.fixture(scope="session")
+def titles_model(titles_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(titles_file, tmp_path_factory.mktemp("models") / "titles", "user")
+
+
+@pytest.fixture(scope="session")
+def timed_model(ratings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that needs to know when."""
+    return trained(ratings_file, tmp_path_factory.mktemp("models") / "timed", "both", time=True)

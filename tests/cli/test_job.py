@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cfnade.checkpoint import load
-from cfnade.data.hashing import digest_file
+from cfnade.data.store import digest_file
 
 Shell = Any
 EPOCHS = 6
@@ -26,32 +27,29 @@ def digests(out: Path) -> dict[str, str]:
     return {name: digest_file(out / name) for name in FILES}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("--side movie", "choose"),
-        ("--epochs 0", "epochs"),
-        ("--recipe nonsense", "unknown recipe"),
-        ("--ordinal 3", "ordinal_weight"),
-        ("--factors 99", "factors"),
-        ("--from nowhere", "nowhere"),
-        ("--threads 0", "threads"),
-        ("--device toaster", "device"),
-        ("--split papr:0", "did you mean"),
-        ("--scale 1-3", "off the scale"),
-        ("--hidden 20 --from {first}", "cannot be continued"),
-    ],
-)
 def test_a_wrong_argument_leaves_an_earlier_run_as_it_was(
-    line: str, message: str, shell: Shell, ratings_file: Path, tmp_path: Path
+    shell: Shell, ratings_file: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "model"
     assert shell("train", ratings_file, *options(out, 1)).code == 0
     before = digests(out)
-    done = shell("train", ratings_file, *options(out, 1), *line.format(first=out).split())
-    assert done.code == 1
-    assert message in done.said
-    assert digests(out) == before
+    for line, message in {
+        "--side movie": "--side (='movie') must be one of",
+        "--epochs 0": "--epochs (=0)",
+        "--recipe nonsense": "unknown recipe",
+        "--ordinal 3": "--ordinal (=3.0)",
+        "--factors 99": "--factors (=99)",
+        "--from nowhere": "nowhere",
+        "--threads 0": "--threads (=0)",
+        "--device toaster": "device",
+        "--split papr:0": "did you mean",
+        "--scale 1-3": "off the scale",
+        f"--hidden 20 --from {out}": "cannot be continued",
+    }.items():
+        done = shell("train", ratings_file, *options(out, 1), *line.split())
+        assert done.code == 1
+        assert message in done.said
+        assert digests(out) == before
 
 
 def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
@@ -59,7 +57,7 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
 ) -> None:
     out = tmp_path / "model"
     with monkeypatch.context() as patched:  # Ctrl-C in the first epoch
-        patched.setattr("cfnade.cli.train._Interrupt.asked", lambda _: True)
+        patched.setattr("cfnade.cli.train._interrupt", lambda: nullcontext(lambda: True))
         assert "stopped" in shell("train", ratings_file, *options(out, EPOCHS)).out
     before = digest_file(out / "training.safetensors"), (out / "run.json").read_text()
     refused = shell("train", ratings_file, *options(out, 2))
@@ -78,12 +76,15 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
         (["--ordinal", "0.5"], "--ordinal was None, not 0.5"),
         (["--recipe", "ml-1m-item"], "--recipe was default, not ml-1m-item"),
         (["--scale", "1-5"], "--scale was None, not 1-5"),
+        (["--time", "-"], "--time was None, not -"),
+        (["--know-time"], "--know-time was None, not True"),
+        (["--no-cache"], "--no-cache was None, not False"),
         (["--without-context"], "--without-context was False, not True"),
         (["--from", str(tmp_path)], f"--from was None, not {tmp_path}"),
         ([str(other)], f"DATA was {ratings_file}, not {other}"),
     ]
-    for given, message in differing:
-        done = shell("train", "--resume", "--out", out, *given)
+    for arguments, message in differing:
+        done = shell("train", "--resume", "--out", out, *arguments)
         assert done.code == 1
         assert message in done.said
     after = digest_file(out / "training.safetensors"), (out / "run.json").read_text()

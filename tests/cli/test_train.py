@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import resource
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.forks import Run, Server
 
 from cfnade.checkpoint import load
-from cfnade.data.hashing import digest_file
+from cfnade.data.store import digest_file
 
 Shell = Any
-KILLS = 20
-EPOCHS = 600  # of runs that are interrupted: they must not end before that
+KILLS = 10
+EPOCHS = 250  # of runs that are interrupted: they must not end before that
 
 
 def options(out: Path, epochs: int = 6) -> list[str]:
     text = f"--side item --hidden 16 --epochs {epochs} --batch-rows 16 --threads 1 --out {out}"
     return text.split()
-
-
-def start(*arguments: str | Path, **more: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "cfnade", "train", *map(str, arguments)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **more)
 
 
 def test_train_writes_a_model_and_its_history(
@@ -63,8 +55,8 @@ def test_options_override_the_recipe(shell: Shell, ratings_file: Path, tmp_path:
     out = tmp_path / "model"
     done = shell("train", ratings_file, "--recipe", recipe, "--seed", "5", "--out", out)
     assert done.code == 0, done.err
-    facts, config = load(out).facts, load(out).one_sided_model.config
-    assert (config.hidden, config.shared) == ((7,), False)
+    facts, fields = load(out).facts, load(out).members[0].to_dict()["item"]
+    assert (fields["hidden"], fields["shared"]) == ([7], False)
     assert (facts["run"]["settings"]["seed"], facts["epochs"]) == (5, 2)
 
 
@@ -100,17 +92,17 @@ def weights(out: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def whole(ratings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def whole(processes: Server, ratings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The weights of a run that nobody disturbs."""
     out = tmp_path_factory.mktemp("whole")
-    run = start(ratings_file, *options(out, EPOCHS))
-    _, err = run.communicate(timeout=240)
-    assert run.returncode == 0, err
+    run = processes.start("train", ratings_file, *options(out, EPOCHS))
+    _, err = run.end()
+    assert run.code == 0, err
     return weights(out)
 
 
 def test_a_run_killed_again_and_again_ends_with_the_same_bits(
-    ratings_file: Path, tmp_path: Path, whole: str
+    processes: Server, ratings_file: Path, tmp_path: Path, whole: str
 ) -> None:
     """Killed at random moments: in and between steps and while the state, which every step saves,
     is written; every fifth time at start-up. It is never done before the last kill.
@@ -118,24 +110,24 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(
     out, chance = tmp_path / "model", random.Random(1)
     arguments: list[str | Path] = [ratings_file, *options(out, EPOCHS), "--save-every", "0"]
     for kill in range(KILLS):
-        run = start(*arguments)
+        run = processes.start("train", *arguments)
         if kill % 5 != 4:
             wait_for(out / "training.safetensors", run)
         time.sleep(chance.uniform(0.0, 0.1))
         assert run.poll() is None, "it ended before it was killed: more epochs are needed"
-        run.send_signal(signal.SIGKILL)
-        run.communicate(timeout=60)
-        assert run.returncode == -signal.SIGKILL
+        run.signal(signal.SIGKILL)
+        run.end()
+        assert run.code == -signal.SIGKILL
         arguments = ["--resume", "--out", out, "--save-every", "0"]
-    final = start("--resume", "--out", out)
-    _, err = final.communicate(timeout=240)
-    assert final.returncode == 0, err
+    final = processes.start("train", "--resume", "--out", out)
+    _, err = final.end()
+    assert final.code == 0, err
     assert weights(out) == whole
     history = (out / "history.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in history] == list(range(1, EPOCHS + 1))
 
 
-def wait_for(state: Path, run: subprocess.Popen[str]) -> None:
+def wait_for(state: Path, run: Run) -> None:
     """Until the run has written a state since it began, so that every try gets somewhere."""
     before = state.stat().st_mtime_ns if state.exists() else 0
     while run.poll() is None and (not state.exists() or state.stat().st_mtime_ns == before):
@@ -143,46 +135,40 @@ def wait_for(state: Path, run: subprocess.Popen[str]) -> None:
 
 
 def test_ctrl_c_ends_the_epoch_saves_and_says_how_to_go_on(
-    ratings_file: Path, tmp_path: Path, whole: str
+    processes: Server, ratings_file: Path, tmp_path: Path, whole: str
 ) -> None:
     out = tmp_path / "model"
-    run = start(ratings_file, *options(out, EPOCHS), "--save-every", "0", stdout=subprocess.PIPE)
+    run = processes.start("train", ratings_file, *options(out, EPOCHS), "--save-every", "0")
     wait_for(out / "training.safetensors", run)
-    run.send_signal(signal.SIGINT)
-    said, err = run.communicate(timeout=120)
-    assert run.returncode == 0, err
+    run.signal(signal.SIGINT)
+    said, err = run.end()
+    assert run.code == 0, err
     assert "stopped" in said
     assert f"cfnade train --resume --out {out}" in said
     assert load(out).facts["epochs"] < EPOCHS
-    final = start("--resume", "--out", out)
-    _, err = final.communicate(timeout=240)
-    assert final.returncode == 0, err
+    final = processes.start("train", "--resume", "--out", out)
+    _, err = final.end()
+    assert final.code == 0, err
     assert weights(out) == whole
 
 
-def test_a_full_disk_loses_nothing_that_was_saved(ratings_file: Path, tmp_path: Path) -> None:
+def test_a_full_disk_loses_nothing_that_was_saved(
+    processes: Server, shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "model"
-    run = start(ratings_file, *options(out, 2))
-    run.communicate(timeout=120)
-    assert run.returncode == 0
+    assert shell("train", ratings_file, *options(out, 2)).code == 0
     before = {path.name: digest_file(path) for path in out.iterdir()}
     for size in (3_000, 20_000):  # no file may grow beyond this many bytes
-        run = start(
-            ratings_file, *options(out, 2), "--seed", "9",
-            preexec_fn=lambda limit=size: small_disk(limit),
-        )  # fmt: skip
-        _, err = run.communicate(timeout=120)
-        assert run.returncode == 1
+        run = processes.start(
+            "train", ratings_file, *options(out, 2), "--seed", "9", file_bytes=size
+        )
+        _, err = run.end()
+        assert run.code == 1
         assert "Traceback" not in err
         assert "error: " in err
         for name in ("model.safetensors", "model.json", "context.safetensors"):
             assert digest_file(out / name) == before[name]
         load(out)
-
-
-def small_disk(limit: int) -> None:
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
 def test_divergence_keeps_the_best_model_and_fails(
@@ -203,7 +189,7 @@ def test_divergence_keeps_the_best_model_and_fails(
     best = min(history, key=lambda record: record["valid_rmse"])
     assert kept.facts["best_epoch"] == best["epoch"]
     assert kept.facts["valid"]["rmse"] == best["valid_rmse"]
-    assert all(bool(weight.isfinite().all()) for weight in kept.model.parameters())
+    assert all(bool(weight.isfinite().all()) for weight in kept.members[0].parameters())
     # What it suggests can be followed: nothing is left to go on with.
     before = weights(out)
     assert shell("train", ratings_file, *options(out, 6)).code == 0
@@ -235,16 +221,3 @@ def test_more_ratings_continue_an_earlier_model(
     assert done.code == 0, done.err
     assert load(more).context.n_users == load(first).context.n_users + 1
     assert load(more).facts["job"]["from"] == str(first)
-
-
-def test_commands_are_found_without_importing_what_they_need() -> None:
-    code = "import sys; from cfnade.cli import main; sys.argv = ['cfnade', '--help']\n"
-    code += "try: main()\nexcept SystemExit: pass\n"
-    code += "print(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'numba', 'polars'}))"
-    environment = {**os.environ, "COLUMNS": "100"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
-    for command in ("train", "evaluate", "predict", "recommend", "explain", "tune", "export"):
-        assert command in done.stdout

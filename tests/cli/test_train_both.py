@@ -9,8 +9,6 @@ from typing import Any
 import torch
 
 from cfnade.checkpoint import load
-from cfnade.models.ensemble import Ensemble
-from cfnade.models.joint import JointCFNADE
 from cfnade.training import state
 
 Shell = Any
@@ -18,7 +16,8 @@ SMALL = ["--hidden", "8", "--epochs", "3", "--threads", "1", "--out"]
 
 
 def weights(out: Path) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in load(out).model.parameters()])
+    members = load(out).members
+    return torch.cat([p.detach().flatten() for member in members for p in member.parameters()])
 
 
 def test_side_both_takes_its_own_recipe_and_can_be_evaluated(
@@ -27,9 +26,9 @@ def test_side_both_takes_its_own_recipe_and_can_be_evaluated(
     out = tmp_path / "model"
     done = shell("train", ratings_file, "--side", "both", *SMALL, out)
     assert done.code == 0, done.err
-    bundle = load(out)
-    assert isinstance(bundle.model, JointCFNADE)
-    job = bundle.facts["job"]
+    fitted = load(out)
+    assert list(fitted.members[0].sides) == ["user", "item"]
+    job = fitted.facts["job"]
     assert (job["side"], job["recipe"], job["training"]["passes"]) == ("both", "default-both", 8)
     scored = shell("evaluate", out, "--json")
     assert scored.code == 0, scored.err
@@ -49,7 +48,7 @@ def test_seeds_are_shown_saved_as_one_model_and_resumed(
     assert [(one["member"], one["epoch"]) for one in history] == [
         (member, epoch) for member in (0, 1) for epoch in (1, 2, 3)
     ]
-    assert isinstance(load(whole).model, Ensemble)
+    assert len(load(whole).members) == 2
 
     # As if it had been stopped when the first model was done.
     assert shell(*options, *SMALL, out).code == 0
@@ -71,9 +70,9 @@ def test_recipes_of_other_sides_and_bad_seeds_are_refused(
     assert wrong.code != 0
     assert "recipe default is for side user" in wrong.err.replace("\n", " ")
     wrong = shell("train", ratings_file, "--seeds", "0", "--out", out)
-    assert "--seeds 0: must be at least 1" in wrong.err
+    assert "--seeds (=0) must be a whole number of at least 1" in wrong.err
     wrong = shell("train", ratings_file, "--side", "all", "--out", out)
-    assert 'choose "user", "item" or "both"' in wrong.err
+    assert "must be one of user, item, both" in wrong.err
     wrong = shell("train", ratings_file, "--side", "both", "--without-context", "--out", out)
     assert "train with --side user to share it" in wrong.said
     assert not out.exists()

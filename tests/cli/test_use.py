@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,49 @@ def test_predict_writes_what_the_predictor_says(
     assert shell("predict", user_model, pairs).out.startswith("user,item,title,prediction")
 
 
+def test_predict_takes_times_from_a_column_or_one_for_all(
+    shell: Shell, timed_model: Path, user_model: Path, tmp_path: Path
+) -> None:
+    """All that say the same moment: seconds, a date, a column of either, named as data names it."""
+    cells, moments = ([3, 5, 3], [7, 9, 4444]), [1_126_000_000, 1_125_964_800, 0]
+    dates = ["2005-09-06T09:46:40", "2005-09-06", "1970-01-01"]
+    timed, plain = Predictor.load(timed_model), Predictor.load(user_model)
+
+    def predicted(model: Path, times: list[Any], *options: str) -> list[float]:
+        pairs = tmp_path / "pairs.csv"
+        lines = [f"{u},{i},{t}\n" for u, i, t in zip(*cells, times, strict=True)]
+        pairs.write_text("user_id,movieId,Rating Date\n" + "".join(lines))
+        done = shell("predict", model, pairs, *options)
+        assert done.code == 0, done.err
+        frame = pl.read_csv(io.StringIO(done.out))
+        return [float(value) for value in frame["prediction"]]
+
+    each = timed.predict(*cells, times=moments).tolist()
+    assert predicted(timed_model, moments) == predicted(timed_model, dates) == pytest.approx(each)
+    once = timed.predict(*cells, times=moments[1]).tolist()
+    assert once != pytest.approx(each)
+    for at in ("2005-09-06", str(moments[1]), f"{moments[1]}000"):  # milliseconds, too
+        assert predicted(timed_model, moments, "--at", at) == pytest.approx(once)
+    assert predicted(user_model, ["never"] * 3) == pytest.approx(plain.predict(*cells).tolist())
+
+
+def test_titles_that_are_ids_are_titles(shell: Shell, titles_model: Path, tmp_path: Path) -> None:
+    """Typed, in a file, and in Python: all mean the same items."""
+    history = {"Blade Runner (1982)": 5.0, "Alien (1979)": 1.0, "Film 07 (1957)": 2.0}
+    predictor = Predictor.load(titles_model)
+    expected = predictor.recommend(history=history).to_dicts()
+    named = {"blade runner": 5, "ALIEN": 1, "Film 07 (1958)": 2}  # a year apart: elsewhere it is so
+    assert predictor.recommend(history=named).to_dicts() == expected
+    typed = shell("recommend", titles_model, "Blade Runner=5", "alien=1", "07=2", "--json")
+    assert typed.code == 0, typed.err
+    assert json.loads(typed.out) == expected
+    file = tmp_path / "mine.csv"
+    file.write_text('Name,Rating\nBlade Runner,5\n"Alien (1979)",1\nFilm 07,2\n')
+    assert json.loads(shell("recommend", titles_model, "--history", file, "--json").out) == expected
+    explained = shell("explain", titles_model, "blade run", "--user", "7", "--json")
+    assert json.loads(explained.out) == predictor.explain(item="Blade Runner", user=7).to_dicts()
+
+
 def test_recommend_for_a_known_user(shell: Shell, user_model: Path, item_model: Path) -> None:
     for model in (user_model, item_model):
         found = json.loads(shell("recommend", model, "--user", "7", "-n", "5", "--json").out)
@@ -108,32 +152,12 @@ def test_export_writes_recommendations_and_embeddings(
     assert shell("export", user_model, out, "-n", "3").code == 0
     frame, predictor = pl.read_parquet(out), Predictor.load(user_model)
     assert frame.equals(predictor.recommend(list(range(60)), n=3))
-    bundle = load(user_model)
+    [network] = [side.network for side in load(user_model).members[0].sides.values()]
     assert shell("export", user_model, out, "--what", "items").code == 0
     items = pl.read_parquet(out)
     assert items["vector"].to_numpy()[7] == pytest.approx(
-        bundle.one_sided_model.output_table[7].flatten().tolist()
+        network.output_table[7].flatten().tolist()  # type: ignore[index]
     )
     assert items["title"][7] == "Film 07, The (1957)"
     assert shell("export", user_model, out, "--what", "users").code == 0
     assert pl.read_parquet(out)["vector"].to_numpy().shape == (60, 12)
-
-
-def test_doctor_tells_a_folder_of_netflix_without_ratings(
-    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CFNADE_DATA", str(tmp_path))
-    folder = tmp_path / "netflix"
-    folder.mkdir()
-    assert "netflix           " + str(folder) + " (incomplete" in shell("doctor", "--quick").out
-    (folder / "movie_titles.txt").write_text("1,2003,Dinosaur Planet\n")
-    assert "(incomplete: no combined_data_*.txt or mv_*.txt)" in shell("doctor", "--quick").out
-    (folder / "combined_data_1.txt").write_text("1:\n1488844,3,2005-09-06\n")
-    assert f"netflix           {folder}\n" in shell("doctor", "--quick").out
-
-
-def test_doctor_shows_what_there_is(shell: Shell, own_cache: Path) -> None:
-    done = shell("doctor")
-    assert done.code == 0
-    for word in ("torch", "threads", "kernels           work", str(own_cache)):
-        assert word in done.out

@@ -11,7 +11,7 @@ import pytest
 
 Shell = Any
 
-# {csv} ratings, {user} and {item} models, {empty} an empty folder, {new} a folder that is not there
+# {csv} ratings, {user}, {item} … models, {empty} an empty folder, {new} a folder that is not there
 CASES = [
     # train
     ("train --out {new}", "say what to train on", 1),
@@ -20,18 +20,22 @@ CASES = [
     ("train {csv} --out {new} --split papr:0", "did you mean paper:1", 1),
     ("train {csv} --out {new} --recipe ml-1m-itm", "unknown recipe 'ml-1m-itm'", 1),
     ("train {csv} --out {new} --recipe {csv}x.toml", "cannot be read", 1),
-    ("train {csv} --out {new} --side movie", 'choose "user", "item" or "both"', 1),
+    (
+        "train {csv} --out {new} --side movie",
+        "--side (='movie') must be one of user, item, both",
+        1,
+    ),
     ("train {csv} --out {new} --hidden wide", "write sizes like 500 or 500,500", 1),
-    ("train {csv} --out {new} --hidden 0", "hidden", 1),
-    ("train {csv} --out {new} --hidden 8 --factors 9", "factors", 1),
-    ("train {csv} --out {new} --ordinal 1.5", "ordinal_weight", 1),
-    ("train {csv} --out {new} --epochs 0", "epochs (=0) must be at least 1", 1),
+    ("train {csv} --out {new} --hidden 0", "--hidden (=(0,)) must hold sizes of at least 1", 1),
+    ("train {csv} --out {new} --hidden 8 --factors 9", "--factors (=9) must not exceed", 1),
+    ("train {csv} --out {new} --ordinal 1.5", "--ordinal (=1.5) must lie between 0 and 1", 1),
+    ("train {csv} --out {new} --epochs 0", "--epochs (=0) must be at least 1", 1),
     ("train {csv} --out {new} --epochs many", "integer", 2),
-    ("train {csv} --out {new} --learning-rate -1", "learning_rate (=-1.0) must be positive", 1),
-    ("train {csv} --out {new} --weight-decay -1", "weight_decay (=-1.0) must not be negative", 1),
-    ("train {csv} --out {new} --batch-rows 0", "batch_rows (=0) must be at least 1", 1),
-    ("train {csv} --out {new} --seed -3", "seed (=-3) must not be negative", 1),
-    ("train {csv} --out {new} --threads 0", "threads (=0) must be at least 1", 1),
+    ("train {csv} --out {new} --learning-rate -1", "--learning-rate (=-1.0) must be positive", 1),
+    ("train {csv} --out {new} --weight-decay -1", "--weight-decay (=-1.0) must not be negative", 1),
+    ("train {csv} --out {new} --batch-rows 0", "--batch-rows (=0) must be at least 1", 1),
+    ("train {csv} --out {new} --seed -3", "--seed (=-3) must not be negative", 1),
+    ("train {csv} --out {new} --threads 0", "--threads (=0) must be at least 1", 1),
     ("train {csv} --out {new} --device toaster", "device", 1),
     ("train {csv} --out {new} --from {empty}", "{empty}", 1),
     ("train {csv} --out {new} --from {item} --side user", "cannot be continued", 1),
@@ -39,6 +43,7 @@ CASES = [
     ("train {csv} --out {csv}", "{csv}", 1),
     ("train {csv} --out {new} --hidden 999999999999", "GB, too large for any machine", 1),
     ("train {csv} --out {new} --recipe {flat}", "must be a list: write [500]", 1),
+    ("train {csv} --out {new} --recipe {none}", "training setting epochs (=0)", 1),  # not --epochs
     ("train {csv} --out {new} --recipe {three}", "model (=3) must be a table", 1),
     ("train /dev/zero --out {new}", "/dev/zero: is not a regular file", 1),
     ("train {pipe} --out {new}", "is not a regular file", 1),
@@ -63,9 +68,14 @@ CASES = [
     ("predict {user} {huge}", "user '9223372036854775808': an id is a whole number from", 1),
     ("predict {user} nowhere.csv", "there is no such file", 1),
     ("predict {user} {csv} --out out.xlsx", "must end in .parquet or .csv", 1),
-    ("predict {user} {text}", "has no column user or userid", 1),
+    ("predict {user} {text}", "has no column user (userid, user, uid …)", 1),
     ("predict {user} {letters}", "user ids of this model are whole numbers", 1),
     ("predict {user} {gap}", "item is missing; fill it in", 1),
+    ("predict {user} {pairs} --at 2005-09-06", "--at 2005-09-06: this model does not know time", 1),
+    ("predict {timed} {pairs}", "give a column time, or one moment for all of them with --at", 1),
+    ("predict {timed} {pairs} --at noon", "--at: time 'noon' is neither a number nor an ISO", 1),
+    ("predict {timed} {late}", "late.csv:3: time 'noon' is neither a number nor an ISO date", 1),
+    ("recommend {timed} --user 1", "makes no lists or explanations", 1),
     # recommend
     ("recommend {user}", "say who: --user ID", 1),
     ("recommend {user} --user me", "user ids of this model are whole numbers", 1),
@@ -75,7 +85,7 @@ CASES = [
     ("recommend {user} 3=good", "write a title or id and its rating", 1),
     ("recommend {user} Nothing=4", "neither an item id nor part of a title", 1),
     ("recommend {user} Film=4", "is in 40 titles, say which one", 1),
-    ("recommend {user} --user 1 -n 0", "n (=0) must be a whole number of at least 1", 1),
+    ("recommend {user} --user 1 -n 0", "-n (=0) must be a whole number of at least 1", 1),
     ("recommend {user} --history nowhere.csv", "there is no such file", 1),
     ("recommend {user} --history {bad}", ":2: rating 'x' is not a number", 1),
     ("recommend {user} 3=5 03=4", "item 3 is rated twice, 5 and 4; give one rating", 1),
@@ -84,24 +94,86 @@ CASES = [
     ("recommend {user} --history {once} 3=4", "'3=4': item 3 is rated twice, 5 and 4", 1),
     ("recommend {user} --user 9223372036854775808", "an id is a whole number from", 1),
     ("recommend {user} 9223372036854775808=3", "an id is a whole number from", 1),
-    ("recommend {item} 3=5", "train one with side", 1),
+    ("recommend {item} 3=5", "train one with --side user", 1),
+    ("recommend {user} --user 1 --threshold 9 --rank at-least", "--threshold (=9) must lie", 1),
+    ("recommend {user} --user 1 --quantile 2 --rank quantile", "--quantile (=2) must lie", 1),
+    ("recommend {user} --user 1 --quantile 0.5", "--quantile (=0.5) goes with --rank quantile", 1),
+    ("recommend {user} --user 1 --rank best", "--rank (='best') must be one of", 1),
+    ("recommend {user} --user 1 --min-ratings -1", "--min-ratings (=-1) must be a whole", 1),
+    ("recommend {titles} Runer=5", "did you mean: Blade Runner (1982)", 1),
+    ("recommend {titles} Film=5", "'Film' is in 37 titles, say which one", 1),
     # explain
     ("explain {user} 20", "say who: --user ID", 1),
     ("explain {user} Nothing --user 1", "neither an item id nor part of a title", 1),
-    ("explain {user} 20 --user 4444", "unknown to the model", 1),
-    ("explain {user} 20 --user 1 -n 0", "n (=0) must be a whole number of at least 1", 1),
-    ("explain {user} 20 --user 1 -n -2", "n (=-2) must be a whole number of at least 1", 1),
+    ("explain {user} 20 --user 4444", "give --history to explain it for a new person", 1),
+    ("explain {user} 20 --user 1 -n 0", "-n (=0) must be a whole number of at least 1", 1),
+    ("explain {user} 20 --user 1 -n -2", "-n (=-2) must be a whole number of at least 1", 1),
     # export, tune
     ("export {new} out.txt", "must end in .parquet or .csv", 1),
     ("export {user} nowhere/out.csv", "there is no folder nowhere; make it first", 1),
-    ("export {user} out.csv -n 0", "n (=0) must be a whole number of at least 1", 1),
-    ("tune {csv} --out {new} --trials 0", "--trials 0: must be at least 1", 1),
-    ("tune {csv} --out {new} --trials -4", "--trials -4: must be at least 1", 1),
+    ("export {user} out.csv -n 0", "-n (=0) must be a whole number of at least 1", 1),
+    ("tune {csv} --out {new} --trials 0", "--trials (=0) must be a whole number of at least 1", 1),
+    (
+        "tune {csv} --out {new} --trials -4",
+        "--trials (=-4) must be a whole number of at least 1",
+        1,
+    ),
     ("export {user} out.txt", "must end in .parquet or .csv", 1),
-    ("export {user} out.csv --what films", "choose one of recommendations, items, users", 1),
+    (
+        "export {user} out.csv --what films",
+        "--what (='films') must be one of recommendations, items, users",
+        1,
+    ),
     ("tune {csv} --out {new} --recipe nonsense", "unknown recipe 'nonsense'", 1),
     ("nonsense", "No such command 'nonsense'", 2),
 ]
+
+
+FILES = {
+    "flat.toml": "[model]\nhidden = 500\n",
+    "three.toml": "model = 3\n",
+    "none.toml": "[training]\nepochs = 0\n",
+    "run_empty/run.json": "{}",
+    "run_list/run.json": "[]",
+    "run_text/run.json": "{",
+    "run_wrong/run.json": '{"data": "x", "split": 3, "reading": {}}',
+    "pairs.csv": "user,item\n1,3\n",
+    "late.csv": "user,item,time\n1,3,2005-09-06\n1,4,noon\n",
+    "doubled.csv": "user,user,item\n1,2,3\n",
+    "twins.csv": "user,User,item\n1,2,3\n",
+    "huge.csv": "user,item\n1,3\n9223372036854775808,3\n",
+    "once.csv": "item,rating\n3,5\n",
+    "again.csv": "item,rating\n3,5\n4,1\n3,2\n",
+    "text.csv": "some text\nwithout columns\n",
+    "letters.csv": "user,item\nanna,3\n",
+    "gap.csv": "user,item\n1,3\n2,\n",
+    "bad.csv": "item,rating\n3,x\n",
+}
+
+
+@pytest.fixture(scope="module")
+def names(
+    ratings_file: Path,
+    user_model: Path,
+    item_model: Path,
+    titles_model: Path,
+    timed_model: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Path]:
+    """What the commands below name, most of it broken in its own way."""
+    folder = tmp_path_factory.mktemp("wrong")
+    names = {"csv": ratings_file, "user": user_model, "item": item_model}
+    names |= {"titles": titles_model, "timed": timed_model}
+    names |= {name: folder / name for name in ("empty", "pipe")}
+    names["empty"].mkdir()
+    (folder / "empty.csv").mkdir()
+    os.mkfifo(names["pipe"])
+    for name, text in FILES.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        names[name.split("/")[0].split(".")[0]] = path.parent if "/" in name else path
+    return names
 
 
 @pytest.mark.parametrize(("line", "message", "code"), CASES, ids=[case[0] for case in CASES])
@@ -110,47 +182,17 @@ def test_wrong_input(
     line: str,
     message: str,
     code: int,
-    ratings_file: Path,
-    user_model: Path,
-    item_model: Path,
+    names: dict[str, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names = {"csv": ratings_file, "user": user_model, "item": item_model}
-    names |= {"empty": tmp_path / "empty", "new": tmp_path / "new"}
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty.csv").mkdir()
-    os.mkfifo(tmp_path / "pipe")
-    names["pipe"] = tmp_path / "pipe"
-    job = '{"data": "x", "split": 3, "reading": {}}'
-    for name, text in {"empty": "{}", "list": "[]", "text": "{", "wrong": job}.items():
-        names[f"run_{name}"] = tmp_path / f"run_{name}"
-        names[f"run_{name}"].mkdir()
-        (names[f"run_{name}"] / "run.json").write_text(text)
-    for name, text in {"flat": "[model]\nhidden = 500\n", "three": "model = 3\n"}.items():
-        names[name] = tmp_path / f"{name}.toml"
-        names[name].write_text(text)
-    texts = {
-        "pairs": "user,item\n1,3\n",
-        "doubled": "user,user,item\n1,2,3\n",
-        "twins": "user,User,item\n1,2,3\n",
-        "huge": "user,item\n1,3\n9223372036854775808,3\n",
-        "once": "item,rating\n3,5\n",
-        "again": "item,rating\n3,5\n4,1\n3,2\n",
-        "text": "some text\nwithout columns\n",
-        "letters": "user,item\nanna,3\n",
-        "gap": "user,item\n1,3\n2,\n",
-        "bad": "item,rating\n3,x\n",
-    }
-    for name, text in texts.items():
-        names[name] = tmp_path / f"{name}.csv"
-        names[name].write_text(text)
+    names = names | {"new": tmp_path / "new"}
     done = shell(*(part.format(**names) for part in line.split()))
     assert done.code == code, done.err
     assert message.format(**names) in done.said
     assert "Traceback" not in done.err
-    assert not (tmp_path / "out.txt").exists()
+    assert [path for path in tmp_path.rglob("*") if path != names["new"]] == []
 
 
 def test_a_damaged_model_is_refused_by_every_command(

@@ -16,6 +16,7 @@ import pytest
 
 from cfnade.data import formats
 from cfnade.data.build import build
+from cfnade.data.roles import ReadOptions
 from cfnade.data.sources import HEAD
 from cfnade.errors import DataError
 
@@ -145,7 +146,7 @@ def test_given_columns_are_obeyed_in_every_format(
 ) -> None:
     path = _write(files, tmp_path)
     straight, _ = formats.read(path)
-    swapped, _ = formats.read(path, **said)
+    swapped, _ = formats.read(path, ReadOptions(**said))
     assert list(swapped.users) == list(straight.items)
     assert list(swapped.items) == list(straight.users)
 
@@ -154,13 +155,13 @@ def test_given_columns_are_obeyed_in_every_format(
 def test_times_can_be_left_out_in_every_format(files: dict[str, bytes], tmp_path: Path) -> None:
     path = _write(files, tmp_path)
     assert formats.read(path)[0].times is not None
-    assert formats.read(path, time="-")[0].times is None
+    assert formats.read(path, ReadOptions(time="-"))[0].times is None
 
 
 def test_text_options_for_a_table_are_refused(tmp_path: Path) -> None:
     path = _write({"r.parquet": _bytes(FRAME.write_parquet)}, tmp_path)
     with pytest.raises(DataError, match="a Parquet table takes no separator=, header= or encoding"):
-        formats.read(path, encoding="latin-1")
+        formats.read(path, ReadOptions(encoding="latin-1"))
 
 
 def test_companions_are_the_files_of_titles_that_are_read_along(tmp_path: Path) -> None:

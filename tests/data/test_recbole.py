@@ -8,7 +8,7 @@ import pytest
 
 from cfnade.data import formats, recbole
 from cfnade.data.build import build
-from cfnade.data.roles import Wanted
+from cfnade.data.roles import ReadOptions
 from cfnade.data.sources import open_source
 from cfnade.errors import DataError
 
@@ -58,12 +58,12 @@ def test_a_single_token_with_blanks_is_not_a_list_of_genres(tmp_path: Path) -> N
 def test_columns_can_be_given(tmp_path: Path) -> None:
     text = "a:token\tb:token\tweight:float\n1\t2\t3\n4\t5\t6\n"
     path = _write(tmp_path / "x.inter", text)
-    columns, _ = formats.read(path, user="b", item="a", rating="weight")
+    columns, _ = formats.read(path, ReadOptions("b", "a", "weight"))
     assert list(columns.users) == [2, 5]
     assert list(columns.items) == [1, 4]
     source = open_source(path)
     with pytest.raises(DataError, match="which column is the user"):
-        recbole.read(source, "x.inter", Wanted())
+        recbole.read(source, "x.inter")
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_the_scale_is_found_from_the_ratings(
     assert len(scale) == len(expected)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.integers(-300, 300),
     st.sampled_from([1, 2, 4, 5, 10, 20, 100, 10_000]),
@@ -53,7 +53,7 @@ def test_every_rating_lies_on_the_found_scale_and_the_step_is_the_largest(
     assert len(scale) == (max(steps) - min(steps)) // common + 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.floats(-100, 100), min_size=2, max_size=MAX_LEVELS, unique=True),
     st.lists(st.floats(-120, 120), max_size=30),
@@ -170,8 +170,8 @@ def test_bins_may_be_given_by_their_edges() -> None:
 @pytest.mark.parametrize(
     ("bins", "message"),
     [
-        (1, "bins=1: from 2 to 255 bins are possible"),
-        (256, "bins=256: from 2 to 255"),
+        (1, r"bins \(=1\) must be a whole number in 2\.\.255"),
+        (256, r"bins \(=256\) must be a whole number in 2\.\.255"),
         ([0, 10], "at least 3 rising edges"),
         ([0, 5, 5, 10], "at least 3 rising edges"),
         ([0, 5, 9], "ratings run from 0 to 10, beyond the edges"),

@@ -1,15 +1,21 @@
+"""Splits by name: every rating in one part, sizes and seeds as promised, and never other ones."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import math
+import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cfnade import load
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
-from cfnade.data.splits import Split, newest, split
+from cfnade.data.splits import Split, authors_order, authors_sizes, chosen, newest, split
 from cfnade.errors import DataError
 
 NAMES = ["paper:1", "authors:1234", "authors-code:2341", "kfold:3:1", "kfold:2:0:9", "time"]
@@ -45,9 +51,9 @@ def parts_of(cut: Split) -> tuple[Ratings, ...]:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 12), st.integers(2, 12), st.integers(12, 144), st.integers(0, 9), st.data())
 def test_every_rating_is_in_exactly_one_part(
-    n_users: int, n_items: int, wanted: int, seed: int, data: st.DataObject
+    n_users: int, n_items: int, most: int, seed: int, data: st.DataObject
 ) -> None:
-    n = min(wanted, n_users * n_items)
+    n = min(most, n_users * n_items)
     whole = ratings_of(n_users, n_items, n, seed)
     name = data.draw(st.sampled_from(NAMES))
     try:
@@ -59,14 +65,14 @@ def test_every_rating_is_in_exactly_one_part(
     assert sorted([cell for cells in parts for cell in cells]) == sorted(cells_of(whole))
     position = {cell: i for i, cell in enumerate(cells_of(whole))}
     for part, cells in zip(parts_of(cut), parts, strict=True):
-        at = [position[cell] for cell in cells]
-        assert at == sorted(at)  # the order of the file
+        places = [position[cell] for cell in cells]
+        assert places == sorted(places)  # the order of the file
         assert part.user_ids is whole.user_ids
         assert part.item_ids is whole.item_ids
         assert part.times is not None
         assert whole.times is not None
-        np.testing.assert_array_equal(part.levels, whole.levels[at])
-        np.testing.assert_array_equal(part.times, whole.times[at])
+        np.testing.assert_array_equal(part.levels, whole.levels[places])
+        np.testing.assert_array_equal(part.times, whole.times[places])
     assert all(parts[:3])
 
 
@@ -173,11 +179,11 @@ def test_given_ratings_are_drawn_at_random() -> None:
     """Each of a person's 6 ratings is given about one time in three, over many seeds."""
     whole = ratings_of(2, 6, 12, 0)
     hits = np.zeros((2, 6))
-    for seed in range(1500):
+    for seed in range(600):
         given_part = split(whole, f"users:{seed}:2").given
         np.add.at(hits, (given_part.users, given_part.items), 1)
     expected = hits.sum(1, keepdims=True) / 6
-    assert hits.sum() == 3000
+    assert hits.sum() == 1200
     assert np.all(np.abs(hits - expected) < 5 * np.sqrt(expected))
 
 
@@ -225,15 +231,123 @@ def test_too_few_ratings_are_refused(name: str, n: int) -> None:
         split(ratings_of(1, 3, n, 0), name)
 
 
-def breaks(function: Callable[[], object]) -> bool:
-    try:
-        function()
-    except AttributeError:
-        return True
-    return False
-
-
 def test_a_split_cannot_be_changed() -> None:
     cut = split(ratings_of(40, 40, 900, 1), "paper:1")
-    assert breaks(lambda: setattr(cut, "test", cut.train))
+    with pytest.raises(AttributeError, match="cannot assign to field 'test'"):
+        cut.test = cut.train  # type: ignore[misc]
     assert not cut.test.levels.flags.writeable
+
+
+# -- random choices ----------------------------------------------------------------------------
+
+
+def test_random_parts_are_spread_evenly() -> None:
+    """Over many seeds, every position is in the test part about one time in ten."""
+    hits = sum(chosen(50, 5, (seed, 0)).astype(int) for seed in range(2000))
+    assert np.all(np.abs(hits - 200) < 5 * math.sqrt(2000 * 0.09))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 3000), st.data(), st.integers(0, 2**70))
+def test_chosen_takes_those_with_the_smallest_keys(n: int, data: st.DataObject, seed: int) -> None:
+    count = data.draw(st.integers(0, n))
+    keys = np.random.PCG64((seed, 7)).random_raw(n) if n else np.empty(0, np.uint64)
+    expected = np.zeros(n, bool)
+    expected[np.argsort(keys, kind="stable")[:count]] = True
+    np.testing.assert_array_equal(chosen(n, count, (seed, 7)), expected)
+
+
+def test_chosen_is_the_same_across_chunks() -> None:
+    n = (1 << 20) + 12_345
+    keys = np.random.PCG64((3, 0)).random_raw(n)
+    np.testing.assert_array_equal(
+        chosen(n, n // 10, (3, 0)), keys <= np.partition(keys, n // 10 - 1)[n // 10 - 1]
+    )
+
+
+def test_chosen_positions_never_change() -> None:
+    """If this fails, every split by name has changed, and results no longer compare."""
+    assert np.flatnonzero(chosen(40, 4, (1, 0))).tolist() == [9, 31, 36, 39]
+
+
+# -- the authors' code -------------------------------------------------------------------------
+
+
+def authors_by_hand(n: int, seed: int) -> tuple[list[int], list[int], list[int]]:
+    """Their script on the list 0..n-1, with Python 2.7's shuffle written out."""
+    generator = random.Random(seed)
+    listed = list(range(n))
+    i = n
+    while i > 1:
+        i -= 1
+        partner = int(generator.random() * (i + 1))
+        listed[i], listed[partner] = listed[partner], listed[i]
+    n_test, n_valid = np.ceil(n * 0.1), np.ceil(n * (0.9 * 0.005))
+    n_train = n - n_test - n_valid
+    train, valid, test = [], [], []
+    for count, position in enumerate(listed):
+        if count < n_train:
+            train.append(position)
+        elif count < n_train + n_valid:
+            valid.append(position)
+        else:
+            test.append(position)
+    return sorted(train), sorted(valid), sorted(test)
+
+
+@pytest.mark.parametrize("n", [3, 10, 11, 30, 110, 200, 222, 1000])
+@pytest.mark.parametrize("seed", [0, 1234])
+def test_the_split_is_that_of_their_code(n: int, seed: int) -> None:
+    whole = ratings_of(32, 32, n, 0)
+    everything = cells_of(whole)
+    train, valid, test = authors_by_hand(n, seed)
+    code = split(whole, f"authors-code:{seed}")
+    assert cells_of(code.test) == [everything[i] for i in test]
+    assert cells_of(code.valid) == [everything[i] for i in valid]
+    assert cells_of(code.train) == [everything[i] for i in train]
+    paper = split(whole, f"authors:{seed}")
+    assert cells_of(paper.test) == cells_of(code.test)
+    assert len(paper.valid) == -(-(n - len(test)) // 20)
+
+
+def test_python_2_shuffles_ten_numbers_so() -> None:
+    """Printed by Python 2.7.18: random.seed(1234); x = list(range(10)); random.shuffle(x)."""
+    assert authors_order(10, 1234).tolist() == PYTHON_2
+
+
+PYTHON_2 = [8, 1, 7, 4, 2, 5, 6, 0, 3, 9]
+
+
+def test_the_authors_sizes_are_ceilings_of_floats() -> None:
+    assert authors_sizes(1_000_209) == (4_501, 100_021)
+    assert authors_sizes(2_000) == (10, 200)  # 9.000000000000002 rounds up
+    for n in range(1, 3000):
+        assert authors_sizes(n) == (int(np.ceil(n * (0.9 * 0.005))), int(np.ceil(n * 0.1)))
+
+
+# md5 of the sorted (user, movie) pairs of each part, as made by Python 2.7.18 from ratings.dat.
+PYTHON_2_PARTS = {
+    1234: ("dfe30fcb24806a531ad829d9e5cbe9f5", "963ef349937dfefbeefe8728053deb18"),
+    1324: ("d0e7a7747ab7712489814e53a9b8101d", "f643d85f35d51dbcbaf8f52cf56fc110"),
+}
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("seed", PYTHON_2_PARTS)
+def test_movielens_1m_is_split_as_python_2_does(real_data: Path, seed: int) -> None:
+    ml_1m = load(real_data / "ml-1m.zip", cache=False)
+    code, paper = split(ml_1m, f"authors-code:{seed}"), split(ml_1m, f"authors:{seed}")
+    assert [len(part) for part in (code.train, code.valid, code.test)] == [895_687, 4_501, 100_021]
+    assert [len(part) for part in (paper.train, paper.valid, paper.test)] == [
+        855_178,
+        45_010,
+        100_021,
+    ]
+    assert (raw_digest(code.valid), raw_digest(code.test)) == PYTHON_2_PARTS[seed]
+    assert raw_digest(paper.test) == raw_digest(code.test)
+
+
+def raw_digest(part: Ratings) -> str:
+    users, items = part.user_ids[part.users].tolist(), part.item_ids[part.items].tolist()
+    text = repr(sorted(zip(users, items, strict=True))).replace(" ", "")
+    return hashlib.md5(text.encode()).hexdigest()

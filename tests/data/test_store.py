@@ -11,10 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cfnade.data.hashing import digest, digest_file, digest_text, pack_strings, unpack_strings
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
-from cfnade.data.store import read_noted, read_ratings, write_ratings
+from cfnade.data.store import (
+    digest,
+    digest_file,
+    digest_text,
+    read_noted,
+    read_ratings,
+    write_ratings,
+)
 from cfnade.errors import DataError
 
 
@@ -63,6 +69,20 @@ def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
             assert one.tolist() == two.tolist()
 
 
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.text(st.characters(), max_size=5), min_size=2, max_size=10))
+def test_any_texts_come_back(tmp_path: Path, texts: list[str]) -> None:
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    write_ratings(tmp_path / "r", tiny(item_ids=array, titles=array[::-1]))
+    back = read_ratings(tmp_path / "r")
+    assert back.item_ids.tolist() == texts
+    assert back.titles is not None
+    assert back.titles.tolist() == texts[::-1]
+
+
 def test_arrays_are_mapped_not_copied_and_cannot_be_changed(tmp_path: Path) -> None:
     write_ratings(tmp_path / "r", tiny())
     back = read_ratings(tmp_path / "r")
@@ -89,10 +109,10 @@ def test_a_flipped_bit_is_noticed_in_every_byte(tmp_path: Path) -> None:
     write_ratings(path, tiny())
     whole = path.read_bytes()
     assert len(whole) < 4000
-    for at in range(len(whole)):
+    for place in range(len(whole)):
         damaged = bytearray(whole)
-        damaged[at] ^= 1 << (at % 8)
-        assert_refused(path, bytes(damaged), f"byte {at}, bit {at % 8}")
+        damaged[place] ^= 1 << (place % 8)
+        assert_refused(path, bytes(damaged), f"byte {place}, bit {place % 8}")
 
 
 def test_an_overwritten_byte_of_the_header_is_noticed(tmp_path: Path) -> None:
@@ -101,15 +121,15 @@ def test_an_overwritten_byte_of_the_header_is_noticed(tmp_path: Path) -> None:
     write_ratings(path, ratings)
     whole = path.read_bytes()
     for at in range(8 + int.from_bytes(whole[:8], "little")):
-        for value in (9, 48, ord('"')):
-            if whole[at] != value:
-                path.write_bytes(whole[:at] + bytes([value]) + whole[at + 1 :])
-                try:
-                    back = read_ratings(path)
-                except DataError:
-                    continue
-                assert (chr(whole[at]), chr(value)) == (" ", "\t")
-                assert back == ratings
+        value = (9, 48, ord('"'))[at % 3]
+        if whole[at] != value:
+            path.write_bytes(whole[:at] + bytes([value]) + whole[at + 1 :])
+            try:
+                back = read_ratings(path)
+            except DataError:
+                continue
+            assert (chr(whole[at]), chr(value)) == (" ", "\t")
+            assert back == ratings
 
 
 def test_every_shorter_file_is_refused(tmp_path: Path) -> None:
@@ -121,7 +141,7 @@ def test_every_shorter_file_is_refused(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.binary(max_size=200), st.booleans(), st.data())
 def test_anything_else_is_refused(
@@ -197,16 +217,6 @@ def assert_refused(path: Path, content: bytes, what: str) -> None:
 
 
 # -- hashes ------------------------------------------------------------------------------------
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.text(st.characters(), max_size=5), max_size=10))
-def test_packed_texts_come_back(texts: list[str]) -> None:
-    array = np.empty(len(texts), object)
-    array[:] = texts
-    data, starts = pack_strings(array)
-    assert unpack_strings(data, starts).tolist() == texts
-    assert starts[-1] == len(data)
 
 
 def test_the_digest_sees_type_shape_and_content() -> None:

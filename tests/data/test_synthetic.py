@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -10,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from cfnade.data.draws import FEW
 from cfnade.data.splits import split
 from cfnade.data.synthetic import PRESETS, Synthetic, synthetic, synthetic_like
-from cfnade.data.tails import FEW
 from cfnade.errors import DataError
 
 
@@ -31,7 +28,7 @@ def gini(counts: npt.NDArray[np.int64]) -> float:
 # -- shape -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 30), st.integers(1, 30), st.data(), st.integers(0, 2**40))
 def test_any_shape_is_drawn_exactly(users: int, items: int, data: st.DataObject, seed: int) -> None:
     n = data.draw(st.integers(max(users, items), users * items))
@@ -133,9 +130,6 @@ def test_best_scores_are_averages_over_cells() -> None:
     assert made.best_rmse() == pytest.approx(np.sqrt(np.mean(variances)))
     errors = [(r - p @ stars) ** 2 for p, r in zip(chances, ratings.values, strict=True)]
     assert made.best_rmse(drawn=True) == pytest.approx(np.sqrt(np.mean(errors)))
-    assert made.best_nll() == pytest.approx(np.mean([stats.entropy(p) for p in chances]))
-    costs = [-np.log(p[k]) for p, k in zip(chances, ratings.levels, strict=True)]
-    assert made.best_nll(drawn=True) == pytest.approx(np.mean(costs))
     some = ratings.select(np.array([3, 8]))
     assert made.best_rmse(some) == pytest.approx(np.sqrt((variances[3] + variances[8]) / 2))
 
@@ -169,7 +163,6 @@ def test_the_best_rmse_is_like_that_on_real_stars(drawn: Synthetic) -> None:
     assert 0.77 < drawn.best_rmse() < 0.86
     assert 1.0 < drawn.ratings.values.std() < 1.25
     assert drawn.best_rmse(drawn=True) == pytest.approx(drawn.best_rmse(), abs=0.01)
-    assert drawn.best_nll(drawn=True) == pytest.approx(drawn.best_nll(), abs=0.01)
 
 
 # -- seeds, times, refusals --------------------------------------------------------------------
@@ -213,8 +206,9 @@ def test_times_are_whole_seconds_of_three_years_and_each_person_has_a_period() -
     [
         ((3, 4, 13), r"3 users, 4 items, 13 ratings: there are only 12 cells"),
         ((3, 4, 3), r"every user and item has a rating, so there must be 4 or more"),
-        ((0, 4, 0), r"at least one user and one item"),
-        ((-1, -4, 4), r"at least one user and one item"),
+        ((0, 4, 0), r"users \(=0\) must be a whole number in 1\.\.2147483647"),
+        ((3, -4, 4), r"items \(=-4\) must be a whole number"),
+        ((3, 4, 5.0), r"ratings \(=5\.0\) must be a whole number"),
     ],
 )
 def test_impossible_shapes_are_refused(shape: tuple[int, int, int], message: str) -> None:
@@ -223,9 +217,9 @@ def test_impossible_shapes_are_refused(shape: tuple[int, int, int], message: str
 
 
 def test_bad_options_are_refused() -> None:
-    with pytest.raises(DataError, match=r"factors=-1, seed=1: neither can be below 0"):
+    with pytest.raises(DataError, match=r"factors \(=-1\) must be a whole number of at least 0"):
         synthetic(3, 4, 5, seed=1, factors=-1)
-    with pytest.raises(DataError, match=r"seed=-1"):
+    with pytest.raises(DataError, match=r"seed \(=-1\) must be a whole number"):
         synthetic(3, 4, 5, seed=-1)
     with pytest.raises(DataError, match=r"no whole number of steps|2 to 255 levels"):
         synthetic(3, 4, 5, seed=1, levels=1)
@@ -233,16 +227,11 @@ def test_bad_options_are_refused() -> None:
         DataError, match=r"no shape is named 'ml-2m'; did you mean ml-1m\? .*netflix"
     ):
         synthetic_like("ml-2m", 1)
-    with pytest.raises(DataError, match=r"scale_down=0.5: it must be 1 or more"):
+    with pytest.raises(DataError, match=r"scale_down \(=0\.5\) must be a number of at least 1"):
         synthetic_like("ml-1m", 1, 0.5)
     made = synthetic(3, 4, 5, seed=1)
     with pytest.raises(DataError, match="a part without ratings has no best score"):
         made.best_rmse(made.ratings.select(np.zeros(5, bool)))
-
-
-def test_numba_is_imported_only_when_ratings_are_drawn() -> None:
-    code = "import sys, cfnade.data.synthetic; sys.exit('numba' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_it_prints_as_one_line() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cfnade.rivals.recipes import recipe
+from cfnade_rivals.contestants import contestant
 from experiments import compare_report
 
 pytest.importorskip("matplotlib")
@@ -23,8 +23,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def result(places: Path, model: str, split: str, rmse: float, **changed: Any) -> None:
-    options = recipe(model).options_for("ml-1m") | changed
-    names = "mae", "fit_seconds", "fit_cpu_seconds", "predict_seconds", "peak_mb", "load"
+    options = contestant(model).options_for("ml-1m") | changed
+    names = "mae_of_means", "fit_seconds", "fit_cpu_seconds", "predict_seconds", "peak_mb", "load"
     scores = dict.fromkeys(names, 2.0) | {"rmse": rmse, "nll": None}
     folder = places / "FOLDER" / "ml-1m" / "fits"
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,9 +74,9 @@ def test_results_of_other_options_are_left_out_and_named(
 
 
 def test_every_published_figure_has_a_source() -> None:
-    known = compare_report.published()
-    assert set(known) == {"ml-1m", "ml-100k", "ml-10m", "netflix"}
-    for table in known.values():
+    papers = compare_report.published()
+    assert set(papers) == {"ml-1m", "ml-100k", "ml-10m", "netflix"}
+    for table in papers.values():
         for value, source in table.values():
             assert 0.7 < value < 0.9
             assert "20" in source

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cfnade.data.load import load
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load, load_split
 from cfnade.data.synthetic import synthetic
+from cfnade.settings import Settings
 from cfnade.training import member, start
 from cfnade.training.run import train
-from cfnade.settings import Settings
 from experiments import one, report, tables
 from experiments.plan import Configuration, PlanError, read_plan
 from experiments.records import spread

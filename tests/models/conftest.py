@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cfnade.models import CFNADE, Context, ops
+from cfnade.models import CFNADENetwork, Context
 
 COLUMNS, LEVELS = 5, 3
 
@@ -25,13 +25,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sigmoid": {"hidden": (4,), "activation": "sigmoid"},
 }
 
-ModelMaker = Callable[..., CFNADE]
+ModelMaker = Callable[..., CFNADENetwork]
 Rating = tuple[int, int]
 
 
-def random_model(seed: int = 0, **fields: Any) -> CFNADE:
+def random_model(seed: int = 0, **fields: Any) -> CFNADENetwork:
     """A float64 model whose parameters, biases too, are all of order one."""
-    model = CFNADE(**{"columns": COLUMNS, "levels": LEVELS, "hidden": (4,), **fields}).double()
+    model = CFNADENetwork(
+        **{"columns": COLUMNS, "levels": LEVELS, "hidden": (4,), **fields}
+    ).double()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -48,7 +50,7 @@ def context_of(rows: Sequence[Sequence[Rating]]) -> Context:
     return Context(ends, columns, levels)
 
 
-def literal_scores(model: CFNADE, known: Sequence[Rating], column: int) -> list[float]:
+def literal_scores(model: CFNADENetwork, known: Sequence[Rating], column: int) -> list[float]:
     """Eq. 2, 4, 9-12, 20 with loops over the paper's indices k = 1..K; numbers, no tensors."""
     config, K = model.config, model.config.levels
     W, V = _weights(model)
@@ -80,7 +82,7 @@ def literal_scores(model: CFNADE, known: Sequence[Rating], column: int) -> list[
     return scores
 
 
-def _weights(model: CFNADE) -> tuple[Tensor, Tensor]:
+def _weights(model: CFNADENetwork) -> tuple[Tensor, Tensor]:
     """W and V, multiplied out if factored (Eq. 11, 12). (M, K, H)."""
     if model.config.factors is None:
         return model.W.detach(), model.V.detach()
@@ -89,11 +91,11 @@ def _weights(model: CFNADE) -> tuple[Tensor, Tensor]:
     return torch.stack(W, 1).detach(), torch.stack(V, 1).detach()
 
 
-def _deep(model: CFNADE) -> tuple[list[Tensor], list[Tensor]]:
+def _deep(model: CFNADENetwork) -> tuple[list[Tensor], list[Tensor]]:
     return [W.detach() for W in model.deep_W], [c.detach() for c in model.deep_c]
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="package")
 def one_thread() -> Iterator[None]:
     """Tensors this small only make threads wait for each other."""
     before = torch.get_num_threads()
@@ -114,7 +116,7 @@ def make_model() -> ModelMaker:
 
 
 @pytest.fixture
-def model(variant: dict[str, Any]) -> CFNADE:
+def model(variant: dict[str, Any]) -> CFNADENetwork:
     return random_model(**variant)
 
 
@@ -124,7 +126,7 @@ def make_context() -> Callable[[Sequence[Sequence[Rating]]], Context]:
 
 
 @pytest.fixture
-def paper_scores() -> Callable[[CFNADE, Sequence[Rating], int], list[float]]:
+def paper_scores() -> Callable[[CFNADENetwork, Sequence[Rating], int], list[float]]:
     return literal_scores
 
 
@@ -139,15 +141,3 @@ def some_rows() -> Context:
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(1)
-
-
-@pytest.fixture
-def values() -> Tensor:
-    return torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
-
-
-@pytest.fixture(params=["kernels", "plain"])
-def both_paths(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Run a test with compiled kernels and again with plain torch."""
-    with ops.forced(request.param):
-        yield

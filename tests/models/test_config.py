@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cfnade.errors import ModelError
-from cfnade.models import CFNADE, CFNADEConfig
+from cfnade.models import CFNADEConfig, CFNADENetwork
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_senseless_fields_are_refused(bad: dict[str, Any], message: str) -> None
     with pytest.raises(ModelError, match=message):
         CFNADEConfig(**fields)
     with pytest.raises(ModelError, match=message):
-        CFNADE(**fields)
+        CFNADENetwork(**fields)
 
 
 def test_a_config_survives_json() -> None:

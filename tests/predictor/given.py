@@ -1,43 +1,59 @@
-"""A small bundle of every kind, with random weights."""
+"""A small model of every kind with random weights, and what plain torch says of its cells.
+
+User 4 and item 7 have ratings in the context, but training saw none of them; the last user and the
+last item are in the id tables only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import torch
+from torch import nn
 
-from cfnade.bundle import Bundle
 from cfnade.calibration import Calibration
 from cfnade.data.build import Columns, Options, build
-from cfnade.data.ratings import Ratings, Side
-from cfnade.models.cfnade import CFNADE
+from cfnade.data.ratings import Ratings
+from cfnade.fitted import FittedModel, trained_on
+from cfnade.models.batch import Context
+from cfnade.settings import Settings
+from cfnade.sides import Member, Side, new_member, side_names
 
 FloatArray = npt.NDArray[np.float64]
-VARIANTS: dict[str, dict[str, Any]] = {
-    "plain": {"hidden": (6,)},
-    "unshared": {"hidden": (6,), "shared": False},
-    "factored": {"hidden": (6,), "factors": 3},
-    "factored-unshared": {"hidden": (6,), "factors": 3, "shared": False},
-    "deep": {"hidden": (6, 5), "activation": "sigmoid"},
-    "deep-factored-sqrt": {
-        "hidden": (6, 5, 4),
-        "factors": 3,
-        "context_scale": "sqrt",
-        "mean_context": 3.5,
-    },
-    "sqrt": {"hidden": (6,), "context_scale": "sqrt", "mean_context": 5.0},
+Cells = Mapping[tuple[int, int], int]
+"""Levels by user and item; user -1 is somebody new."""
+
+KINDS: dict[str, dict[str, Any]] = {
+    "user": {},
+    "user-factored-unshared": {"factors": 3, "shared": False},
+    "user-deep-factored-sqrt": {"hidden": (6, 5, 4), "factors": 3, "context_scale": "sqrt"},
+    "user-seeds": {"seeds": 3},
+    "item": {"side": "item"},
+    "item-deep-unshared": {"side": "item", "hidden": (6, 5), "shared": False, "activation": "elu"},
+    "item-seeds": {"side": "item", "seeds": 3},
+    "both": {"side": "both"},
+    "both-seeds-sqrt": {"side": "both", "seeds": 2, "context_scale": "sqrt"},
+    "both-time": {"side": "both", "time": True},
 }
-SIDES: list[Side] = ["user", "item"]
+TIMELESS = [kind for kind in KINDS if "time" not in kind]
+FOR_PEOPLE = [kind for kind in TIMELESS if not kind.startswith("item")]
+"""Kinds that make lists, and those of them that take histories."""
+
 USERS, ITEMS = 9, 14
-NEW_ITEM, NEW_USER = 13, 8
-"""Ids in the tables which nobody in the context rated, and who rated nothing."""
+UNTRAINED_USER, UNTRAINED_ITEM = 4, 7
+NEW_USER, NEW_ITEM = 8, 13
+NOW = 50
+"""When cells of a model that knows time are asked for."""
 
 
 def ratings(*, texts: bool = False) -> Ratings:
-    """Half stars; the last user and the last item are in the id tables only."""
+    """70 ratings in half stars."""
     rng = np.random.default_rng(3)
     users, items = np.divmod(rng.choice((USERS - 1) * (ITEMS - 1), 70, replace=False), ITEMS - 1)
     users, items = np.append(users, NEW_USER), np.append(items, NEW_ITEM)
@@ -56,17 +72,36 @@ def ratings(*, texts: bool = False) -> Ratings:
     return whole.select(np.arange(70))
 
 
-def make(side: Side, *, data: Ratings | None = None, seed: int = 0, **fields: Any) -> Bundle:
+def make(
+    side: str = "user",
+    *,
+    data: Ratings | None = None,
+    seed: int = 0,
+    seeds: int = 1,
+    time: bool = False,
+    **fields: Any,
+) -> FittedModel:
+    """A model of that side, with so many members."""
     context = ratings() if data is None else data
-    rows = context.rows(side)
-    model = CFNADE(columns=rows.n_columns, levels=rows.n_levels, **({"hidden": (6,)} | fields))
+    trained = context.select((context.users != UNTRAINED_USER) & (context.items != UNTRAINED_ITEM))
+    names, fields = side_names(side, time=time), {"hidden": (6,)} | fields
+    members = [new_member(names, trained, fields, Settings()) for _ in range(seeds)]
     generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(0.0, 0.4, generator=generator)
-    counts = np.zeros((rows.n_columns, rows.n_levels), np.int64)
-    np.add.at(counts, (rows.columns, rows.levels), 1)
-    return Bundle(model.eval(), side, context, counts, calibration=Calibration(1.3))
+    for member in members:
+        _fill(member, generator)
+    counts = trained_on(members[0].axes, trained)
+    return FittedModel(tuple(members), side, context, counts, calibration=Calibration(1.3))
+
+
+def make_kind(kind: str, **more: Any) -> FittedModel:
+    """One of KINDS."""
+    return make(**(KINDS[kind] | more))
+
+
+@torch.no_grad()
+def _fill(member: Member, generator: torch.Generator) -> None:
+    for parameter in member.eval().parameters():
+        parameter.normal_(0.0, 0.4, generator=generator)
 
 
 def history_of(data: Ratings, user: int) -> dict[Any, float]:
@@ -74,3 +109,65 @@ def history_of(data: Ratings, user: int) -> dict[Any, float]:
     mine = data.users == user
     raw = data.item_ids[data.items[mine]].tolist()
     return dict(zip(raw, data.values[mine].tolist(), strict=True))
+
+
+# -- what plain torch says -------------------------------------------------------------------------
+
+
+def known_cells(data: Ratings) -> dict[tuple[int, int], int]:
+    """The ratings of a context."""
+    cells = zip(data.users.tolist(), data.items.tolist(), strict=True)
+    return dict(zip(cells, data.levels.tolist(), strict=True))
+
+
+def literal(
+    fitted: FittedModel, user: int, item: int, cells: Cells | None = None, *, time: int = NOW
+) -> FloatArray:
+    """The distribution of one cell, not calibrated: members and sides one after another. (K,)."""
+    cells = known_cells(fitted.context) if cells is None else cells
+    members = []
+    for member in fitted.members:
+        total = np.zeros(len(fitted.context.scale))
+        for number, side in enumerate(member.sides.values()):
+            total += _side_scores(fitted, side, number, (user, item), cells, time)
+        weights = np.exp(total - total.max())
+        members.append(weights / weights.sum())
+    return np.asarray(np.mean(members, axis=0))
+
+
+@torch.no_grad()
+def _side_scores(
+    fitted: FittedModel, side: Side, number: int, cell: tuple[int, int], cells: Cells, time: int
+) -> FloatArray:
+    """What one side says: given its row without the cell, in float64, or how often levels came."""
+    user, item = cell
+    network = _exact(side.network)
+    if side.axis is None:
+        moment: Any = side
+        features = moment.features.features([user], [item], [time])
+        return np.asarray(network(torch.from_numpy(features).double())[0].numpy())
+    of_user = {i: k for (u, i), k in cells.items() if u == user and i != item}
+    of_item = {u: k for (u, i), k in cells.items() if i == item and u not in (user, -1)}
+    by_user = side.axis == "user"
+    column = item if by_user else user
+    row, other = (of_user, of_item) if by_user else (of_item, of_user)
+    counts = fitted.trained_on["item" if by_user else "user"]
+    if column < 0 or counts[column].sum() == 0:
+        return _habit(list(other.values()), counts.sum(0), prior=number == 0)
+    columns, levels = (torch.tensor(list(part), dtype=torch.long) for part in (row, row.values()))
+    context = Context(torch.tensor([0, len(row)]), columns, levels)
+    scores = network.scores(network.hidden(context), torch.tensor([0]), torch.tensor([column]))
+    return np.asarray(scores[0].numpy())
+
+
+@lru_cache(64)
+def _exact(network: nn.Module) -> Any:
+    """The network in float64; its weights must not change any more."""
+    return deepcopy(network).double()
+
+
+def _habit(levels: list[int], everyone: Any, *, prior: bool) -> FloatArray:
+    """Log frequencies of levels and five imagined ones, spread like everyone's."""
+    frequencies = np.maximum(everyone / everyone.sum(), 1e-9)
+    own = np.bincount(levels, minlength=len(frequencies)) + 5 * frequencies
+    return np.asarray(np.log(own / own.sum()) - (0 if prior else np.log(frequencies)))

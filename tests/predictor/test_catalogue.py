@@ -193,7 +193,7 @@ def test_search_and_match_speak_of_raw_ids() -> None:
     assert frame.columns == ["item", "title", "known_of_item", "distance"]
     assert frame["item"].to_list() == [100, 101]
     assert frame["known_of_item"].to_list() == [
-        int((ask.bundle.context.items == i).sum()) for i in (0, 1)
+        int((ask.fitted.context.items == i).sum()) for i in (0, 1)
     ]
     assert frame["distance"].is_sorted()
     assert ask.match("The Matrix", 1999) == 100

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,69 +13,51 @@ import polars as pl
 import pytest
 import torch
 from tests.predictor.given import (
+    FOR_PEOPLE,
     ITEMS,
+    KINDS,
     NEW_ITEM,
     NEW_USER,
-    SIDES,
+    NOW,
+    TIMELESS,
+    UNTRAINED_ITEM,
+    UNTRAINED_USER,
     USERS,
-    VARIANTS,
     FloatArray,
     history_of,
+    known_cells,
+    literal,
     make,
+    make_kind,
     ratings,
 )
 
-from cfnade.bundle import Bundle
 from cfnade.checkpoint import save, without_context
-from cfnade.data.ratings import Ratings, Side
+from cfnade.data.ratings import Ratings
 from cfnade.errors import PredictionError
+from cfnade.fitted import FittedModel
 from cfnade.models.batch import Context
-from cfnade.models.cfnade import CFNADE
 from cfnade.predictor import Predictor
-
-# -- an independent answer -------------------------------------------------------------------------
-
-
-def known_cells(data: Ratings) -> dict[tuple[int, int], int]:
-    cells = zip(data.users.tolist(), data.items.tolist(), strict=True)
-    return dict(zip(cells, data.levels.tolist(), strict=True))
+from cfnade.predictor.embeddings import embeddings
 
 
-def literal(
-    bundle: Bundle, user: int, item: int, known: dict[tuple[int, int], int] | None = None
-) -> FloatArray:
-    """Raw probabilities of one cell: a context without it, plain torch in float64."""
-    known = known_cells(bundle.context) if known is None else known
-    if bundle.side == "user":
-        row, column = user, item
-        context = {i: k for (u, i), k in known.items() if u == user and i != item}
-    else:
-        row, column = item, user
-        context = {u: k for (u, i), k in known.items() if i == item and u != user}
-    counts = bundle.column_counts
-    if column < 0 or counts[column].sum() == 0:
-        return np.asarray(counts.sum(0) / counts.sum())
-    if row < 0:
-        context = {}
-    model = CFNADE.from_config(bundle.one_sided_model.config).double()
-    model.load_state_dict(bundle.model.state_dict())
-    ends = torch.tensor([0, len(context)])
-    batch = Context(ends, torch.tensor(list(context), dtype=torch.long), _long(context.values()))
-    with torch.no_grad():
-        said = model.predict(
-            batch, torch.tensor([0]), torch.tensor([column]), bundle.context.scale.values
-        )
-    return said.probabilities[0].numpy()
+@cache
+def fitted_of(kind: str) -> FittedModel:
+    return make_kind(kind)
 
 
-def _long(values: Any) -> torch.Tensor:
-    return torch.tensor(list(values), dtype=torch.long)
+@cache
+def literal_table(kind: str) -> FloatArray:
+    """Distributions of all cells, not calibrated. Returns (users, items, K)."""
+    fitted = fitted_of(kind)
+    return np.array([[literal(fitted, u, i) for i in range(ITEMS)] for u in range(USERS)])
 
 
-def literal_table(bundle: Bundle) -> FloatArray:
-    """Raw probabilities of all cells. Returns (users, items, K)."""
-    cells = [[literal(bundle, u, i) for i in range(ITEMS)] for u in range(USERS)]
-    return np.array(cells)
+TRAINED_ITEMS = [100 + i for i in range(ITEMS) if i not in (UNTRAINED_ITEM, NEW_ITEM)]
+
+
+def times_of(kind: str) -> int | None:
+    return NOW if "time" in kind else None
 
 
 def pairs(data: Ratings) -> tuple[list[Any], list[Any]]:
@@ -86,54 +68,59 @@ def pairs(data: Ratings) -> tuple[list[Any], list[Any]]:
 # -- given cells -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_every_cell_is_what_the_model_says_without_that_cell(side: Side, variant: str) -> None:
-    bundle = make(side, **VARIANTS[variant])
-    values = bundle.context.scale.array()
-    raw = literal_table(bundle).reshape(USERS * ITEMS, -1)
-    predictor = Predictor(bundle)
-    users, items = pairs(bundle.context)
-    assert bundle.calibration is not None
-    expected = bundle.calibration.apply(raw, values)
-    np.testing.assert_allclose(predictor.predict_proba(users, items), expected, atol=2e-6)
-    np.testing.assert_allclose(predictor.predict(users, items), raw @ values, atol=1e-5)
-    plain = Predictor(replace(bundle, calibration=None))
-    np.testing.assert_allclose(plain.predict_proba(users, items), raw, atol=2e-6)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_cell_is_what_the_model_says_without_that_cell(kind: str) -> None:
+    fitted, times = fitted_of(kind), times_of(kind)
+    values, raw = fitted.context.scale.array(), literal_table(kind)
+    users, items = pairs(fitted.context)
+    flat = raw.reshape(USERS * ITEMS, -1)
+    predictor = Predictor(fitted)
+    assert fitted.calibration is not None
+    honest = fitted.calibration.apply(flat, values)
+    said = predictor.predict_proba(users, items, times=times)
+    np.testing.assert_allclose(said, honest, atol=2e-6)
+    np.testing.assert_allclose(
+        predictor.predict(users, items, times=times), flat @ values, atol=1e-5
+    )
+    plain = Predictor(replace(fitted, calibration=None))
+    np.testing.assert_allclose(plain.predict_proba(users, items, times=times), flat, atol=2e-6)
+    for user in (0, UNTRAINED_USER, NEW_USER):  # a few are answered one by one
+        few = plain.predict_proba(user * 10, fitted.context.item_ids, times=times)
+        np.testing.assert_allclose(few, raw[user], atol=2e-6)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_history_says_the_same_as_a_known_user_who_gave_it(variant: str) -> None:
-    bundle = make("user", **VARIANTS[variant])
-    predictor = Predictor(bundle)
-    items = bundle.context.item_ids
+@pytest.mark.parametrize("kind", FOR_PEOPLE)
+def test_a_history_is_read_without_the_item_that_is_asked_for(kind: str) -> None:
+    fitted, predictor = fitted_of(kind), Predictor(fitted_of(kind))
+    data = fitted.context
     for user in (0, 3, NEW_USER):
-        history = history_of(bundle.context, user)
-        raw_id = int(bundle.context.user_ids[user])
-        known = predictor.predict_proba(raw_id, items)
-        given = predictor.predict_proba("me", items, histories={"me": history})
-        np.testing.assert_allclose(given, known, atol=2e-6)
-        by_pairs = predictor.predict_proba("me", items, histories={"me": list(history.items())})
-        assert np.array_equal(by_pairs, given)
+        history, cells = history_of(data, user), known_cells(data)
+        mine = {(-1, i): level for (u, i), level in cells.items() if u == user}
+        raw = np.array([literal(fitted, -1, i, cells | mine) for i in range(ITEMS)])
+        said = predictor.predict("me", data.item_ids, histories={"me": history})
+        np.testing.assert_allclose(said, raw @ data.scale.array(), atol=1e-5)
+        listed = predictor.predict("me", data.item_ids, histories={"me": list(history.items())})
+        assert np.array_equal(listed, said)
+        one = predictor.predicted(data.item_ids, history=history)
+        assert np.array_equal(one.predictions, said)
+        assert one.known_of_user.tolist() == [len(history)] * ITEMS
+        if kind.startswith("user"):  # weights of users are nowhere: it is the same person
+            known = predictor.predict(user * 10, TRAINED_ITEMS)
+            np.testing.assert_allclose(known, said[np.array(TRAINED_ITEMS) - 100], atol=2e-6)
 
 
-def test_many_people_are_answered_in_one_call() -> None:
-    bundle = make("user", **VARIANTS["deep-factored-sqrt"])
-    predictor = Predictor(bundle)
-    data = bundle.context
+@pytest.mark.parametrize("kind", FOR_PEOPLE)
+def test_many_people_are_answered_in_one_call(kind: str) -> None:
+    fitted = fitted_of(kind)
+    predictor, data = Predictor(fitted), fitted.context
     histories = {"a": history_of(data, 1), "b": {}, "c": history_of(data, 2)}
-    users = ["c", 30, "a", "b", "c", 10]
+    users: list[Any] = ["c", np.int64(30), "a", "b", "c", 10]
     items = [100, 101, 102, 103, 104, 105]
-    found = predictor.predict_proba(
-        [user if user != 30 else np.int64(30) for user in users], items, histories=histories
-    )
-    numbers = {"a": 1, "b": NEW_USER, "c": 2, 30: 3, 10: 1}
-    raw = np.array(
-        [literal(bundle, numbers[u], i - 100) for u, i in zip(users, items, strict=True)]
-    )
-    assert bundle.calibration is not None
-    expected = bundle.calibration.apply(raw, data.scale.array())
-    np.testing.assert_allclose(found, expected, atol=2e-6)
+    said = predictor.predict_proba(users, items, histories=histories)
+    for user, item, one in zip(users, items, said, strict=True):
+        people = {user: histories[user]} if user in histories else None
+        alone = predictor.predict_proba([user], [item], histories=people)[0]
+        np.testing.assert_allclose(one, alone, atol=2e-6)
 
 
 def test_a_history_counts_instead_of_what_is_known() -> None:
@@ -143,15 +130,14 @@ def test_a_history_counts_instead_of_what_is_known() -> None:
     assert abs(float(other[0] - predictor.predict(0, 105)[0])) > 1e-3
 
 
-@pytest.mark.parametrize("side", SIDES)
-def test_unknown_ids_follow_the_rule_and_are_counted(side: Side) -> None:
-    bundle = make(side)
-    data = bundle.context
-    predictor = Predictor(bundle)
+@pytest.mark.parametrize("kind", TIMELESS)
+def test_unknown_ids_follow_the_rule_and_are_counted(kind: str) -> None:
+    fitted = fitted_of(kind)
+    data, predictor = fitted.context, Predictor(fitted)
     users, items = [0, 999, 0, 999, NEW_USER * 10, 0], [101, 101, 999, 999, 101, 100 + NEW_ITEM]
     frame = predictor.predict_frame(users, items)
     indices = [(0, 1), (-1, 1), (0, -1), (-1, -1), (NEW_USER, 1), (0, NEW_ITEM)]
-    raw = np.array([literal(bundle, u, i) for u, i in indices])
+    raw = np.array([literal(fitted, u, i) for u, i in indices])
     np.testing.assert_allclose(frame["prediction"], raw @ data.scale.array(), atol=1e-5)
     of_user, of_item = (data.users == 0).sum(), (data.items == 1).sum()
     assert frame["known_of_user"].to_list() == [of_user, 0, of_user, 0, 0, of_user]
@@ -162,8 +148,8 @@ def test_unknown_ids_follow_the_rule_and_are_counted(side: Side) -> None:
 
 
 def test_the_frame_holds_the_distribution() -> None:
-    predictor = Predictor(make("item"))
-    users, items = pairs(predictor.bundle.context)
+    predictor = Predictor(fitted_of("item"))
+    users, items = pairs(predictor.fitted.context)
     frame = predictor.predict_frame(users, items)
     values = predictor.scale.array()
     names = [f"p_{value:g}" for value in values]
@@ -173,6 +159,15 @@ def test_the_frame_holds_the_distribution() -> None:
     np.testing.assert_allclose(frame["prediction"], chances @ values, rtol=1e-8)
     variance = chances @ values**2 - (chances @ values) ** 2
     np.testing.assert_allclose(frame["std"], np.sqrt(variance), rtol=1e-6)
+
+
+def test_one_time_for_all_is_that_time_for_each() -> None:
+    predictor = Predictor(fitted_of("both-time"))
+    users, items = [0, 10, 20], [100, 101, 102]
+    said = predictor.predict(users, items, times=7)
+    assert np.array_equal(said, predictor.predict(users, items, times=[7, 7, 7]))
+    assert np.array_equal(said[:1], predictor.predicted([100], 0, times=7).predictions)
+    assert np.abs(said - predictor.predict(users, items, times=70)).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -206,18 +201,11 @@ def test_no_cells_no_answers() -> None:
 # -- lists -----------------------------------------------------------------------------------------
 
 
-def ranking(means: FloatArray, allowed: Sequence[int], n: int) -> list[int]:
-    return sorted(allowed, key=lambda item: (-means[item], item))[:n]
-
-
 @pytest.mark.parametrize("exclude_seen", [True, False])
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_lists_hold_the_best_of_all_items(side: Side, variant: str, exclude_seen: bool) -> None:
-    bundle = make(side, **VARIANTS[variant])
-    data, predictor = bundle.context, Predictor(bundle)
-    raw = literal_table(bundle)
-    means = raw @ data.scale.array()  # (users, items)
+@pytest.mark.parametrize("kind", TIMELESS)
+def test_lists_hold_the_best_of_all_items(kind: str, exclude_seen: bool) -> None:
+    data, predictor = fitted_of(kind).context, Predictor(fitted_of(kind))
+    means = literal_table(kind) @ data.scale.array()  # (users, items)
     users = data.user_ids.tolist()
     for chosen in (users, users[:2]):  # many are scored together, a few one by one
         frame = predictor.recommend(chosen, n=6, exclude_seen=exclude_seen, min_ratings=0)
@@ -226,37 +214,37 @@ def test_lists_hold_the_best_of_all_items(side: Side, variant: str, exclude_seen
             own = frame.filter(pl.col("user") == user)
             seen = set(data.items[data.users == number].tolist())
             allowed = [i for i in range(ITEMS) if not (exclude_seen and i in seen)]
-            best = ranking(means[number].round(5), allowed, 6)
+            best = np.sort(means[number][allowed])[::-1][:6]
             assert own["rank"].to_list() == list(range(1, len(best) + 1))
-            expected = np.sort(means[number][allowed])[::-1][:6]
-            np.testing.assert_allclose(own["prediction"], expected, atol=1e-5)
-            found = [raw_id - 100 for raw_id in own["item"].to_list()]
-            np.testing.assert_allclose(means[number][found], means[number][best], atol=2e-5)
-            assert len(set(found)) == len(found)
-            said = predictor.predict_proba(user, own["item"])
-            names = [name for name in own.columns if name.startswith("p_")]
-            np.testing.assert_allclose(own.select(names).to_numpy(), said, atol=2e-6)
+            np.testing.assert_allclose(own["prediction"], best, atol=1e-5)
+            items = [raw_id - 100 for raw_id in own["item"].to_list()]
+            np.testing.assert_allclose(means[number][items], best, atol=2e-5)
+            assert set(items) <= set(allowed)
+            assert len(set(items)) == len(items)
+            chances = predictor.predict_proba(user, own["item"])
+            np.testing.assert_allclose(own.select("^p_.*$").to_numpy(), chances, atol=2e-6)
 
 
-def test_a_history_gets_the_list_of_the_user_who_gave_it() -> None:
-    bundle = make("user", **VARIANTS["deep"])
-    predictor = Predictor(bundle)
-    for user in (0, 4):
-        raw_id = int(bundle.context.user_ids[user])
-        history = history_of(bundle.context, user)
-        for exclude_seen in (True, False):
-            known = predictor.recommend(raw_id, n=7, exclude_seen=exclude_seen)
-            given = predictor.recommend(history=history, n=7, exclude_seen=exclude_seen)
-            assert "user" not in given.columns
-            assert given.equals(known.drop("user"))
+@pytest.mark.parametrize("kind", FOR_PEOPLE)
+def test_a_history_gets_the_list_of_its_predictions(kind: str) -> None:
+    predictor = Predictor(fitted_of(kind))
+    history = history_of(predictor.fitted.context, 4)
+    items = predictor.items.table
+    said = predictor.predict("me", items, histories={"me": history})
+    frame = predictor.recommend(history=history, n=ITEMS, exclude_seen=False, min_ratings=0)
+    assert "user" not in frame.columns
+    np.testing.assert_allclose(frame["prediction"], said[frame["item"].to_numpy() - 100], atol=1e-5)
+    new = predictor.recommend(history=history, n=ITEMS, min_ratings=0)
+    assert set(new["item"]) == set(items.tolist()) - set(history)
+    if kind.startswith("user"):
+        known = predictor.recommend(40, n=ITEMS, min_ratings=0)
+        assert new.equals(known.drop("user"))
 
 
 def test_a_longer_list_than_the_catalogue_is_the_catalogue() -> None:
     predictor = Predictor(make("user"))
     whole = predictor.recommend(0, n=10**9, exclude_seen=False, min_ratings=0)
     assert sorted(whole["item"]) == list(range(100, 114))
-    seen = set(history_of(predictor.bundle.context, 0))
-    assert set(predictor.recommend(0, n=99, min_ratings=0)["item"]) == set(range(100, 114)) - seen
 
 
 def test_someone_who_rated_everything_gets_an_empty_list() -> None:
@@ -266,131 +254,81 @@ def test_someone_who_rated_everything_gets_an_empty_list() -> None:
     assert frame["item"].dtype == pl.Int64
 
 
-def test_equal_predictions_are_listed_by_id() -> None:
-    bundle = make("user")
-    with torch.no_grad():
-        bundle.one_sided_model.V.zero_()
-        bundle.one_sided_model.b.zero_()
-        bundle.one_sided_model.b[2:9, 4] = 1.0
-        bundle.one_sided_model.b[2:9, 5] = -1.0
-    flat = replace(bundle, column_counts=np.ones_like(bundle.column_counts))
-    frame = Predictor(flat).recommend(history={}, n=ITEMS)
-    best = list(range(102, 109))
-    assert frame["item"].to_list() in (
-        [*best, *(i for i in range(100, 114) if i not in best)],
-        [*(i for i in range(100, 114) if i not in best), *best],
-    )
-    assert frame["prediction"].n_unique() == 2
-    cut = Predictor(flat).recommend(history={}, n=4)
-    assert cut["item"].to_list() == frame["item"].to_list()[:4]
-
-
 def test_an_unknown_user_of_an_item_based_model_gets_the_training_mean() -> None:
-    bundle = make("item")
-    frame = Predictor(bundle).recommend([999], n=3, min_ratings=0)
-    counts = bundle.column_counts.sum(0)
-    mean = counts @ bundle.context.scale.array() / counts.sum()
-    np.testing.assert_allclose(frame["prediction"], mean, rtol=1e-12)
+    fitted = fitted_of("item")
+    frame = Predictor(fitted).recommend([999], n=3, min_ratings=0)
+    counts = fitted.trained_on["user"].sum(0)
+    mean = counts @ fitted.context.scale.array() / counts.sum()
+    np.testing.assert_allclose(frame["prediction"], mean, rtol=1e-6)
     assert frame["known_of_user"].to_list() == [0, 0, 0]
     assert frame["item"].to_list() == [100, 101, 102]
 
 
 def test_text_ids_and_missing_titles() -> None:
     data = ratings(texts=True)
-    bundle = make("user", data=data)
-    frame = Predictor(bundle).recommend(["u1", "zz"], n=99, exclude_seen=False, min_ratings=0)
+    fitted = make("user", data=data)
+    frame = Predictor(fitted).recommend(["u1", "zz"], n=99, exclude_seen=False, min_ratings=0)
     assert frame["user"].unique(maintain_order=True).to_list() == ["u1", "zz"]
     titles = dict(zip(frame["item"], frame["title"], strict=True))
     assert titles["i03"] == "Film 3"
     assert titles["i13"] is None
-    untitled = Predictor(replace(bundle, context=replace(data, titles=None)))
+    untitled = Predictor(replace(fitted, context=replace(data, titles=None)))
     assert untitled.recommend("u1", n=2)["title"].to_list() == [None, None]
 
 
-# -- why -------------------------------------------------------------------------------------------
+# -- vectors ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("item", [2, 7])
-def test_explaining_is_leaving_out_each_rating(variant: str, item: int) -> None:
-    bundle = make("user", **VARIANTS[variant])
-    data, predictor, user = bundle.context, Predictor(bundle), 3
-    values, known = data.scale.array(), known_cells(data)
-    others = [i for u, i in known if u == user and i != item]
-    base = literal(bundle, user, item) @ values
-    expected = {}
-    for other in others:
-        fewer = {cell: k for cell, k in known.items() if cell != (user, other)}
-        expected[other + 100] = float(literal(bundle, user, item, fewer) @ values)
-    frame = predictor.explain(user=user * 10, item=item + 100)
-    assert frame.height == len(others) > 3
-    for row in frame.iter_rows(named=True):
-        assert row["prediction"] == pytest.approx(base, abs=1e-5)
-        assert row["without"] == pytest.approx(expected[row["item"]], abs=1e-5)
-        assert row["change"] == pytest.approx(base - expected[row["item"]], abs=2e-5)
-        assert row["rating"] == history_of(data, user)[row["item"]]
-        assert row["title"] == f"Film {row['item'] - 100}"
-    strength = frame["change"].abs().to_list()
-    assert strength == sorted(strength, reverse=True)
-    given = predictor.explain(history=history_of(data, user), item=item + 100)
-    assert given.sort("item").equals(frame.sort("item"))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("axis", ["user", "item"])
+def test_a_vector_is_the_state_of_a_row_or_the_weights_of_a_column(kind: str, axis: Any) -> None:
+    fitted = fitted_of(kind)
+    frame = embeddings(fitted, axis)
+    assert frame[axis].to_list() == fitted.context.ids(axis).tolist()
+    assert ("title" in frame.columns) == (axis == "item")
+    sides = [side for side in fitted.members[0].sides.values() if side.axis]
+    side = next((side for side in sides if side.axis == axis), sides[0])
+    network: Any = side.network
+    for number in (0, 3, 5):
+        vector = network.output_table[number].flatten()
+        if side.axis == axis:
+            rows = fitted.context.rows(axis)
+            part = slice(rows.offsets[number], rows.offsets[number + 1])
+            columns, levels = (
+                torch.from_numpy(array[part].astype(np.int64))
+                for array in (rows.columns, rows.levels)
+            )
+            vector = network.hidden(Context(torch.tensor([0, len(columns)]), columns, levels))[0]
+        np.testing.assert_allclose(frame["vector"][number], vector.detach(), atol=1e-5)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_item_based_explanations_are_by_level_and_name_nobody(variant: str) -> None:
-    bundle = make("item", **VARIANTS[variant])
-    data, predictor, user = bundle.context, Predictor(bundle), 3
-    values, known = data.scale.array(), known_cells(data)
-    item = next(i for u, i in known if u == user)  # rated by the user: left out as well
-    base = literal(bundle, user, item) @ values
-    others = {u: k for (u, i), k in known.items() if i == item and u != user}
-    frame = predictor.explain(user=user * 10, item=item + 100)
-    assert not {"user", "item"} & set(frame.columns)
-    assert frame["count"].sum() == len(others)
-    for row in frame.iter_rows(named=True):
-        level = values.tolist().index(row["rating"])
-        group = [u for u, k in others.items() if k == level]
-        assert row["count"] == len(group)
-        fewer = {cell: k for cell, k in known.items() if not (cell[1] == item and cell[0] in group)}
-        without = literal(bundle, user, item, fewer) @ values
-        single = []
-        for one in group:
-            fewer = {cell: k for cell, k in known.items() if cell != (one, item)}
-            single.append(base - literal(bundle, user, item, fewer) @ values)
-        assert row["prediction"] == pytest.approx(base, abs=1e-5)
-        assert row["without"] == pytest.approx(without, abs=1e-5)
-        assert row["change"] == pytest.approx(base - without, abs=2e-5)
-        assert row["mean_change"] == pytest.approx(np.mean(single), abs=2e-5)
-
-
-def test_nothing_moves_an_item_that_training_never_saw() -> None:
-    predictor = Predictor(make("user"))
-    frame = predictor.explain(user=0, item=100 + NEW_ITEM)
-    assert frame["change"].to_list() == [0.0] * frame.height
-    assert frame.height > 0
-    expected = predictor.predict(0, 100 + NEW_ITEM)[0]
-    assert frame["prediction"][0] == pytest.approx(expected, rel=1e-12)
-    assert Predictor(make("item")).explain(user=NEW_USER * 10, item=101)["change"].abs().max() == 0
-
-
-def test_someone_with_one_rating_and_someone_with_none() -> None:
-    predictor = Predictor(make("user", **VARIANTS["sqrt"]))
-    nothing = predictor.predict("x", 105, histories={"x": {}})[0]
-    frame = predictor.explain(history={101: 5}, item=105)
-    assert frame["without"].to_list() == [pytest.approx(nothing, abs=1e-6)]
-    assert predictor.explain(history={}, item=105).height == 0
-    assert predictor.explain(history={105: 5}, item=105).height == 0
+def test_rows_have_no_vectors_without_their_ratings() -> None:
+    with pytest.raises(PredictionError, match="saved without ratings"):
+        embeddings(without_context(make("user")), "user")
+    assert embeddings(without_context(make("user")), "item").height == ITEMS
 
 
 # -- without context, and refusals -----------------------------------------------------------------
 
 
 def test_without_context_histories_work_and_users_are_refused(tmp_path: Path) -> None:
-    bundle = make("user")
-    save(bundle, tmp_path, with_context=False)
-    shared, whole = Predictor.load(tmp_path), Predictor(bundle)
-    history = history_of(bundle.context, 2)
-    assert shared.recommend(history=history).equals(whole.recommend(history=history))
+    fitted = make("user")
+    save(fitted, tmp_path, with_context=False)
+    shared, whole = Predictor.load(tmp_path), Predictor(fitted)
+    history = history_of(fitted.context, 2)
+    # Of an item, only what training saw is known where the ratings since then are not there.
+    lists = [
+        one.recommend(history=history, n=ITEMS, min_ratings=0).filter(
+            pl.col("item").is_in(TRAINED_ITEMS)
+        )
+        for one in (shared, whole)
+    ]
+    columns = ["item", "title", "prediction", "known_of_user", "hidden"]
+    assert lists[0].select(columns).equals(lists[1].select(columns))
+    trained = fitted.trained_on["item"].sum(1)
+    assert lists[0]["known_of_item"].to_list() == [
+        trained[raw - 100] for raw in lists[0]["item"].to_list()
+    ]
     given = {"me": history}
     assert np.array_equal(
         shared.predict_proba("me", [100, 101], histories=given),
@@ -500,30 +438,39 @@ def test_lists_need_users_or_a_history() -> None:
         predictor.recommend()
     with pytest.raises(PredictionError, match="either users or a history"):
         predictor.recommend([0], history={101: 4})
-    with pytest.raises(PredictionError, match="either users or a history"):
-        predictor.explain(item=101)
 
 
-def test_explanations_refuse_unknown_ids() -> None:
-    predictor = Predictor(make("user"))
-    with pytest.raises(PredictionError, match="item 999 is unknown"):
-        predictor.explain(user=0, item=999)
-    with pytest.raises(PredictionError, match=r"user 999 is unknown.*give history="):
-        predictor.explain(user=999, item=101)
+def test_a_model_that_knows_time_refuses_what_has_none() -> None:
+    predictor = Predictor(fitted_of("both-time"))
+    with pytest.raises(PredictionError, match="needs to know when; give times="):
+        predictor.predict([0], [100])
+    with pytest.raises(PredictionError, match="takes no histories"):
+        predictor.predict("me", 100, histories={"me": {101: 5}}, times=NOW)
+    with pytest.raises(PredictionError, match="makes no lists or explanations"):
+        predictor.recommend(0)
+    with pytest.raises(PredictionError, match="makes no lists or explanations"):
+        predictor.explain(user=0, item=100)
+    with pytest.raises(PredictionError, match="does not know time; leave times out"):
+        Predictor(make("user")).predict([0], [100], times=NOW)
 
 
-def test_a_bundle_whose_parts_do_not_fit_is_refused() -> None:
-    bundle = make("user")
-    with pytest.raises(PredictionError, match=r"has 9 columns, the model 14"):
-        Predictor(replace(bundle, side="item"))
+def test_a_model_whose_parts_do_not_fit_is_refused() -> None:
+    fitted = make("user")
+    fewer = replace(fitted.context, item_ids=fitted.context.item_ids[:-1])
+    with pytest.raises(PredictionError, match=r"side user: the id table has 13 columns, the mod"):
+        Predictor(replace(fitted, context=fewer))
 
 
-def test_a_loaded_model_predicts_the_same_numbers(tmp_path: Path) -> None:
-    for side in SIDES:
-        bundle = make(side, **VARIANTS["factored"])
-        save(bundle, tmp_path / side)
-        loaded, kept = Predictor.load(tmp_path / side), Predictor(bundle)
-        users, items = pairs(bundle.context)
-        assert np.array_equal(loaded.predict_proba(users, items), kept.predict_proba(users, items))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_model_predicts_the_same_numbers(kind: str, tmp_path: Path) -> None:
+    fitted, times = fitted_of(kind), times_of(kind)
+    save(fitted, tmp_path)
+    loaded, kept = Predictor.load(tmp_path), Predictor(fitted)
+    users, items = pairs(fitted.context)
+    assert np.array_equal(
+        loaded.predict_proba(users, items, times=times),
+        kept.predict_proba(users, items, times=times),
+    )
+    if times is None:
         assert loaded.recommend(users[0]).equals(kept.recommend(users[0]))
         assert loaded.explain(user=30, item=105).equals(kept.explain(user=30, item=105))

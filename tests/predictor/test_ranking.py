@@ -11,15 +11,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.predictor.given import ITEMS, SIDES, FloatArray, history_of, make
+from tests.predictor.given import ITEMS, FloatArray, history_of, make, make_kind
 
 from cfnade.calibration import Calibration
-from cfnade.data.ratings import Side
 from cfnade.data.scale import Scale, binned_scale
 from cfnade.errors import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import best, level_edges, quantiles, rank_by, usual_threshold
-from cfnade.predictor.scoring import distributions
+from cfnade.scorer import distributions
 
 STARS = Scale((1.0, 2.0, 3.0, 4.0, 5.0))
 RANKS: list[dict[str, Any]] = [
@@ -47,12 +46,10 @@ def score(chances: FloatArray, values: FloatArray, how: dict[str, Any]) -> float
 
 
 @pytest.mark.parametrize("how", RANKS)
-@pytest.mark.parametrize("side", SIDES)
-def test_lists_hold_the_best_of_all_items_by_what_was_asked(
-    side: Side, how: dict[str, Any]
-) -> None:
-    predictor = Predictor(make(side, hidden=(6,)))
-    data, values = predictor.bundle.context, predictor.scale.array()
+@pytest.mark.parametrize("kind", ["user", "item", "both-seeds-sqrt"])
+def test_lists_hold_the_best_of_all_items_by_what_was_asked(kind: str, how: dict[str, Any]) -> None:
+    predictor = Predictor(make_kind(kind))
+    data, values = predictor.fitted.context, predictor.scale.array()
     frame = predictor.recommend([0, 30], n=5, min_ratings=0, **how)
     for user in (0, 30):
         own = frame.filter(pl.col("user") == user)
@@ -96,12 +93,13 @@ def test_few_candidates_give_the_list_of_all(
 
 @pytest.mark.parametrize("how", RANKS)
 def test_equal_scores_are_listed_by_id(how: dict[str, Any]) -> None:
-    bundle = make("user")
+    fitted = make("user")
+    network: Any = fitted.members[0].sides["user"].network
     with torch.no_grad():
-        model = bundle.one_sided_model
-        model.V.zero_()
-        model.b.copy_(model.b[:1].expand(ITEMS, -1))
-    flat = Predictor(replace(bundle, column_counts=np.ones_like(bundle.column_counts)))
+        network.V.zero_()
+        network.b.copy_(network.b[:1].expand(ITEMS, -1))
+    counts = np.ones_like(fitted.trained_on["item"])
+    flat = Predictor(replace(fitted, trained_on={"item": counts}))
     for n in (4, ITEMS):
         frame = flat.recommend(history={}, n=n, min_ratings=0, **how)
         assert frame["item"].to_list() == list(range(100, 100 + n))
@@ -169,10 +167,10 @@ def test_a_good_rating_is_in_the_upper_quarter(values: Any, expected: float) -> 
 # -- thin items ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("side", SIDES)
-def test_thinly_rated_items_are_hidden_and_counted(side: Side) -> None:
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_thinly_rated_items_are_hidden_and_counted(side: str) -> None:
     predictor = Predictor(make(side))
-    data = predictor.bundle.context
+    data = predictor.fitted.context
     counts = np.bincount(data.items, minlength=ITEMS)
     for least in (0, 1, 5, 7, 1000):
         for seen in (True, False):

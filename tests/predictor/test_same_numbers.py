@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.predictor.given import VARIANTS, history_of, make
+from tests.predictor.given import history_of, make_kind
 
 import cfnade
 from cfnade.checkpoint import save
@@ -28,7 +28,7 @@ HOW: list[dict[str, Any]] = [
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    save(make("user", **VARIANTS["deep-factored-sqrt"]), tmp_path / "model")
+    save(make_kind("both-seeds-sqrt"), tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -64,7 +64,7 @@ def test_lists(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     predictor, estimator = Predictor.load(model), cfnade.CFNADE.load(model)
-    history = history_of(predictor.bundle.context, 4)
+    history = history_of(predictor.fitted.context, 4)
     people: list[tuple[dict[str, Any], list[Any]]] = [
         ({"users": [20]}, ["--user", 20]),
         ({"history": history}, [f"{item}={stars:g}" for item, stars in history.items()]),

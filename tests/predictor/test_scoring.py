@@ -1,22 +1,24 @@
-"""Scores of whole lines: against the plain model, in pieces or at once."""
+"""Scores that lists are made of: against the plain model, in pieces or at once."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from tests.predictor.given import VARIANTS
 
+from cfnade.data.ratings import Rows
 from cfnade.models.batch import Context
-from cfnade.models.cfnade import CFNADE
-from cfnade.predictor import scoring
-from cfnade.predictor.scoring import NOTHING, Net, Row, distributions, score_rows
+from cfnade.models.cfnade import CFNADENetwork
+from cfnade.scorer import distributions
+from cfnade.sides import nade_rows
+from cfnade.sides.nade_rows import NadeRows
+from cfnade.sides.side import NOTHING, Row
 
 ACTIVATIONS = ["tanh", "sigmoid", "relu", "softplus", "elu"]
 
 
-def make(**fields: object) -> CFNADE:
-    model = CFNADE(columns=11, levels=4, **({"hidden": (5,)} | fields))  # type: ignore[arg-type]
+def make(**fields: object) -> CFNADENetwork:
+    model = CFNADENetwork(columns=11, levels=4, **({"hidden": (5,)} | fields))  # type: ignore[arg-type]
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -32,8 +34,15 @@ ROWS = [
 ]
 
 
+def reading(model: CFNADENetwork) -> NadeRows:
+    """ROWS as a data set."""
+    offsets = np.cumsum([0, *(len(row.columns) for row in ROWS)])
+    columns, levels = (np.concatenate([row[part] for row in ROWS]) for part in (0, 1))
+    return NadeRows(model, Rows(offsets, columns, levels, n_columns=11, n_levels=4))
+
+
 @torch.no_grad()
-def literal(model: CFNADE, row: Row, column: int, *, leave_out: bool) -> torch.Tensor:
+def literal(model: CFNADENetwork, row: Row, column: int, *, leave_out: bool) -> torch.Tensor:
     keep = (row.columns != column) | (not leave_out)
     columns, levels = (torch.from_numpy(a[keep].astype(np.int64)) for a in row)
     context = Context(torch.tensor([0, len(columns)]), columns, levels)
@@ -45,10 +54,10 @@ def literal(model: CFNADE, row: Row, column: int, *, leave_out: bool) -> torch.T
 def test_scores_are_the_models_own_however_they_are_cut(
     shared: bool, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scoring, "PIECE", piece)
+    monkeypatch.setattr(nade_rows, "PIECE", piece)
     model = make(shared=shared)
     for leave_out in (False, True):
-        found = list(score_rows(Net(model), ROWS, leave_out=leave_out))
+        found = list(reading(model).all(ROWS, leave_out=leave_out))
         assert len(found) == len(ROWS)
         for row, scores in zip(ROWS, found, strict=True):
             for column in range(11):
@@ -56,35 +65,47 @@ def test_scores_are_the_models_own_however_they_are_cut(
                 np.testing.assert_allclose(scores[column], expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_states_are_the_models_own(variant: str, activation: str) -> None:
-    model = make(**(VARIANTS[variant] | {"activation": activation}))
-    D = model.input_table.shape[2]
-    sums = np.random.default_rng(0).normal(size=(6, D)).astype(np.float32) * 8
-    counts = np.array([1, 2, 3, 50, 7, 1])
-    found = Net(model).states(sums, counts)
-    with torch.no_grad():
-        hidden = model.hidden_from_sums(torch.from_numpy(sums), torch.from_numpy(counts))
-        expected = model.output_state(hidden).numpy()
-    np.testing.assert_allclose(found, expected, atol=2e-5, rtol=2e-5)
+def test_every_activation_is_the_models_own(activation: str) -> None:
+    model = make(hidden=(6, 5), factors=3, activation=activation)
+    for row, scores in zip(ROWS, reading(model).all(ROWS, leave_out=False), strict=True):
+        wanted = torch.stack([literal(model, row, c, leave_out=False) for c in range(11)])
+        np.testing.assert_allclose(scores, wanted, atol=2e-5, rtol=2e-5)
 
 
 def test_what_remains_of_a_lone_rating_is_nothing() -> None:
-    net = Net(make())
-    rest = np.full((1, 5), 1e-4, np.float32)  # as if rounding had left it
-    none = np.array([0])
-    assert np.array_equal(net.states(rest, none), net.states(np.zeros_like(rest), none))
+    """Not what rounding leaves of a large number less itself."""
+    model = make()
+    with torch.no_grad():
+        model.W.mul_(1e4)
+    lone = Row(np.array([10], np.int32), np.array([3], np.uint8))
+    rows = reading(model)
+    (without,) = rows.without_each(lone, 2)
+    assert np.array_equal(without, rows.some(NOTHING, np.array([2]))[0])
 
 
 @pytest.mark.parametrize("piece", [1, 1 << 22])
-def test_given_cells_are_those_of_the_line(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "PIECE", piece)
-    net = Net(make())
+def test_given_cells_and_columns_are_those_of_the_line(
+    piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nade_rows, "PIECE", piece)
+    rows = reading(make())
     columns = np.array([9, 1, 1, 3, 10, 9, 0])  # known ones and others, some twice
-    for row in ROWS:
-        (line,) = score_rows(net, [row], leave_out=True)
-        np.testing.assert_allclose(net.row_cells(row, columns), line[columns], atol=1e-6)
+    lines = [next(rows.all([row], leave_out=True)) for row in ROWS]
+    for row, line in zip(ROWS, lines, strict=True):
+        np.testing.assert_allclose(rows.some(row, columns), line[columns], atol=1e-6)
+    for column in range(11):
+        held = [
+            (number, row.levels[row.columns == column][0])
+            for number, row in enumerate(ROWS)
+            if column in row.columns
+        ]
+        raters = Row(
+            np.array([number for number, _ in held], np.int32),
+            np.array([level for _, level in held], np.uint8),
+        )
+        down = rows.down(column, None, raters, leave_out=True)
+        np.testing.assert_allclose(down, [line[column] for line in lines], atol=1e-5)
 
 
 def test_distributions_are_softmax_in_double_precision() -> None:

@@ -13,11 +13,12 @@ import pytest
 from cfnade.data.ratings import Ratings
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import ModelError
-from cfnade.rivals import make
-from cfnade.rivals.interface import MissingError, Rival
-from cfnade.rivals.lenskit import PYTHON
-from cfnade.rivals.libraries import library
-from cfnade.rivals.tables import Tables
+from cfnade_rivals import make
+from cfnade_rivals.factor_tables import FactorTables
+from cfnade_rivals.interface import Fitted, MissingError
+from cfnade_rivals.lenskit import PYTHON
+from cfnade_rivals.libraries import library
+from cfnade_rivals.myfm import FittedFM
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +26,9 @@ def ratings() -> Ratings:
     return synthetic(40, 30, 600, seed=7).ratings
 
 
-def fit(name: str, ratings: Ratings, **options: Any) -> Rival:
-    rival = make(name, **options)
-    rival.fit(ratings, ratings.select(np.arange(0)), seed=3, threads=1)
-    return rival
+def fit(name: str, ratings: Ratings, **options: Any) -> Fitted:
+    none = ratings.select(np.arange(0))
+    return make(name, **options).fit(ratings, none, seed=3, threads=1)
 
 
 def _installed(module: str) -> Any:
@@ -60,19 +60,19 @@ def test_cornac_predicts_the_same_itself(
     for kind in (models.MF, models.PMF):
         monkeypatch.setattr(kind, "fit", _keeping(kept, kind.fit))
     options = {"variant": "linear"} if name == "pmf-linear" else {}
-    rival = fit(name.split("-")[0], ratings, epochs=5, **options)
+    model = fit(name.split("-")[0], ratings, epochs=5, **options)
     theirs = [kept[0].score(user, item) for user, item in zip(*CELLS, strict=True)]
-    np.testing.assert_allclose(rival.predict(*CELLS), np.clip(theirs, 1, 5), rtol=1e-5)
+    np.testing.assert_allclose(model.predict(*CELLS), np.clip(theirs, 1, 5), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("svd", "SVD"), ("svdpp", "SVDpp")])
 def test_surprise_predicts_the_same_itself(name: str, kind: str, ratings: Ratings) -> None:
     surprise = _installed("surprise")
-    rival = fit(name, ratings, epochs=5, factors=4, learning_rate=0.01)
-    model = getattr(surprise, kind)(n_factors=4, n_epochs=5, lr_all=0.01, random_state=3)
-    model.fit(_trainset(surprise.Trainset, ratings))
-    theirs = [model.predict(u, i).est for u, i in zip(*(c.tolist() for c in CELLS), strict=True)]
-    np.testing.assert_allclose(rival.predict(*CELLS), theirs, rtol=1e-9)
+    model = fit(name, ratings, epochs=5, factors=4, learning_rate=0.01)
+    their = getattr(surprise, kind)(n_factors=4, n_epochs=5, lr_all=0.01, random_state=3)
+    their.fit(_trainset(surprise.Trainset, ratings))
+    theirs = [their.predict(u, i).est for u, i in zip(*(c.tolist() for c in CELLS), strict=True)]
+    np.testing.assert_allclose(model.predict(*CELLS), theirs, rtol=1e-9)
 
 
 def _trainset(kind: Any, ratings: Ratings) -> Any:
@@ -87,10 +87,11 @@ def _trainset(kind: Any, ratings: Ratings) -> Any:
 
 def test_myfm_gets_one_user_and_one_item_a_row(ratings: Ratings) -> None:
     _installed("myfm")
-    rival = fit("bfm", ratings, rank=3, iterations=12, kept=4)
-    samples = rival._model.predictor_.samples  # type: ignore[attr-defined]
+    model = fit("bfm", ratings, rank=3, iterations=12, kept=4)
+    assert isinstance(model, FittedFM)
+    samples = model.samples.model.predictor_.samples
     users, items = CELLS
-    found = np.mean(
+    expected = np.mean(
         [
             fm.w0
             + fm.w[users]
@@ -101,9 +102,9 @@ def test_myfm_gets_one_user_and_one_item_a_row(ratings: Ratings) -> None:
         axis=0,
     )
     assert len(samples) == 4
-    np.testing.assert_allclose(rival.predict(users, items), np.clip(found, 1, 5), rtol=1e-6)
+    np.testing.assert_allclose(model.predict(users, items), np.clip(expected, 1, 5), rtol=1e-6)
     alone = np.mean([fm.w0 + fm.w[5] for fm in samples])
-    assert rival.predict(np.array([5]), np.array([-1]))[0] == pytest.approx(alone)
+    assert model.predict(np.array([5]), np.array([-1]))[0] == pytest.approx(alone)
 
 
 def test_ordered_probit_knows_levels_that_nobody_used(ratings: Ratings) -> None:
@@ -118,19 +119,19 @@ def test_ordered_probit_knows_levels_that_nobody_used(ratings: Ratings) -> None:
 def test_lenskit_solves_the_least_squares_it_should(ratings: Ratings) -> None:
     """A user's factors are the ridge solution for the items' final factors."""
     try:
-        rival = fit("als", ratings, factors=3, epochs=2, user_regularisation=0.2, damping=5.0)
+        model = fit("als", ratings, factors=3, epochs=2, user_regularisation=0.2, damping=5.0)
     except MissingError as error:
         pytest.skip(str(error))
-    tables: Tables = rival._tables  # type: ignore[attr-defined]
+    assert isinstance(model, FactorTables)
     mine = ratings.users == 7
     items, values = ratings.items[mine], ratings.values[mine]
-    above = values - ratings.values.mean() - tables.item_biases[items]
+    above = values - ratings.values.mean() - model.item_biases[items]
     bias = above.sum() / (len(items) + 5.0)
-    factors = tables.item_factors[items]
+    factors = model.item_factors[items]
     system = factors.T @ factors + 0.2 * len(items) * np.eye(3)
     taste = np.linalg.solve(system, factors.T @ (above - bias))
-    np.testing.assert_allclose(tables.user_biases[7], bias, rtol=1e-4)
-    np.testing.assert_allclose(tables.user_factors[7], taste, rtol=2e-3, atol=1e-4)
+    np.testing.assert_allclose(model.user_biases[7], bias, rtol=1e-4)
+    np.testing.assert_allclose(model.user_factors[7], taste, rtol=2e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["biasmf", "svd", "svdpp"])
@@ -138,15 +139,15 @@ def test_somebody_without_ratings_is_like_nobody(name: str, ratings: Ratings) ->
     """What a library drew at random for them to start from is not a taste."""
     without = ratings.select((ratings.users != 5) & (ratings.items != 6))
     try:
-        rival = fit(name, without, epochs=3)
+        model = fit(name, without, epochs=3)
     except MissingError as error:
         pytest.skip(str(error))
     all_users, all_items = np.arange(40), np.arange(30)
     five, nobody = np.full(30, 5), np.full(30, -1)
-    assert (rival.predict(five, all_items) == rival.predict(nobody, all_items)).all()
+    assert (model.predict(five, all_items) == model.predict(nobody, all_items)).all()
     six, nothing = np.full(40, 6), np.full(40, -1)
-    assert (rival.predict(all_users, six) == rival.predict(all_users, nothing)).all()
-    assert rival.predict(five[:1], six[:1])[0] == pytest.approx(without.values.mean(), rel=1e-6)
+    assert (model.predict(all_users, six) == model.predict(all_users, nothing)).all()
+    assert model.predict(five[:1], six[:1])[0] == pytest.approx(without.values.mean(), rel=1e-6)
 
 
 # -- what is missing -----------------------------------------------------------------------------
@@ -191,6 +192,31 @@ def test_without_lenskit_it_says_how_to_get_it(
         fit("als", ratings)
 
 
+def test_numbers_go_to_lenskit_and_come_back_by_index(
+    ratings: Ratings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A stand-in learns as the item's bias its number of ratings, and leaves user 3 out."""
+    (tmp_path / "worker.py").write_text(
+        "import json, sys, numpy as np; from pathlib import Path\n"
+        "folder = Path(sys.argv[1]); job = json.loads((folder / 'job.json').read_text())\n"
+        "r = np.load(folder / 'ratings.npz'); users, items = np.unique(r['users']), np.arange(30)\n"
+        "assert job['factors'] == 2 and job['seed'] == 3 and r['values'].max() == 5\n"
+        "np.savez(folder / 'learnt.npz', mean=2.0, users=users, items=items[::-1],\n"
+        "    user_biases=users / 100, item_biases=np.bincount(r['items'])[::-1] / 100,\n"
+        "    user_factors=np.ones((len(users), 2)), item_factors=np.full((30, 2), 0.25))\n"
+    )
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} {tmp_path}/worker.py $3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv(PYTHON, str(program))
+    rest = ratings.select(ratings.users != 3)
+    counts = np.bincount(rest.items, minlength=30) / 100
+    model = fit("als", rest, factors=2)
+    users, items = CELLS
+    expected = 2.0 + counts[items] + np.where(users == 3, 0.0, users / 100 + 0.5)
+    np.testing.assert_allclose(model.predict(users, items), expected)
+
+
 def test_a_python_without_lenskit_is_missing_it(
     ratings: Ratings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -207,16 +233,16 @@ def test_a_python_without_lenskit_is_missing_it(
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("biasmf", {"factors": 0}, r"factors \(=0\) must be a whole number of 1 or more"),
+        ("biasmf", {"factors": 0}, r"factors \(=0\) must be a whole number of at least 1"),
         ("biasmf", {"learning_rate": 0}, r"learning_rate \(=0\) must be a number above 0"),
         ("biasmf", {"regularisation": "x"}, r"regularisation \(='x'\) must be a number"),
         ("pmf", {"variant": "cubic"}, r"variant \(='cubic'\) must be one of linear, non_linear"),
-        ("pmf", {"momentum": 1.0}, r"momentum \(=1.0\) must lie below 1"),
+        ("pmf", {"momentum": 1.0}, r"momentum \(=1.0\) must be a number of at least 0 and below 1"),
         ("bfm", {"kept": 300}, r"kept \(=300\) must not exceed iterations \(100\)"),
         ("svd", {"epochs": 1.5}, r"epochs \(=1.5\) must be a whole number"),
         ("als", {"damping": 0}, r"damping \(=0\) must be a number above 0"),
         ("cfnade", {"recipe": "no-such"}, "unknown recipe 'no-such'"),
-        ("cfnade", {"model": {"colour": 1}}, "unknown model field 'colour'"),
+        ("cfnade", {"model": {"colour": 1}}, "CFNADE has no argument 'colour'"),
         ("cfnade", {"training": {"seed": 1}}, "the seed is an argument of fit"),
     ],
 )

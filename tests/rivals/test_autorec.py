@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +12,8 @@ from torch import Tensor
 from cfnade.data.ratings import Ratings
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import ModelError
-from cfnade.rivals.autorec import AutoRec, Net, gradients, states
-from cfnade.rivals.batches import grouped
+from cfnade_rivals.autorec import AutoRec, AutoRecNet, gradients, states
+from cfnade_rivals.batches import by_column
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +28,8 @@ def nothing(ratings: Ratings) -> Ratings:
 def dense(ratings: Ratings, side: str) -> tuple[Tensor, Tensor]:
     """Ratings with zeros in the holes, and where there are any. Returns (N, M), (N, M)."""
     stars, mask = torch.zeros(2, ratings.n_users, ratings.n_items, dtype=torch.float64)
-    at = torch.from_numpy(ratings.users.astype(int)), torch.from_numpy(ratings.items.astype(int))
-    stars[at], mask[at] = torch.from_numpy(ratings.values), 1.0
+    cells = [torch.from_numpy(index.astype(int)) for index in (ratings.users, ratings.items)]
+    stars[*cells], mask[*cells] = torch.from_numpy(ratings.values), 1.0
     return (stars, mask) if side == "user" else (stars.T, mask.T)
 
 
@@ -38,10 +40,10 @@ def dense_cost(net: list[Tensor], stars: Tensor, mask: Tensor, shift: float) -> 
     return (mask * (h @ W.T + b - stars) ** 2).sum()
 
 
-def random_net(columns: int, hidden: int) -> Net:
+def random_net(columns: int, hidden: int) -> AutoRecNet:
     random = np.random.default_rng(5)
     shapes = ((columns, hidden), (hidden,), (columns, hidden), (columns,))
-    return Net(*(random.normal(0, 0.3, shape).astype(np.float32) for shape in shapes))
+    return AutoRecNet(*(random.normal(0, 0.3, shape).astype(np.float32) for shape in shapes))
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
@@ -53,8 +55,8 @@ def test_cost_and_gradients_are_those_of_the_dense_net(
     rows = made.rows("user" if side == "user" else "item")
     net = random_net(rows.n_columns, 7)
     which = np.random.default_rng(1).permutation(len(rows))[:15]
-    batch = grouped(rows, which, made.scale.array().astype(np.float32)[rows.levels])
-    ours = Net(*(np.full_like(array, np.nan) for array in net))
+    batch = by_column(rows, which, made.scale.array())
+    ours = AutoRecNet(*(np.full_like(array, np.nan) for array in net))
     cost = gradients(net, batch, threads, shift, out=ours)
     stars, mask = (matrix[torch.from_numpy(which)] for matrix in dense(made, side))
     tensors = [torch.from_numpy(array).double().requires_grad_() for array in net]
@@ -69,7 +71,7 @@ def test_cost_and_gradients_are_those_of_the_dense_net(
 @pytest.mark.parametrize("centre", [True, False])
 def test_training_takes_the_steps_that_torch_takes(made: Ratings, centre: bool) -> None:
     penalty, rate, epochs = 3.0, 0.01, 4
-    model = AutoRec(
+    rival = AutoRec(
         side="user",
         hidden=6,
         epochs=epochs,
@@ -78,7 +80,7 @@ def test_training_takes_the_steps_that_torch_takes(made: Ratings, centre: bool) 
         learning_rate=rate,
         centre=centre,
     )
-    model.fit(made, nothing(made), seed=3)
+    model = rival.fit(made, nothing(made), seed=3)
     stars, mask = dense(made, "user")
     random, width = np.random.default_rng(3), np.sqrt(6 / (made.n_items + 6))
     V, W = torch.from_numpy(random.uniform(-width, width, (2, made.n_items, 6)))
@@ -93,9 +95,8 @@ def test_training_takes_the_steps_that_torch_takes(made: Ratings, centre: bool) 
         cost = dense_cost(net, stars, mask, shift)
         (cost + penalty / 2 * (net[0].square().sum() + net[2].square().sum())).backward()
         optimiser.step()
-    learnt = model.arrays()
-    for name, tensor in zip(("V", "mu", "W", "b"), net, strict=True):
-        np.testing.assert_allclose(learnt[name], tensor.detach(), atol=2e-4, err_msg=name)
+    for learnt, tensor in zip(model.net, net, strict=True):
+        np.testing.assert_allclose(learnt, tensor.detach(), atol=2e-4)
     cells = torch.sigmoid((stars - shift * mask) @ net[0] + net[1]) @ net[2].T + net[3]
     expected = cells.detach().clamp(1, 5)[torch.arange(5), torch.arange(5)]
     np.testing.assert_allclose(model.predict(np.arange(5), np.arange(5)), expected, atol=1e-3)
@@ -103,7 +104,7 @@ def test_training_takes_the_steps_that_torch_takes(made: Ratings, centre: bool) 
 
 def test_the_penalty_is_that_of_the_whole_whatever_the_batches(made: Ratings) -> None:
     def size(batch_rows: int, penalty: float) -> float:
-        model = AutoRec(
+        rival = AutoRec(
             side="user",
             hidden=4,
             epochs=300,
@@ -111,8 +112,7 @@ def test_the_penalty_is_that_of_the_whole_whatever_the_batches(made: Ratings) ->
             regularisation=penalty,
             learning_rate=0.02,
         )
-        model.fit(made, nothing(made))
-        return float(np.square(model.arrays()["W"]).sum())
+        return float(np.square(rival.fit(made, nothing(made), threads=1).net.W).sum())
 
     whole = size(40, 8.0)
     assert size(10, 8.0) == pytest.approx(whole, rel=0.1)
@@ -122,38 +122,36 @@ def test_the_penalty_is_that_of_the_whole_whatever_the_batches(made: Ratings) ->
 def test_validation_keeps_an_earlier_net_if_it_was_better(made: Ratings) -> None:
     odd = np.arange(len(made)) % 5 == 0
     train, valid = made.select(~odd), made.select(odd)
-    options = {"hidden": 40, "epochs": 300, "regularisation": 0.0, "learning_rate": 0.02}
+    options: Any = {"hidden": 40, "epochs": 100, "regularisation": 0.0, "learning_rate": 0.02}
     errors = []
     for watched in (valid, nothing(made)):
-        model = AutoRec(side="user", batch_rows=10, **options)
-        model.fit(train, watched)
+        model = AutoRec(side="user", batch_rows=10, **options).fit(train, watched, threads=1)
         errors.append(np.square(model.predict(valid.users, valid.items) - valid.values).mean())
     assert errors[0] < errors[1]
 
 
 def test_what_nobody_rated_gets_means(made: Ratings) -> None:
-    known = made.select((made.users != 3) & (made.items != 4))
-    model = AutoRec(hidden=3, epochs=1)
-    model.fit(known, nothing(known))
-    found = model.predict(np.array([3, 0, -1, 3]), np.array([0, 4, -1, 4]))
-    mean = known.values.mean()
+    rest = made.select((made.users != 3) & (made.items != 4))
+    model = AutoRec(hidden=3, epochs=1).fit(rest, nothing(rest))
+    stars = model.predict(np.array([3, 0, -1, 3]), np.array([0, 4, -1, 4]))
+    mean = rest.values.mean()
     expected = [mean, mean]
-    for own in (known.users == 0, known.items == 0):
-        expected.insert(0, (known.values[own].sum() + mean) / (own.sum() + 1))
-    np.testing.assert_allclose(found, expected, atol=1e-3)
+    for own in (rest.users == 0, rest.items == 0):
+        expected.insert(0, (rest.values[own].sum() + mean) / (own.sum() + 1))
+    np.testing.assert_allclose(stars, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize(
     ("option", "message"),
     [
         ({"side": "row"}, r"side \(='row'\) must be one of user, item"),
-        ({"hidden": 1.5}, r"hidden \(=1.5\) must be a whole number of 1 or more"),
-        ({"regularisation": -1}, r"regularisation \(=-1\) must be a number of 0 or more"),
+        ({"hidden": 1.5}, r"hidden \(=1.5\) must be a whole number of at least 1"),
+        ({"regularisation": -1}, r"regularisation \(=-1\) must be a number of at least 0"),
         ({"learning_rate": 0}, r"learning_rate \(=0\) must be a number above 0"),
         ({"centre": "yes"}, r"centre \(='yes'\) must be true or false"),
     ],
 )
-def test_bad_options_are_refused(option: dict[str, object], message: str) -> None:
+def test_bad_options_are_refused(option: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         AutoRec(**option)
 

@@ -10,7 +10,8 @@ import pytest
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.errors import ModelError
-from cfnade.rivals.means import Means
+from cfnade_rivals.factor_tables import FactorTables
+from cfnade_rivals.means import Means
 
 
 @pytest.fixture
@@ -26,10 +27,8 @@ def ratings() -> Ratings:
     )
 
 
-def fitted(ratings: Ratings, **options: Any) -> Means:
-    means = Means(**options)
-    means.fit(ratings, ratings.select(np.arange(0)))
-    return means
+def fitted(ratings: Ratings, **options: Any) -> FactorTables:
+    return Means(**options).fit(ratings, ratings.select(np.arange(0)))
 
 
 ALL = np.array([0, 1, 2, -1])
@@ -41,9 +40,9 @@ def test_both_offsets_are_shrunken_sums(ratings: Ratings) -> None:
     users = np.array(
         [(5 - mean - items[0] + 2 - mean - items[1]) / (2 + 3), (3 - mean - items[0]) / 4, 0.0, 0.0]
     )
-    found = fitted(ratings, item_shrinkage=1, user_shrinkage=3)
+    means = fitted(ratings, item_shrinkage=1, user_shrinkage=3)
     for item, offset in zip(ALL, items, strict=True):
-        np.testing.assert_allclose(found.predict(ALL, np.full(4, item)), mean + users + offset)
+        np.testing.assert_allclose(means.predict(ALL, np.full(4, item)), mean + users + offset)
 
 
 def test_each_kind_of_mean_is_that_mean(ratings: Ratings) -> None:
@@ -64,9 +63,9 @@ def test_predictions_stay_on_the_scale(ratings: Ratings) -> None:
 def test_what_cannot_be_is_refused(ratings: Ratings) -> None:
     with pytest.raises(ModelError, match=r"of \(='film'\) must be one of global, user, item, both"):
         Means(of="film")
-    with pytest.raises(ModelError, match=r"item_shrinkage \(=-1\) must be a number of 0 or more"):
+    with pytest.raises(ModelError, match=r"item_shrinkage \(=-1\) must be a number of at least 0"):
         Means(item_shrinkage=-1)
-    with pytest.raises(ModelError, match="there are no ratings to take the mean of"):
+    with pytest.raises(ModelError, match="there are no ratings to learn from"):
         fitted(ratings.select(np.arange(0)))
     with pytest.raises(ModelError, match="1 users and 2 items"):
         fitted(ratings).predict(np.array([0]), np.array([0, 1]))

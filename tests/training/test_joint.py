@@ -14,10 +14,10 @@ from cfnade.cells import Cells
 from cfnade.data.splits import Split
 from cfnade.errors import TrainingError
 from cfnade.models.ensemble import Ensemble
+from cfnade.settings import Settings
 from cfnade.training.joint import JointStepper
 from cfnade.training.loop import Saving
 from cfnade.training.run import Trained, train
-from cfnade.settings import Settings
 from cfnade.training.start import new_model
 
 FIELDS: dict[str, Any] = {"hidden": (6,), "context_scale": "sqrt"}

@@ -16,10 +16,10 @@ from cfnade.data.splits import Split, split
 from cfnade.errors import TrainingError
 from cfnade.evaluation import evaluate
 from cfnade.models.cfnade import CFNADE
+from cfnade.settings import Settings
 from cfnade.training import state
 from cfnade.training.loop import DivergedError, Run, Saving
 from cfnade.training.run import train
-from cfnade.settings import Settings
 from cfnade.training.start import new_model
 from cfnade.training.steppers import CpuStepper
 

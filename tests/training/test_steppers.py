@@ -12,8 +12,8 @@ import torch
 from cfnade.data.splits import Split
 from cfnade.models.batch import Batch
 from cfnade.models.cfnade import CFNADE
-from cfnade.training import steppers
 from cfnade.settings import Settings
+from cfnade.training import steppers
 from cfnade.training.start import new_model
 from cfnade.training.steppers import CpuStepper, TorchStepper
 

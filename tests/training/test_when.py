@@ -15,16 +15,16 @@ from cfnade.cells import Cells
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
-from cfnade.data.when import FEATURES, When
+from cfnade.data.time_features import FEATURES, TimeFeatures
 from cfnade.errors import CheckpointError, ModelError, PredictionError, TrainingError
 from cfnade.evaluation import evaluate
 from cfnade.kernels.block_sampling import BlockSampler
 from cfnade.models.joint import JointCFNADE
 from cfnade.models.when import TimePart
 from cfnade.predictor import Predictor
+from cfnade.settings import Settings
 from cfnade.training.loop import Saving
 from cfnade.training.run import train
-from cfnade.settings import Settings
 from cfnade.training.when import DECAY, TimeStepper
 
 FIELDS: dict[str, Any] = {"hidden": (6,), "context_scale": "sqrt", "time": True}
@@ -87,7 +87,7 @@ def test_targets_get_their_own_features_and_the_part_moves_down_their_gradient(
     parts: Split,
 ) -> None:
     ratings = parts.train
-    when = When.of(ratings)
+    when = TimeFeatures.of(ratings)
     rows = {side: ratings.rows(side) for side in ("user", "item")}
     sampler = BlockSampler(
         *((r.offsets, r.columns, r.levels) for r in rows.values()),

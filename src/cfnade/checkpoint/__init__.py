@@ -23,10 +23,9 @@ from cfnade.checkpoint.folders import current, replacing_files, snapshot
 from cfnade.checkpoint.idtables import Arrays, read_table, write_table
 from cfnade.checkpoint.legacy import modern_manifest, modern_tensors
 from cfnade.checkpoint.manifest import NAME, check_files, read_manifest, write_manifest
-from cfnade.data.arrays import read_arrays, write_arrays
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
-from cfnade.data.store import read_ratings, write_ratings
+from cfnade.data.store import read_arrays, read_ratings, write_arrays, write_ratings
 from cfnade.errors import CfnadeError, CheckpointError, DataError
 from cfnade.fitted import FittedModel
 from cfnade.sides import Axis, Member, saved_member
@@ -184,8 +183,9 @@ def _needed(axes: Sequence[Axis], has_context: bool) -> set[str]:
 
 def _load(folder: Path) -> FittedModel:
     where = current(folder, NAME)
-    manifest = modern_manifest(read_manifest(where))
+    written = read_manifest(where)
     try:
+        manifest = modern_manifest(written)
         paths = {name: current(folder, name) for name in FILES if name in manifest["files"]}
         _check_names(where, manifest)
         check_files(manifest["files"], paths)

@@ -10,9 +10,12 @@ from typing import Any
 
 from torch import Tensor
 
-_OTHER = {"user": "item", "item": "user"}
+from cfnade.errors import ModelError
+
 _FIRST = 3
 """The first version with members and sides."""
+
+_MOST_MEMBERS = 1000
 
 
 def modern_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -21,6 +24,8 @@ def modern_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
         return manifest
     architecture = manifest.pop("architecture")
     count, one = architecture.get("members", 1), architecture.get("of", architecture)
+    if not isinstance(count, int) or not 1 <= count <= _MOST_MEMBERS:
+        raise ModelError(f"members (={count!r}) must be a number in 1..{_MOST_MEMBERS}")
     sides = {name: one[name] for name in ("user", "item") if name in one} or {manifest["side"]: one}
     if one.get("features"):
         fields = next(iter(sides.values()))

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 import cfnade
-from cfnade.data.hashing import digest_file, digest_text
+from cfnade.data.store import digest_file, digest_text
 from cfnade.errors import CheckpointError
 from cfnade.fitted import FittedModel
 

@@ -11,7 +11,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from cfnade import __version__
-from cfnade.cli import compare, data, doctor, export, serve, train, tune, use
+from cfnade.cli import dataset, doctor, elsewhere, service, train, tune, use
+from cfnade.cli.arguments import Command
 from cfnade.errors import CfnadeError
 
 app = typer.Typer(
@@ -21,21 +22,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Predict what rating a person would give an item, as a whole probability distribution.",
 )
-app.add_typer(data.app, name="data")
-app.command("train")(train.train_command)
-app.command("evaluate")(use.evaluate)
-app.command("predict")(use.predict)
-app.command("recommend")(use.recommend)
-app.command("explain")(use.explain)
-app.command("tune")(tune.tune)
-app.command("compare")(compare.compare)
-app.command("export")(export.export)
-app.command("serve")(serve.serve)
-app.command("doctor")(doctor.doctor)
+app.add_typer(dataset.app, name="data")
+for command in (
+    train.train,
+    use.evaluate,
+    use.predict,
+    use.recommend,
+    use.explain,
+    tune.tune,
+    use.export,
+    service.serve,
+    doctor.doctor,
+):
+    app.command(cls=Command)(command)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(asked: bool) -> None:
+    if asked:
         print(f"cfnade {__version__}")
         raise typer.Exit
 
@@ -54,6 +57,7 @@ def main() -> NoReturn:
     """Run a command; anything wrong with its input is one message and a non-zero exit."""
     _never_fail_to_print()
     _log_to_stderr()
+    elsewhere.add_commands(app)
     try:
         app(prog_name="cfnade")
     except CfnadeError as error:

@@ -20,18 +20,19 @@ def doctor(
     quick: Annotated[bool, typer.Option("--quick", help="Do not try the kernels.")] = False,
 ) -> None:
     """Show versions, threads, device, kernels and the data that is found."""
-    for name, value in [*_versions(), *_machine(), *([] if quick else [_kernels()]), *_data()]:
+    lines = [*_versions(), *_machine(), _cache(), *([] if quick else [_kernels()]), *_data()]
+    for name, value in lines:
         print(f"{name:<18}{value}")
 
 
 def _versions() -> list[tuple[str, str]]:
-    found = [("cfnade", __version__), ("python", platform.python_version())]
+    lines = [("cfnade", __version__), ("python", platform.python_version())]
     for name in _LIBRARIES:
         try:
-            found.append((name, importlib.metadata.version(name)))
+            lines.append((name, importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:
-            found.append((name, "not installed"))
-    return found
+            lines.append((name, "not installed"))
+    return lines
 
 
 def _machine() -> list[tuple[str, str]]:
@@ -45,16 +46,25 @@ def _machine() -> list[tuple[str, str]]:
     ]
 
 
-def _kernels() -> tuple[str, str]:
-    """Train a tiny model for one step: this compiles the kernels if nothing did before."""
-    from cfnade.data.splits import split
-    from cfnade.data.synthetic import synthetic
-    from cfnade.settings import Settings
-    from cfnade.training.run import train
+def _cache() -> tuple[str, str]:
+    """Whether the kernels were compiled before, as it is until somebody waits for them."""
+    from cfnade.kernels.prepare import cache_state
 
-    parts = split(synthetic(20, 20, 200, seed=0).ratings, "paper:0")
+    state = cache_state()
+    if not state.missing:
+        return "kernel cache", "warm"
+    return (
+        "kernel cache",
+        f"{state.ready} kernels ready, {state.missing} to compile by the first who needs them",
+    )
+
+
+def _kernels() -> tuple[str, str]:
+    """One step of training: this compiles the kernels if nothing did before."""
+    from cfnade.kernels.prepare import prepare
+
     began = time.monotonic()
-    train(parts, side="user", architecture={"hidden": (8,)}, settings=Settings(epochs=1))
+    prepare()
     return "kernels", f"work (ready in {time.monotonic() - began:.1f} s)"
 
 
@@ -62,8 +72,8 @@ def _data() -> list[tuple[str, str]]:
     from cfnade.data.cache import cache_folder
     from cfnade.data.named import SETS, find
 
-    found = [(name, find(wanted)) for name, wanted in SETS.items()]
-    lines = [(name, _place(name, path)) for name, path in found if path is not None]
+    places = [(name, find(one)) for name, one in SETS.items()]
+    lines = [(name, _place(name, path)) for name, path in places if path is not None]
     return [("cache", str(cache_folder())), *lines]
 
 
@@ -75,7 +85,7 @@ def _place(name: str, path: Path) -> str:
     if name != "netflix":
         return str(path)
     try:
-        whole = netflix.find(open_source(path))
+        whole = bool(netflix.find(open_source(path)))
     except DataError:
         whole = False
     return str(path) if whole else f"{path} (incomplete: no combined_data_*.txt or mv_*.txt)"

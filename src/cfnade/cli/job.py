@@ -7,8 +7,9 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from cfnade.cli.reading import READING
+from cfnade.cli.arguments import READING
 from cfnade.errors import TrainingError
+from cfnade.options import checked, whole
 
 RUN = "run.json"
 
@@ -34,73 +35,73 @@ _DEFAULTS: Job = {
     "without_context": False,
     "seeds": 1,
 }
-_OPTIONS = {
-    "data": "DATA",
-    "ordinal_weight": "--ordinal",
-    "time": "--know-time",
-    "cache": "--no-cache",
+_PARAMETERS = {
+    ("from", "from"): "start",
+    ("model", "time"): "know_time",
+    ("reading", "cache"): "no_cache",
 }
+"""Fields that the command takes under other names."""
 
 
-def new_job(given: Job) -> Job:
+def new_job(asked: Job) -> Job:
     """The job of a command; what it leaves out (None) comes from the recipe and the defaults."""
-    from cfnade.recipes import default_recipe, model_fields, recipe
+    from cfnade.recipes import default_recipe, draws_blocks, model_fields, recipe
     from cfnade.settings import Settings
 
-    if given["data"] is None:
+    if asked["data"] is None:
         raise TrainingError("say what to train on: a file, a folder or a data set's name")
-    chosen: Job = _DEFAULTS | _given(_settled(given))
-    if chosen["seeds"] < 1:
-        raise TrainingError(f"--seeds {chosen['seeds']}: must be at least 1")
-    asked = _side(chosen.get("side", "user"))
-    base = recipe(chosen["recipe"]) if "recipe" in chosen else default_recipe(asked)
+    chosen: Job = _DEFAULTS | _filled(_settled(asked))
+    checked("seeds", chosen["seeds"], whole(1), TrainingError)
+    _check_side(chosen.get("side", "user"))
+    named = "recipe" in chosen
+    base = recipe(chosen["recipe"]) if named else default_recipe(chosen.get("side", "user"))
     side = chosen.get("side", base.side)
-    if (side == "both") != (base.side == "both"):
+    if draws_blocks(side) != draws_blocks(base.side):
         raise TrainingError(
             f"--side {side}: recipe {base.name} is for side {base.side}; its settings mean "
             "something else there. Leave out --side, or --recipe"
         )
-    if side == "both" and chosen["without_context"]:
+    if draws_blocks(side) and chosen["without_context"]:
         raise TrainingError(
             "--without-context: a model of both sides reads the ratings of the items that it "
             "predicts; train with --side user to share it without ratings"
         )
-    settings = Settings.from_dict(base.training.to_dict() | _given(given["training"]))
+    settings = Settings.from_dict(base.training.to_dict() | _filled(asked["training"]))
     return {
         "threads": None,
         "from": None,
         **chosen,
         "recipe": base.name,
         "side": side,
-        "model": model_fields(base.model | _given(given["model"]), f"recipe {base.name}"),
+        "model": model_fields(base.model | _filled(asked["model"]), f"recipe {base.name}"),
         "training": settings.to_dict(),
     }
 
 
-def earlier_job(out: Path, given: Job) -> Job:
+def earlier_job(out: Path, asked: Job) -> Job:
     """The job that a folder was begun with; whatever is given beside --resume must agree."""
-    job = read_job(out)
-    for name, value in _given(_settled(given)).items():
-        if name == "recipe":
-            from cfnade.recipes import recipe
+    from cfnade.recipes import recipe
 
-            value = recipe(value).name
-        asked = value if isinstance(value, dict) else {name: value}
-        known = job[name] if isinstance(value, dict) else job
-        for field, wanted in _given(asked).items():
-            was = known.get(field)
-            if was != wanted:
-                option = _OPTIONS.get(field, f"--{field.replace('_', '-')}")
+    job = read_job(out)
+    if asked["recipe"] is not None:
+        asked = asked | {"recipe": recipe(asked["recipe"]).name}
+    for part, value in _filled(_settled(asked)).items():
+        before, now = (job[part], value) if isinstance(value, dict) else (job, {part: value})
+        for field, wish in _filled(now).items():
+            if before.get(field) != wish:
+                name = _PARAMETERS.get((part, field), field)
                 raise TrainingError(
-                    f"--resume goes on with the training as it was begun: {option} was "
-                    f"{_shown(was)}, not {_shown(wanted)}; leave it out, or train into another "
-                    "folder"
+                    f"--resume goes on with the training as it was begun: {name}= was "
+                    f"{_shown(before.get(field))}, not {_shown(wish)}; leave it out, or train "
+                    "into another folder"
                 )
     return job
 
 
 def read_job(out: Path) -> Job:
     """The job of a folder, complete."""
+    from cfnade.recipes import model_fields, training_settings
+
     try:
         job = json.loads((out / RUN).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -117,15 +118,9 @@ def read_job(out: Path) -> Job:
             raise _damaged(out, f"{name} is {'wrong' if name in job else 'missing'}")
     if unknown := set(job["reading"]) - READING:
         raise _damaged(out, f"reading has an unknown argument {min(unknown)!r}")
-    return _checked(job, out)
-
-
-def _checked(job: Job, out: Path) -> Job:
-    from cfnade.recipes import model_fields, training_settings
-
     model_fields(job["model"], str(out / RUN))
     training_settings(job["training"], str(out / RUN))
-    _side(job["side"])
+    _check_side(job["side"], f"{out / RUN}:")
     return job
 
 
@@ -165,12 +160,12 @@ def _epochs_done(folder: Path, settings: Any) -> int | None:
     return None if finished else epoch
 
 
-def _settled(given: Job) -> Job:
+def _settled(asked: Job) -> Job:
     """Paths that mean the same in any folder."""
-    settled = {**given, "data": _place(given["data"])}
-    if given["split"] is not None and given["split"].startswith("file:"):
-        settled["split"] = f"file:{_place(given['split'].removeprefix('file:'))}"
-    settled["from"] = None if given["from"] is None else str(Path(given["from"]).resolve())
+    settled = {**asked, "data": _place(asked["data"])}
+    if asked["split"] is not None and asked["split"].startswith("file:"):
+        settled["split"] = f"file:{_place(asked['split'].removeprefix('file:'))}"
+    settled["from"] = None if asked["from"] is None else str(Path(asked["from"]).resolve())
     return settled
 
 
@@ -183,15 +178,16 @@ def _place(data: str | None) -> str | None:
     return str(path.resolve()) if path.exists() else data
 
 
-def _side(side: str) -> str:
-    from cfnade.bundle import SIDES, SIDES_IN_WORDS
+def _check_side(side: str, where: str = "") -> None:
+    from cfnade.sides import side_names
 
-    if side not in SIDES:
-        raise TrainingError(f"--side {side}: choose {SIDES_IN_WORDS}")
-    return side
+    try:
+        side_names(side)
+    except TrainingError as error:
+        raise TrainingError(f"{where} {error}" if where else str(error)) from error
 
 
-def _given(options: Job) -> Job:
+def _filled(options: Job) -> Job:
     return {name: value for name, value in options.items() if value is not None}
 
 

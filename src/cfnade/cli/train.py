@@ -5,34 +5,19 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from cfnade.cli.arguments import panel, with_options, with_reading
 from cfnade.cli.job import RUN, Job, earlier_job, new_job, refuse_unfinished
-from cfnade.cli.options import with_options
-from cfnade.cli.reading import with_reading
 from cfnade.errors import TrainingError
 
-
-def _option(help: str, panel: str, *names: str) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False)
-
-
-def _model(help: str, *names: str) -> Any:
-    return _option(help, "The model", *names)
-
-
-def _training(help: str, *names: str) -> Any:
-    return _option(help, "Training", *names)
-
-
-def _files(help: str, *names: str) -> Any:
-    return _option(help, "Files", *names)
-
-
+_model, _training, _files = panel("The model"), panel("Training"), panel("Files")
 _ARCHITECTURE: dict[str, Any] = {
     "hidden": Annotated[str | None, _model("Hidden units, such as 500 or 500,500.")],
     "factors": Annotated[int | None, _model("Factors J of the weights.")],
@@ -54,14 +39,14 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-def _fields(given: dict[str, Any]) -> dict[str, Any]:
+def _fields(options: dict[str, Any]) -> dict[str, Any]:
     """The model's fields by their names, with the sizes of its layers as a list."""
-    given["time"] = given.pop("know_time")  # --time names a column of the data
-    text = given["hidden"]
+    options["time"] = options.pop("know_time")  # --time names a column of the data
+    text = options["hidden"]
     if text is None:
-        return given
+        return options
     try:
-        return given | {"hidden": [int(part) for part in text.split(",")]}
+        return options | {"hidden": [int(part) for part in text.split(",")]}
     except ValueError:
         raise TrainingError(f"--hidden {text}: write sizes like 500 or 500,500") from None
 
@@ -69,7 +54,7 @@ def _fields(given: dict[str, Any]) -> dict[str, Any]:
 @with_reading
 @with_options("training", _SETTINGS)
 @with_options("model", _ARCHITECTURE, _fields)
-def train_command(
+def train(
     data: Annotated[
         str | None,
         typer.Argument(help="Ratings: a file, a folder or a data set's name.", show_default=False),
@@ -103,26 +88,25 @@ def train_command(
     cfnade train ratings.csv --out model
     cfnade train --resume --out model
     """
-    given: Job = {"data": data, "split": split, "reading": reading, "recipe": recipe, "side": side}
-    given |= {"model": model, "training": training, "threads": threads, "device": device}
-    given |= {"from": start, "without_context": without_context, "seeds": seeds}
-    if resume:
-        job = earlier_job(out, given)
-    else:
-        job = new_job(given)
+    asked: Job = {"data": data, "split": split, "reading": reading, "recipe": recipe, "side": side}
+    asked |= {"model": model, "training": training, "threads": threads, "device": device}
+    asked |= {"from": start, "without_context": without_context, "seeds": seeds}
+    job = earlier_job(out, asked) if resume else new_job(asked)
+    if not resume:
         refuse_unfinished(out)
     _train(job, out, resume, save_every)
 
 
 def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     from cfnade import checkpoint
-    from cfnade.cli.progress import TrainingView
-    from cfnade.data.parts import load_split
+    from cfnade.cli.watching import TrainingView
+    from cfnade.data.loader import load_split
     from cfnade.files import write_text
+    from cfnade.kernels.prepare import prepare
+    from cfnade.recipes import draws_blocks
     from cfnade.settings import Settings
-    from cfnade.training import state
+    from cfnade.training import run, state
     from cfnade.training.loop import DivergedError, Saving
-    from cfnade.training.run import train
 
     settings = Settings.from_dict(job["training"])
     parts = load_split(job["data"], job["split"], **job["reading"])
@@ -138,10 +122,13 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
             state.forget(out)
             write_text(out / RUN, json.dumps(job, indent=1) + "\n")
 
+    if job["device"] == "cpu":
+        task = "blocks" if draws_blocks(job["side"]) else "rows"
+        prepare(lambda text: print(text, file=sys.stderr, flush=True), task)
     try:
         view = TrainingView(settings.epochs, out, done, begin, job["seeds"])
-        with view, _Interrupt() as interrupt:
-            trained = train(
+        with view, _interrupt() as stop:
+            trained = run.train(
                 parts,
                 side=job["side"],
                 architecture=job["model"],
@@ -152,28 +139,27 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
                 threads=job["threads"],
                 saving=Saving(out, save_every, resume),
                 reporter=view,
-                stop=interrupt.asked,
+                stop=stop,
             )
     except DivergedError:
         state.forget(out)  # going on would only diverge again
         raise
-    facts = trained.bundle.facts | {"job": job}
-    bundle = replace(trained.bundle, facts=facts)
-    checkpoint.save(bundle, out, with_context=not job["without_context"])
+    model = replace(trained.fitted, facts=trained.fitted.facts | {"job": job})
+    checkpoint.save(model, out, with_context=not job["without_context"])
     if trained.diverged:
         state.forget(out)
     _say_how_it_ended(trained, out, job["without_context"])
 
 
 _WITHOUT_CONTEXT = {
-    "user": "saved without the ratings: only histories given in the call will work, no known user",
-    "item": "saved without the ratings: an item-based model can answer no question without them, "
+    True: "saved without the ratings: only histories given in the call will work, no known user",
+    False: "saved without the ratings: an item-based model can answer no question without them, "
     "only its embeddings can be exported; train with --side user to answer for histories",
 }
 
 
 def _say_how_it_ended(trained: Any, out: Path, without_context: bool) -> None:
-    facts = trained.bundle.facts
+    facts = trained.fitted.facts
     best = f"epoch {facts['best_epoch']}"
     if "members" in facts:
         best = "epochs " + ", ".join(str(member["best_epoch"]) for member in facts["members"])
@@ -185,29 +171,24 @@ def _say_how_it_ended(trained: Any, out: Path, without_context: bool) -> None:
     if trained.stopped:
         print(f"stopped; go on with: cfnade train --resume --out {out}")
     elif without_context:
-        print(_WITHOUT_CONTEXT[trained.bundle.side])
+        print(_WITHOUT_CONTEXT[trained.fitted.takes_histories])
     else:
         print(f"next: cfnade evaluate {out}")
 
 
-class _Interrupt:
-    """Ctrl-C ends the epoch under way; a second one ends at once."""
+@contextmanager
+def _interrupt() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed: it ends the epoch under way, a second one ends at once."""
+    presses: list[int] = []
 
-    def __init__(self) -> None:
-        self._asked = False
-
-    def __enter__(self) -> _Interrupt:
-        self._before = signal.signal(signal.SIGINT, self._ask)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _ask(self, *_: object) -> None:
-        if self._asked:
+    def press(number: int, _: object) -> None:
+        if presses:
             raise KeyboardInterrupt
-        self._asked = True
+        presses.append(number)
         print("ending this epoch; Ctrl-C again to stop at once", file=sys.stderr)
 
-    def asked(self) -> bool:
-        return self._asked
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield lambda: bool(presses)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from cfnade.cli.reading import with_reading
+from cfnade.cli.arguments import Data, with_reading
 from cfnade.errors import TrainingError
+from cfnade.options import checked, whole
 
 
 @with_reading
 def tune(
-    data: Annotated[str, typer.Argument(help="Ratings: a file, a folder or a data set's name.")],
+    data: Data,
     *,
     out: Annotated[Path, typer.Option("--out", help="The folder of the search.")],
     recipe: Annotated[str, typer.Option(help="The recipe to start from.")] = "default",
@@ -32,15 +33,14 @@ def tune(
       cfnade tune ratings.csv --out search --trials 30
       cfnade train ratings.csv --recipe search/best.toml --out model
     """
-    if trials < 1:
-        raise TrainingError(f"--trials {trials}: must be at least 1")
+    checked("trials", trials, whole(1), TrainingError)
     try:
         import optuna
     except ImportError:
         raise TrainingError(
             "tuning needs Optuna; install it with: pip install 'cfnade[tune]'"
         ) from None
-    from cfnade.data.parts import load_split
+    from cfnade.data.loader import load_split
     from cfnade.recipes import recipe as load_recipe
     from cfnade.tuning import sampler_seed, try_settings, write_best
 
@@ -88,4 +88,4 @@ def _score(parts: Any, tried: Any, threads: int | None) -> float:
     trained = train(
         parts, side=tried.side, architecture=tried.model, settings=tried.training, threads=threads
     )
-    return float(trained.bundle.facts["valid"]["rmse"])
+    return float(trained.fitted.facts["valid"]["rmse"])

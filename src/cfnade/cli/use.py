@@ -1,4 +1,4 @@
-"""`cfnade evaluate | predict | recommend | explain`: a saved model at work."""
+"""`cfnade evaluate | predict | recommend | explain | export`: a saved model at work."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cfnade.cli.reading import with_reading
+from cfnade.cli.arguments import Json, Model, panel, with_reading
 from cfnade.errors import PredictionError
+from cfnade.options import checked, one_of, whole
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from cfnade.cli.sheets import Sheet
     from cfnade.predictor import Predictor
 
-Model = Annotated[Path, typer.Argument(help="The folder of a saved model.", metavar="MODEL")]
-Json = Annotated[bool, typer.Option("--json", help="Print figures for a machine.")]
 User = Annotated[
     list[str] | None, typer.Option("--user", help="A known user's id; may be repeated.")
 ]
@@ -27,10 +29,9 @@ HistoryFile = Annotated[
 ]
 Typed = Annotated[
     list[str] | None,
-    typer.Argument(
-        help='Ratings of a new person, such as "Alien (1979)=5".', metavar="TITLE=STARS"
-    ),
+    typer.Argument(help='A new person\'s ratings: "Alien (1979)=5".', metavar="TITLE=STARS"),
 ]
+_ranking = panel("What comes first")
 
 
 @with_reading
@@ -53,20 +54,19 @@ def evaluate(
     from cfnade import checkpoint
     from cfnade.evaluation import evaluate
 
-    bundle = checkpoint.load(model)
-    test, what = _test_part(bundle, data, reading)
-    scores = evaluate(bundle, test)
+    fitted = checkpoint.load(model)
+    test, what = _test_part(fitted, data, reading)
+    scores = evaluate(fitted, test)
     if as_json:
         print(json.dumps({"on": what, **scores.as_dict()}, indent=1))
     else:
-        from cfnade.cli.scores import show_scores
+        from cfnade.cli.show import show_scores
 
         show_scores(scores, what)
 
 
-def _test_part(bundle: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
-    from cfnade.data.load import load
-    from cfnade.data.parts import load_split
+def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
+    from cfnade.data.loader import load, load_split
 
     if data is None and reading:
         raise PredictionError(
@@ -74,13 +74,12 @@ def _test_part(bundle: Any, data: str | None, reading: dict[str, Any]) -> tuple[
             "too, or leave it out"
         )
     if data is not None:
-        return load(data, **{"scale": bundle.context.scale, **reading}), data
-    job = bundle.facts.get("job")
+        return load(data, **{"scale": fitted.context.scale, **reading}), data
+    job = fitted.facts.get("job")
     if job is None:
         raise PredictionError("this model does not say on what data it was trained; give the data")
     parts = load_split(job["data"], job["split"], **job["reading"])
-    known = bundle.facts["run"]["split"]["fingerprint"]
-    if parts.fingerprint != known:
+    if parts.fingerprint != fitted.facts["run"]["split"]["fingerprint"]:
         raise PredictionError(
             f"{job['data']} is not the data that this model was trained on (its split "
             f"{job['split']} has another fingerprint); give the data to score"
@@ -92,6 +91,15 @@ def predict(
     model: Model,
     pairs: Annotated[Path, typer.Argument(help="CSV or Parquet with columns user and item.")],
     *,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="WHEN",
+            help="For a model that needs times: when all are given, in seconds since 1970 or as a "
+            "date such as 2005-09-06; a column time of the pairs if not given.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="A .parquet or .csv file; standard output else.")
     ] = None,
@@ -100,24 +108,45 @@ def predict(
 
     \b
       cfnade predict model pairs.csv --out predictions.parquet
+      cfnade predict model pairs.csv --at 2005-09-06
     """
-    from cfnade.cli.people import column_of, table_of
+    from cfnade.cli.sheets import Sheet, check_out, write_frame
 
     check_out(out)
-    predictor = _predictor(model)
-    frame = table_of(pairs)
-    users = column_of(frame, ("user", "userid", "uid"), pairs)
-    items = column_of(frame, ("item", "itemid", "movieid", "movie", "iid"), pairs)
-    said = predictor.predict_frame(
-        [predictor.users.typed(text) for text in users],
-        [predictor.items.typed(text) for text in items],
+    predictor, sheet = _predictor(model), Sheet(pairs)
+    predictions = predictor.predict_frame(
+        [predictor.users.typed(text) for text in sheet.column("user")],
+        [predictor.items.typed(text) for text in sheet.column("item")],
+        times=_times(predictor, sheet, at),
     )
-    _count_unknown(said)
+    _count_unknown(predictions)
     if out is None:
-        sys.stdout.write(said.write_csv())
+        sys.stdout.write(predictions.write_csv())
     else:
-        write_frame(said, out)
-        print(f"{out}: {len(said):,} predictions", file=sys.stderr)
+        write_frame(predictions, out)
+        print(f"{out}: {len(predictions):,} predictions", file=sys.stderr)
+
+
+def _times(predictor: Predictor, sheet: Sheet, at: str | None) -> Any:
+    """When the ratings are given, for a model that needs to know; others leave the column alone."""
+    from cfnade.cli.sheets import seconds_of
+
+    if not predictor.fitted.needs_times:
+        if at is not None:
+            raise PredictionError(
+                f"--at {at}: this model does not know time, it says the same of any day; leave "
+                "--at out, or use a model that was trained with --know-time"
+            )
+        return None
+    if at is not None:
+        return seconds_of([at], lambda _: "--at")[0]
+    texts = sheet.column_if_any("time")
+    if texts is None:
+        raise PredictionError(
+            f"{sheet.file}: this model needs to know when ratings are given; give a column time, "
+            "or one moment for all of them with --at"
+        )
+    return seconds_of(texts, sheet.where)
 
 
 def recommend(
@@ -129,19 +158,16 @@ def recommend(
     n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
     seen: Annotated[bool, typer.Option("--seen", help="Also items that were rated.")] = False,
     rank: Annotated[
-        str, typer.Option("--rank", help="By what: expected rating, at_least, or quantile.")
+        str, _ranking("By what: expected (if not given), at_least or quantile.")
     ] = "expected",
     threshold: Annotated[
-        float | None,
-        typer.Option("--threshold", help="With at_least: the chance of this rating or more."),
+        float | None, _ranking("With at_least: the chance of this rating or more.")
     ] = None,
     quantile: Annotated[
-        float | None,
-        typer.Option("--quantile", help="With quantile: 0.2 is careful, 0.8 adventurous."),
+        float | None, _ranking("With quantile: 0.2 is careful, 0.8 adventurous.")
     ] = None,
     min_ratings: Annotated[
-        int | None,
-        typer.Option("--min-ratings", help="Hide items with fewer known ratings; 0 shows all."),
+        int | None, _ranking("Hide items with fewer known ratings; 0 shows all.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -153,15 +179,10 @@ def recommend(
       cfnade recommend model --history my-ratings.csv -n 20
       cfnade recommend model --user 42 --rank quantile --quantile 0.8
     """
-    from cfnade.cli.people import history_of
-
     predictor = _predictor(model)
-    person = history_of(predictor, history, rated or [])
-    if (person is None) == (not user):
-        raise PredictionError("say who: --user ID, or --history FILE, or ratings as TITLE=STARS")
-    known = [predictor.users.typed(text) for text in user] if user else None
-    found = predictor.recommend(
-        known,
+    users, person = _who(predictor, user or [], history, rated)
+    frame = predictor.recommend(
+        users,
         history=person,
         n=n,
         exclude_seen=not seen,
@@ -170,15 +191,14 @@ def recommend(
         quantile=quantile,
         min_ratings=min_ratings,
     )
-    if known is not None:
-        _name_unknown(known, predictor)
-    _count_hidden(found, predictor.default_min_ratings if min_ratings is None else min_ratings)
+    _name_unknown(users or [], predictor)
+    _count_hidden(frame, predictor.default_min_ratings if min_ratings is None else min_ratings)
     if as_json:
-        print(json.dumps(found.to_dicts(), indent=1))
+        print(json.dumps(frame.to_dicts(), indent=1))
     else:
-        from cfnade.cli.scores import show_recommendations
+        from cfnade.cli.show import show_recommendations
 
-        show_recommendations(found, predictor.scale)
+        show_recommendations(frame, predictor.scale)
 
 
 def explain(
@@ -197,46 +217,58 @@ def explain(
       cfnade explain model "Blade Runner (1982)" --user 42
       cfnade explain model "Blade Runner (1982)" "Alien (1979)=5" "Notting Hill (1999)=2"
     """
-    from cfnade.cli.people import history_of, item_id
+    from cfnade.cli.sheets import item_id
 
-    if n < 1:
-        raise PredictionError(f"n (={n}) must be a whole number of at least 1")
+    checked("n", n, whole(1), PredictionError)
     predictor = _predictor(model)
-    person = history_of(predictor, history, rated or [])
-    if (person is None) == (user is None):
-        raise PredictionError("say who: --user ID, or --history FILE, or ratings as TITLE=STARS")
-    known = None if user is None else predictor.users.typed(user)
-    wanted = item_id(item, predictor)
-    found = predictor.explain(item=wanted, user=known, history=person)
+    users, person = _who(predictor, [] if user is None else [user], history, rated)
+    frame = predictor.explain(
+        item=item_id(item, predictor), user=users[0] if users else None, history=person
+    )
     if as_json:
-        print(json.dumps(found.to_dicts(), indent=1))
+        print(json.dumps(frame.to_dicts(), indent=1))
     else:
-        from cfnade.cli.scores import show_explanation
+        from cfnade.cli.show import show_explanation
 
-        show_explanation(found.head(n))
-
-
-def check_out(out: Path | None) -> None:
-    """Refuse a file that could not be written, before the work is done."""
-    if out is None:
-        return
-    if out.suffix not in (".parquet", ".csv"):
-        raise PredictionError(f"{out}: the name of the file to write must end in .parquet or .csv")
-    if out.is_dir():
-        raise PredictionError(f"{out}: is a folder; name a file to write")
-    if not out.parent.is_dir():
-        raise PredictionError(f"{out}: there is no folder {out.parent}; make it first")
+        show_explanation(frame.head(n))
 
 
-def write_frame(frame: Any, out: Path) -> None:
-    """Write a frame as Parquet or CSV, by its name, atomically."""
-    from cfnade.files import replacing
+WHAT = ("recommendations", "items", "users")
 
-    with replacing(out) as file:
-        if out.suffix == ".parquet":
-            frame.write_parquet(file)
-        else:
-            frame.write_csv(file)
+
+def export(
+    model: Model,
+    out: Annotated[Path, typer.Argument(help="The .parquet or .csv file to write.")],
+    *,
+    what: Annotated[
+        str,
+        typer.Option(
+            help="recommendations (the best items of every user), items or users (embeddings)."
+        ),
+    ] = "recommendations",
+    n: Annotated[int, typer.Option("-n", help="Recommendations a user.")] = 100,
+) -> None:
+    """Write predictions or embeddings of all users or items as Parquet.
+
+    \b
+      cfnade export model best.parquet -n 50
+      cfnade export model items.parquet --what items
+    """
+    from cfnade.cli.sheets import check_out, write_frame
+    from cfnade.predictor.embeddings import embeddings
+
+    checked("what", what, one_of(*WHAT), PredictionError)
+    check_out(out)
+    predictor = _predictor(model)
+    if what == "recommendations":
+        frame = predictor.recommend(predictor.users.table.tolist(), n=n)
+    else:
+        frame = embeddings(predictor.fitted, "item" if what == "items" else "user")
+    write_frame(frame, out)
+    print(f"{out}: {len(frame):,} rows")
+
+
+# -- shared --------------------------------------------------------------------------------------
 
 
 def _predictor(model: Path) -> Predictor:
@@ -245,34 +277,38 @@ def _predictor(model: Path) -> Predictor:
     return Predictor.load(model)
 
 
+def _who(
+    predictor: Predictor, users: list[str], file: Path | None, rated: list[str] | None
+) -> tuple[list[Any] | None, dict[Any, float] | None]:
+    """Known users or a new person's ratings: one of them, the other is None."""
+    from cfnade.cli.sheets import history_of
+
+    history = history_of(predictor, file, rated or [])
+    if (history is None) == (not users):
+        raise PredictionError("say who: --user ID, or --history FILE, or ratings as TITLE=STARS")
+    return [predictor.users.typed(text) for text in users] or None, history
+
+
 def _name_unknown(users: list[Any], predictor: Predictor) -> None:
-    known = [len(predictor.users.table) > 0 and predictor.users.index(user) >= 0 for user in users]
-    strangers = [str(user) for user, is_known in zip(users, known, strict=True) if not is_known]
+    strangers = [str(user) for user in users if predictor.users.index(user) < 0]
     if strangers:
-        names = ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else "")
-        print(
-            f"nothing is known of user {names}: the model's opinion of a stranger, or the mean, "
-            "stands in",
-            file=sys.stderr,
-        )
+        _say_unknown("user " + ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else ""))
 
 
-def _count_hidden(found: Any, least: int) -> None:
-    hidden = int(found["hidden"].max() or 0)
-    if hidden:
-        print(
-            f"{hidden:,} items with fewer than {least} ratings are hidden; --min-ratings 0 shows "
-            "them",
-            file=sys.stderr,
-        )
-
-
-def _count_unknown(said: Any) -> None:
-    users = said.filter(said["known_of_user"] == 0)["user"].n_unique()
-    items = said.filter(said["known_of_item"] == 0)["item"].n_unique()
+def _count_unknown(frame: pl.DataFrame) -> None:
+    users = frame.filter(frame["known_of_user"] == 0)["user"].n_unique()
+    items = frame.filter(frame["known_of_item"] == 0)["item"].n_unique()
     if users or items:
-        print(
-            f"nothing is known of {users:,} users and {items:,} items: the model's opinion of a "
-            "stranger, or the mean, stands in",
-            file=sys.stderr,
-        )
+        _say_unknown(f"{users:,} users and {items:,} items")
+
+
+def _say_unknown(who: str) -> None:
+    stand_in = "the model's opinion of a stranger, or the mean, stands in"
+    print(f"nothing is known of {who}: {stand_in}", file=sys.stderr)
+
+
+def _count_hidden(frame: Any, least: int) -> None:
+    hidden = int(frame["hidden"].max() or 0)
+    if hidden:
+        what = f"{hidden:,} items with fewer than {least} ratings are hidden"
+        print(f"{what}; --min-ratings 0 shows them", file=sys.stderr)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-from cfnade.data.ratings import Ratings, TimeArray
-from cfnade.data.rows import IndexArray
+from cfnade.data.columns import Columns, Where
+from cfnade.data.ratings import IndexArray, IntArray, Ratings, TimeArray, cells_of
 from cfnade.data.scale import Scale, binned_scale, find_scale, given_scale
 from cfnade.errors import DataError
-
-if TYPE_CHECKING:
-    import polars as pl
+from cfnade.options import check_fields, one_of
 
 Repeats = Literal["error", "first", "last", "mean"]
 """What to do with a second rating of the same item by the same user ("last" is by position)."""
 
-REPEATS = ("error", "first", "last", "mean")
 _FOREVER = 2.0**63  # seconds; no later time fits
 
 
@@ -30,29 +28,12 @@ class Options:
 
     scale: str | Sequence[float] | Scale | None = None
     bins: int | Sequence[float] | None = None
-    repeats: Repeats = "error"
+    repeats: Annotated[Repeats, one_of(*get_args(Repeats))] = "error"
 
     def __post_init__(self) -> None:
-        if self.repeats not in REPEATS:
-            raise DataError(f"repeats={self.repeats!r}: choose one of {', '.join(REPEATS)}")
+        check_fields(self, DataError)
         if self.scale is not None and self.bins is not None:
             raise DataError("scale= and bins= exclude each other: give one of them")
-
-
-@dataclass(frozen=True)
-class Columns:
-    """What a reader hands to the door. Nothing is missing in it; nothing else is promised."""
-
-    users: npt.NDArray[Any] | pl.Series  # (n,) integers or strings
-    items: npt.NDArray[Any] | pl.Series
-    values: npt.NDArray[Any]  # (n,) numbers
-    times: npt.NDArray[Any] | None = None  # (n,) seconds since 1970
-    titles: Mapping[Any, str] = field(default_factory=dict)  # by raw item id
-    genres: Mapping[Any, str] = field(default_factory=dict)
-    scale: Scale | None = None  # if the source itself states it
-    source: str = ""
-    where: Callable[[int], str] = "row {}".format
-    """Says where a rating stands ("ratings.dat:17"), for messages; counts from 0."""
 
 
 def build(columns: Columns, options: Options | None = None) -> Ratings:
@@ -93,8 +74,6 @@ def index_of(raw: npt.NDArray[Any] | pl.Series) -> tuple[IndexArray, npt.NDArray
         return _index_integers(raw)
     if raw.dtype.is_integer():
         return _index_integers(raw.to_numpy())
-    import polars as pl
-
     distinct = raw.unique().sort()
     ids = np.empty(len(distinct), object)
     ids[:] = distinct.to_list()
@@ -120,9 +99,7 @@ def _index_integers(raw: npt.NDArray[Any]) -> tuple[IndexArray, npt.NDArray[np.i
     return table[shifted], ids
 
 
-def compact_times(
-    times: npt.NDArray[Any], where: Callable[[int], str] = "row {}".format
-) -> TimeArray:
+def compact_times(times: npt.NDArray[Any], where: Where = "row {}".format) -> TimeArray:
     """Whole seconds, in 32 bits while they fit."""
     wrong = ~np.isfinite(times) | (times <= -_FOREVER) | (times >= _FOREVER)
     if wrong.any():
@@ -164,27 +141,25 @@ def _distinct(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     if values.dtype.kind in "ui" and values.dtype.itemsize == 1:
         counts = np.bincount(values.view(np.uint8), minlength=256)
         return np.flatnonzero(counts).astype(np.uint8).view(values.dtype).astype(np.float64)
-    import polars as pl
-
     return pl.Series(values).unique().cast(pl.Float64).to_numpy()
 
 
-def _aligned(known: Mapping[Any, str], ids: npt.NDArray[Any]) -> npt.NDArray[np.object_] | None:
+def _aligned(by_id: Mapping[Any, str], ids: npt.NDArray[Any]) -> npt.NDArray[np.object_] | None:
     """Texts in the order of the ids; None if not one is known."""
     texts = np.empty(len(ids), object)
-    texts[:] = [known.get(raw, "") for raw in ids.tolist()] if known else ""
+    texts[:] = [by_id.get(raw, "") for raw in ids.tolist()] if by_id else ""
     return texts if any(texts) else None
 
 
 def _without_repeats(ratings: Ratings, columns: Columns, policy: Repeats) -> Ratings:
     if _rising(ratings.items, ratings.users) or _rising(ratings.users, ratings.items):
         return ratings
-    keys = _cells(ratings)
+    keys = cells_of(ratings.users, ratings.items, ratings.n_items)
     keys.sort()
     repeats = int((keys[1:] == keys[:-1]).sum())
     if repeats == 0:
         return ratings
-    keys = _cells(ratings)
+    keys = cells_of(ratings.users, ratings.items, ratings.n_items)  # again in their own order
     if policy == "error":
         raise DataError(_repeat_message(ratings, columns, keys, repeats))
     distinct, first, cell = np.unique(keys, return_index=True, return_inverse=True)
@@ -195,14 +170,6 @@ def _without_repeats(ratings: Ratings, columns: Columns, policy: Repeats) -> Rat
     if policy == "last":
         return ratings.select(np.sort(last))
     return _averaged(ratings, columns, cell, last)
-
-
-def _cells(ratings: Ratings) -> npt.NDArray[np.int64]:
-    """One number a (user, item) cell. Returns (n,)."""
-    keys = ratings.users.astype(np.int64)
-    keys *= ratings.n_items
-    keys += ratings.items
-    return keys
 
 
 def _rising(outer: IndexArray, inner: IndexArray) -> bool:
@@ -216,7 +183,7 @@ def _rising(outer: IndexArray, inner: IndexArray) -> bool:
 
 
 def _averaged(
-    ratings: Ratings, columns: Columns, cell: npt.NDArray[Any], last: npt.NDArray[np.int64]
+    ratings: Ratings, columns: Columns, cell: npt.NDArray[Any], last: IntArray
 ) -> Ratings:
     """One rating a cell: the mean of its ratings, moved to the nearest level."""
     means = np.bincount(cell, columns.values.astype(np.float64)) / np.bincount(cell)
@@ -224,16 +191,14 @@ def _averaged(
     return replace(ratings.select(last[order]), levels=ratings.scale.nearest(means)[order])
 
 
-def _repeat_message(
-    ratings: Ratings, columns: Columns, keys: npt.NDArray[np.int64], repeats: int
-) -> str:
+def _repeat_message(ratings: Ratings, columns: Columns, keys: IntArray, repeats: int) -> str:
     order = np.argsort(keys, kind="stable")
-    at = int(np.argmax(keys[order][1:] == keys[order][:-1]))
-    a, b = int(order[at]), int(order[at + 1])
-    user, item = ratings.user_ids[ratings.users[a]], ratings.item_ids[ratings.items[a]]
+    place = int(np.argmax(keys[order][1:] == keys[order][:-1]))
+    first, again = int(order[place]), int(order[place + 1])
+    user, item = ratings.user_ids[ratings.users[first]], ratings.item_ids[ratings.items[first]]
     return (
-        f"{columns.where(b)}: user {user} rated item {item} again ({columns.values[b]:g}, "
-        f"first {columns.values[a]:g} at {columns.where(a)}); {repeats:,} repeated ratings in all. "
-        'Choose what counts with repeats="first", "last" or "mean" '
+        f"{columns.where(again)}: user {user} rated item {item} again ({columns.values[again]:g}, "
+        f"first {columns.values[first]:g} at {columns.where(first)}); {repeats:,} repeated ratings "
+        'in all. Choose what counts with repeats="first", "last" or "mean" '
         "(on the command line: --repeats last)"
     )

@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cfnade.data.hashing import digest_file, digest_text
 from cfnade.data.ratings import Ratings
-from cfnade.data.store import read_noted, write_ratings
+from cfnade.data.store import digest_file, digest_text, read_noted, write_ratings
 from cfnade.errors import DataError
 from cfnade.files import write_text
 
@@ -32,8 +31,8 @@ Stamp = list[list[Any]]
 
 def cache_folder() -> Path:
     """CFNADE_CACHE, or the user's cache folder."""
-    if given := os.environ.get("CFNADE_CACHE"):
-        return Path(given).expanduser()
+    if folder := os.environ.get("CFNADE_CACHE"):
+        return Path(folder).expanduser()
     import platformdirs
 
     return platformdirs.user_cache_path("cfnade")
@@ -53,7 +52,7 @@ def cached(
     folder = cache_folder() / "parsed"
     asked = f"{PARSER_VERSION} {asked}"
     note, stamp = folder / f"{digest_text(f'{path.resolve()} {asked}')}.json", _stamp(path, beside)
-    name = _known_file(note, stamp)
+    name = _noted_file(note, stamp)
     if name is None:
         name = f"{digest_text(f'{_content(path, stamp)} {asked}')}.safetensors"
     kept = _read_kept(folder / name)
@@ -77,11 +76,11 @@ def _content(path: Path, stamp: Stamp) -> str:
     return digest_text("\n".join(digest_file(path.parent / name) + name for name, *_ in stamp))
 
 
-def _known_file(note: Path, stamp: Stamp) -> str | None:
+def _noted_file(note: Path, stamp: Stamp) -> str | None:
     """The kept file of a source whose sizes and times are still those of the note."""
     try:
-        known = json.loads(note.read_text())
-        return str(known["file"]) if known["stamp"] == stamp else None
+        noted = json.loads(note.read_text())
+        return str(noted["file"]) if noted["stamp"] == stamp else None
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
@@ -100,7 +99,7 @@ def _keep(note: Path, stamp: Stamp, name: str, parsed: tuple[Ratings, str] | Non
     try:
         if parsed is not None:
             write_ratings(note.parent / name, *parsed)
-        if _known_file(note, stamp) != name:
+        if _noted_file(note, stamp) != name:
             write_text(note, json.dumps({"file": name, "stamp": stamp}))
     except OSError as error:
         log.warning("%s: parsed ratings could not be kept: %s", note.parent, error)

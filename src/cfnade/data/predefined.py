@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
-from cfnade.data.rows import IndexArray
+from cfnade.data.ratings import IndexArray, IntArray, Ratings, cells_of
 from cfnade.data.scale import Scale, find_scale
 from cfnade.data.splits import TEST, TRAIN, Split, add_validation, cut
 from cfnade.errors import DataError
@@ -25,18 +24,18 @@ def predefined(
     ids, times and titles. Without it they are put together here, training file first.
     """
     whole = together(train, test) if whole is None else whole
-    cells = _cells(whole.users, whole.items, whole.n_items)
+    cells = cells_of(whole.users, whole.items, whole.n_items)
     order = np.argsort(cells, kind="stable")
     parts = np.full(len(whole), _NEITHER, np.uint8)
     for part, label in ((train, TRAIN), (test, TEST)):
-        at = _positions(part, whole, cells, order, name)
-        both = parts[at] != _NEITHER
+        places = _places(part, whole, cells, order, name)
+        both = parts[places] != _NEITHER
         if both.any():
             raise DataError(
                 f"split {name}: {int(both.sum()):,} ratings are in both parts, for example "
                 f"{_cell(part, int(np.argmax(both)))}; a rating may be in one part only"
             )
-        parts[at] = label
+        parts[places] = label
     missing = parts == _NEITHER
     if missing.any():
         raise DataError(
@@ -99,45 +98,32 @@ def _texts(
 ) -> npt.NDArray[np.object_] | None:
     texts = np.full(len(ids), "", object)
     for part in reversed(parts):  # so that the first part's word counts
-        known = getattr(part, name)
-        if known is not None:
-            filled = known != ""
-            texts[_place(part.item_ids[filled], ids)] = known[filled]
+        own = getattr(part, name)
+        if own is not None:
+            filled = own != ""
+            texts[_place(part.item_ids[filled], ids)] = own[filled]
     return texts if any(texts) else None
 
 
-def _cells(users: npt.NDArray[Any], items: npt.NDArray[Any], n_items: int) -> npt.NDArray[np.int64]:
-    cells = users.astype(np.int64)
-    cells *= n_items
-    cells += items
-    return cells
-
-
-def _positions(
-    part: Ratings,
-    whole: Ratings,
-    cells: npt.NDArray[np.int64],
-    order: npt.NDArray[np.int64],
-    name: str,
-) -> npt.NDArray[np.int64]:
+def _places(part: Ratings, whole: Ratings, cells: IntArray, order: IntArray, name: str) -> IntArray:
     """Where the part's ratings stand in the whole; it is an error if one does not."""
-    users, known_users = _found(part.user_ids, whole.user_ids, part.users)
-    items, known_items = _found(part.item_ids, whole.item_ids, part.items)
-    wanted = _cells(users, items, whole.n_items)
-    rank = np.minimum(np.searchsorted(cells, wanted, sorter=order), len(cells) - 1)
-    at = order[rank]
+    users, has_user = _looked_up(part.user_ids, whole.user_ids, part.users)
+    items, has_item = _looked_up(part.item_ids, whole.item_ids, part.items)
+    own_cells = cells_of(users, items, whole.n_items)
+    rank = np.minimum(np.searchsorted(cells, own_cells, sorter=order), len(cells) - 1)
+    places = order[rank]
     level, on_scale = whole.scale.levels_of(part.scale.array())
-    same = known_users & known_items & (cells[at] == wanted)
-    same &= on_scale[part.levels] & (whole.levels[at] == level[part.levels])
+    same = has_user & has_item & (cells[places] == own_cells)
+    same &= on_scale[part.levels] & (whole.levels[places] == level[part.levels])
     if not same.all():
         raise DataError(
             f"split {name}: {int((~same).sum()):,} ratings are not in the data set, for example "
             f"{_cell(part, int(np.argmin(same)))}; are these files cut from this data?"
         )
-    return at
+    return places
 
 
-def _found(
+def _looked_up(
     ids: npt.NDArray[Any], table: npt.NDArray[Any], index: IndexArray
 ) -> tuple[IndexArray, npt.NDArray[np.bool_]]:
     """Each rating's id as an index of `table`, and whether it is there. Returns (n,), (n,)."""
@@ -147,6 +133,6 @@ def _found(
     return place[index], (table[place] == ids)[index]
 
 
-def _cell(ratings: Ratings, at: int) -> str:
-    user, item = ratings.user_ids[ratings.users[at]], ratings.item_ids[ratings.items[at]]
+def _cell(ratings: Ratings, place: int) -> str:
+    user, item = ratings.user_ids[ratings.users[place]], ratings.item_ids[ratings.items[place]]
     return f"user {user}, item {item}"

@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.hashing import digest, digest_text
-from cfnade.data.rows import IndexArray, LevelArray, Rows, offsets_of, stable_order
-from cfnade.data.scale import Scale
+from cfnade.data.scale import LevelArray, Scale
 from cfnade.errors import DataError
 
 Side = Literal["user", "item"]
+IntArray = npt.NDArray[np.int64]
+IndexArray = npt.NDArray[np.int32]
 TimeArray = npt.NDArray[np.signedinteger[Any]]
+
+_OPTIONAL = ("times", "titles", "genres")
+_OTHER: dict[Side, Side] = {"user": "item", "item": "user"}
+_SORTING = Lock()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Row r rated columns[offsets[r]:offsets[r+1]] at the levels beside them.
+
+    Rows are users and columns items, or the other way round: models do not know which.
+    """
+
+    offsets: IntArray  # (N+1,)
+    columns: IndexArray  # (n,)
+    levels: LevelArray  # (n,)
+    n_columns: int
+    n_levels: int
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_ratings(self) -> int:
+        return len(self.columns)
+
+    def counts(self) -> IntArray:
+        """How many ratings each row has. Returns (N,)."""
+        return np.diff(self.offsets)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,14 +67,12 @@ class Ratings:
     genres: npt.NDArray[np.object_] | None = None  # (M,) str such as "Comedy|Drama"
     source: str = ""
     """The name of the published set, and of the copy if it is not the publisher's own."""
+    _rows: dict[Side, Rows] = field(default_factory=dict, init=False)  # kept by `rows`
 
     def __post_init__(self) -> None:
-        for name in ("users", "items", "levels", "user_ids", "item_ids", *_OPTIONAL):
-            array = getattr(self, name)
-            if array is not None and array.flags.writeable:
-                frozen = array.view()
-                frozen.flags.writeable = False
-                object.__setattr__(self, name, frozen)
+        for name, array in self._arrays().items():
+            if array is not None:
+                object.__setattr__(self, name, _frozen(array))
 
     def __len__(self) -> int:
         return len(self.levels)
@@ -56,6 +84,10 @@ class Ratings:
     @property
     def n_items(self) -> int:
         return len(self.item_ids)
+
+    def ids(self, side: Side) -> npt.NDArray[Any]:
+        """The raw ids of users or of items."""
+        return self.user_ids if side == "user" else self.item_ids
 
     @property
     def values(self) -> npt.NDArray[np.float64]:
@@ -71,50 +103,47 @@ class Ratings:
             f"{', '.join(extra)}>"
         )
 
-    # -- views ------------------------------------------------------------------------------
+    # -- rows -------------------------------------------------------------------------------
 
     def rows(self, side: Side = "user") -> Rows:
-        """Ragged rows by user, or by item: the one door of transposition.
+        """Ragged rows by user, or by item: the one door of transposition. Sorted once and kept.
 
         Arrays that are already grouped that way are handed out as they are.
         """
-        index, other = self._sides(side)
-        order = stable_order(index, self._count(side))
+        if side not in self._rows:
+            with _SORTING:  # threads that ask at the same time wait for one sort
+                if side not in self._rows:
+                    self._rows[side] = self._sorted_rows(side)
+        return self._rows[side]
+
+    def _sorted_rows(self, side: Side) -> Rows:
+        (own, count), (other, n_columns) = self._axis(side), self._axis(_OTHER[side])
+        order = stable_order(own, count)
         return Rows(
-            offsets=offsets_of(index, self._count(side)),
-            columns=other if order is None else other[order],
-            levels=self.levels if order is None else self.levels[order],
-            n_columns=self._count("item" if side == "user" else "user"),
+            offsets=_frozen(offsets_of(own, count)),
+            columns=other if order is None else _frozen(other[order]),
+            levels=self.levels if order is None else _frozen(self.levels[order]),
+            n_columns=n_columns,
             n_levels=len(self.scale),
         )
 
-    def row_times(self, side: Side = "user") -> TimeArray:
-        """Times in the order of `rows(side)`. Returns (n,)."""
-        if self.times is None:
-            raise DataError("these ratings have no timestamps; this needs them")
-        order = stable_order(self._sides(side)[0], self._count(side))
-        return self.times if order is None else self.times[order]
+    def _axis(self, side: Side) -> tuple[IndexArray, int]:
+        """The index of each rating's user or item, and how many there are of them."""
+        if side not in _OTHER:
+            raise DataError(f'side={side!r} is not a side of the data; choose "user" or "item"')
+        return (self.users, self.n_users) if side == "user" else (self.items, self.n_items)
 
-    def ids(self, side: Side) -> npt.NDArray[Any]:
-        """The raw ids of users or of items."""
-        return self.user_ids if side == "user" else self.item_ids
-
-    def level_counts(self, side: Side) -> npt.NDArray[np.int64]:
+    def level_counts(self, side: Side) -> IntArray:
         """How many ratings each user or item has at each level. Returns (users or items, K)."""
-        K = len(self.scale)
-        cells = self._sides(side)[0].astype(np.int64) * K + self.levels
-        return np.bincount(cells, minlength=self._count(side) * K).reshape(-1, K)
+        (index, count), K = self._axis(side), len(self.scale)
+        cells = index.astype(np.int64) * K + self.levels
+        return np.bincount(cells, minlength=count * K).reshape(-1, K)
+
+    # -- parts ------------------------------------------------------------------------------
 
     def select(self, which: npt.NDArray[Any]) -> Ratings:
         """The ratings at these positions (or where the mask is true); id tables stay whole."""
-        times = None if self.times is None else self.times[which]
-        return replace(
-            self,
-            users=self.users[which],
-            items=self.items[which],
-            levels=self.levels[which],
-            times=times,
-        )
+        return replace(self, **{name: getattr(self, name)[which] for name in self._columns()})
 
     def plus(self, other: Ratings) -> Ratings:
         """These ratings and then the others; both must be parts of one data set."""
@@ -122,35 +151,31 @@ class Ratings:
         same = same and np.array_equal(self.item_ids, other.item_ids)
         if not same or self.scale != other.scale or (self.times is None) != (other.times is None):
             raise DataError("only parts of one data set can be put together")
-        times = None
-        if self.times is not None and other.times is not None:
-            times = np.concatenate([self.times, other.times])
-        return replace(
-            self,
-            users=np.concatenate([self.users, other.users]),
-            items=np.concatenate([self.items, other.items]),
-            levels=np.concatenate([self.levels, other.levels]),
-            times=times,
-        )
+        both: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in self._columns()
+        }
+        return replace(self, **both)
 
-    def _sides(self, side: Side) -> tuple[IndexArray, IndexArray]:
-        if side not in ("user", "item"):
-            raise DataError(f'side={side!r} is not a side of the data; choose "user" or "item"')
-        return (self.users, self.items) if side == "user" else (self.items, self.users)
-
-    def _count(self, side: Side) -> int:
-        return self.n_users if side == "user" else self.n_items
+    def _columns(self) -> list[str]:
+        """The arrays with a value for each rating."""
+        return ["users", "items", "levels"] + ["times"] * (self.times is not None)
 
     # -- identity ---------------------------------------------------------------------------
 
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits that change when ratings, order, ids, times, titles or source change."""
+        from cfnade.data.store import digest, digest_text  # which reads and writes Ratings
+
         parts = [self.source, repr(self.scale)]
-        for name in ("users", "items", "levels", "user_ids", "item_ids", *_OPTIONAL):
-            array = getattr(self, name)
+        for name, array in self._arrays().items():
             parts.append(f"{name} {'-' if array is None else digest(array)}")
         return digest_text("\n".join(parts))
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any] | None]:
+        names = ("users", "items", "levels", "user_ids", "item_ids", *_OPTIONAL)
+        return {name: getattr(self, name) for name in names}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ratings):
@@ -161,4 +186,43 @@ class Ratings:
         return hash(self.fingerprint)
 
 
-_OPTIONAL = ("times", "titles", "genres")
+def stable_order(index: IndexArray, count: int) -> IntArray | None:
+    """The order that groups equal indices and keeps it inside a group; None if it is so already.
+
+    Sorting (index, position) packed into one integer is several times faster than a stable
+    argsort, and needs 8 bytes a rating.
+    """
+    if len(index) < 2 or bool(np.all(index[1:] >= index[:-1])):
+        return None
+    bits = int(len(index) - 1).bit_length()
+    if bits + int(count).bit_length() > 63:
+        return np.argsort(index, kind="stable")
+    packed = index.astype(np.int64)
+    packed <<= bits
+    packed |= np.arange(len(index), dtype=np.int64)
+    packed.sort()
+    packed &= (1 << bits) - 1
+    return packed
+
+
+def cells_of(users: IndexArray, items: IndexArray, n_items: int) -> IntArray:
+    """One number for each (user, item). Returns (n,)."""
+    cells = users.astype(np.int64)
+    cells *= n_items
+    cells += items
+    return cells
+
+
+def offsets_of(index: IndexArray, count: int) -> IntArray:
+    """Where each group starts once ratings are grouped. Returns (count+1,)."""
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(index, minlength=count), out=offsets[1:])
+    return offsets
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, or a view of it, that cannot be written to: it is shared."""
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return array

@@ -9,11 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from cfnade.data import casts, delimited
-from cfnade.data.build import Columns
-from cfnade.data.roles import Wanted, choose
-from cfnade.data.sources import Source, bare
-from cfnade.data.text import Shape, Table, clean, table
+from cfnade.data.columns import Columns, refuse_missing
+from cfnade.data.roles import PLAIN, ReadOptions, choose
+from cfnade.data.sources import FileSource, bare
+from cfnade.data.text import Table, TextShape, clean, columns_of, cut_fields
 from cfnade.errors import DataError
 
 _HEADER = re.compile(rb"(?:\xef\xbb\xbf)?[^\t\r\n]+:(?:token|float)(?:_seq)?(?:\t|\r?\n|$)")
@@ -21,7 +20,7 @@ _TITLES = ("movie_title", "title", "item_title", "item_name", "name")
 _GENRES = ("class", "genre", "genres", "categories", "category")
 
 
-def find(source: Source) -> list[str]:
+def find(source: FileSource) -> list[str]:
     """The interaction files in it."""
     return [
         name
@@ -30,18 +29,18 @@ def find(source: Source) -> list[str]:
     ]
 
 
-def read(source: Source, name: str, wanted: Wanted | None = None) -> tuple[Columns, str]:
+def read(source: FileSource, name: str, options: ReadOptions = PLAIN) -> tuple[Columns, str]:
     """Ratings, titles and genres if a `.item` file of the same name is there."""
     label = source.label(name)
-    names, types, cut = _atomic(source, name)
-    roles = choose(names, len(names), wanted or Wanted(), label)
+    names, types, table = _atomic(source, name)
+    roles = choose(names, len(names), options, label)
     for position in roles.positions():
         if types[position].endswith("_seq"):
             raise DataError(
                 f"{label}:1: column {names[position]!r} is of type {types[position]}; a user, an "
                 "item, a rating or a time is one token or one float"
             )
-    columns = delimited.columns_of(cut, roles, label)
+    columns = columns_of(table, roles, label)
     used = PurePosixPath(name).name
     item = str(PurePosixPath(name).with_name(bare(name).removesuffix(".inter") + ".item"))
     beside = [other for other in source.names() if other.lower() == item.lower()]
@@ -52,7 +51,7 @@ def read(source: Source, name: str, wanted: Wanted | None = None) -> tuple[Colum
     return columns, f"RecBole ({used}): {chosen}"
 
 
-def _atomic(source: Source, name: str) -> tuple[list[str], list[str], Table]:
+def _atomic(source: FileSource, name: str) -> tuple[list[str], list[str], Table]:
     label = source.label(name)
     data = clean(source.read(name), label)
     header = data[: data.find(b"\n") if b"\n" in data else None].decode().split("\t")
@@ -63,27 +62,27 @@ def _atomic(source: Source, name: str) -> tuple[list[str], list[str], Table]:
                 f"{label}:1: {title + colon + kind!r} is no column of a RecBole file; the header "
                 "gives each column as name:type, the type token, token_seq, float or float_seq"
             )
-    shape = Shape("\t", quoted=False, width=len(pairs), header=True)
-    return [pair[0] for pair in pairs], [pair[2] for pair in pairs], table(data, shape, label)
+    shape = TextShape("\t", quoted=False, width=len(pairs), header=True)
+    return [pair[0] for pair in pairs], [pair[2] for pair in pairs], cut_fields(data, shape, label)
 
 
-def _with_items(columns: Columns, source: Source, name: str) -> Columns:
+def _with_items(columns: Columns, source: FileSource, name: str) -> Columns:
     label = source.label(name)
-    names, types, cut = _atomic(source, name)
+    names, types, table = _atomic(source, name)
     if "item_id" not in names:
         raise DataError(f"{label}:1: there is no column item_id:token, only {', '.join(names)}")
-    keys = cut.frame.to_series(names.index("item_id"))
-    casts.refuse_missing(keys, "item id", lambda row: f"{label}:{cut.line(row) + 1}")
+    keys = table.frame.to_series(names.index("item_id"))
+    refuse_missing(keys, "item id", lambda row: f"{label}:{table.line(row) + 1}")
     ids: list[Any] = keys.to_list()
     if isinstance(columns.items, pl.Series) and columns.items.dtype.is_integer():
         ids = [int(key) if key.isdecimal() else key for key in ids]
     texts = {}
-    for what, known in (("titles", _TITLES), ("genres", _GENRES)):
-        found = [i for i, title in enumerate(names) if title in known]
+    for what, usual in (("titles", _TITLES), ("genres", _GENRES)):
+        places = [i for i, title in enumerate(names) if title in usual]
         # a list of genres is a sequence of tokens; a single token with blanks in it is not one
         if what == "genres":
-            found = [i for i in found if types[i] == "token_seq"]
-        column = cut.frame.to_series(found[0]).to_list() if found else []
+            places = [i for i in places if types[i] == "token_seq"]
+        column = table.frame.to_series(places[0]).to_list() if places else []
         texts[what] = {key: text for key, text in zip(ids, column, strict=False) if text}
     genres = {key: text.replace(" ", "|") for key, text in texts["genres"].items()}
     return replace(columns, titles=texts["titles"], genres=genres)

@@ -41,17 +41,30 @@ _NEEDED = ("user", "item", "rating")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The columns that were asked for."""
+class ReadOptions:
+    """What a person says of a file or frame; the rest is recognised."""
 
     user: Choice = None
     item: Choice = None
     rating: Choice = None
     time: Choice = None
+    separator: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
 
-    def given(self) -> dict[str, str | int]:
-        """Those that were not left to be guessed."""
-        return {role: choice for role, choice in vars(self).items() if choice is not None}
+    def columns(self) -> dict[str, str | int]:
+        """The columns that were not left to be guessed."""
+        choices = {role: getattr(self, role) for role in _NAMES}
+        return {role: choice for role, choice in choices.items() if choice is not None}
+
+    def of_text(self) -> list[str]:
+        """The names of options that were given and make sense for text only."""
+        names = ("separator", "header", "encoding")
+        return [name for name in names if getattr(self, name) is not None]
+
+
+PLAIN = ReadOptions()
+"""Nothing was said: everything is recognised."""
 
 
 @dataclass(frozen=True)
@@ -68,76 +81,66 @@ class Roles:
         return [p for p in (self.user, self.item, self.rating, self.time) if p is not None]
 
 
-def choose(names: Sequence[str] | None, width: int, wanted: Wanted, label: str) -> Roles:
+def choose(names: Sequence[str] | None, width: int, options: ReadOptions, label: str) -> Roles:
     """The roles of `width` columns, by the names of a header or, without one, by position."""
-    at: dict[str, int] = {}
-    for role, choice in wanted.given().items():
+    places: dict[str, int] = {}
+    for role, choice in options.columns().items():
         if (role, choice) != ("time", NO_TIME):
-            at[role] = _position(role, choice, names, width, label)
-    taken = set(at.values())
-    if len(taken) < len(at):
-        raise DataError(f"{label}: one column is given twice: {wanted.given()}")
+            places[role] = _place(role, choice, names, width, label)
+    if len(set(places.values())) < len(places):
+        raise DataError(f"{label}: one column is given twice: {options.columns()}")
     for role in _NAMES:
-        if role in at or (role == "time" and wanted.time is not None):
+        if role in places or (role == "time" and options.time is not None):
             continue
-        found = _by_order(role, width, wanted) if names is None else _by_name(role, names)
-        if found is not None and found not in taken:
-            at[role] = found
-            taken.add(found)
-    if missing := [role for role in _NEEDED if role not in at]:
-        raise DataError(_missing(missing, names, width, label))
-    return Roles(at["user"], at["item"], at["rating"], at.get("time"))
+        guess = _by_order(role, width, options) if names is None else _by_name(role, names)
+        if guess is not None and guess not in places.values():
+            places[role] = guess
+    if missing := [role for role in _NEEDED if role not in places]:
+        arguments = ", ".join(f"{role}=" for role in missing)
+        raise DataError(
+            f"{label}: which column is the {' and which the '.join(missing)}? There are "
+            f"{_listed(names, width)}; say it with {arguments} (a name, or a position from 0)"
+        )
+    return Roles(**places)
 
 
-def _position(
+def _place(
     role: str, choice: str | int, names: Sequence[str] | None, width: int, label: str
 ) -> int:
     if isinstance(choice, str) and names is not None:
         same = [i for i, name in enumerate(names) if name.strip() == choice.strip()]
-        same = same or [i for i, name in enumerate(names) if _plain(name) == _plain(choice)]
+        same = same or [i for i, name in enumerate(names) if _bare(name) == _bare(choice)]
         if len(same) == 1:
             return same[0]
         if len(same) > 1:
             raise DataError(f"{label}: {len(same)} columns are named {choice!r}; give a position")
+    there = _listed(names, width)
     if isinstance(choice, bool) or (isinstance(choice, str) and not choice.isdecimal()):
-        raise DataError(f"{label}: {role}={choice!r} is no column; there are {_list(names, width)}")
+        raise DataError(f"{label}: {role}={choice!r} is no column; there are {there}")
     if not 0 <= int(choice) < width:
-        raise DataError(
-            f"{label}: {role}={choice}: there are {_list(names, width)}, counted from 0"
-        )
+        raise DataError(f"{label}: {role}={choice}: there are {there}, counted from 0")
     return int(choice)
 
 
 def _by_name(role: str, names: Sequence[str]) -> int | None:
-    plain = [_plain(name) for name in names]
-    for known in _NAMES[role]:
-        if known in plain:
-            return plain.index(known)
-    return None
+    bare = [_bare(name) for name in names]
+    return next((bare.index(usual) for usual in _NAMES[role] if usual in bare), None)
 
 
-def _by_order(role: str, width: int, wanted: Wanted) -> int | None:
+def _by_order(role: str, width: int, options: ReadOptions) -> int | None:
     """user, item, rating, time: the order of nearly every file without header."""
     place = list(_NAMES).index(role)
-    if width > 4 and not wanted.given():
+    if width > 4 and not options.columns():
         return None  # wide tables put anything anywhere
     return place if place < width else None
 
 
-def _plain(name: str) -> str:
+def _bare(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.lower())
 
 
-def _list(names: Sequence[str] | None, width: int) -> str:
+def _listed(names: Sequence[str] | None, width: int) -> str:
     if names is None:
         return f"{width} columns without names"
     shown = ", ".join(f"{name[:30]!r}" for name in names[:20])
     return f"{width} columns: {shown}{' …' if len(names) > 20 else ''}"
-
-
-def _missing(missing: Sequence[str], names: Sequence[str] | None, width: int, label: str) -> str:
-    options = ", ".join(f"{role}=" for role in missing)
-    return (
-        f"{label}: which column is the {' and which the '.join(missing)}? There are "
-        f"{_list(names, width)}; say it with {options} (a name, or a position from 0)"
-    )

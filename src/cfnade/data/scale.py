@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.errors import DataError
+from cfnade.options import checked, whole
 
 MAX_LEVELS = 255
 """Levels are stored in one byte; finer ratings are continuous for our purposes."""
@@ -147,11 +148,10 @@ def _numbers(given: Sequence[float], what: str) -> tuple[float, ...]:
 def binned_scale(bins: int | Sequence[float], low: float, high: float) -> Scale:
     """`bins` equal bins from low to high, or bins between the given edges; values are middles."""
     if isinstance(bins, int | np.integer):
-        if not 2 <= bins <= MAX_LEVELS:
-            raise DataError(f"bins={bins}: from 2 to {MAX_LEVELS} bins are possible")
+        count = checked("bins", bins, whole(2, MAX_LEVELS), DataError)
         if not low < high:
             raise DataError(f"bins={bins}: every rating is {low:g}, there is nothing to bin")
-        edges = np.linspace(low, high, bins + 1)
+        edges = np.linspace(low, high, count + 1)
     else:
         edges = np.array(_numbers(bins, "bins"))
         if len(edges) < 3 or not np.all(np.diff(edges) > 0):

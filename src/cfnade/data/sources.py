@@ -37,7 +37,7 @@ _STREAMS: dict[bytes, tuple[str, Callable[[], Any]]] = {
 _SUFFIXES = (".gz", ".xz", ".zst", ".zstd", ".bz2", ".zip")
 
 
-class Source(ABC):
+class FileSource(ABC):
     """Named files that can be read whole."""
 
     def __init__(self, path: Path) -> None:
@@ -68,7 +68,7 @@ class Source(ABC):
         return _guarded(self.label(name), lambda: _unpack_head(self._stored(name, HEAD)))
 
 
-class Files(Source):
+class Files(FileSource):
     """Files on disk: those of a folder, or some named ones."""
 
     def __init__(self, path: Path, members: Mapping[str, Path]) -> None:
@@ -93,7 +93,7 @@ class Files(Source):
             return file.read(limit)
 
 
-class Archive(Source):
+class Archive(FileSource):
     """The files of a zip archive."""
 
     def __init__(self, path: Path) -> None:
@@ -116,11 +116,11 @@ class Archive(Source):
         return _zip_member(self._zip, self._members[name], limit)
 
 
-def open_source(path: Path) -> Source:
+def open_source(path: Path) -> FileSource:
     """The files at a path. One `DataError` if there is nothing to read."""
     try:
         if path.is_dir():
-            source: Source = Files(path, _walk(path))
+            source: FileSource = Files(path, _walk(path))
         elif path.is_file():
             with path.open("rb") as file:
                 is_zip = file.read(4) in _ZIP

@@ -7,8 +7,10 @@ whole. `docs/splits.md` says what each split is for.
 from __future__ import annotations
 
 import difflib
+import random
 import re
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -16,12 +18,11 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.authors import authors_order, authors_sizes
-from cfnade.data.hashing import digest, digest_text
-from cfnade.data.ratings import Ratings, TimeArray
-from cfnade.data.rows import stable_order
-from cfnade.data.sampling import BoolArray, chosen, keys_of
+from cfnade.data.ratings import IndexArray, Ratings, TimeArray, stable_order
+from cfnade.data.store import digest, digest_text
 from cfnade.errors import DataError
+
+BoolArray = npt.NDArray[np.bool_]
 
 TEST_FRACTION = Fraction(1, 10)
 VALID_FRACTION = Fraction(1, 20)
@@ -32,6 +33,8 @@ Parts = npt.NDArray[np.uint8]  # (n,) which of the four each rating is in
 
 # Each draw of a split has its own stream of random numbers, so that none repeats another's.
 _TEST_STREAM, _VALID_STREAM, _GIVEN_STREAM = range(3)
+_CHUNK = 1 << 20
+_TOP = 52  # random keys are first told apart by the 12 bits above this one
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,6 +122,26 @@ def _paper(ratings: Ratings, seed: int) -> Parts:
     return add_validation(_test_part(test), seed)
 
 
+def authors_order(n: int, seed: int) -> IndexArray:
+    """Positions in the file as the script of the paper's authors shuffles them. Returns (n,).
+
+    That was Python 2's `random.shuffle`. Python 3 seeds its generator with an integer as Python 2
+    did and draws the same numbers in [0, 1), but picks shuffle partners in another way.
+    """
+    draw = random.Random(seed).random
+    order = array("i", range(n))
+    for i in range(n - 1, 0, -1):
+        j = int(draw() * (i + 1))
+        order[i], order[j] = order[j], order[i]
+    return np.frombuffer(order, np.intc).astype(np.int32, copy=False)
+
+
+def authors_sizes(n: int) -> tuple[int, int]:
+    """How many ratings are validation and test: ceilings of floating-point products, as theirs."""
+    # 0.9 * 0.005 is a little above 0.0045, so 2,000 ratings give 10 of validation, not 9.
+    return ceil(n * (0.9 * 0.005)), ceil(n * 0.1)
+
+
 def _authors(ratings: Ratings, seed: int) -> Parts:
     _, n_test = authors_sizes(len(ratings))
     parts = np.full(len(ratings), TRAIN, np.uint8)
@@ -202,6 +225,49 @@ def _test_part(test: BoolArray) -> Parts:
     parts = np.full(len(test), TRAIN, np.uint8)
     parts[test] = TEST
     return parts
+
+
+# -- random choices ----------------------------------------------------------------------------
+#
+# Only the raw output of NumPy's PCG64 is used, which NumPy promises never to change; its methods
+# that shuffle and permute may change between releases, and a published split must not.
+
+
+def chosen(n: int, count: int, seed: tuple[int, ...]) -> BoolArray:
+    """True at `count` of n positions: where a random key is among the smallest. Returns (n,).
+
+    Keys are drawn twice instead of kept: 100 million positions take 100 MB, not 800. A larger
+    count of the same n and seed chooses the same positions and more.
+    """
+    histogram = np.zeros(1 << (64 - _TOP), np.int64)
+    for _, keys in _chunks(n, seed):
+        histogram += np.bincount(keys >> _TOP, minlength=len(histogram))
+    below = np.cumsum(histogram)
+    edge = int(np.searchsorted(below, count))  # the bucket in which the count is reached
+    missing = count - (int(below[edge - 1]) if edge else 0)
+
+    mask = np.empty(n, bool)
+    positions, contested = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+    for start, keys in _chunks(n, seed):
+        bucket = keys >> _TOP
+        mask[start : start + len(keys)] = bucket < edge
+        inside = np.flatnonzero(bucket == edge)
+        positions.append(inside + start)
+        contested.append(keys[inside])
+    smallest = np.argsort(np.concatenate(contested), kind="stable")[:missing]
+    mask[np.concatenate(positions)[smallest]] = True
+    return mask
+
+
+def keys_of(n: int, seed: tuple[int, ...]) -> npt.NDArray[np.uint64]:
+    """Random 64-bit keys. Returns (n,)."""
+    return np.random.PCG64(seed).random_raw(n)
+
+
+def _chunks(n: int, seed: tuple[int, ...]) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
+    bits = np.random.PCG64(seed)
+    for start in range(0, n, _CHUNK):
+        yield start, bits.random_raw(min(_CHUNK, n - start))
 
 
 # -- names -------------------------------------------------------------------------------------

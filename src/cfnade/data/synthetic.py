@@ -1,23 +1,23 @@
-"""Made-up ratings whose true distribution is known, so that the best reachable score is, too."""
+"""Made-up ratings whose true distribution is known, so that the best reachable score is, too.
+
+It is an ordered logit. A person's liking of an item is the person's bias, plus the item's, plus the
+product of both tastes. The rating is at most level k with probability sigmoid(cut k - liking).
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
-from cfnade.data.rows import IndexArray, LevelArray
-from cfnade.data.scale import Scale, given_scale
-from cfnade.data.tails import draw_cells, threads
-from cfnade.data.truth import Truth, draw_levels, draw_truth
+from cfnade.data.draws import RatedCells, draw_cells, draw_levels, in_blocks, key_of
+from cfnade.data.parallel import chunks, in_threads
+from cfnade.data.ratings import IndexArray, Ratings
+from cfnade.data.scale import FloatArray, LevelArray, Scale, given_scale
 from cfnade.errors import DataError
-
-FloatArray = npt.NDArray[np.float64]
+from cfnade.options import checked, number, whole
 
 PRESETS = {
     "ml-1m": (6_040, 3_706, 1_000_209, "1-5"),
@@ -26,9 +26,41 @@ PRESETS = {
 }
 """Users, items, ratings and scale of published data sets."""
 
+# Spreads of liking, where that of the logistic noise is 1.81. On five stars the best RMSE is then
+# about 0.81 and the standard deviation 1.12: room for models as on MovieLens and Netflix.
+USER_SPREAD, ITEM_SPREAD, TASTE_SPREAD = 0.95, 1.1, 1.1
+POPULAR_IS_LIKED = 0.4
+"""Correlation of an item's bias with the logarithm of its popularity."""
+LOWEST_CUT, HIGHEST_CUT = -6.4, 4.0
+"""The ends of the scale; the cuts lie evenly between them."""
+
 _CHUNK = 1 << 18
 _FIRST_TIME, _SPAN = 946_684_800, 3 * 365 * 86_400  # three years from January 2000
 _SHORTEST = 600  # seconds in which the hastiest person rates everything
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What ratings depend on."""
+
+    user_bias: FloatArray  # (N,)
+    item_bias: FloatArray  # (M,)
+    user_taste: npt.NDArray[np.float32]  # (N, F)
+    item_taste: npt.NDArray[np.float32]  # (M, F)
+    cuts: FloatArray  # (K-1,) rising
+
+    def probabilities(
+        self, users: npt.NDArray[np.integer], items: npt.NDArray[np.integer]
+    ) -> FloatArray:
+        """The chance of every level in these cells. Returns (n, K)."""
+        tastes = np.einsum(
+            "nf,nf->n", self.user_taste[users], self.item_taste[items], dtype=np.float64
+        )
+        liking = self.user_bias[users] + self.item_bias[items] + tastes
+        at_most = np.ones((len(self.cuts) + 1, len(liking)))  # (K, n)
+        # tanh neither overflows nor warns: sigmoid(x) = (1 + tanh(x/2)) / 2
+        at_most[:-1] = 0.5 + 0.5 * np.tanh((self.cuts[:, None] - liking) / 2)
+        return np.diff(at_most, axis=0, prepend=0.0).T
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,40 +91,20 @@ class Synthetic:
 
         With `drawn`, the RMSE on the ratings as they fell.
         """
-        values = self.ratings.scale.array()
-
-        def errors(chances: FloatArray, levels: LevelArray) -> float:
-            means = chances @ values
-            if drawn:
-                return float(np.square(values[levels] - means).sum())
-            return float((chances @ np.square(values) - np.square(means)).sum())
-
-        return float(np.sqrt(self._average(errors, part)))
-
-    def best_nll(self, part: Ratings | None = None, *, drawn: bool = False) -> float:
-        """The true distributions' negative log-likelihood per rating, as in `best_rmse`."""
-
-        def costs(chances: FloatArray, levels: LevelArray) -> float:
-            logs = np.log(np.maximum(chances, 1e-300))  # 0 log 0 is 0
-            if drawn:
-                return -float(np.take_along_axis(logs, levels[:, None].astype(np.intp), 1).sum())
-            return -float((chances * logs).sum())
-
-        return self._average(costs, part)
-
-    def _average(
-        self, total: Callable[[FloatArray, LevelArray], float], part: Ratings | None
-    ) -> float:
         part = self.ratings if part is None else part
         if len(part) == 0:
             raise DataError("a part without ratings has no best score")
+        values = self.ratings.scale.array()
 
-        def block(start: int) -> float:
-            at = slice(start, start + _CHUNK)
-            return total(self.probabilities(part.users[at], part.items[at]), part.levels[at])
+        def squared_errors(chunk: slice) -> float:
+            chances = self.probabilities(part.users[chunk], part.items[chunk])
+            means = chances @ values
+            if drawn:
+                return float(np.square(values[part.levels[chunk]] - means).sum())
+            return float((chances @ np.square(values) - np.square(means)).sum())
 
-        with ThreadPoolExecutor(threads()) as pool:
-            return sum(pool.map(block, range(0, len(part), _CHUNK))) / len(part)
+        total = sum(in_threads(squared_errors, chunks(len(part), _CHUNK)))
+        return float(np.sqrt(total / len(part)))
 
 
 def synthetic(
@@ -114,8 +126,8 @@ def synthetic(
     _check(users, items, ratings, factors, seed)
     steps = given_scale(f"1-{levels}" if scale is None else scale)
     cells = draw_cells(users, items, ratings, seed)
-    truth = draw_truth(cells, factors, len(steps), seed)
-    who, stars = draw_levels(cells, truth, seed)
+    truth = _draw_truth(cells, factors, len(steps), seed)
+    who, stars = _draw_levels(cells, truth, seed)
     drawn = Ratings(
         users=who,
         items=cells.items,
@@ -141,8 +153,7 @@ def synthetic_like(
         nearest = difflib.get_close_matches(name.lower(), PRESETS, 1)
         hint = f"did you mean {nearest[0]}? " if nearest else ""
         raise DataError(f"no shape is named {name!r}; {hint}possible are {', '.join(PRESETS)}")
-    if not 1 <= scale_down < np.inf:
-        raise DataError(f"scale_down={scale_down}: it must be 1 or more")
+    checked("scale_down", scale_down, number(1), DataError)
     users, items, ratings, scale = PRESETS[name]
     side = float(np.sqrt(scale_down))
     label = f"synthetic {name}" + (f" / {scale_down:g}" if scale_down > 1 else "")
@@ -158,9 +169,11 @@ def synthetic_like(
 
 
 def _check(users: int, items: int, ratings: int, factors: int, seed: int) -> None:
+    for name, value in (("users", users), ("items", items)):
+        checked(name, value, whole(1, 2**31 - 1), DataError)
+    for name, value in (("ratings", ratings), ("factors", factors), ("seed", seed)):
+        checked(name, value, whole(0), DataError)
     shape = f"{users:,} users, {items:,} items, {ratings:,} ratings"
-    if users < 1 or items < 1:
-        raise DataError(f"{shape}: at least one user and one item are needed")
     if ratings > users * items:
         raise DataError(
             f"{shape}: there are only {users * items:,} cells, and each is rated once at most"
@@ -170,10 +183,39 @@ def _check(users: int, items: int, ratings: int, factors: int, seed: int) -> Non
             f"{shape}: every user and item has a rating, so there must be {max(users, items):,} "
             "or more"
         )
-    if max(users, items) >= 2**31:
-        raise DataError(f"{shape}: users and items are counted in 31 bits")
-    if factors < 0 or seed < 0:
-        raise DataError(f"factors={factors}, seed={seed}: neither can be below 0")
+
+
+def _draw_truth(cells: RatedCells, factors: int, levels: int, seed: int) -> Truth:
+    """Biases and tastes for everybody and everything in these cells."""
+    random = np.random.default_rng((seed, 4))
+    n_users, n_items = len(cells.offsets) - 1, len(cells.popularity)
+    user_bias = USER_SPREAD * random.standard_normal(n_users)
+    own = np.sqrt(1 - POPULAR_IS_LIKED**2) * random.standard_normal(n_items)
+    item_bias = ITEM_SPREAD * (POPULAR_IS_LIKED * cells.popularity + own)
+    # Centred on the rated cells, so that the histogram hardly depends on the shape and the tails.
+    user_bias -= np.average(user_bias, weights=np.diff(cells.offsets))
+    item_bias -= np.average(item_bias, weights=np.bincount(cells.items, minlength=n_items))
+    deviation = np.sqrt(TASTE_SPREAD) / factors**0.25 if factors else 0.0
+    tastes = deviation * random.standard_normal((n_users + n_items, factors), np.float32)
+    return Truth(
+        user_bias,
+        item_bias,
+        tastes[:n_users].astype(np.float32),
+        tastes[n_users:].astype(np.float32),
+        np.linspace(LOWEST_CUT, HIGHEST_CUT, levels + 1)[1:-1],
+    )
+
+
+def _draw_levels(cells: RatedCells, truth: Truth, seed: int) -> tuple[IndexArray, LevelArray]:
+    """The user and the level of every rated cell. Returns (n,), (n,)."""
+    users, levels = np.empty(len(cells.items), np.int32), np.empty(len(cells.items), np.uint8)
+    key = key_of(seed, 5)
+    liking = (truth.user_bias, truth.item_bias, truth.user_taste, truth.item_taste, truth.cuts)
+    in_blocks(
+        cells.offsets,
+        lambda a, b: draw_levels(key, a, b, cells.offsets, cells.items, *liking, users, levels),
+    )
+    return users, levels
 
 
 def _draw_times(users: IndexArray, count: int, seed: int) -> npt.NDArray[np.int32]:

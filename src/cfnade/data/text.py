@@ -1,4 +1,4 @@
-"""Delimited text as a strict table of strings: every line has as many fields as the first.
+"""Delimited text, with or without header: its layout is recognised, then every line is read.
 
 polars reads; counts of lines and separators prove that it read what is there. Where they do not
 agree, or quotes are used in an unusual way, lines are walked one by one, which either finds the
@@ -10,22 +10,30 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
+from cfnade.data.columns import Columns, numbers, text_ids, times
+from cfnade.data.roles import ReadOptions, Roles, choose
 from cfnade.errors import DataError
-
-UNIT = "\x1f"
-"""Stands in for a separator of several characters, which neither polars nor csv can take."""
 
 POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OverflowError)
 
+_UNIT = "\x1f"  # stands in for a separator of several characters: neither polars nor csv takes one
+_SEPARATORS = ("::", "\t", ",", ";", "|", " ")
+_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "pipe", " ": "space"}
+_WRITTEN = {"\\t": "\t", "tab": "\t"}  # as shells and people write it
+_LINES = 50  # that are looked at
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+
 
 @dataclass(frozen=True)
-class Shape:
+class TextShape:
     """How a text is cut into fields."""
 
     separator: str  # one character
@@ -35,11 +43,58 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """What there is to know of a text before it is read."""
+
+    separator: str  # as it stands in the file
+    shape: TextShape
+    names: tuple[str, ...] | None
+    roles: Roles
+
+    def __str__(self) -> str:
+        name = _NAMES.get(self.separator, f'"{self.separator}"')
+        positions = self.roles.positions()
+        if self.names is not None:
+            columns = ", ".join(self.names[position] for position in positions)
+            return f"{name}-separated text with header: {columns}"
+        roles = ", ".join(("user", "item", "rating", "time")[: len(positions)])
+        places = ", ".join(str(position) for position in positions)
+        return f"{name}-separated text without header: {roles} in columns {places}"
+
+
+@dataclass(frozen=True)
 class Table:
     """Columns "0", "1" … of strings, null where empty; `line` is the line of a row, both from 0."""
 
     frame: pl.DataFrame
     line: Callable[[int], int]
+
+
+def read_text(data: bytes, label: str, options: ReadOptions) -> tuple[Columns, Layout]:
+    """The ratings of a text, and what was recognised."""
+    data = clean(data, label, options.encoding)
+    layout = recognise(data, label, options)
+    table = cut_fields(_with_one_byte_separators(data, layout, label), layout.shape, label)
+    return columns_of(table, layout.roles, label), layout
+
+
+def columns_of(table: Table, roles: Roles, label: str) -> Columns:
+    """Texts turned into ids, numbers and times."""
+
+    def where(row: int) -> str:
+        return f"{label}:{table.line(row) + 1}"
+
+    column = table.frame.to_series
+    return Columns(
+        users=text_ids(column(roles.user), "user", where),
+        items=text_ids(column(roles.item), "item", where),
+        values=numbers(column(roles.rating), where),
+        times=None if roles.time is None else times(column(roles.time), where),
+        where=where,
+    )
+
+
+# -- characters -----------------------------------------------------------------------------------
 
 
 def clean(data: bytes, label: str, encoding: str | None = None) -> bytes:
@@ -67,11 +122,109 @@ def clean(data: bytes, label: str, encoding: str | None = None) -> bytes:
     return data
 
 
-def table(data: bytes, shape: Shape, label: str) -> Table:
-    """Cut clean text into fields."""
+def _check_utf8(data: bytes, label: str) -> None:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{label}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; if the file is in "
+            'another encoding give it, as in encoding="latin-1"'
+        ) from error
+
+
+def _recoded(data: bytes, label: str, encoding: str) -> bytes:
+    try:
+        return data.decode(encoding).encode("utf-8")
+    except (LookupError, TypeError) as error:
+        raise DataError(
+            f'encoding={encoding!r} is not known; give one such as "utf-8" or "latin-1"'
+        ) from error
+    except UnicodeError as error:
+        line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
+        raise DataError(
+            f"{label}:{line}: not {encoding} ({error}); give another encoding="
+        ) from error
+
+
+# -- layout ---------------------------------------------------------------------------------------
+
+
+def recognise(data: bytes, label: str, options: ReadOptions) -> Layout:
+    """The layout of a clean text, from its first lines."""
+    lines = [line.decode("utf-8", "replace") for line in data[: 1 << 16].split(b"\n")[:_LINES]]
+    separator = _separator(lines, label, options.separator)
+    single = len(separator.encode()) == 1
+    quoted = single and (separator != "\t" or _encloses_fields(data, b"\t"))
+    fields = _split(lines[0], separator, quoted)
+    header = options.header
+    if header is None:  # a rating is a number, a column's name is not
+        header = not any(_NUMBER.fullmatch(text) for text in fields)
+    names = tuple(name.strip() for name in fields) if header else None
+    return Layout(
+        separator,
+        TextShape(separator if single else _UNIT, quoted, len(fields), header),
+        names,
+        choose(names, len(fields), options, label),
+    )
+
+
+def _separator(lines: list[str], label: str, asked: str | None) -> str:
+    if asked is not None:
+        separator = _WRITTEN.get(asked, asked)
+        if not separator or set(separator) & set('\r\n"\0'):
+            raise DataError(f'separator={asked!r} cannot separate fields; give one such as ","')
+        return separator
+    best: tuple[tuple[int, bool, int], str | None] = (0, False, 0), None
+    for separator in _SEPARATORS:
+        widths = Counter(len(_split(line, separator, len(separator) == 1)) for line in lines)
+        width, count = max(widths.items(), key=lambda pair: (pair[0] >= 3, pair[1]))
+        merit = count, separator != " ", width
+        if width >= 3 and merit > best[0]:
+            best = merit, separator
+    if best[1] is None:
+        raise DataError(
+            f"{label}:1: no separator cuts the lines into a user, an item and a rating; the first "
+            f"line is {lines[0][:60]!r}. Give separator= if it has one"
+        )
+    return best[1]
+
+
+def _split(line: str, separator: str, quoted: bool) -> list[str]:
+    if separator == " ":
+        line = re.sub(" +", " ", line).strip(" ")
+    if not quoted:
+        return line.split(separator)
+    try:
+        return next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:
+        return line.split(separator)
+
+
+def _with_one_byte_separators(data: bytes, layout: Layout, label: str) -> bytes:
+    """The text with a separator of one byte, and one only between two fields."""
+    if layout.separator == " ":
+        if b"  " in data or b"\n " in data or b" \n" in data or data.startswith(b" "):
+            data = re.sub(rb" +", b" ", data).replace(b"\n ", b"\n").replace(b" \n", b"\n")
+        return data.removeprefix(b" ")
+    if layout.shape.separator != _UNIT:
+        return data
+    if _UNIT.encode() in data:
+        raise DataError(
+            f"{label}: holds the control byte 0x1f, which stands for {layout.separator!r} while "
+            "reading; remove it"
+        )
+    return data.replace(layout.separator.encode(), _UNIT.encode())
+
+
+# -- fields ---------------------------------------------------------------------------------------
+
+
+def cut_fields(data: bytes, shape: TextShape, label: str) -> Table:
+    """Cut clean text into fields, as many in every line as in the first."""
     first = int(shape.header)
     quotes = shape.quoted and b'"' in data
-    orderly = not quotes or encloses_fields(data, shape.separator.encode())
+    orderly = not quotes or _encloses_fields(data, shape.separator.encode())
     if orderly and b"\r" not in data:
         start = data.find(b"\n") + 1 if shape.header else 0
         frame = _fast(data[start:], shape, quotes)
@@ -80,14 +233,14 @@ def table(data: bytes, shape: Shape, label: str) -> Table:
     return _slow(data, shape, label)
 
 
-def encloses_fields(data: bytes, separator: bytes) -> bool:
+def _encloses_fields(data: bytes, separator: bytes) -> bool:
     """Whether every double quote stands at the edge of a field, so that it must be quoting."""
     opening = data.count(separator + b'"') + data.count(b'\n"') + data.startswith(b'"')
     closing = data.count(b'"' + separator) + data.count(b'"\n') + data.endswith(b'"')
     return opening == closing and opening + closing == data.count(b'"')
 
 
-def _fast(data: bytes, shape: Shape, quotes: bool) -> pl.DataFrame | None:
+def _fast(data: bytes, shape: TextShape, quotes: bool) -> pl.DataFrame | None:
     """The table as polars reads it, or None unless its counts prove that no line is ragged."""
     lines = _count(data, "\n") + 1
     if not quotes and _count(data, shape.separator) != lines * (shape.width - 1):
@@ -113,28 +266,22 @@ def _count(data: bytes, byte: str) -> int:
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord(byte)))
 
 
-def _slow(data: bytes, shape: Shape, label: str) -> Table:
-    columns: list[list[str | None]] = [[] for _ in range(shape.width)]
-    lines: list[int] = []
-    for line, fields in _records(data, shape, label):
-        if line == 0 and shape.header:
-            continue
-        lines.append(line)
-        for column, field in zip(columns, fields, strict=True):
-            column.append(field or None)
-    if not lines:
+def _slow(data: bytes, shape: TextShape, label: str) -> Table:
+    records = list(_records(data, shape, label))[int(shape.header) :]
+    if not records:
         raise DataError(f"{label}: holds a header and no ratings")
-    frame = pl.DataFrame(
-        {str(i): pl.Series(column, dtype=pl.String) for i, column in enumerate(columns)}
-    )
-    return Table(frame, lines.__getitem__)
+    lines, fields = zip(*records, strict=True)
+    columns = {
+        str(i): pl.Series([text or None for text in column], dtype=pl.String)
+        for i, column in enumerate(zip(*fields, strict=True))
+    }
+    return Table(pl.DataFrame(columns), lines.__getitem__)
 
 
-def _records(data: bytes, shape: Shape, label: str) -> Iterator[tuple[int, list[str]]]:
+def _records(data: bytes, shape: TextShape, label: str) -> Iterator[tuple[int, list[str]]]:
     """Each record's first line, from 0, and its fields, as many as there must be."""
-    file = io.StringIO(data.decode(), newline="\n")
     reader = csv.reader(
-        file,
+        io.StringIO(data.decode(), newline="\n"),
         delimiter=shape.separator,
         quoting=csv.QUOTE_MINIMAL if shape.quoted else csv.QUOTE_NONE,
         strict=True,
@@ -153,37 +300,11 @@ def _records(data: bytes, shape: Shape, label: str) -> Iterator[tuple[int, list[
         ) from error
 
 
-def _ragged(count: int, shape: Shape, place: str) -> str:
+def _ragged(count: int, shape: TextShape, place: str) -> str:
     if count == 0:
         return f"{place}: the line is blank; remove it"
-    name = {"\t": "tab", UNIT: "the separator"}.get(shape.separator, repr(shape.separator))
+    name = {"\t": "tab", _UNIT: "the separator"}.get(shape.separator, repr(shape.separator))
     return (
         f"{place}: the line has {count} fields, the first line {shape.width} (separated by "
         f"{name}); correct or remove the line, or give separator="
     )
-
-
-def _check_utf8(data: bytes, label: str) -> None:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{label}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; if the file is in "
-            'another encoding give it, as in encoding="latin-1"'
-        ) from error
-
-
-def _recoded(data: bytes, label: str, encoding: str) -> bytes:
-    try:
-        return data.decode(encoding).encode("utf-8")
-    except (LookupError, TypeError) as error:
-        raise DataError(
-            f'encoding={encoding!r} is not known; give one such as "utf-8" or "latin-1"'
-        ) from error
-    except UnicodeError as error:
-        start = getattr(error, "start", 0)
-        line = data.count(b"\n", 0, start) + 1
-        raise DataError(
-            f"{label}:{line}: not {encoding} ({error}); give another encoding="
-        ) from error

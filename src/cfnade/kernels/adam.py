@@ -6,15 +6,16 @@ one per level (the mean of its squared gradient).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from numba import njit
-
-from cfnade.kernels.layout import Array
+from cfnade.kernels.compiled import glue, inner
+from cfnade.kernels.memory import Array
 from cfnade.kernels.simd import (
     LANES,
     address,
+    beyond,
     fill,
     load,
     load_part,
@@ -66,79 +67,63 @@ class Rule:
         )
 
 
-@njit(nogil=True)
+@glue
 def bare_update(update: Any) -> Any:
     """The same, as pointers."""
     moments = address(update.moment), address(update.square)
     return Update(address(update.table), *moments, update.numbers, update.rowwise)
 
 
-@njit(nogil=True)
-def adam_block(update: Any, column: int, shape: Any, scratch: Any) -> None:
-    """Move a column by its gradient, the scratch's d_block (which is used up)."""
-    if update.rowwise:
-        _rowwise(update, column * shape.levels, shape, scratch.d_block, scratch.running)
-        return
+@glue
+def adam_block(update: Any, column: int, shape: Any, grads: Any) -> None:
+    """Move a column by the gradient of its block, which is used up."""
     for k in range(shape.levels):
-        row = column * shape.levels + k
-        adam_run(update, row * shape.width, scratch.d_block, k * shape.whole, shape.width)
+        row, slopes = column * shape.levels + k, beyond(grads, k * shape.whole)
+        if update.rowwise:
+            _adam_level(update, row, slopes, shape.width)
+        else:
+            adam_run(update, row * shape.width, slopes, shape.width)
 
 
-@njit(nogil=True)
-def adam_run(update: Any, at: int, grads: Any, g: int, count: int) -> None:
-    """Move `count` weights from `at` on, each with its own second moment.
+@inner
+def adam_run(update: Any, first: int, grads: Any, count: int) -> None:
+    """Move `count` weights from `first` on, each with its own second moment.
 
-    grads is read from g on, up to whole vectors.
+    grads is read up to whole vectors.
     """
     table, moment, square, rule, _ = update
     size, fresh, keep = fill(table, -rule.size), fill(table, rule.fresh), fill(table, rule.keep)
     add, spread, eps = fill(table, rule.add), fill(table, rule.spread), fill(table, rule.eps)
     decay = fill(table, rule.decay)
     for i in range(0, count, LANES):
-        n = count - i
-        weight = load_part(table, at + i, n)
-        slope = load(grads, g + i) + decay * weight
-        m = load_part(moment, at + i, n)
+        p, n = first + i, count - i
+        weight = load_part(table, p, n)
+        slope = load(grads, i) + decay * weight
+        m = load_part(moment, p, n)
         m = m + fresh * (slope - m)
-        v = keep * load_part(square, at + i, n) + add * slope * slope
-        store_part(moment, at + i, m, n)
-        store_part(square, at + i, v, n)
-        store_part(table, at + i, weight + size * m / (sqrt(v) * spread + eps), n)
+        v = keep * load_part(square, p, n) + add * slope * slope
+        store_part(moment, p, m, n)
+        store_part(square, p, v, n)
+        store_part(table, p, weight + size * m / (sqrt(v) * spread + eps), n)
 
 
-@njit(nogil=True)
-def _rowwise(update: Any, row: int, shape: Any, grads: Any, sizes: Any) -> None:
-    """Move the levels from `row` on; the weights of a level share a second moment."""
+@inner
+def _adam_level(update: Any, row: int, grads: Any, width: int) -> None:
+    """Move the weights of one level, which share a second moment: their mean squared gradient."""
     table, moment, square, rule, _ = update
-    width, decay = shape.width, fill(table, rule.decay)
-    for k in range(shape.levels):
-        energy = fill(table, 0.0)
-        for i in range(0, width, LANES):
-            # Read in part: the gradient's padding must not count.
-            at, weight = k * shape.whole + i, load_part(table, (row + k) * width + i, width - i)
-            slope = load_part(grads, at, width - i) + decay * weight
-            store(grads, at, slope)
-            energy = energy + slope * slope
-        sizes[k] = total(energy)
-    _sizes(square, row, shape, rule, sizes)
-    fresh = fill(table, rule.fresh)
-    for k in range(shape.levels):
-        size = fill(table, sizes[k])
-        for i in range(0, width, LANES):
-            to, n = (row + k) * width + i, width - i
-            weight, m = load_part(table, to, n), load_part(moment, to, n)
-            m = m + fresh * (load(grads, k * shape.whole + i) - m)
-            store_part(moment, to, m, n)
-            store_part(table, to, weight + size * m, n)
-
-
-@njit(nogil=True)
-def _sizes(square: Any, row: int, shape: Any, rule: Any, sizes: Any) -> None:
-    """From each level's squared gradient to its second moment and the size of its step."""
-    size, spread, eps = fill(sizes, -rule.size), fill(sizes, rule.spread), fill(sizes, rule.eps)
-    keep, add = fill(sizes, rule.keep), fill(sizes, rule.add / shape.width)
-    for i in range(0, shape.levels, LANES):
-        n = shape.levels - i
-        v = keep * load_part(square, row + i, n) + add * load(sizes, i)
-        store_part(square, row + i, v, n)
-        store(sizes, i, size / (sqrt(v) * spread + eps))
+    energy, decay, fresh = fill(table, 0.0), fill(table, rule.decay), fill(table, rule.fresh)
+    for i in range(0, width, LANES):
+        # Read in part: the gradient's padding must not count.
+        weight = load_part(table, row * width + i, width - i)
+        slope = load_part(grads, i, width - i) + decay * weight
+        store(grads, i, slope)
+        energy = energy + slope * slope
+    v = rule.keep * square[row] + rule.add * total(energy) / width
+    square[row] = v
+    size = fill(table, -rule.size / (math.sqrt(v) * rule.spread + rule.eps))
+    for i in range(0, width, LANES):
+        p, n = row * width + i, width - i
+        m = load_part(moment, p, n)
+        m = m + fresh * (load(grads, i) - m)
+        store_part(moment, p, m, n)
+        store_part(table, p, load_part(table, p, n) + size * m, n)

@@ -10,14 +10,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from cfnade.kernels.layout import Array
+from cfnade.kernels.compiled import glue, inner, kernel
+from cfnade.kernels.memory import Array, frozen
 from cfnade.kernels.simd import (
     LANES,
     address,
+    exp,
     fill,
     load,
+    log,
     maximum,
     minimum,
     store,
@@ -25,7 +27,6 @@ from cfnade.kernels.simd import (
     total,
     where_at_most,
 )
-from cfnade.kernels.simd_math import exp, log
 
 MEAN, CHANCE, QUANTILE = 0, 1, 2
 SLACK = 1e-6
@@ -37,7 +38,7 @@ _NARROW = 1e-6  # a variance below which log-odds say too little about chances
 _TINY = 1e-300
 
 
-class Wanted(NamedTuple):
+class Criterion(NamedTuple):
     """What columns are ranked by."""
 
     kind: int  # MEAN, CHANCE or QUANTILE
@@ -53,7 +54,7 @@ class Wanted(NamedTuple):
 # lane, the scale's values and log_weights. Inner functions take its address (simd.py says why).
 
 
-@njit(nogil=True)
+@inner
 def _spread(tile: Any, K: int) -> Any:
     """Mass, mean, 1 - mean and mean square of the weights."""
     one, zero = fill(tile, 1.0), fill(tile, 0.0)
@@ -68,7 +69,7 @@ def _spread(tile: Any, K: int) -> Any:
     return mass, maximum(high, fill(tile, _TINY)), maximum(low, fill(tile, _TINY)), square / mass
 
 
-@njit(nogil=True)
+@inner
 def _weigh(tile: Any, K: int, theta: Any) -> None:
     """Weights = exp(scores + θ·values), the highest 1."""
     top = load(tile, 0) + theta * load(tile, LANES * 2 * K)
@@ -79,12 +80,12 @@ def _weigh(tile: Any, K: int, theta: Any) -> None:
         store(tile, LANES * (K + k), exp(score - top))
 
 
-@njit(nogil=True)
+@glue
 def _odds(high: Any, low: Any, one: Any) -> Any:
     return log(one / low) - log(one / high)
 
 
-@njit(nogil=True)
+@glue
 def _tilt(tile: Any, K: int, sharpness: float, high: Any, low: Any) -> Any:
     """Calibrate; returns the mass, and 0 where the mean is back in place, else 1."""
     zero, one = fill(tile, 0.0), fill(tile, 1.0)
@@ -107,64 +108,84 @@ def _tilt(tile: Any, K: int, sharpness: float, high: Any, low: Any) -> Any:
     return mass, unsure
 
 
-@njit(nogil=True)
+@glue
 def _chance(tile: Any, K: int, first: int, mass: Any) -> Any:
-    found = fill(tile, 0.0)
+    """The share of the mass at level `first` and above."""
+    above = fill(tile, 0.0)
     for k in range(first, K):
-        found = found + load(tile, LANES * (K + k))
-    return found / mass
+        above = above + load(tile, LANES * (K + k))
+    return above / mass
 
 
-@njit(nogil=True)
+@inner
 def _quantile(tile: Any, K: int, edges: Any, share: float, mass: Any) -> Any:
     """Where the share of the mass is reached, each level's mass lying evenly between its edges."""
     zero, one = fill(tile, 0.0), fill(tile, 1.0)
-    left, found = fill(tile, share) * mass, fill(tile, edges[0])
+    left, place = fill(tile, share) * mass, fill(tile, edges[0])
     for k in range(K):
         weight = load(tile, LANES * (K + k))
         part = maximum(zero, minimum(one, left / weight))
-        found = found + part * fill(tile, edges[k + 1] - edges[k])
+        place = place + part * fill(tile, edges[k + 1] - edges[k])
         left = left - weight
-    return found
+    return place
 
 
-@njit(nogil=True)
-def _fill_tile(tile: Any, scores: Any, begin: int, count: int) -> None:
+@glue
+def _fill_tile(tile: Any, K: int, scores: Any, begin: int, count: int) -> None:
     """Scores of the columns from begin on; a last tile that is not full repeats its last column."""
     for t in range(LANES):
-        for k in range(scores.shape[1]):
-            tile[LANES * k + t] = scores[begin + min(t, count - 1), k]
+        for k in range(K):
+            tile[LANES * k + t] = scores[(begin + min(t, count - 1)) * K + k]
+    _weigh(tile, K, fill(tile, 0.0))
 
 
-@njit(nogil=True, cache=True)
-def _bounds(scores: Any, wanted: Any, tile: Any, lower: Any, upper: Any) -> None:
-    M, K = scores.shape
-    at, slack, sure = address(tile), fill(tile, SLACK), fill(tile, 0.5)
+@kernel
+def _mean_bounds(scores: Any, K: int, tile: Any, lower: Any, upper: Any) -> None:
+    M, tile, scores = len(lower), address(tile), address(scores)
+    slack = fill(tile, SLACK)
     for begin in range(0, M, LANES):
         count = min(LANES, M - begin)
-        _fill_tile(tile, scores, begin, count)
-        _weigh(at, K, fill(tile, 0.0))
-        _, high, low, _ = _spread(at, K)
-        below, above = high - slack, high + slack
-        if wanted.kind != MEAN:
-            mass, unsure = _tilt(at, K, wanted.sharpness, high, low)
-            if wanted.kind == CHANCE:
-                chance = _chance(at, K, wanted.first, mass)
-                below, above = chance - slack, chance + slack
-            else:
-                below = _quantile(at, K, wanted.edges, wanted.share - SLACK, mass)
-                above = _quantile(at, K, wanted.edges, wanted.share + SLACK, mass)
-            below = where_at_most(unsure, sure, below, fill(tile, -np.inf))
-            above = where_at_most(unsure, sure, above, fill(tile, np.inf))
+        _fill_tile(tile, K, scores, begin, count)
+        _, high, _, _ = _spread(tile, K)
+        store_part(lower, begin, high - slack, count)
+        store_part(upper, begin, high + slack, count)
+
+
+@kernel
+def _calibrated_bounds(
+    scores: Any, K: int, criterion: Any, tile: Any, lower: Any, upper: Any
+) -> None:
+    M, tile, scores, edges = len(lower), address(tile), address(scores), address(criterion.edges)
+    slack, sure = fill(tile, SLACK), fill(tile, 0.5)
+    for begin in range(0, M, LANES):
+        count = min(LANES, M - begin)
+        _fill_tile(tile, K, scores, begin, count)
+        _, high, low, _ = _spread(tile, K)
+        mass, unsure = _tilt(tile, K, criterion.sharpness, high, low)
+        if criterion.kind == CHANCE:
+            chance = _chance(tile, K, criterion.first, mass)
+            below, above = chance - slack, chance + slack
+        else:
+            below = _quantile(tile, K, edges, criterion.share - SLACK, mass)
+            above = _quantile(tile, K, edges, criterion.share + SLACK, mass)
+        below = where_at_most(unsure, sure, below, fill(tile, -np.inf))
+        above = where_at_most(unsure, sure, above, fill(tile, np.inf))
         store_part(lower, begin, below, count)
         store_part(upper, begin, above, count)
 
 
-def bounds(scores: Array, wanted: Wanted) -> tuple[Array, Array]:
-    """Lower and upper bounds of what is wanted, for scores (M, K). Both (M,), float64."""
+def bounds(scores: Array, criterion: Criterion) -> tuple[Array, Array]:
+    """Lower and upper bounds of what columns are ranked by, for scores (M, K). (M,), float64."""
     M, K = scores.shape
     tile = np.empty((4, K, LANES))
-    tile[2], tile[3] = wanted.unit[:, None], wanted.log_weights[:, None]
+    tile[2], tile[3] = criterion.unit[:, None], criterion.log_weights[:, None]
     lower, upper = np.empty(M), np.empty(M)
-    _bounds(scores, wanted, tile.reshape(-1), lower, upper)
+    flat, out = frozen(np.ascontiguousarray(scores).reshape(-1)), (tile.reshape(-1), lower, upper)
+    if criterion.kind == MEAN:
+        _mean_bounds(flat, K, *out)
+    else:
+        arrays = criterion.unit, criterion.log_weights, criterion.edges
+        unit, log_weights, edges = (np.array(array, np.float64) for array in arrays)
+        whole = criterion._replace(unit=unit, log_weights=log_weights, edges=edges)
+        _calibrated_bounds(flat, K, whole, *out)
     return lower, upper

@@ -1,18 +1,41 @@
-"""Ratings grouped by column, by counting sort; inside a column they keep their order."""
+"""Ratings grouped by column, and the ratings of some rows with a way to find cells among them."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from cfnade.errors import ModelError
-from cfnade.kernels.layout import Array
+from cfnade.kernels.compiled import glue, kernel
+from cfnade.kernels.memory import Array
 from cfnade.kernels.simd import address
 
 NO_WEIGHTS: Array = np.empty(0, np.float32)
 NO_ORDER: Array = np.empty(0, np.int64)
+
+
+class CellArrays(NamedTuple):
+    """Cells one by one, for code that knows nothing of columns' groups."""
+
+    rows: Array  # (n,) int64: number of the row in the batch
+    columns: Array  # (n,) int64
+    levels: Array  # (n,) int64
+    weights: Array  # (n,), or nothing
+
+
+class GroupedCells(NamedTuple):
+    """What every kernel reads of grouped ratings."""
+
+    starts: Array
+    rows: Array
+    levels: Array
+
+
+@glue
+def bare_cells(cells: Any) -> Any:
+    """The same, as pointers."""
+    return GroupedCells(address(cells.starts), address(cells.rows), address(cells.levels))
 
 
 class Grouped(NamedTuple):
@@ -30,72 +53,69 @@ class Grouped(NamedTuple):
     def n_columns(self) -> int:
         return len(self.starts) - 1
 
+    @property
+    def arrays(self) -> GroupedCells:
+        """What every kernel reads of them."""
+        return GroupedCells(self.starts, self.rows, self.levels)
 
-@njit(nogil=True)
-def bare_ratings(ratings: Any) -> Any:
-    """The same, as pointers."""
-    return Grouped(
-        ratings.size,
-        address(ratings.starts),
-        address(ratings.rows),
-        address(ratings.levels),
-        address(ratings.touched),
-        address(ratings.weights),
-        address(ratings.order),
-    )
+    def columns(self) -> Array:
+        """The column of each rating. Returns (n,) int64."""
+        return np.repeat(np.arange(self.n_columns), np.diff(self.starts))
 
-
-@njit(nogil=True, cache=True)
-def _outside(values: Any, limit: int) -> int:
-    """The first index whose value lies outside 0..limit-1, or -1."""
-    for i in range(len(values)):
-        if values[i] < 0 or values[i] >= limit:
-            return i
-    return -1
+    def cells(self) -> CellArrays:
+        """The ratings in the order in which they were given, or by column if they have none."""
+        parts = self.rows.astype(np.int64), self.columns(), self.levels.astype(np.int64)
+        by_column = CellArrays(*parts, self.weights)
+        if not len(self.order):
+            return by_column
+        places = np.empty_like(self.order)
+        places[self.order] = np.arange(len(places))
+        return CellArrays(*(part[places] if len(part) else part for part in by_column))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _sort(columns: Any, starts: Any, order: Any) -> None:
-    """Counting sort. Traffic: columns twice, order once; starts must stay in cache."""
-    for i in range(len(columns)):
+    """Counting sort; inside a column ratings keep their order.
+
+    Traffic: columns twice, order once; starts must stay in cache.
+    """
+    n, m = len(columns), len(starts) - 1
+    columns, starts, order = address(columns), address(starts), address(order)
+    for i in range(n):
         starts[columns[i] + 1] += 1
-    for c in range(len(starts) - 1):
+    for c in range(m):
         starts[c + 1] += starts[c]
-    for i in range(len(columns)):
+    for i in range(n):
         order[starts[columns[i]]] = i
         starts[columns[i]] += 1
-    for c in range(len(starts) - 1, 0, -1):
+    for c in range(m, 0, -1):
         starts[c] = starts[c - 1]
     starts[0] = 0
 
 
-@njit(nogil=True, cache=True)
-def _partition(which: Any, starts: Any, fixed: float, bounds: Any) -> None:
-    """Cut the columns into len(bounds)-1 ranges of equal work: ratings + `fixed` per column."""
-    work = 0.0
-    for c in which:
-        work += starts[c + 1] - starts[c] + fixed
-    parts = len(bounds) - 1
-    done, part = 0.0, 1
-    for u in range(len(which)):
-        while part < parts and done >= work * part / parts:
-            bounds[part] = u
-            part += 1
-        done += starts[which[u] + 1] - starts[which[u]] + fixed
-    bounds[part:] = len(which)
+def counting_sort(columns: Array, n_columns: int) -> tuple[Array, Array]:
+    """Where each column starts (M+1,), and which rating stands at each place by column (n,)."""
+    starts, order = np.zeros(n_columns + 1, np.int64), np.empty(len(columns), np.int64)
+    _sort(columns.astype(np.int32), starts, order)
+    return starts, order
 
 
 def partition(which: Array, starts: Array, fixed: float, parts: int) -> Array:
-    """Bounds of `parts` ranges of columns that cost about the same. Returns (parts+1,)."""
-    bounds = np.zeros(parts + 1, np.int64)
-    _partition(which, starts, fixed, bounds)
-    return bounds
+    """Bounds of `parts` ranges of columns of about equal work: ratings + `fixed` per column.
+
+    `which` are the columns in question, rising, among them all that have ratings. (parts+1,).
+    """
+    before = starts[:-1] if len(which) == len(starts) - 1 else starts[which]
+    work = before + fixed * np.arange(len(which))  # (m,) of the columns before each
+    whole = starts[-1] + fixed * len(which)
+    goals = [whole * part / parts for part in range(1, parts)]
+    return np.array([0, *np.searchsorted(work, goals), len(which)])
 
 
 def require_inside(name: str, values: Array, limit: int, what: str) -> None:
     """Refuse indices that would leave the memory of a table."""
-    place = _outside(values, limit)
-    if place >= 0:
+    if len(values) and (values.min() < 0 or values.max() >= limit):
+        place = int(np.flatnonzero((values < 0) | (values >= limit))[0])
         raise ModelError(
             f"{name}[{place}] (={values[place]}) must lie in 0..{limit - 1} ({what} = {limit})"
         )
@@ -112,12 +132,80 @@ def group(
     n_levels: int,
 ) -> Grouped:
     """Group cells given in any order; `size` is the number of rows. Checks every index."""
+    for name, array in {"rows": rows, "columns": columns, "levels": levels}.items():
+        _require_integers(name, array, len(columns))
     require_inside("rows", rows, size, "rows")
     require_inside("columns", columns, n_columns, "columns")
     require_inside("levels", levels, n_levels, "levels")
-    starts, order = np.zeros(n_columns + 1, np.int64), np.empty(len(columns), np.int64)
-    _sort(columns, starts, order)
+    starts, order = counting_sort(columns, n_columns)
     touched = np.flatnonzero(np.diff(starts)).astype(np.int32)
     grouped = rows[order].astype(np.int32), levels[order].astype(np.uint8)
     weighed = weights[order] if len(weights) else weights
     return Grouped(size, starts, *grouped, touched, weighed, order)
+
+
+def _require_integers(name: str, array: Array, count: int) -> None:
+    if array.dtype.kind not in "iu":
+        raise ModelError(f"{name} has dtype {array.dtype}; it must be an integer type")
+    if array.shape != (count,):
+        raise ModelError(f"{name} has shape {array.shape}; it must be ({count},), one per cell")
+
+
+# -- some rows of many: one pass, nothing is sorted -----------------------------------------------
+
+
+class RowRatings(NamedTuple):
+    """The ratings of some rows, each with the number of its row among them."""
+
+    offsets: Array  # (B+1,) int64
+    rows: Array  # (C,) int32
+    columns: Array  # (C,) int32
+    levels: Array  # (C,) uint8
+
+
+def ratings_of(offsets: Array, columns: Array, levels: Array, rows: Array) -> RowRatings:
+    """The ratings of these rows; a row that is unknown (-1) has none."""
+    counts = np.where(rows < 0, 0, offsets[rows + 1] - offsets[rows])
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    places = np.repeat(offsets[rows] - ends[:-1], counts) + np.arange(ends[-1])
+    numbers = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
+    return RowRatings(ends, numbers, columns[places], levels[places])
+
+
+@kernel
+def _find(
+    offsets: Any, known: Any, levels: Any, order: Any, rows: Any, columns: Any, marks: Any, out: Any
+) -> None:
+    """marks (M,) is -1 everywhere before and after; inside it holds the levels of one row."""
+    n = len(order)
+    offsets, known, levels, order = (
+        address(offsets),
+        address(known),
+        address(levels),
+        address(order),
+    )
+    rows, columns, marks, out = address(rows), address(columns), address(marks), address(out)
+    i = 0
+    while i < n:
+        row = rows[order[i]]
+        first, end = offsets[row], offsets[row + 1]
+        for p in range(first, end):
+            marks[known[p]] = levels[p]
+        while i < n and rows[order[i]] == row:
+            column = columns[order[i]]
+            out[order[i]] = marks[column] if column >= 0 else -1
+            i += 1
+        for p in range(first, end):
+            marks[known[p]] = -1
+
+
+def levels_of(ratings: RowRatings, rows: Array, columns: Array, n_columns: int) -> Array:
+    """The level of each cell's rating, -1 where there is none; rows count among the ratings'. (n,).
+
+    An unknown column (-1) has no rating. Indices are trusted.
+    """
+    out, marks = np.empty(len(rows), np.int64), np.full(n_columns, -1, np.int64)
+    order = np.argsort(rows, kind="stable")
+    cells = np.array(rows, np.int64), np.array(columns, np.int64)
+    _find(ratings.offsets, ratings.columns, ratings.levels, order, *cells, marks, out)
+    return out

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from cfnade.kernels.layout import Array, padded
+from cfnade.kernels.compiled import inner, kernel
+from cfnade.kernels.memory import Array, frozen, padded
 from cfnade.kernels.simd import LANES, address, fill, load, load_part, total
 
 
-@njit(nogil=True)
+@inner
 def _dot(table: Any, at: int, row: Any, begin: int, width: int) -> Any:
     """Σ table[at+i]·row[begin+i], of pointers; the row is padded to whole vectors."""
     a = fill(table, 0.0)
@@ -35,63 +35,53 @@ def _dot(table: Any, at: int, row: Any, begin: int, width: int) -> Any:
     return total((a + b) + (c + d))
 
 
-@njit(nogil=True, cache=True)
-def _embed(columns: Any, levels: Any, table: Any, shared: bool, out: Any) -> None:
-    """out[p] = what rating p adds to a sum; table (M, K, D), out (c, D)."""
-    for p in range(len(columns)):
+@kernel
+def _add_ratings(
+    columns: Any, levels: Any, which: Any, table: Any, K: int, D: int, shared: bool, out: Any
+) -> None:
+    """out[which[p]] += what rating p adds to a sum; table (M·K·D,), out (n·D,)."""
+    n, vectors, sums = len(columns), address(table), address(out)
+    columns, levels, which = address(columns), address(levels), address(which)
+    for p in range(n):
         for k in range(0 if shared else levels[p], levels[p] + 1):
-            for i in range(table.shape[2]):
-                out[p, i] += table[columns[p], k, i]
+            vector, to = (columns[p] * K + k) * D, which[p] * D
+            for i in range(D):
+                sums[to + i] += vectors[vector + i]
 
 
-@njit(nogil=True, cache=True)
-def _sum(columns: Any, levels: Any, table: Any, shared: bool, out: Any) -> None:
-    """out (D,) = the sum of what all ratings add."""
-    for p in range(len(columns)):
-        for k in range(0 if shared else levels[p], levels[p] + 1):
-            for i in range(table.shape[2]):
-                out[i] += table[columns[p], k, i]
-
-
-@njit(nogil=True, cache=True)
-def _affine(rows: Any, pitch: int, weights: Any, inner: int, bias: Any, out: Any) -> None:
-    """out[b, o] = bias[o] + Σ weights[o, i]·rows[b, i], flat rows and weights."""
-    count, outer = out.shape
-    x, w = address(rows), address(weights)
+@kernel
+def _affine(rows: Any, pitch: int, weights: Any, width: int, bias: Any, out: Any) -> None:
+    """out[b, o] = bias[o] + Σ weights[o, i]·rows[b, i], all flat."""
+    count, outer = len(out) // len(bias), len(bias)
+    x, w, first, to = address(rows), address(weights), address(bias), address(out)
     for o in range(outer):  # a row of weights stays in the nearest cache for all rows
         for b in range(count):
-            out[b, o] = bias[o] + _dot(w, o * inner, x, b * pitch, inner)
+            to[b * outer + o] = first[o] + _dot(w, o * width, x, b * pitch, width)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _score_cells(
-    states: Any, pitch: int, which: Any, columns: Any, table: Any, bias: Any, shared: bool, out: Any
+    states: Any,
+    pitch: int,
+    which: Any,
+    columns: Any,
+    table: Any,
+    bias: Any,
+    K: int,
+    shared: bool,
+    out: Any,
 ) -> None:
-    """out[t, k] = the score of column columns[t]'s level k for state which[t]."""
-    K = out.shape[1]
-    width = len(table) // bias.size
-    vectors, rows = address(table), address(states)
-    for t in range(len(columns)):
-        score = out.dtype.type(0.0)
+    """out[t·K + k] = the score of column columns[t]'s level k for state which[t]."""
+    n, width = len(columns), len(table) // len(bias)
+    rows, vectors, biases, scores = address(states), address(table), address(bias), address(out)
+    which, columns = address(which), address(columns)
+    for t in range(n):
+        first = columns[t] * K
         for k in range(K):
-            at = (columns[t] * K + k) * width
-            own = _dot(vectors, at, rows, which[t] * pitch, width) + bias[columns[t], k]
-            score = score + own if shared else own
-            out[t, k] = score
-
-
-@njit(nogil=True, cache=True)
-def _score_all(state: Any, table: Any, bias: Any, shared: bool, out: Any) -> None:
-    """out[m, k] = the score of column m's level k."""
-    M, K = out.shape
-    width = len(table) // bias.size
-    vectors, row = address(table), address(state)
-    for m in range(M):
-        score = out.dtype.type(0.0)
-        for k in range(K):
-            own = _dot(vectors, (m * K + k) * width, row, 0, width) + bias[m, k]
-            score = score + own if shared else own
-            out[m, k] = score
+            own = _dot(vectors, (first + k) * width, rows, which[t] * pitch, width)
+            scores[t * K + k] = own + biases[first + k]
+            if shared and k > 0:
+                scores[t * K + k] += scores[t * K + k - 1]
 
 
 # -- for arrays: C-contiguous, of one dtype, indices inside (the caller's part) --------------------
@@ -100,15 +90,21 @@ def _score_all(state: Any, table: Any, bias: Any, shared: bool, out: Any) -> Non
 
 def sum_ratings(columns: Array, levels: Array, table: Array, *, shared: bool) -> Array:
     """The summed embeddings of a row's ratings, table (M, K, D). Returns (D,)."""
-    out = np.zeros(table.shape[2], table.dtype)
-    _sum(np.array(columns, np.int64), np.array(levels, np.int64), table, shared, out)
-    return out
+    return _added(columns, levels, np.zeros(len(columns), np.int64), table, shared, 1)[0]
 
 
 def embed(columns: Array, levels: Array, table: Array, *, shared: bool) -> Array:
     """What each rating adds to that sum. Returns (c, D)."""
-    out = np.zeros((len(columns), table.shape[2]), table.dtype)
-    _embed(np.array(columns, np.int64), np.array(levels, np.int64), table, shared, out)
+    return _added(columns, levels, np.arange(len(columns)), table, shared, len(columns))
+
+
+def _added(
+    columns: Array, levels: Array, which: Array, table: Array, shared: bool, size: int
+) -> Array:
+    _, K, D = table.shape
+    out = np.zeros((size, D), table.dtype)
+    ratings = np.array(columns, np.int64), np.array(levels, np.int64), which
+    _add_ratings(*ratings, _flat(table), K, D, shared, out.reshape(-1))
     return out
 
 
@@ -116,7 +112,8 @@ def affine(rows: Array, weights: Array, bias: Array) -> Array:
     """bias + rows @ weights.T, for rows (B, I) and weights (O, I). Returns (B, O)."""
     out = np.empty((len(rows), len(weights)), weights.dtype)
     whole = _whole(rows)
-    _affine(whole.reshape(-1), whole.shape[1], weights.reshape(-1), rows.shape[1], bias, out)
+    fixed = (whole.reshape(-1), whole.shape[1], _flat(weights), rows.shape[1], _flat(bias))
+    _affine(*fixed, out.reshape(-1))
     return out
 
 
@@ -124,19 +121,23 @@ def score_cells(
     states: Array, which: Array, columns: Array, table: Array, bias: Array, *, shared: bool
 ) -> Array:
     """Scores of given columns, each for one of the states (B, D). Returns (n, K)."""
-    out = np.empty((len(columns), table.shape[1]), table.dtype)
-    whole, flat = _whole(states), table.reshape(-1)
+    K = table.shape[1]
+    out = np.empty((len(columns), K), table.dtype)
+    whole = _whole(states)
     cells = np.array(which, np.int64), np.array(columns, np.int64)
-    _score_cells(whole.reshape(-1), whole.shape[1], *cells, flat, bias, shared, out)
+    fixed = (whole.reshape(-1), whole.shape[1], *cells, _flat(table), _flat(bias), K, shared)
+    _score_cells(*fixed, out.reshape(-1))
     return out
 
 
 def score_all(state: Array, table: Array, bias: Array, *, shared: bool) -> Array:
     """Scores of every column for one state (D,). Returns (M, K)."""
-    out = np.empty(table.shape[:2], table.dtype)
-    whole = _whole(state[None])
-    _score_all(whole.reshape(-1), table.reshape(-1), bias, shared, out)
-    return out
+    M = len(table)
+    return score_cells(state[None], np.zeros(M, np.int64), np.arange(M), table, bias, shared=shared)
+
+
+def _flat(array: Array) -> Array:
+    return frozen(array.reshape(-1))
 
 
 def _whole(rows: Array) -> Array:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from cfnade.kernels.layout import Array
+from cfnade.kernels.compiled import kernel
+from cfnade.kernels.memory import Array
 
 LONGEST = 64
 """Letters of the asked word that count."""
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _edits(word: Any, letters: Any, offsets: Any, most: int, prefix: bool, out: Any) -> None:
     """out[i] = edits from the word to the i-th text, or to a beginning of it; most+1 if more."""
     n = len(word)
@@ -26,7 +26,7 @@ def _edits(word: Any, letters: Any, offsets: Any, most: int, prefix: bool, out: 
             continue
         for j in range(n + 1):
             lines[0, j] = j
-        found = n if prefix or length == 0 else most + 1
+        nearest = n if prefix or length == 0 else most + 1
         for t in range(1, min(length, n + most) + 1):
             now, back, twice = lines[t % 3], lines[(t - 1) % 3], lines[(t - 2) % 3]
             now[0] = t
@@ -41,13 +41,13 @@ def _edits(word: Any, letters: Any, offsets: Any, most: int, prefix: bool, out: 
                 now[j] = cost
                 least = min(least, cost)
             if prefix:
-                found = min(found, now[n])
+                nearest = min(nearest, now[n])
             elif t == length:
-                found = now[n]
+                nearest = now[n]
             if least > most:
                 break
-        if found <= most:
-            out[i] = found
+        if nearest <= most:
+            out[i] = nearest
 
 
 class Spellings:

@@ -1,4 +1,4 @@
-"""Threads that stay, for kernels that release the GIL.
+"""Threads that stay, for kernels that release the GIL; and how many of its own torch may use.
 
 A kernel is plain serial code over a range of its work; here ranges meet threads. Unlike Numba's
 own parallel loops, this may be called from several threads at once, ends after a fork without
@@ -7,6 +7,7 @@ hanging, and leaves no spinning worker behind that would fight with BLAS for the
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,19 +31,48 @@ def thread_count(threads: int | None) -> int:
     return count
 
 
+# torch.set_num_threads sets the numbers of the calling thread (OpenMP's and MKL's own) and, besides,
+# the default of every thread that has yet to use torch, which cannot be taken back. So we set the
+# thread's own numbers only, in the libraries that torch has loaded.
+
+
+def _function(name: str) -> Any:
+    """A function of torch or of what it is linked with, None if there is no such."""
+    try:
+        return getattr(ctypes.CDLL(str(torch._C.__file__)), name)
+    except (AttributeError, OSError):
+        return None
+
+
+_set_openmp, _set_mkl = _function("omp_set_num_threads"), _function("MKL_Set_Num_Threads_Local")
+
+
+def _set_own(count: int, mkl: int) -> int:
+    """Have the calling thread use `count` threads in torch; 0 for mkl is what all threads have.
+
+    Returns the number that MKL had here.
+    """
+    torch.get_num_threads()  # a thread's first use of torch would set its numbers anew
+    if _set_openmp is None:
+        torch.set_num_threads(count)
+        return mkl
+    _set_openmp(count)
+    return mkl if _set_mkl is None else int(_set_mkl(mkl))
+
+
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Have torch use so many threads inside.
+    """Have torch use so many threads for what the calling thread does inside.
 
-    For training, not for requests: torch keeps the number for each thread, but a thread that first
-    uses torch while another one is in here takes over the number and keeps it.
+    No other thread sees it, born or unborn. (Where torch's OpenMP cannot be reached, as on Windows,
+    a thread that first uses torch meanwhile takes the number over and keeps it.)
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    mkl = _set_own(count, count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        _set_own(before, mkl)
 
 
 def one_torch_thread() -> AbstractContextManager[None]:
@@ -56,17 +86,8 @@ def _helpers(count: int) -> ThreadPoolExecutor:
         return _pools[key]
     with _making:
         if key not in _pools:
-            _pools[key] = _new_pool(count)
+            _pools[key] = ThreadPoolExecutor(count, "cfnade", _set_own, (1, 1))
         return _pools[key]
-
-
-def _new_pool(count: int) -> ThreadPoolExecutor:
-    # A worker's own setting also becomes the default of threads not yet born: set it back.
-    with one_torch_thread():
-        pool = ThreadPoolExecutor(count, "cfnade", initializer=torch.set_num_threads, initargs=(1,))
-        for future in [pool.submit(torch.get_num_threads) for _ in range(count)]:
-            future.result()
-    return pool
 
 
 def run(function: Callable[..., Any], parts: Sequence[Sequence[Any]]) -> list[Any]:

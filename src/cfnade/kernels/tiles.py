@@ -1,7 +1,9 @@
-"""The inner loops of a tile: up to 16 targets of one column against its block of levels × width.
+"""A column's block of levels × width, and a tile: up to 16 targets of the column against it.
 
-Widths are padded to a multiple of 16 and rows are given by where they begin, so that no loop has a
-rest. Sums stay in registers; every operand lies in the first- or second-level cache.
+A block is copied in (cumulated if shared) and padded with zeros to whole vectors; rows are given by
+where they begin. So no loop has a rest, sums stay in registers, and every operand lies in the
+first- or second-level cache. Sharing (Eq. 9 and 10) makes level k the sum of the table's levels up
+to k, so a gradient runs back the other way.
 """
 
 from __future__ import annotations
@@ -9,25 +11,29 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit
 from numba.core import cgutils
 
+from cfnade.kernels.compiled import WIDE, glue, inner
 from cfnade.kernels.simd import (
     LANES,
     add,
     constant,
+    fill,
     intrinsic,
+    load,
+    load_part,
     multiply_add,
     pointer,
     read,
     signature,
     splat,
+    store,
     sum_lanes,
     write,
 )
 
 INDEX = ir.IntType(64)
-STRIP = 4  # vectors of a row that stay in registers together
+STRIP = 4 if WIDE else 1  # vectors of a row that stay in registers together
 GROUP = 5  # levels that stay in registers together
 
 
@@ -204,12 +210,12 @@ _back4, _back4_1 = _back(4, STRIP), _back(4, 1)
 _back1, _back1_1 = _back(1, STRIP), _back(1, 1)
 
 
-@njit(nogil=True)
+@inner
 def tile_scores(states: Any, count: int, shape: Any, scratch: Any) -> None:
     """scores[16·k + t] = block[k] · state of target t, for the first `count` targets."""
     block, begins, whole, out = scratch.block, scratch.begins, shape.whole, scratch.scores
     for k in range(shape.levels):
-        if count == LANES:
+        if WIDE and count == LANES:
             _dots16(block, k * whole, states, begins, 0, whole, out, k * LANES)
             continue
         t = 0
@@ -221,7 +227,7 @@ def tile_scores(states: Any, count: int, shape: Any, scratch: Any) -> None:
             t += 1
 
 
-@njit(nogil=True)
+@inner
 def tile_outer(states: Any, count: int, shape: Any, scratch: Any) -> None:
     """d_block[k] += Σ_t slopes[16·k + t] · state of target t."""
     block, begins, whole, slopes = scratch.d_block, scratch.begins, shape.whole, scratch.slopes
@@ -230,36 +236,96 @@ def tile_outer(states: Any, count: int, shape: Any, scratch: Any) -> None:
         several = k + GROUP <= shape.levels
         e, g, i = k * whole, k * LANES, 0
         while i < whole:
-            wide = i + STRIP * LANES <= whole
-            if several and wide:
-                _outer_group(block, e, whole, slopes, g, states, begins, count, i)
-            elif several:
-                _outer_group_1(block, e, whole, slopes, g, states, begins, count, i)
-            elif wide:
-                _outer_level(block, e, whole, slopes, g, states, begins, count, i)
+            if STRIP > 1 and i + STRIP * LANES <= whole:
+                if several:
+                    _outer_group(block, e, whole, slopes, g, states, begins, count, i)
+                else:
+                    _outer_level(block, e, whole, slopes, g, states, begins, count, i)
+                i += STRIP * LANES
             else:
-                _outer_level_1(block, e, whole, slopes, g, states, begins, count, i)
-            i += STRIP * LANES if wide else LANES
+                if several:
+                    _outer_group_1(block, e, whole, slopes, g, states, begins, count, i)
+                else:
+                    _outer_level_1(block, e, whole, slopes, g, states, begins, count, i)
+                i += LANES
         k += GROUP if several else 1
 
 
-@njit(nogil=True)
+@inner
 def tile_back(d_states: Any, count: int, shape: Any, scratch: Any) -> None:
     """d_state of target t += Σ_k slopes[16·k + t] · block[k]."""
     block, begins, whole, slopes = scratch.block, scratch.begins, shape.whole, scratch.slopes
     t = 0
     while t < count:
-        four = t + 4 <= count
-        i = 0
+        four, i = t + 4 <= count, 0
         while i < whole:
-            wide = i + STRIP * LANES <= whole
-            if four and wide:
-                _back4(d_states, begins, t, slopes, block, whole, shape.levels, i)
-            elif four:
-                _back4_1(d_states, begins, t, slopes, block, whole, shape.levels, i)
-            elif wide:
-                _back1(d_states, begins, t, slopes, block, whole, shape.levels, i)
+            if STRIP > 1 and i + STRIP * LANES <= whole:
+                if four:
+                    _back4(d_states, begins, t, slopes, block, whole, shape.levels, i)
+                else:
+                    _back1(d_states, begins, t, slopes, block, whole, shape.levels, i)
+                i += STRIP * LANES
             else:
-                _back1_1(d_states, begins, t, slopes, block, whole, shape.levels, i)
-            i += STRIP * LANES if wide else LANES
+                if four:
+                    _back4_1(d_states, begins, t, slopes, block, whole, shape.levels, i)
+                else:
+                    _back1_1(d_states, begins, t, slopes, block, whole, shape.levels, i)
+                i += LANES
         t += 4 if four else 1
+
+
+# -- a column's block -----------------------------------------------------------------------------
+
+
+@inner
+def read_block(table: Any, column: int, shape: Any, shared: bool, block: Any) -> None:
+    """block[k] = level k of the table's column, or the sum of its levels up to k."""
+    for k in range(shape.levels):
+        at, to = (column * shape.levels + k) * shape.width, k * shape.whole
+        for i in range(0, shape.whole, LANES):
+            value = load_part(table, at + i, shape.width - i)
+            if shared and k > 0:
+                value = value + load(block, to - shape.whole + i)
+            store(block, to + i, value)
+
+
+@glue
+def clear(numbers: Any, count: int) -> None:
+    """Set the first `count`, a multiple of 16, to zero."""
+    zero = fill(numbers, 0.0)
+    for i in range(0, count, LANES):
+        store(numbers, i, zero)
+
+
+@glue
+def add_row(into: Any, to: int, source: Any, at: int, whole: int) -> None:
+    """into[to:to+whole] += source[at:at+whole]"""
+    for i in range(0, whole, LANES):
+        store(into, to + i, load(into, to + i) + load(source, at + i))
+
+
+@glue
+def unshare(block: Any, shape: Any) -> None:
+    """The gradient of a cumulated block becomes that of the table: a sum from each level on."""
+    for k in range(shape.levels - 2, -1, -1):
+        add_row(block, k * shape.whole, block, (k + 1) * shape.whole, shape.whole)
+
+
+@glue
+def read_bias(bias: Any, column: int, levels: int, shared: bool, out: Any) -> None:
+    """out[k] = the bias of level k, or the sum of those up to k."""
+    running = bias[column * levels]
+    out[0] = running
+    for k in range(1, levels):
+        step = bias[column * levels + k]
+        running = running + step if shared else step
+        out[k] = running
+
+
+@glue
+def unshare_bias(grad: Any, levels: int) -> None:
+    """As `unshare`, for a bias."""
+    running = grad[levels - 1]
+    for k in range(levels - 2, -1, -1):
+        running += grad[k]
+        grad[k] = running

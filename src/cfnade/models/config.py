@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
-from numbers import Integral, Real
-from typing import Any
+from typing import Annotated, Any
 
 from cfnade.errors import ModelError
-from cfnade.models.checks import require, require_one_of
+from cfnade.models.checks import require
+from cfnade.options import TRUE_OR_FALSE, check_fields, number, one_of, optional, sequence, whole
 
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "elu")
 CONTEXT_SCALES = ("sum", "sqrt")
@@ -23,51 +22,31 @@ _MOST_NUMBERS = 2**40  # weights; 4 bytes each is beyond any machine that this i
 class CFNADEConfig:
     """Checked once, on creation. The defaults are the paper's CF-NADE-S with one layer, λ = 1."""
 
-    columns: int
+    columns: Annotated[int, whole(1)]
     """M: how many columns a row may rate."""
-    levels: int
+    levels: Annotated[int, whole(2).saying(": one level leaves nothing to say")]
     """K: how many levels the rating scale has, from the data."""
-    hidden: tuple[int, ...] = (500,)
+    hidden: Annotated[tuple[int, ...], sequence(whole(1), "(500,)")] = (500,)
     """H of each hidden layer, first to last; more than one makes the model deep (Eq. 20)."""
-    factors: int | None = None
+    factors: Annotated[int | None, optional(whole(1))] = None
     """J: the rank of the factored weights (Eq. 11-12), or None for full weights."""
-    shared: bool = True
+    shared: Annotated[bool, TRUE_OR_FALSE] = True
     """Whether a level uses the weights of all levels up to it (Eq. 9-10) or its own (Eq. 2, 4)."""
-    activation: str = "tanh"
+    activation: Annotated[str, one_of(*ACTIVATIONS)] = "tanh"
     """g."""
-    context_scale: str = "sum"
+    context_scale: Annotated[str, one_of(*CONTEXT_SCALES)] = "sum"
     """What multiplies the summed context: "sum" 1 (the paper), "sqrt" √(mean_context / n)."""
-    mean_context: float | None = None
+    mean_context: Annotated[float | None, optional(number(above=0))] = None
     """The mean size of a context, for context_scale "sqrt" alone."""
-    target_weight: str = "paper"
+    target_weight: Annotated[str, one_of(*TARGET_WEIGHTS)] = "paper"
     """What a target counts where batches are drawn: "paper" D/(D-i+1) (Eq. 19), "unit" 1."""
-    ordinal_weight: float = 1.0
+    ordinal_weight: Annotated[float, number(0, 1)] = 1.0
     """λ: the ordinal cost's share (Eq. 18); the rest is the regular cost."""
 
     def __post_init__(self) -> None:
-        require(
-            isinstance(self.hidden, Sequence) and not isinstance(self.hidden, str | bytes),
-            f"hidden (={self.hidden!r}) must be a sequence of layer sizes, such as (500,)",
-        )
-        _check_types(self)
-        self._make_plain()
+        check_fields(self, ModelError)
         _check_sizes(self)
-        require_one_of("activation", self.activation, ACTIVATIONS)
-        require_one_of("context_scale", self.context_scale, CONTEXT_SCALES)
-        require_one_of("target_weight", self.target_weight, TARGET_WEIGHTS)
-        require(
-            0.0 <= self.ordinal_weight <= 1.0,
-            f"ordinal_weight (={self.ordinal_weight}) must lie between 0 and 1",
-        )
         _check_mean_context(self.context_scale, self.mean_context)
-
-    def _make_plain(self) -> None:
-        """Python's own numbers, which JSON can hold; a tuple where JSON gave back a list."""
-        object.__setattr__(self, "hidden", tuple(int(size) for size in self.hidden))
-        kinds = {"columns": int, "levels": int, "factors": int}
-        for name, kind in (kinds | {"ordinal_weight": float, "mean_context": float}).items():
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, kind(getattr(self, name)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, so that it can be written as JSON."""
@@ -83,35 +62,9 @@ class CFNADEConfig:
         return cls(**values)
 
 
-def _check_types(config: CFNADEConfig) -> None:
-    for name in ("columns", "levels", "factors"):
-        value = getattr(config, name)
-        fits = _is_whole(value) or (value is None and name == "factors")
-        require(fits, f"{name} (={value!r}) must be a whole number")
-    require(
-        all(_is_whole(size) for size in config.hidden),
-        f"hidden (={config.hidden!r}) must hold whole numbers, such as (500,)",
-    )
-    require(isinstance(config.shared, bool), f"shared (={config.shared!r}) must be true or false")
-    for name in ("ordinal_weight", "mean_context"):
-        value = getattr(config, name)
-        fits = isinstance(value, Real) and not isinstance(value, bool)
-        fits = fits or (value is None and name == "mean_context")
-        require(fits, f"{name} (={value!r}) must be a number")
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
 def _check_sizes(config: CFNADEConfig) -> None:
     columns, levels, hidden, factors = config.columns, config.levels, config.hidden, config.factors
-    require(columns >= 1, f"columns (={columns}) must be at least 1")
-    require(levels >= 2, f"levels (={levels}) must be at least 2: one level leaves nothing to say")
-    require(len(hidden) >= 1, "hidden (=()) must name at least one hidden layer, such as (500,)")
-    require(min(hidden) >= 1, f"hidden (={hidden}) must hold sizes of at least 1")
     if factors is not None:
-        require(factors >= 1, f"factors (={factors}) must be at least 1, or None for full weights")
         smallest = min(hidden[0], hidden[-1])
         require(
             factors <= smallest,
@@ -134,8 +87,9 @@ def _check_mean_context(context_scale: str, mean_context: float | None) -> None:
             mean_context is None,
             f'mean_context (={mean_context}) has no effect with context_scale "sum"; leave it out',
         )
-    elif mean_context is None or not (mean_context > 0.0 and math.isfinite(mean_context)):
-        raise ModelError(
-            f"mean_context (={mean_context}) must be a positive number with context_scale "
-            f'"{context_scale}": the mean size of a context'
+    else:
+        require(
+            mean_context is not None,
+            f'mean_context must be given with context_scale "{context_scale}": the mean size of a '
+            "context",
         )

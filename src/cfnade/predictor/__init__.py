@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,14 @@ from cfnade.checkpoint import load
 from cfnade.checkpoint.faults import fault_of
 from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
+from cfnade.options import checked, whole
 from cfnade.predictor import frames
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.explain import by_item, by_level
 from cfnade.predictor.histories import History, Person, read_history
 from cfnade.predictor.ids import Ids, listed, paired
 from cfnade.predictor.once import once
-from cfnade.predictor.ranking import Rank, RankBy, Ranking, best, calibrated, means_of, rank_by
+from cfnade.predictor.ranking import How, Rank, RankBy, Ranking, best, calibrated, means_of, rank_by
 from cfnade.predictor.thin import default_min_ratings
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Row, Who
@@ -217,7 +218,10 @@ class Predictor:
         be listed but for min_ratings. Of equal scores the item of the lower id comes first.
         """
         raws, people = self._people(users, history)
-        by, length = rank_by(rank, threshold, quantile, self.scale), _whole("n", n, 1)
+        by, length = (
+            rank_by(rank, threshold, quantile, self.scale),
+            checked("n", n, whole(1), PredictionError),
+        )
         lists = self._rankings(people, by, length, exclude_seen, min_ratings)
         return frames.list_frame(self.fitted.context, raws, lists)
 
@@ -228,15 +232,14 @@ class Predictor:
         history: History | None = None,
         n: int = 10,
         exclude_seen: bool = True,
-        rank: Rank = "expected",
-        threshold: float | None = None,
-        quantile: float | None = None,
-        min_ratings: int | None = None,
+        **how: Unpack[How],
     ) -> Ranking:
         """As recommend, for one person and as arrays: for a service that writes its own answers."""
         _, people = self._people(None if user is None else [user], history)
-        by, length = rank_by(rank, threshold, quantile, self.scale), _whole("n", n, 1)
-        return self._rankings(people, by, length, exclude_seen, min_ratings)[0]
+        by = rank_by(
+            how.get("rank", "expected"), how.get("threshold"), how.get("quantile"), self.scale
+        )
+        return self._rankings(people, by, n, exclude_seen, how.get("min_ratings"))[0]
 
     @property
     def item_counts(self) -> IntArray:
@@ -256,8 +259,9 @@ class Predictor:
         exclude_seen: bool,
         min_ratings: int | None,
     ) -> list[Ranking]:
+        n = checked("n", n, whole(1), PredictionError)
         least = self.default_min_ratings if min_ratings is None else min_ratings
-        least = _whole("min_ratings", least, 0)
+        least = checked("min_ratings", least, whole(0), PredictionError)
         counts = self._scorer.known("item")
         enough = counts >= least
         rankings = []
@@ -280,7 +284,9 @@ class Predictor:
         Case, accents, typos and "The" are forgiven; the last word may be unfinished. Of equally
         near ones the item with more ratings comes first.
         """
-        found, distance = self.catalogue.search(text, _whole("limit", limit, 1))
+        found, distance = self.catalogue.search(
+            text, checked("limit", limit, whole(1), PredictionError)
+        )
         return pl.DataFrame(
             {
                 "item": frames.id_series(self.items.table[found], texts=self.items.are_texts),
@@ -376,9 +382,3 @@ def _either(users: Any, history: Any) -> None:
 def _plain(raw: Any) -> Any:
     """A key as a dictionary knows it."""
     return raw.item() if isinstance(raw, np.generic) else raw
-
-
-def _whole(name: str, given: Any, least: int) -> int:
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < least:
-        raise PredictionError(f"{name} (={given!r}) must be a whole number of at least {least}")
-    return int(given)

@@ -29,5 +29,5 @@ def embeddings(fitted: FittedModel, axis: Axis) -> pl.DataFrame:
     columns: dict[str, pl.Series] = {axis: id_series(ids, texts=ids.dtype == object)}
     if axis == "item" and context.titles is not None:
         columns["title"] = pl.Series(context.titles.tolist(), dtype=pl.String)
-    flat = pl.Series(vectors.float().numpy().ravel()).reshape((-1, vectors.shape[1]))
+    flat = pl.Series(vectors.detach().float().numpy().ravel()).reshape((-1, vectors.shape[1]))
     return pl.DataFrame({**columns, "vector": flat})

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.rows import IndexArray, LevelArray
-from cfnade.data.scale import Scale
+from cfnade.data.ratings import IndexArray
+from cfnade.data.scale import LevelArray, Scale
 from cfnade.errors import PredictionError
 from cfnade.predictor.catalogue import Catalogue
 

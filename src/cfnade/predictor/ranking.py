@@ -16,7 +16,7 @@ import numpy.typing as npt
 from cfnade.calibration import Calibration
 from cfnade.data.scale import Scale
 from cfnade.errors import PredictionError
-from cfnade.kernels.bounds import CHANCE, MEAN, QUANTILE, Wanted, bounds
+from cfnade.kernels.bounds import CHANCE, MEAN, QUANTILE, Criterion, bounds
 from cfnade.scorer import distributions
 
 FloatArray = npt.NDArray[np.float64]
@@ -72,11 +72,11 @@ class RankBy:
             return np.asarray(calibrated[:, self._first() :].sum(1))
         return quantiles(calibrated, self.scale, self.quantile)
 
-    def wanted(self, calibration: Calibration) -> Wanted:
+    def criterion(self, calibration: Calibration) -> Criterion:
         """The same, as the kernel takes it."""
         values = self.scale.array()
         weights = calibration.log_weights or (0.0,) * len(values)
-        return Wanted(
+        return Criterion(
             kind={"expected": MEAN, "at_least": CHANCE, "quantile": QUANTILE}[self.rank],
             unit=(values - values[0]) / (values[-1] - values[0]),
             sharpness=1 / calibration.temperature,
@@ -184,7 +184,7 @@ def best(
     values = by.scale.array()
     candidates = np.flatnonzero(allowed)
     if n < len(candidates):
-        lower, upper = bounds(scores, by.wanted(calibration or Calibration()))
+        lower, upper = bounds(scores, by.criterion(calibration or Calibration()))
         least = np.partition(lower[candidates], len(candidates) - n)[len(candidates) - n]
         candidates = candidates[upper[candidates] >= least]
     chances = distributions(scores[candidates])

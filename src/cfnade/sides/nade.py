@@ -9,19 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import Ratings
-from cfnade.data.rows import Rows
+from cfnade.data.ratings import Ratings, Rows
 from cfnade.errors import TrainingError
 from cfnade.kernels.adam import Rule
-from cfnade.kernels.dense import Network
-from cfnade.kernels.sampling import DrawnBatch
-from cfnade.kernels.step import Engine
+from cfnade.kernels.drawing import DrawnBatch
+from cfnade.kernels.engine import Engine
+from cfnade.kernels.network import Network
 from cfnade.models.batch import Context
 from cfnade.models.cfnade import CFNADENetwork
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.initialise import smoothed_log_frequencies, steps
 from cfnade.settings import Settings
-from cfnade.sides.drawing import Draw
+from cfnade.sides.draw import Draw
 from cfnade.sides.nade_rows import NadeRows
 from cfnade.sides.readings import reading_of
 from cfnade.sides.side import Array, Axis, Reading, Side

@@ -17,11 +17,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cfnade.data.rows import IntArray, Rows
+from cfnade.data.ratings import IntArray, Rows
 from cfnade.kernels import request
-from cfnade.kernels.autograd import cell_scores, context_sum
-from cfnade.kernels.grouping import group
-from cfnade.kernels.lookup import levels_of, ratings_of
+from cfnade.kernels.forward import cell_scores, context_sum
+from cfnade.kernels.grouping import group, levels_of, ratings_of
 from cfnade.models.cfnade import CFNADENetwork
 from cfnade.sides.side import NOTHING, Array, Row
 
@@ -97,8 +96,8 @@ class NadeRows:
             state,
             network.output_table,
             network.b,
-            torch.from_numpy(local),
-            torch.from_numpy(np.maximum(columns, 0)),
+            local,
+            np.maximum(columns, 0),
             shared=self._shared,
         )
         return np.asarray(scores.numpy())

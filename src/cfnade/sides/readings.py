@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.rows import IntArray, Rows
+from cfnade.data.ratings import IntArray, Rows
 from cfnade.models.batch import Context
 from cfnade.sides.side import Array, Axis, Reading, Row, Who, row_of
 
@@ -67,7 +67,7 @@ class ByUser:
         return self._rows.all([who.rated for who in people], leave_out=leave_out)
 
     def without_each(self, who: Who, item: int) -> Array:
-        return self._rows.without_each(who.rated, item)
+        return self._rows.without_each(who.rated.without(item), item)
 
     def without_raters(self, raters: Row, who: Who, item: int) -> Array:
         return np.repeat(self.person(who, np.array([item])), len(raters.columns), axis=0)
@@ -98,7 +98,8 @@ class ByItem:
             yield self._rows.down(max(who.user, 0), None, who.rated, leave_out=leave_out)
 
     def without_each(self, who: Who, item: int) -> Array:
-        return np.repeat(self.person(who, np.array([item])), len(who.rated.columns), axis=0)
+        others = who.rated.without(item).columns
+        return np.repeat(self.person(who, np.array([item])), len(others), axis=0)
 
     def without_raters(self, raters: Row, who: Who, item: int) -> Array:
         del item

@@ -20,11 +20,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from cfnade.data.ratings import Ratings
-from cfnade.data.rows import IndexArray, IntArray, LevelArray, Rows
+from cfnade.data.ratings import IndexArray, IntArray, Ratings, Rows
+from cfnade.data.scale import LevelArray
 from cfnade.kernels.adam import Rule
 from cfnade.settings import Settings
-from cfnade.sides.drawing import Draw
+from cfnade.sides.draw import Draw
 
 Axis = Literal["user", "item"]
 Array = npt.NDArray[Any]
@@ -81,13 +81,13 @@ class Reading(Protocol):
         """Scores of every item for each person: yields (items, K), which may be written to."""
 
     def without_each(self, who: Who, item: int) -> Array:
-        """Scores of the item without each rating of the person, who did not rate it. (c, K)."""
+        """Scores of the item without each of the person's ratings of others. Returns (c, K)."""
 
     def without_raters(self, raters: Row, who: Who, item: int) -> Array:
-        """The same without each of the item's ratings, which do not hold the person's. (c, K)."""
+        """The same without each of the item's ratings by others, who are given. Returns (c, K)."""
 
     def without_levels(self, raters: Row, who: Who, item: int) -> Array:
-        """The same without all of the item's ratings at each level. (K, K)."""
+        """The same without all of these ratings at each level. Returns (K, K)."""
 
 
 class SideStepper(Protocol):

@@ -1,42 +1,17 @@
-"""The cost that sides are trained on together, and a stepper for any side in plain torch."""
+"""A stepper for any side by its plain torch, and torch's Adam by our rules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from cfnade.kernels.adam import Rule
-from cfnade.kernels.layout import scratch_of, shape_of
-from cfnade.kernels.simd import LANES
-from cfnade.kernels.targets import cost_of_scores
-from cfnade.kernels.threads import one_torch_thread, run
-from cfnade.sides.drawing import Draw
+from cfnade.kernels.threads import one_torch_thread
+from cfnade.sides.draw import Draw
 from cfnade.sides.side import Array, Side
-
-
-class Cost(NamedTuple):
-    """The cost of a draw, and its gradient in the scores of the targets."""
-
-    total: float
-    slopes: Array  # (T, K)
-
-
-def cost_of(draw: Draw, scores: Array, *, ordinal_weight: float, threads: int) -> Cost:
-    """Eq. 18 and 21 of the draw's targets, which have these scores (T, K)."""
-    T, K = scores.shape
-    slopes = np.empty_like(scores)
-    weights = draw.weights.astype(scores.dtype)
-    fixed = (scores.reshape(-1), draw.levels, weights, ordinal_weight, slopes.reshape(-1))
-    tiles = -(-T // LANES)
-    cuts = pairwise([min(T, tiles * t // threads * LANES) for t in range(threads + 1)])
-    scratch = [scratch_of(scores.dtype, shape_of(K, 1)) for _ in range(threads)]
-    costs = run(cost_of_scores, [(*cut, *fixed, scratch[t]) for t, cut in enumerate(cuts)])
-    return Cost(float(sum(costs)), slopes)
 
 
 def adam_of(side: Side, rules: Mapping[str, Rule]) -> torch.optim.Adam:

@@ -14,14 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import Ratings
-from cfnade.data.rows import IntArray
-from cfnade.data.when import FEATURES, When
+from cfnade.data.ratings import IntArray, Ratings
+from cfnade.data.time_features import FEATURES, TimeFeatures
 from cfnade.errors import ModelError, PredictionError, TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.models.time_network import TimeNetwork
 from cfnade.settings import Settings
-from cfnade.sides.drawing import Draw
+from cfnade.sides.draw import Draw
 from cfnade.sides.side import Array, Axis, Row, Side, Who
 from cfnade.sides.stepping import AutogradStepper
 
@@ -35,12 +34,12 @@ class TimeSide(Side):
     axis: Axis | None = None
     network: TimeNetwork
 
-    def __init__(self, network: TimeNetwork, features: When) -> None:
+    def __init__(self, network: TimeNetwork, features: TimeFeatures) -> None:
         super().__init__()
         self.network, self._moments = network, Moments(features)
 
     @property
-    def features(self) -> When:
+    def features(self) -> TimeFeatures:
         return self._moments.features
 
     # -- made, saved, taken over --------------------------------------------------------------
@@ -52,7 +51,7 @@ class TimeSide(Side):
             raise TrainingError("time features need ratings with timestamps; these have none")
         shared = fields.get("shared", True)
         network = TimeNetwork(len(FEATURES), len(ratings.scale), shared=shared)
-        return cls(network, When.of(ratings))
+        return cls(network, TimeFeatures.of(ratings))
 
     def start(
         self, ratings: Ratings, generator: torch.Generator, settings: Settings, *, prior: bool
@@ -77,7 +76,7 @@ class TimeSide(Side):
                 f"{len(FEATURES)}"
             )
         network = TimeNetwork(len(FEATURES), int(fields["levels"]), shared=bool(fields["shared"]))
-        return cls(network, When.from_arrays(arrays))
+        return cls(network, TimeFeatures.from_arrays(arrays))
 
     def arrays(self) -> dict[str, Array]:
         return self.features.arrays()
@@ -103,7 +102,7 @@ class TimeSide(Side):
 
     def plain_scores(self, draw: Draw) -> Tensor:
         features = self._moments.of_training(draw.cells["user"], draw.cells["item"])
-        added: Tensor = self.network(features.to(self.network.A.device))
+        added: Tensor = self.network(features.to(self.network.A))
         return added
 
     def stepper(
@@ -122,7 +121,7 @@ class TimeSide(Side):
 class Moments:
     """The features of the training ratings, found by user and item. It does not change."""
 
-    def __init__(self, features: When) -> None:
+    def __init__(self, features: TimeFeatures) -> None:
         self.features = features
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Moments:
@@ -149,7 +148,7 @@ class TimeReading:
 
     learns: Axis | None = None
 
-    def __init__(self, network: TimeNetwork, features: When) -> None:
+    def __init__(self, network: TimeNetwork, features: TimeFeatures) -> None:
         self._network, self._features = network, features
 
     @torch.no_grad()
@@ -157,7 +156,7 @@ class TimeReading:
         if times is None:
             _refuse("a prediction needs to know when; give times=, in whole seconds since 1970")
         features = self._features.features(users, items, times)
-        return np.asarray(self._network(torch.from_numpy(features)).numpy())
+        return np.asarray(self._network(torch.from_numpy(features).to(self._network.A)).numpy())
 
     def person(self, who: Who, items: IntArray) -> Array:
         del who, items

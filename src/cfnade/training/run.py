@@ -14,6 +14,7 @@ from cfnade.data.splits import Split
 from cfnade.errors import TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.kernels.threads import thread_count, torch_threads
+from cfnade.options import checked, whole
 from cfnade.settings import Settings
 from cfnade.sides import Member, side_names
 from cfnade.training.loop import Reporter, Saving
@@ -144,8 +145,7 @@ def _outcome(members: list[TrainedMember], metrics: dict[str, Any], split: Split
 
 
 def _check(job: Job, seeds: int) -> None:
-    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
-        raise TrainingError(f"seeds (={seeds!r}) must be a whole number of at least 1")
+    checked("seeds", seeds, whole(1), TrainingError)
     try:
         torch.empty(0, device=job.device)
     except (RuntimeError, AssertionError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cfnade.data.arrays import read_arrays, write_arrays
+from cfnade.data.store import read_arrays, write_arrays
 from cfnade.errors import DataError, TrainingError
 
 FORMAT, VERSION = "cfnade-training", "1"

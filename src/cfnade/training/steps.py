@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from cfnade.data.ratings import Ratings
+from cfnade.kernels.costing import cost_of
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.costs import hybrid_cost
 from cfnade.settings import Settings
 from cfnade.sides import Member
-from cfnade.sides.drawing import Draws, draws_of
-from cfnade.sides.stepping import adam_of, adam_state, cost_of, move, restore_adam
+from cfnade.sides.draw import Draws, draws_of
+from cfnade.sides.stepping import adam_of, adam_state, move, restore_adam
 
 RowIds = npt.NDArray[np.int64]
 
@@ -69,6 +70,7 @@ class KernelStepper:
         threads: int,
     ) -> None:
         self.draws, self._levels = draws, len(ratings.scale)
+        self._dtype = next(member.parameters()).detach().cpu().numpy().dtype
         self._ordinal_weight, self._threads = ordinal_weight, threads
         self._sides = {
             name: side.stepper(
@@ -85,10 +87,16 @@ class KernelStepper:
                 return cost_at_once
         if draw.n_targets == 0:
             return 0.0
-        scores = np.zeros((draw.n_targets, self._levels), np.float32)
+        scores = np.zeros((draw.n_targets, self._levels), self._dtype)
         for side in sides:
             side.add_scores(draw, scores)
-        cost = cost_of(draw, scores, ordinal_weight=self._ordinal_weight, threads=self._threads)
+        cost = cost_of(
+            scores,
+            draw.levels,
+            draw.weights,
+            ordinal_weight=self._ordinal_weight,
+            threads=self._threads,
+        )
         for side in sides:
             side.fit(draw, cost.slopes, rate)
         return cost.total

@@ -12,7 +12,7 @@ from tests.serve.browser.conftest import Open
 from tests.serve.given import serving
 
 from cfnade import checkpoint
-from cfnade.data.parts import load_split
+from cfnade.data.loader import load_split
 from cfnade.settings import Settings
 from cfnade.training.run import train
 

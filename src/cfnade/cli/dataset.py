@@ -1,0 +1,125 @@
+"""`cfnade data …`: get, look at, convert and split ratings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cfnade.cli.arguments import Command, Data, Json, with_reading
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Get, look at, convert and split ratings.",
+    rich_markup_mode="rich",
+)
+
+
+@app.command(cls=Command)
+def get(
+    name: Annotated[str, typer.Argument(help="The name of a data set, such as ml-1m.")],
+) -> None:
+    """Get a data set by name, and say what is in it.
+
+    It is looked for in the folder that CFNADE_DATA names and in the cache, then downloaded.
+
+    \b
+      cfnade data get ml-1m
+    """
+    from cfnade.data.loader import load
+    from cfnade.data.named import named
+
+    named(name)
+    with _waiting(f"getting {name}"):
+        ratings = load(name)
+    print(ratings)
+
+
+@app.command(cls=Command)
+@with_reading
+def info(
+    data: Data,
+    *,
+    as_json: Json = False,
+    reading: dict[str, Any],
+) -> None:
+    """Say what is in a file, folder or data set.
+
+    cfnade data info ml-1m
+    cfnade data info ratings.csv --json
+    """
+    from cfnade.data.loader import load
+    from cfnade.data.summary import summarise
+
+    with _waiting(f"reading {data}"):
+        summary = summarise(load(data, **reading))
+    if as_json:
+        print(json.dumps(summary.as_dict(), indent=1))
+    else:
+        from cfnade.cli.show import show_summary
+
+        show_summary(summary)
+
+
+@app.command(cls=Command)
+@with_reading
+def convert(
+    data: Data,
+    out: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
+    *,
+    reading: dict[str, Any],
+) -> None:
+    """Read any format and write Parquet, which every tool reads.
+
+    cfnade data convert ml-1m.zip ml-1m.parquet
+    """
+    from cfnade.data.loader import load
+    from cfnade.data.typed_tables import write_parquet
+    from cfnade.errors import CfnadeError
+
+    if out.suffix != ".parquet":
+        raise CfnadeError(f"{out}: the name of the file to write must end in .parquet")
+    with _waiting(f"reading {data}"):
+        ratings = load(data, **reading)
+    with _waiting(f"writing {out}"):
+        write_parquet(ratings, out)
+    print(f"{out}: {len(ratings):,} ratings")
+
+
+@app.command("split", cls=Command)
+@with_reading
+def split_command(
+    data: Data,
+    name: Annotated[str, typer.Argument(help="The split, such as paper:0 or authors:1234.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", help="The folder to write the parts into.")],
+    reading: dict[str, Any],
+) -> None:
+    """Cut ratings into train, valid and test, each a Parquet file.
+
+    cfnade data split ml-1m authors:1234 --out parts
+    cfnade data split ml-100k u1 --out parts
+    """
+    from cfnade.data.loader import load_split
+    from cfnade.data.typed_tables import write_parquet
+    from cfnade.files import write_text
+
+    with _waiting(f"splitting {data}"):
+        split = load_split(data, name, **reading)
+    sizes = {}
+    for part, ratings in split.parts().items():
+        if len(ratings) or part != "given":
+            write_parquet(ratings, out / f"{part}.parquet")
+            sizes[part] = len(ratings)
+            print(f"{out / part}.parquet: {len(ratings):,} ratings")
+    facts = {"split": split.name, "fingerprint": split.fingerprint, "ratings": sizes}
+    write_text(out / "split.json", json.dumps(facts, indent=1) + "\n")
+
+
+def _waiting(what: str) -> Any:
+    """A spinner on standard error while long work runs, if that is a terminal."""
+    from rich.console import Console
+
+    return Console(stderr=True).status(what)

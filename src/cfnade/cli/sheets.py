@@ -1,0 +1,150 @@
+"""Small tables at a shell: pairs to predict, the ratings of a new person, answers to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from cfnade.data.columns import times
+from cfnade.data.roles import _NAMES as USUAL
+from cfnade.errors import DataError, PredictionError
+from cfnade.predictor import Predictor
+
+_ITEMS = (*USUAL["item"], "id", "title", "name")
+_RATINGS = (*USUAL["rating"], "yourrating")
+
+
+class Sheet:
+    """A CSV or Parquet file as columns of texts, found by their usual names."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._frame = _read(file)
+
+    def column(self, role: str, names: tuple[str, ...] | None = None) -> list[str]:
+        """The texts of a column that must be there."""
+        texts = self.column_if_any(role, names)
+        if texts is None:
+            usual, columns = ", ".join((names or USUAL[role])[:3]), ", ".join(self._frame.columns)
+            raise PredictionError(
+                f"{self.file}: has no column {role} ({usual} …); its columns are {columns}"
+            )
+        return texts
+
+    def column_if_any(self, role: str, names: tuple[str, ...] | None = None) -> list[str] | None:
+        """The first column with a usual name, ignoring case and punctuation."""
+        for name in names or USUAL[role]:
+            columns = [column for column in self._frame.columns if _plain(column) == name]
+            if len(columns) > 1:
+                raise PredictionError(
+                    f"{self.file}: {len(columns)} columns are named {name}; keep one"
+                )
+            if columns:
+                return self._whole(columns[0])
+        return None
+
+    def where(self, row: int) -> str:
+        return f"{self.file}:{row + 2}"
+
+    def _whole(self, column: str) -> list[str]:
+        texts: list[Any] = self._frame[column].to_list()
+        if None in texts:
+            raise PredictionError(
+                f"{self.where(texts.index(None))}: {column} is missing; fill it in"
+            )
+        return texts
+
+
+def _read(file: Path) -> pl.DataFrame:
+    if not file.exists():
+        raise PredictionError(f"{file}: there is no such file")
+    try:
+        if file.suffix == ".parquet":
+            return pl.read_parquet(file).select(pl.all().cast(pl.String))
+        separator = "\t" if file.suffix in (".tsv", ".tab") else ","
+        return pl.read_csv(file, separator=separator, infer_schema=False)
+    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise PredictionError(f"{file}: cannot be read as CSV or Parquet: {reason}") from error
+
+
+def _plain(column: str) -> str:
+    name = column.split("_duplicated_")[0]  # what polars adds to a name that it has met before
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+def seconds_of(texts: list[str], where: Callable[[int], str]) -> npt.NDArray[np.int64]:
+    """Seconds since 1970 of numbers or ISO dates. Returns (n,)."""
+    try:
+        return times(pl.Series(texts, dtype=pl.String), where)
+    except DataError as error:
+        # What it advises after that is for files of ratings.
+        raise PredictionError(str(error).partition(";")[0] + "; correct it") from error
+
+
+def history_of(
+    predictor: Predictor, file: Path | None, typed: list[str]
+) -> dict[Any, float] | None:
+    """Ratings of a new person: those of a file and those typed as TITLE=STARS."""
+    history: dict[Any, float] = {}
+    if file is not None:
+        sheet = Sheet(file)
+        lines = zip(sheet.column("item", _ITEMS), sheet.column("rating", _RATINGS), strict=True)
+        for row, (text, stars) in enumerate(lines):
+            fault = f"rating {stars!r} is not a number"
+            _add(history, predictor, (text, stars), sheet.where(row), fault)
+    for entry in typed:
+        text, _, stars = entry.rpartition("=")
+        fault = 'write a title or id and its rating, such as "Alien (1979)=5"'
+        _add(history, predictor, (text, stars if text else ""), repr(entry), fault)
+    return history if file is not None or typed else None
+
+
+def item_id(text: str, predictor: Predictor) -> Any:
+    """An item by its id or its title."""
+    return predictor.items.raw(predictor.catalogue.typed(text))
+
+
+def _add(
+    history: dict[Any, float], predictor: Predictor, rated: tuple[str, str], where: str, fault: str
+) -> None:
+    """An item with its stars; `fault` is said of stars that are no number."""
+    try:
+        stars = float(rated[1])
+    except ValueError:
+        raise PredictionError(f"{where}: {fault}") from None
+    item = item_id(rated[0], predictor)
+    if item in history:
+        raise PredictionError(
+            f"{where}: item {item!r} is rated twice, {history[item]:g} and {stars:g}; give one "
+            "rating of each item"
+        )
+    history[item] = stars
+
+
+def check_out(out: Path | None) -> None:
+    """Refuse a file that could not be written, before the work is done."""
+    if out is None:
+        return
+    if out.suffix not in (".parquet", ".csv"):
+        raise PredictionError(f"{out}: the name of the file to write must end in .parquet or .csv")
+    if out.is_dir():
+        raise PredictionError(f"{out}: is a folder; name a file to write")
+    if not out.parent.is_dir():
+        raise PredictionError(f"{out}: there is no folder {out.parent}; make it first")
+
+
+def write_frame(frame: pl.DataFrame, out: Path) -> None:
+    """Write a frame as Parquet or CSV, by its name, atomically."""
+    from cfnade.files import replacing
+
+    with replacing(out) as file:
+        if out.suffix == ".parquet":
+            frame.write_parquet(file)
+        else:
+            frame.write_csv(file)

@@ -1,0 +1,136 @@
+"""load() and load_split(): from a name, a file, a folder or a frame to checked ratings or parts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cfnade.data.build import Options, Repeats, build
+from cfnade.data.cache import cached
+from cfnade.data.columns import Columns
+from cfnade.data.formats import companions, read
+from cfnade.data.named import SETS, PublishedSet, fetch, find, named, show_terms
+from cfnade.data.predefined import predefined
+from cfnade.data.ratings import Ratings
+from cfnade.data.roles import PLAIN, ReadOptions
+from cfnade.data.scale import Scale
+from cfnade.data.sources import open_source
+from cfnade.data.splits import Split, split
+from cfnade.data.text import read_text
+from cfnade.data.typed_tables import read_frame
+from cfnade.errors import DataError
+
+log = logging.getLogger(__name__)
+
+CANONICAL = ("u1", "u2", "u3", "u4", "u5", "ua", "ub")
+"""The splits that MovieLens 100K comes with."""
+
+
+def load(
+    data: Any,
+    *,
+    user: str | int | None = None,
+    item: str | int | None = None,
+    rating: str | int | None = None,
+    time: str | int | None = None,
+    separator: str | None = None,
+    header: bool | None = None,
+    encoding: str | None = None,
+    scale: str | Sequence[float] | Scale | None = None,
+    bins: int | Sequence[float] | None = None,
+    repeats: Repeats = "error",
+    cache: bool = True,
+) -> Ratings:
+    """Ratings from a data set's name ("ml-1m"), a path, or a pandas, polars or pyarrow frame.
+
+    Formats, columns and scale are recognised; the arguments say what cannot be, or is not as it
+    looks. `user`, `item`, `rating` and `time` are column names, or positions that count from 0.
+    `bins` cuts continuous ratings into levels; `repeats` says which of several ratings of one item
+    by one user counts ("first", "last" or "mean"; otherwise they are an error). What was parsed
+    from a file is kept for the next time unless `cache` is false.
+    """
+    options = Options(scale, bins, repeats)
+    reading = ReadOptions(user, item, rating, time, separator, header, encoding)
+    if isinstance(data, Ratings):
+        if (reading, options) != (PLAIN, Options()):
+            raise DataError("these are Ratings already; give such arguments when loading the file")
+        return data
+    if not isinstance(data, str | Path):
+        return build(read_frame(data, reading), options)
+    published = SETS.get(data) if isinstance(data, str) else None
+    path = locate(data, published)
+
+    def parse() -> tuple[Ratings, str]:
+        columns, recognised = read(path, reading)
+        if published is None:
+            return build(columns, options), recognised
+        ratings = build(_relabelled(columns, published, path), options)
+        published.check(ratings, path)
+        return ratings, recognised
+
+    asked = f"{published.name if published else ''} {options} {reading}"
+    ratings, recognised = cached(path, asked, parse, companions(path)) if cache else parse()
+    log.info("%s: %s", path, recognised)
+    return ratings
+
+
+def load_split(data: Any, name: str, **reading: Any) -> Split:
+    """Load ratings and cut them into parts; `reading` are the arguments of `load`.
+
+    Beside the names that `split` knows: "u1" … "u5", "ua" and "ub" of MovieLens 100K, and
+    "file:PATH", where the data is the training part and PATH the test part.
+    """
+    if name in CANONICAL:
+        whole = load(data, **reading)
+        train, test = (_canonical_part(data, f"{name}.{end}", whole) for end in ("base", "test"))
+        return predefined(train, test, name=name, whole=whole)
+    if name.startswith("file:"):
+        train, test = load(data, **reading), load(name.removeprefix("file:"), **reading)
+        return predefined(train, test, name=f"file:{Path(name.removeprefix('file:')).name}")
+    return split(load(data, **reading), name)
+
+
+def locate(data: str | Path, published: PublishedSet | None) -> Path:
+    """Where the data lies on disk, after getting it if it is a published set that does not."""
+    if published is not None:
+        show_terms(published)
+        return find(published) or fetch(published)
+    path = Path(data).expanduser()
+    if path.is_file() or path.is_dir():
+        return path
+    if path.exists():  # a device or a pipe might never end
+        raise DataError(f"{data}: is not a regular file; give a file, a folder or a zip")
+    if isinstance(data, str) and path.name == data and not path.suffix:
+        named(data)  # its error lists the names
+    raise DataError(f"{data}: there is no such file or folder")
+
+
+def _relabelled(columns: Columns, published: PublishedSet, path: Path) -> Columns:
+    """Name the set; a copy that is not the publisher's says so and gets its own ids back."""
+    copy = published.wheel
+    if copy is None or not list(path.glob("*.inter")):
+        return replace(columns, source=published.name)
+    users = columns.users
+    if copy.user_prefix:
+        users = pl.Series(users).str.strip_prefix(copy.user_prefix).cast(pl.Int64)
+    return replace(columns, users=users, source=f"{published.name} (copy in {copy.package})")
+
+
+def _canonical_part(data: Any, file: str, whole: Ratings) -> Ratings:
+    if not isinstance(data, str | Path):
+        raise DataError(f"split {file.split('.')[0]!r} needs MovieLens 100K by name or path")
+    path = locate(data, SETS.get(str(data)))
+    source = open_source(path if path.is_dir() or path.suffix == ".zip" else path.parent)
+    members = [member for member in source.names() if Path(member).name == file]
+    if len(members) != 1:
+        raise DataError(
+            f"{path}: {len(members)} files are named {file}; this split is for MovieLens 100K as "
+            "published, whose archive holds it"
+        )
+    columns, _ = read_text(source.read(members[0]), source.label(members[0]), PLAIN)
+    return build(replace(columns, source=whole.source), Options(scale=whole.scale))

@@ -1,0 +1,211 @@
+"""Tables with typed columns: Parquet and Arrow files, and pandas, polars and pyarrow frames.
+
+`write_parquet` keeps ratings as a plain table (user, item, rating, timestamp, title, genres) with
+what a table cannot say in the file's metadata, so that reading it gives the same ratings again:
+
+    cfnade.scale    JSON: the values of the levels, those that nobody used as well
+    cfnade.edges    JSON: the inner cut points if ratings were binned, else null
+    cfnade.source   JSON: the name of the published set
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+import polars as pl
+
+from cfnade.data.columns import Columns, Where, numbers, times, titles, typed_ids
+from cfnade.data.parquet_check import MAGIC, check_parquet
+from cfnade.data.ratings import Ratings
+from cfnade.data.roles import PLAIN, ReadOptions, Roles, choose
+from cfnade.data.scale import Scale
+from cfnade.data.text import POLARS_ERRORS
+from cfnade.errors import DataError
+from cfnade.files import replacing
+
+PARQUET, ARROW = MAGIC, b"ARROW1"
+_OWN = ("title", "genres")
+
+
+def read_frame(frame: Any, options: ReadOptions = PLAIN) -> Columns:
+    """The ratings of a pandas, polars or pyarrow frame."""
+    if names := options.of_text():
+        raise DataError(f"{names[0]}= is for text files, not for frames; leave it out")
+    try:
+        table = nw.from_native(frame, eager_only=True)
+        names = [str(name) for name in table.columns]
+    except Exception as error:  # each library has its own for a frame that is not one
+        raise DataError(
+            f"a {type(frame).__name__} is not a table that can be read ({error}); give a pandas, "
+            "polars or pyarrow frame (a lazy one must be collected first)"
+        ) from error
+    roles = _roles(names, options, "the frame")
+    columns = {names[i]: _column(table, i, names[i]) for i in _needed(names, roles)}
+    return _columns(columns, names, roles, "")
+
+
+def read_table(data: bytes | Path, label: str, options: ReadOptions = PLAIN) -> Columns:
+    """The ratings of a Parquet or Arrow (Feather) file, given by its path or content."""
+    whole = memoryview(data) if isinstance(data, bytes) else np.memmap(data, np.uint8, "r").data
+    is_parquet = whole[:4] == MAGIC
+    try:
+        if is_parquet:
+            check_parquet(whole)
+        names, own = _described(data, is_parquet)
+    except (*POLARS_ERRORS, OSError, DataError) as error:
+        raise DataError(_damaged(label, error)) from error
+    roles = _roles(names, options, label)
+    try:
+        read = pl.read_parquet if is_parquet else pl.read_ipc
+        frame = read(_file(data), columns=[names[i] for i in _needed(names, roles)])
+    except (*POLARS_ERRORS, OSError) as error:
+        raise DataError(_damaged(label, error)) from error
+    columns = {name: frame.get_column(name) for name in frame.columns}
+    scale, source = None, ""
+    if not options.columns():
+        scale, source = _own_metadata(own, label)
+    return _columns(columns, names, roles, label, scale, source)
+
+
+def _described(data: bytes | Path, is_parquet: bool) -> tuple[list[str], dict[str, str]]:
+    """The names of all columns, and the file's metadata."""
+    if not is_parquet:
+        return list(pl.read_ipc_schema(_file(data))), {}
+    return list(pl.read_parquet_schema(_file(data))), pl.read_parquet_metadata(_file(data))
+
+
+def _file(data: bytes | Path) -> Any:
+    return io.BytesIO(data) if isinstance(data, bytes) else data
+
+
+def _damaged(label: str, error: BaseException) -> str:
+    return (
+        f"{label}: cannot be read as a table ({str(error)[:200]}); the file may be truncated or "
+        "damaged: fetch or write it again"
+    )
+
+
+def write_parquet(ratings: Ratings, path: Path) -> None:
+    """Save ratings as a table; ids without a rating have no row in it."""
+    columns = {
+        "user": pl.Series(ratings.user_ids.tolist()).gather(ratings.users),
+        "item": pl.Series(ratings.item_ids.tolist()).gather(ratings.items),
+        "rating": pl.Series(ratings.values),
+    }
+    if ratings.times is not None:
+        columns["timestamp"] = pl.Series(np.asarray(ratings.times))
+    for name, texts in (("title", ratings.titles), ("genres", ratings.genres)):
+        if texts is not None:
+            columns[name] = pl.Series(texts.tolist(), dtype=pl.String).gather(ratings.items)
+    metadata = {
+        "cfnade.scale": json.dumps(ratings.scale.values),
+        "cfnade.edges": json.dumps(ratings.scale.edges),
+        "cfnade.source": json.dumps(ratings.source),
+    }
+    with replacing(path) as file:
+        pl.DataFrame(columns).write_parquet(file, metadata=metadata)
+
+
+def _roles(names: list[str], options: ReadOptions, label: str) -> Roles:
+    """By name; a table whose columns are only numbered has no names."""
+    numbered = names == [str(i) for i in range(len(names))]
+    return choose(None if numbered else names, len(names), options, label)
+
+
+def _needed(names: list[str], roles: Roles) -> list[int]:
+    texts = [i for i, name in enumerate(names) if name.lower() in _OWN]
+    return sorted({*roles.positions(), *texts})
+
+
+def _columns(
+    columns: dict[str, pl.Series],
+    names: list[str],
+    roles: Roles,
+    label: str,
+    scale: Scale | None = None,
+    source: str = "",
+) -> Columns:
+    def where(row: int) -> str:
+        return f"{label}, row {row}" if label else f"row {row}"
+
+    def placed(position: int) -> tuple[pl.Series, Where]:
+        name = names[position]
+        return columns[name], lambda row: f"{where(row)}, column {name!r}"
+
+    if not len(columns[names[roles.user]]):
+        raise DataError(f"{label or 'the frame'}: has columns but no rows; there are no ratings")
+    own = scale is not None
+    (users, at_user), (items, at_item) = placed(roles.user), placed(roles.item)
+    item_ids = typed_ids(items, "item", at_item)
+    return Columns(
+        users=typed_ids(users, "user", at_user),
+        items=item_ids,
+        values=numbers(*placed(roles.rating)),
+        times=None if roles.time is None else times(*placed(roles.time), exact=own),
+        titles=_by_item(item_ids, columns, "title", own),
+        genres=_by_item(item_ids, columns, "genres", own),
+        source=source,
+        where=where,
+        scale=scale,
+    )
+
+
+def _by_item(
+    items: pl.Series, columns: dict[str, pl.Series], name: str, own: bool
+) -> dict[Any, str]:
+    """Texts of items, if the column is about items: "title" may as well be a review's."""
+    column = next((column for key, column in columns.items() if key.lower() == name), None)
+    texts = None if column is None else titles(column)
+    if texts is None:
+        return {}
+    pairs = pl.DataFrame({"item": items, "text": texts}).unique()
+    if not own and pairs["item"].n_unique() < pairs.height:
+        return {}
+    return {item: text for item, text in pairs.iter_rows() if text}
+
+
+def _own_metadata(own: dict[str, str], label: str) -> tuple[Scale | None, str]:
+    if "cfnade.scale" not in own:
+        return None, ""
+    try:
+        edges = json.loads(own["cfnade.edges"])
+        values = tuple(float(value) for value in json.loads(own["cfnade.scale"]))
+        scale = Scale(values, None if edges is None else tuple(float(edge) for edge in edges))
+        return scale, str(json.loads(own["cfnade.source"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{label}: its cfnade.* metadata is damaged ({error}); write it again, or name the "
+            "columns (user=, item=, rating=) to read it as any table"
+        ) from error
+
+
+def _column(table: nw.DataFrame[Any], position: int, name: str) -> pl.Series:
+    """One column of any library's frame as polars has it."""
+    column = table[:, position]
+    native = column.to_native()
+    try:
+        if isinstance(native, pl.Series):
+            return native
+        if column.implementation.is_pyarrow():
+            return _series(pl.from_arrow(native))
+        gaps = column.is_null().to_list()
+        if not any(gaps) and column.dtype.is_numeric() and column.dtype != nw.Decimal:
+            return pl.Series(column.to_numpy())
+        if not any(gaps) and column.dtype == nw.Datetime:
+            return pl.Series(column.dt.timestamp("us").to_numpy()).cast(pl.Datetime("us"))
+        values = zip(column.to_list(), gaps, strict=True)
+        return pl.Series([None if gap else value for value, gap in values])
+    except (*POLARS_ERRORS, TypeError, ValueError, ArithmeticError) as error:
+        raise DataError(
+            f"column {name!r} holds values of several types or of one that cannot be read "
+            f"({str(error)[:120]}); convert it to numbers or strings"
+        ) from error
+
+
+def _series(column: pl.DataFrame | pl.Series) -> pl.Series:
+    return column if isinstance(column, pl.Series) else column.to_series()

@@ -1,0 +1,26 @@
+"""How functions are compiled: three kinds, so that nothing is compiled that nobody calls.
+
+A kernel can be called from Python and is kept on disk. Each function that it calls is optimised by
+itself and again inside its caller, so depth costs compile time: a few lines that only join inner
+functions are `glue` and never become a function of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import binding  # type: ignore[import-untyped]
+from numba import njit
+
+kernel: Any = njit(nogil=True, cache=True, no_cfunc_wrapper=True)
+"""For what is called from Python: it releases the GIL and is kept on disk."""
+
+inner: Any = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""For what only kernels call: no way in from Python is made. Whole numbers are given as variables:
+a literal among the arguments would make a version of its own."""
+
+glue: Any = njit(nogil=True, inline="always")
+"""For a few lines that only kernels and inner functions call: they are written into the caller."""
+
+WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
+"""Whether a register holds 16 single floats; if not, fewer sums fit into registers together."""

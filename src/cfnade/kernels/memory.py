@@ -1,0 +1,133 @@
+"""Working memory: rows of whole vectors, aligned, and free of cache-set collisions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cfnade.kernels.compiled import glue
+from cfnade.kernels.simd import LANES, address, as_indices, beyond
+
+Array = NDArray[Any]
+
+
+class BlockShape(NamedTuple):
+    """A column's block, as the kernels see it."""
+
+    levels: int  # K
+    width: int  # D
+    whole: int  # D rounded up to whole vectors
+    pitch: int  # distance between the rows of a batch
+
+
+class Scratch(NamedTuple):
+    """One thread's memory for one column and one tile of 16 targets, as pointers."""
+
+    block: Any  # (K · whole,) the column's vectors, cumulated if shared
+    d_block: Any  # (K · whole,) their gradient
+    bias: Any  # (K,) padded: the column's biases, cumulated if shared
+    d_bias: Any  # (K,) padded: their gradient
+    scores: Any  # (16 · K,)
+    slopes: Any  # (16 · K,) gradient of the scores
+    running: Any  # (32 · K,) sums along the levels
+    truth: Any  # (16,) true levels
+    weights: Any  # (16,)
+    begins: Any  # (16,) int64: where the targets' rows begin
+
+
+@glue
+def scratch_in(memory: Any, shape: Any) -> Any:
+    """The parts of one array: kernels take few arrays, for each is long to compile."""
+    block, tile = shape.levels * shape.whole, shape.levels * LANES
+    bias = beyond(address(memory), 2 * block)
+    running = beyond(bias, 4 * tile)
+    return Scratch(
+        address(memory),
+        beyond(address(memory), block),
+        bias,
+        beyond(bias, tile),
+        beyond(bias, 2 * tile),
+        beyond(bias, 3 * tile),
+        running,
+        beyond(running, 2 * tile),
+        beyond(running, 2 * tile + LANES),
+        as_indices(beyond(running, 2 * tile + 2 * LANES)),
+    )
+
+
+def padded(width: int) -> int:
+    """The width rounded up to whole vectors."""
+    return -(-width // LANES) * LANES
+
+
+def shape_of(levels: int, width: int) -> BlockShape:
+    """Rows a multiple of 1 KB apart would share few cache sets: they get one vector more."""
+    whole = padded(width)
+    return BlockShape(levels, width, whole, whole + LANES if whole % 256 == 0 else whole)
+
+
+def buffer(dtype: Any, size: int) -> Array:
+    """Zeros that begin on a cache line (numpy promises 16 bytes, torch 64)."""
+    kind = torch.from_numpy(np.empty(0, dtype)).dtype
+    return np.asarray(torch.zeros(size, dtype=kind).numpy())
+
+
+def scratch_of(dtype: Any, shape: BlockShape) -> Array:
+    """Memory for a Scratch: two blocks, six tiles, two vectors and 16 indices."""
+    return buffer(dtype, shape.levels * (2 * shape.whole + 6 * LANES) + 4 * LANES)
+
+
+def frozen(array: Array) -> Array:
+    """A view that cannot be written through: kernels that only read then have one version,
+    whether an array came from a file that is mapped or from memory."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def unpad(rows: Array, shape: BlockShape) -> Tensor:
+    """A view of padded rows without the padding. Returns (rows, D)."""
+    return torch.from_numpy(rows).view(-1, shape.pitch)[:, : shape.width]
+
+
+class Workspace:
+    """A table, flat, and what each thread needs to work on it: scratch, and rows of its width."""
+
+    def __init__(self, table: Tensor, threads: int) -> None:
+        _, K, D = table.shape
+        self.shape = shape_of(K, D)
+        self.flat: Array = table.detach().view(-1).numpy()
+        self.scratch = [scratch_of(self.flat.dtype, self.shape) for _ in range(threads)]
+        self.threads = threads
+        self.rows = 0
+        self._memory: Array = buffer(self.flat.dtype, 0)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for a buffer of `rows` rows per thread."""
+        self.rows = rows
+        if len(self._memory) < self.threads * self.size:
+            self._memory = buffer(self.flat.dtype, self.threads * self.size)
+
+    @property
+    def size(self) -> int:
+        """Numbers in one buffer."""
+        return self.rows * self.shape.pitch
+
+    def part(self, thread: int) -> Array:
+        """One thread's buffer."""
+        return self._memory[thread * self.size : (thread + 1) * self.size]
+
+    def matrix(self, thread: int = 0) -> Tensor:
+        """One thread's buffer, or the first, without padding. Returns (rows, D)."""
+        return unpad(self.part(thread), self.shape)
+
+    def merge(self, lo: int, hi: int) -> Tensor:
+        """Add the threads' rows lo..hi into the first buffer, in a fixed order. Returns (n, D)."""
+        rows = self.matrix()[lo:hi]
+        for thread in range(1, self.threads):
+            rows += self.matrix(thread)[lo:hi]
+        return rows

@@ -1,0 +1,277 @@
+"""The passes over columns that a training step and a prediction are made of.
+
+Each kernel visits the columns which[lo:hi] of ratings grouped by column. Threads take disjoint
+ranges: a table is then written by one thread only, and sums of rows go to a buffer per thread,
+cleared first, which are added up afterwards in a fixed order. A column's block is read once; its
+targets go through in tiles of 16: scores, cost, gradients of the block (kept in the first-level
+cache) and of the rows' states.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from cfnade.kernels.adam import adam_block, adam_run, bare_update
+from cfnade.kernels.compiled import glue, kernel
+from cfnade.kernels.costing import tile_costs
+from cfnade.kernels.grouping import bare_cells
+from cfnade.kernels.memory import Array, BlockShape, scratch_in
+from cfnade.kernels.simd import LANES, address, beyond, fill, load, load_part, store, total
+from cfnade.kernels.tiles import (
+    add_row,
+    clear,
+    read_bias,
+    read_block,
+    tile_back,
+    tile_outer,
+    tile_scores,
+    unshare,
+    unshare_bias,
+)
+
+# -- contexts: Eq. 2 and 9 ------------------------------------------------------------------------
+
+
+@kernel
+def sum_context(
+    lo: int,
+    hi: int,
+    which: Any,
+    cells: Any,
+    table: Any,
+    shape: Any,
+    shared: bool,
+    sums: Any,
+    memory: Any,
+) -> None:
+    """sums[row] = the sum of the (cumulated) vectors of the row's context in these columns.
+
+    Traffic: the columns' blocks once, from memory; per rating one row read and written in the
+    second-level cache.
+    """
+    cells, scratch, vectors = bare_cells(cells), scratch_in(memory, shape), address(table)
+    rows = address(sums)
+    clear(rows, len(sums))
+    for u in range(lo, hi):
+        c = which[u]
+        read_block(vectors, c, shape, shared, scratch.block)
+        for p in range(cells.starts[c], cells.starts[c + 1]):
+            level = cells.levels[p] * shape.whole
+            add_row(rows, cells.rows[p] * shape.pitch, scratch.block, level, shape.whole)
+
+
+@kernel
+def context_step(
+    lo: int,
+    hi: int,
+    which: Any,
+    cells: Any,
+    d_sums: Any,
+    shape: Any,
+    shared: bool,
+    update: Any,
+    memory: Any,
+) -> None:
+    """Adam moves each column by its gradient, that of the rows' sums being given.
+
+    Traffic: weights and moments of the columns, read and written once; the gradient stays in cache.
+    """
+    cells, scratch, update = bare_cells(cells), scratch_in(memory, shape), bare_update(update)
+    slopes, grads = address(d_sums), scratch.d_block
+    for u in range(lo, hi):
+        c = which[u]
+        begin, end = cells.starts[c], cells.starts[c + 1]
+        clear(grads, shape.levels * shape.whole)
+        for p in range(begin, end):
+            level = cells.levels[p] * shape.whole
+            add_row(grads, level, slopes, cells.rows[p] * shape.pitch, shape.whole)
+        if shared and begin < end:
+            unshare(grads, shape)
+        adam_block(update, c, shape, grads)
+
+
+# -- targets: Eq. 4, 10 and 17 to 19 --------------------------------------------------------------
+
+
+class Output(NamedTuple):
+    """What scores are made of, flat: the rows' states against the table, and the bias."""
+
+    states: Array  # (B · pitch,)
+    table: Array  # (M · K · D,)
+    bias: Array  # (M · K,)
+    shape: BlockShape
+    shared: bool
+
+
+@glue
+def _read(c: int, output: Any, scratch: Any) -> None:
+    """Read column c."""
+    read_block(output.table, c, output.shape, output.shared, scratch.block)
+    read_bias(output.bias, c, output.shape.levels, output.shared, scratch.bias)
+
+
+@glue
+def _find_rows(p: int, count: int, cells: Any, pitch: int, scratch: Any) -> None:
+    for t in range(count):
+        scratch.begins[t] = cells.rows[p + t] * pitch
+
+
+@glue
+def _score(p: int, count: int, cells: Any, output: Any, scratch: Any) -> None:
+    """Scores of targets p..p+count; the other lanes score what the bias says."""
+    _find_rows(p, count, cells, output.shape.pitch, scratch)
+    tile_scores(output.states, count, output.shape, scratch)
+    for k in range(output.shape.levels):
+        score = load_part(scratch.scores, LANES * k, count) + fill(scratch.scores, scratch.bias[k])
+        store(scratch.scores, LANES * k, score)
+
+
+@glue
+def _clear_gradients(shape: Any, scratch: Any) -> None:
+    clear(scratch.d_block, shape.levels * shape.whole)
+    clear(scratch.d_bias, shape.levels)
+
+
+@glue
+def _collect(count: int, output: Any, d_states: Any, scratch: Any) -> None:
+    """Add what the tile's slopes say about block, bias and states."""
+    for k in range(output.shape.levels):
+        scratch.d_bias[k] += total(load_part(scratch.slopes, LANES * k, count))
+    tile_outer(output.states, count, output.shape, scratch)
+    tile_back(d_states, count, output.shape, scratch)
+
+
+@glue
+def _move(c: int, output: Any, updates: Any, scratch: Any) -> None:
+    """Adam moves column c: first from gradients of cumulated levels to those of the table's."""
+    K = output.shape.levels
+    if output.shared:
+        unshare(scratch.d_block, output.shape)
+        unshare_bias(scratch.d_bias, K)
+    adam_block(updates[0], c, output.shape, scratch.d_block)
+    adam_run(updates[1], c * K, scratch.d_bias, K)
+
+
+@kernel
+def target_step(
+    lo: int,
+    hi: int,
+    which: Any,
+    cells: Any,
+    weights: Any,
+    states: Any,
+    updates: Any,
+    shape: Any,
+    shared: bool,
+    ordinal: float,
+    factor: float,
+    d_states: Any,
+    memory: Any,
+) -> float:
+    """factor · Σ weight·cost; Adam moves block and bias by its gradient while they are in cache.
+
+    updates = (table's, bias's). Traffic: weights and moments of the columns, read and written once.
+    """
+    cost, cells, scratch = 0.0, bare_cells(cells), scratch_in(memory, shape)
+    updates = bare_update(updates[0]), bare_update(updates[1])
+    output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
+    d_rows, weight_of, zero = address(d_states), address(weights), fill(scratch.truth, 0.0)
+    clear(d_rows, len(d_states))
+    for u in range(lo, hi):
+        c = which[u]
+        _read(c, output, scratch)
+        _clear_gradients(shape, scratch)
+        for p in range(cells.starts[c], cells.starts[c + 1], LANES):
+            count = min(LANES, cells.starts[c + 1] - p)
+            _score(p, count, cells, output, scratch)
+            store(scratch.truth, 0, zero)
+            store(scratch.weights, 0, zero)
+            for t in range(count):
+                scratch.truth[t] = cells.levels[p + t]
+                scratch.weights[t] = weight_of[p + t] * factor
+            cost += tile_costs(shape.levels, ordinal, scratch)
+            _collect(count, output, d_rows, scratch)
+        _move(c, output, updates, scratch)
+    return cost
+
+
+@kernel
+def score_step(
+    lo: int,
+    hi: int,
+    which: Any,
+    cells: Any,
+    order: Any,
+    slopes: Any,
+    states: Any,
+    updates: Any,
+    shape: Any,
+    shared: bool,
+    d_states: Any,
+    memory: Any,
+) -> None:
+    """As `target_step`, from given gradients of the scores, slopes[order[p]·K + k]: for models that
+    add their scores."""
+    K, cells, scratch = shape.levels, bare_cells(cells), scratch_in(memory, shape)
+    updates = bare_update(updates[0]), bare_update(updates[1])
+    output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
+    d_rows, place_of, slope_of = address(d_states), address(order), address(slopes)
+    clear(d_rows, len(d_states))
+    for u in range(lo, hi):
+        c = which[u]
+        read_block(output.table, c, shape, shared, scratch.block)
+        _clear_gradients(shape, scratch)
+        for p in range(cells.starts[c], cells.starts[c + 1], LANES):
+            count = min(LANES, cells.starts[c + 1] - p)
+            _find_rows(p, count, cells, shape.pitch, scratch)
+            for t in range(count):
+                for k in range(K):
+                    scratch.slopes[LANES * k + t] = slope_of[place_of[p + t] * K + k]
+            _collect(count, output, d_rows, scratch)
+        _move(c, output, updates, scratch)
+
+
+@kernel
+def add_scores(
+    lo: int,
+    hi: int,
+    which: Any,
+    cells: Any,
+    order: Any,
+    output: Any,
+    out: Any,
+    memory: Any,
+) -> None:
+    """out[order[p]·K + k] += the score of level k for target p.
+
+    Traffic: the columns' blocks read once; T·K numbers read and written.
+    """
+    states, table, bias, shape, shared = output
+    output = Output(address(states), address(table), address(bias), shape, shared)
+    cells, scratch = bare_cells(cells), scratch_in(memory, shape)
+    K, place_of, sums = shape.levels, address(order), address(out)
+    for u in range(lo, hi):
+        c = which[u]
+        _read(c, output, scratch)
+        for p in range(cells.starts[c], cells.starts[c + 1], LANES):
+            count = min(LANES, cells.starts[c + 1] - p)
+            _score(p, count, cells, output, scratch)
+            for t in range(count):
+                for k in range(K):
+                    sums[place_of[p + t] * K + k] += scratch.scores[LANES * k + t]
+
+
+# -- flat parameters ------------------------------------------------------------------------------
+
+
+@kernel
+def flat_step(lo: int, hi: int, update: Any, parts: Any, stride: int) -> None:
+    """Adam on weights lo..hi of a flat parameter; its gradient is the sum of the threads' parts.
+
+    Each part is padded to `stride`, whole vectors. Traffic: 24 bytes a weight and the parts.
+    """
+    grads, end = address(parts), len(parts)
+    for other in range(stride, end, stride):
+        for i in range(lo, hi, LANES):
+            store(grads, i, load(grads, i) + load(grads, other + i))
+    adam_run(bare_update(update), lo, beyond(grads, lo), hi - lo)

@@ -1,0 +1,134 @@
+"""`cfnade compare`: CF-NADE and the other models on the same splits."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cfnade.cli.arguments import with_reading
+from cfnade.errors import ModelError
+
+if TYPE_CHECKING:
+    from cfnade_rivals.standings import Standing
+
+_DIGITS = {"fit_seconds": 1, "fit_cpu_seconds": 1, "predict_seconds": 2, "peak_mb": 0}
+PICTURE, FIGURES = "comparison.svg", "comparison.json"
+
+
+@with_reading
+def compare(
+    data: Annotated[str, typer.Argument(help="Ratings: a file, a folder or a data set's name.")],
+    *,
+    models: Annotated[
+        str | None, typer.Option(help="Names with commas between; all if not given.")
+    ] = None,
+    splits: Annotated[str, typer.Option(help="Names with commas between.")] = "paper:0",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A folder that keeps results: what is done stays.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print figures for a machine.")] = False,
+    picture: Annotated[
+        bool, typer.Option("--picture", help=f"Draw RMSE against seconds into {PICTURE}.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Fixes every fit.")] = 0,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of a fit.")] = None,
+    reading: dict[str, Any],
+) -> None:
+    """Fit several models on the same splits and score each on test, once.
+
+    Every fit has a process of its own. A model whose library is missing is left out, and a line
+    says what to install; one that fails does not end the others.
+
+    \b
+      cfnade compare ml-1m --models i-cfnade,i-autorec,biasmf --splits authors:1234,authors:2341
+      cfnade compare ml-100k --splits u1,u2,u3,u4,u5 --out comparison --picture
+    """
+    from cfnade.files import write_text
+    from cfnade_rivals.chart import draw, require_matplotlib
+    from cfnade_rivals.comparison import Task
+    from cfnade_rivals.comparison import compare as run
+    from cfnade_rivals.standings import as_json as figures
+    from cfnade_rivals.standings import standings
+
+    if picture:
+        require_matplotlib()
+    task = Task(_place(data), reading, _seed(seed), threads)
+    names = None if models is None else _names(models, "--models")
+    split_names = _names(splits, "--splits")
+    outcomes = run(task, names, split_names, out=out, say=_say)
+    about = {"data": data, "splits": split_names, "seed": seed, "threads": threads}
+    result = json.dumps(figures(outcomes, about), indent=1)
+    table = standings(outcomes)
+    if out is not None:
+        write_text(out / FIGURES, result + "\n")
+    if as_json:
+        print(result)
+    else:
+        _show(table, split_names)
+    if picture and any(row.splits for row in table):
+        draw(table, (out or Path()) / PICTURE, f"{data}: {', '.join(split_names)}")
+    if not any(row.splits for row in table):
+        raise ModelError("no model could be fitted; the lines above say why")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _show(table: list[Standing], splits: list[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from cfnade_rivals.standings import COLUMNS, best
+
+    least, most = best(table), max(len(row.splits) for row in table)
+    shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    shown.add_column("", min_width=18)
+    for name in (*COLUMNS.values(), "splits"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for row in table:
+        if row.splits:
+            cells = [_cell(row, column, least, most) for column in COLUMNS]
+            shown.add_row(row.title, *cells, str(len(row.splits)))
+    # Where nobody looks at a screen of some width, lines may be as long as they need to be.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    console.print(shown)
+    console.print("* best of the column" + (", mean ± sd over splits" if len(splits) > 1 else ""))
+    for row in table:
+        if not row.splits:
+            console.print(f"{row.title}: {next(iter(row.reasons.values()))}", markup=False)
+
+
+def _cell(row: Standing, column: str, least: dict[str, float], most: int) -> str:
+    figure = row.figures[column]
+    if figure is None:
+        return "– "
+    digits = _DIGITS.get(column, 4)
+    text = f"{figure.mean:.{digits}f}"
+    if figure.sd is not None and column in ("rmse", "mae_of_means", "nll"):
+        text += f" ± {figure.sd:.4f}"
+    wins = len(row.splits) == most and figure.mean == least.get(column)
+    return f"[bold green]{text}*[/bold green]" if wins else f"{text} "
+
+
+def _names(text: str, option: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise ModelError(f"{option} {text!r}: write names with commas between, none of them empty")
+    return names
+
+
+def _seed(seed: int) -> int:
+    if seed < 0:
+        raise ModelError(f"--seed {seed}: must not be negative")
+    return seed
+
+
+def _place(data: str) -> str:
+    """A path that means the same in any folder; names of data sets stay as they are."""
+    path = Path(data).expanduser()
+    return str(path.resolve()) if path.exists() else data

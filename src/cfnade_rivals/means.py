@@ -1,0 +1,60 @@
+"""Means with shrinkage: the floor that every other model must beat.
+
+mean + b_i + b_u, where b_i = Σ (r - mean) / (n_i + shrinkage) over the item's ratings, and
+b_u = Σ (r - mean - b_i) / (n_u + shrinkage) over the user's. Unknown ones have b = 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from cfnade.data.ratings import Ratings
+from cfnade.errors import ModelError
+from cfnade.options import check_fields, one_of
+from cfnade_rivals.factor_tables import FactorTables
+from cfnade_rivals.interface import FloatArray, IntArray, NotNegative, require_ratings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """Global mean, item offsets, user offsets."""
+
+    name: ClassVar[str] = "means"
+
+    of: Annotated[str, one_of("global", "user", "item", "both")] = "both"
+    """global, user, item or both: whose mean is predicted."""
+    item_shrinkage: NotNegative = 5.0
+    """Imagined ratings at the mean that each item has."""
+    user_shrinkage: NotNegative = 5.0
+    """Imagined ratings at their items' means that each user has."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, ModelError)
+
+    def fit(
+        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
+    ) -> FactorTables:
+        """Count; validation, seed and threads make no difference."""
+        del valid, seed, threads
+        require_ratings(train)
+        mean = float(train.values.mean())
+        above = train.values - mean  # (n,)
+        items, users = np.zeros(train.n_items), np.zeros(train.n_users)
+        if self.of in ("item", "both"):
+            items = _offsets(train.items, above, train.n_items, self.item_shrinkage)
+            above = above - items[train.items]
+        if self.of in ("user", "both"):
+            users = _offsets(train.users, above, train.n_users, self.user_shrinkage)
+        no_tastes = np.zeros((train.n_users, 0)), np.zeros((train.n_items, 0))
+        return FactorTables.of(train, mean, (users, items), no_tastes)
+
+
+def _offsets(index: IntArray, above: FloatArray, count: int, shrinkage: float) -> FloatArray:
+    """Σ above / (n + shrinkage) for each index; 0 where there is nothing. Returns (count,)."""
+    sums = np.bincount(index, above, minlength=count)
+    weights = np.bincount(index, minlength=count) + shrinkage
+    offsets: FloatArray = np.divide(sums, weights, out=np.zeros(count), where=weights > 0)
+    return offsets

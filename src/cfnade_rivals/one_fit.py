@@ -1,0 +1,100 @@
+"""One model on one split, in a process of its own: a job in JSON comes in, scores go out."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cfnade import Ratings, load_split
+from cfnade.errors import CfnadeError, ModelError
+from cfnade.metrics import calibration_error, mae, nll, rmse
+from cfnade_rivals import make
+from cfnade_rivals.interface import Fitted, FloatArray, IntArray, MissingError
+
+
+def answer(job: dict[str, Any]) -> dict[str, Any]:
+    """The scores of a job, or why there are none."""
+    try:
+        return {"scores": scores(job)}
+    except MissingError as error:
+        return {"scores": None, "reason": str(error), "missing": True}
+    except CfnadeError as error:
+        return {"scores": None, "reason": str(error)}
+
+
+def scores(job: dict[str, Any]) -> dict[str, Any]:
+    """Fit on train, with validation to stop by; score test once."""
+    parts = load_split(job["data"], job["split"], **job["reading"])
+    if parts.fingerprint != job["fingerprint"]:
+        raise ModelError(f"split {job['split']} has changed since the comparison began")
+    rival = make(job["model"], **job["options"])
+    start, work = time.perf_counter(), _cpu_seconds()
+    fitted = rival.fit(parts.train, parts.valid, seed=job["seed"], threads=job["threads"])
+    learnt, worked = time.perf_counter(), _cpu_seconds() - work
+    test, stars = parts.test, parts.test.scale.values
+    predictions = fitted.predict(*_cells(test))
+    predicted = time.perf_counter()
+    if not np.isfinite(predictions).all():
+        raise ModelError(f"{int((~np.isfinite(predictions)).sum()):,} predictions are not finite")
+    predictions = np.clip(predictions, stars[0], stars[-1])
+    return {
+        "n": len(test),
+        "rmse": rmse(test.values, predictions),
+        "mae_of_means": mae(test.values, predictions),
+        **_of_distribution(fitted.probabilities(*_cells(test)), test),
+        "valid_rmse": _valid_rmse(fitted, parts.valid),
+        "fit_seconds": learnt - start,
+        "fit_cpu_seconds": worked,
+        "predict_seconds": predicted - learnt,
+        "peak_mb": peak_mb(),
+        "load": os.getloadavg()[0],
+    }
+
+
+def _cells(ratings: Ratings) -> tuple[IntArray, IntArray]:
+    return ratings.users.astype(np.int64), ratings.items.astype(np.int64)
+
+
+def _of_distribution(chances: FloatArray | None, test: Ratings) -> dict[str, float | None]:
+    """None without a distribution, or if a rating was held impossible: JSON has no infinity."""
+    if chances is None:
+        return {"nll": None, "calibration_error": None}
+    likelihood = nll(chances, test.levels)
+    return {
+        "nll": likelihood if math.isfinite(likelihood) else None,
+        "calibration_error": calibration_error(chances, test.levels),
+    }
+
+
+def _valid_rmse(fitted: Fitted, valid: Ratings) -> float | None:
+    return rmse(valid.values, fitted.predict(*_cells(valid))) if len(valid) else None
+
+
+def _cpu_seconds() -> float:
+    """Of all threads and of processes that have ended: on a busy machine the fairer clock."""
+    return sum(os.times()[:4])
+
+
+def peak_mb() -> float | None:
+    """The peak memory of this process, or of the largest that it ran; None if unknown.
+
+    The kernel's own count of this process is no use: it starts with the parent's.
+    """
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    own = [float(line.split()[1]) for line in lines if line.startswith("VmHWM")]
+    if not own:
+        return None
+    return max(own[0], resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) / 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps(answer(json.load(sys.stdin))))

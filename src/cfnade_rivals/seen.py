@@ -1,0 +1,69 @@
+"""What models of one side's rows answer where they have learnt nothing: how often levels occur."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.data.ratings import Ratings, Side
+from cfnade_rivals.interface import FloatArray, IntArray, checked_cells
+
+Counts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How often each row and each column has each level in training."""
+
+    side: Side
+    rows: Counts  # (N, K)
+    columns: Counts  # (M, K)
+    stars: FloatArray  # (K,)
+
+    @staticmethod
+    def of(train: Ratings, side: Side) -> Seen:
+        """Count."""
+        K = len(train.scale)
+        by_user = _count(train.users, train.levels, (train.n_users, K))
+        by_item = _count(train.items, train.levels, (train.n_items, K))
+        counts = (by_user, by_item) if side == "user" else (by_item, by_user)
+        return Seen(side, *counts, train.scale.array())
+
+    def cells(self, users: IntArray, items: IntArray) -> tuple[IntArray, IntArray]:
+        """Checked cells as rows and columns. Returns (n,), (n,)."""
+        if self.side == "user":
+            return checked_cells(users, items, len(self.rows), len(self.columns))
+        columns, rows = checked_cells(users, items, len(self.columns), len(self.rows))
+        return rows, columns
+
+    def both(self, rows: IntArray, columns: IntArray) -> Mask:
+        """Where both the row and the column have training ratings. Returns (n,)."""
+        return _has(self.rows, rows) & _has(self.columns, columns)
+
+    def frequencies(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """The levels of the row or the column, whichever is known, else of all. Returns (n, K).
+
+        Everybody has one imagined rating more, spread like all ratings, so that no level has a
+        chance of zero unless nobody ever used it.
+        """
+        everything = self.rows.sum(0) + 1e-3  # (K,)
+        share = everything / everything.sum()
+        out = np.tile(share, (len(rows), 1))  # (n, K)
+        for counts, index in ((self.columns, columns), (self.rows, rows)):
+            has = _has(counts, index)
+            own = counts[index[has]] + share
+            out[has] = own / own.sum(1, keepdims=True)
+        return out
+
+
+def _count(index: IntArray, levels: npt.NDArray[np.uint8], shape: tuple[int, int]) -> Counts:
+    cells = index.astype(np.int64) * shape[1] + levels
+    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def _has(counts: Counts, index: IntArray) -> Mask:
+    has: Mask = (index >= 0) & (counts.sum(1) > 0)[index]
+    return has

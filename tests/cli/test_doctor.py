@@ -1,0 +1,91 @@
+"""`cfnade doctor`, and the line that commands print before they compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from cfnade.kernels.prepare import MESSAGE
+
+Shell = Any
+
+
+class State(NamedTuple):
+    ready: bool
+    missing: int
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch) -> Callable[[State], None]:
+    """Says what the cache is like: warm, if nothing else is said."""
+
+    def say(state: State) -> None:
+        monkeypatch.setattr("cfnade.kernels.prepare.cache_state", lambda: state, raising=False)
+
+    say(State(True, 0))
+    return say
+
+
+def test_doctor_tells_a_folder_of_netflix_without_ratings(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CFNADE_DATA", str(tmp_path))
+    folder = tmp_path / "netflix"
+    folder.mkdir()
+    assert "netflix           " + str(folder) + " (incomplete" in shell("doctor", "--quick").out
+    (folder / "movie_titles.txt").write_text("1,2003,Dinosaur Planet\n")
+    assert "(incomplete: no combined_data_*.txt or mv_*.txt)" in shell("doctor", "--quick").out
+    (folder / "combined_data_1.txt").write_text("1:\n1488844,3,2005-09-06\n")
+    assert f"netflix           {folder}\n" in shell("doctor", "--quick").out
+
+
+def test_doctor_shows_what_there_is(shell: Shell, own_cache: Path) -> None:
+    done = shell("doctor")
+    assert done.code == 0
+    for word in ("torch", "threads", "kernels           work", str(own_cache)):
+        assert word in done.out
+
+
+def test_doctor_says_whether_kernels_must_be_compiled(
+    shell: Shell, cache: Callable[[State], None]
+) -> None:
+    assert "kernel cache      warm\n" in shell("doctor", "--quick").out
+    cache(State(False, 7))
+    assert "kernel cache      cold (7 to compile, by the first" in shell("doctor", "--quick").out
+
+
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which kernels must be compiled."""
+
+    def prepare(notify: Callable[[str], None]) -> bool:
+        notify(MESSAGE)
+        return True
+
+    monkeypatch.setattr("cfnade.kernels.prepare.prepare", prepare)
+
+
+@pytest.mark.usefixtures("cold")
+def test_training_says_that_it_compiles_before_the_first_epoch(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    small = ["--hidden", "8", "--epochs", "1", "--out", tmp_path / "model"]
+    done = shell("train", ratings_file, *small)
+    assert done.code == 0, done.err
+    assert done.err.count(MESSAGE) == 1
+    assert done.err.index(MESSAGE) < done.err.index("epoch 1/1")
+    other = shell("train", ratings_file, *small, "--device", "toaster")
+    assert MESSAGE not in other.err  # kernels are for the processor alone
+
+
+@pytest.mark.usefixtures("cold")
+def test_a_service_says_that_it_compiles_before_it_loads(
+    shell: Shell, user_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fastapi")
+    monkeypatch.setattr("cfnade.serve.run.serve", lambda settings: print(settings.folder))
+    done = shell("serve", user_model)
+    assert (done.out, done.err) == (f"{user_model}\n", f"{MESSAGE}\n")

@@ -1,0 +1,55 @@
+"""What a person and history.jsonl see of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cfnade.cli.watching import TrainingView
+
+
+def record(epoch: int) -> dict[str, Any]:
+    figures = {"cost": 1.0, "valid_rmse": 0.9, "best_rmse": 0.9, "best_epoch": 1, "seconds": 0.1}
+    return {"epoch": epoch, **figures}
+
+
+def epochs(folder: Path) -> list[int]:
+    lines = (folder / "history.jsonl").read_text().splitlines()
+    return [json.loads(line)["epoch"] for line in lines]
+
+
+@pytest.mark.parametrize("between", [True, False], ids=["in an epoch", "before an epoch's end"])
+def test_history_of_a_resumed_run_is_what_its_state_knows_and_what_follows(
+    between: bool, tmp_path: Path
+) -> None:
+    """The state may be from after the last step of an epoch: then the epoch comes first."""
+    (tmp_path / "history.jsonl").write_text(
+        "".join(json.dumps(record(i)) + "\n" for i in (1, 2, 3))
+    )
+    with TrainingView(4, tmp_path, [record(1)]) as view:
+        if between:
+            view.step(1.0, 1.0)
+        view.epoch(record(2))
+        view.step(0.5, 1.0)
+        view.step(1.0, 1.0)
+        view.epoch(record(3))
+    assert epochs(tmp_path) == [1, 2, 3]
+
+
+def test_nothing_is_touched_before_training_has_begun(tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_text("earlier\n")
+    begun: list[str] = []
+
+    def begin() -> None:
+        begun.append((tmp_path / "history.jsonl").read_text())
+
+    with TrainingView(4, tmp_path, [], begin) as view:
+        assert (tmp_path / "history.jsonl").read_text() == "earlier\n"
+        view.step(0.5, 1.0)
+        view.step(1.0, 1.0)
+        view.epoch(record(1))
+    assert begun == ["earlier\n"]
+    assert epochs(tmp_path) == [1]

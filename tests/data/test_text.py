@@ -1,0 +1,237 @@
+"""Delimited text: what is well-formed is read exactly, what is not is told where and why."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfnade.data.build import build
+from cfnade.data.columns import Columns
+from cfnade.data.roles import PLAIN, ReadOptions
+from cfnade.data.text import clean, read_text
+from cfnade.errors import DataError
+
+HEADER = "userId,movieId,rating,timestamp\n"
+GOOD = HEADER + "1,10,4.5,978300760\n2,20,3,978300761\n"
+
+
+def rows(columns: Columns) -> list[tuple[Any, ...]]:
+    """The columns as plain rows."""
+    parts = [list(columns.users), list(columns.items), columns.values.tolist()]
+    if columns.times is not None:
+        parts.append(columns.times.tolist())
+    return list(zip(*parts, strict=True))
+
+
+def text(data: str | bytes, **said: Any) -> Columns:
+    raw = data.encode() if isinstance(data, str) else data
+    return read_text(raw, "r.csv", ReadOptions(**said))[0]
+
+
+EXPECTED = [(1, 10, 4.5, 978300760), (2, 20, 3.0, 978300761)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        GOOD,
+        GOOD.removesuffix("\n"),
+        GOOD + "\n\n  \n",
+        GOOD.replace("\n", "\r\n"),
+        GOOD.replace("\n", "\r"),
+        "\ufeff" + GOOD,
+        "\ufeff" + GOOD.removeprefix(HEADER),
+        GOOD.encode("utf-16"),
+        GOOD.replace(",", "\t"),
+        GOOD.replace(",", ";"),
+        GOOD.replace(",", "|"),
+        GOOD.replace(",", "::"),
+        GOOD.replace(",", " "),
+        GOOD.replace(",", "   "),
+        GOOD.replace(",", ", "),
+        GOOD.removeprefix(HEADER),
+        GOOD.removeprefix(HEADER).replace(",", "::"),
+        GOOD.replace("1,10,", '"1","10",'),
+        GOOD.replace("1,10,", '"1","10",').replace(",", "\t"),
+        GOOD.replace("userId", " USER-ID ").replace("movieId", "asin").replace("rating", "Stars"),
+        "rating,timestamp,note,user_id,item_id\n4.5,978300760,a,1,10\n3,978300761,,2,20\n",
+        'timestamp,rating,item,user,text\n978300760,4.5,10,1,"a ""b"",\nc"\n978300761,3,20,2,""\n',
+        GOOD.replace("978300760", "978300760000").replace("978300761", "978300761000"),
+        GOOD.replace("978300760", "2000-12-31T22:12:40").replace(
+            "978300761", "2000-12-31 22:12:41"
+        ),
+        GOOD.replace("978300760", "2000-12-31T22:12:40Z").replace(
+            "978300761", "2001-01-01T00:12:41+02:00"
+        ),
+    ],
+)
+def test_the_same_ratings_however_they_are_written(data: str | bytes) -> None:
+    assert rows(text(data)) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (HEADER + "1,10,abc,5\n", r"r\.csv:2: rating 'abc' is not a number; .*rating="),
+        (HEADER + "1,10,4,5\n2,20,,6\n", r"r\.csv:3: the rating is missing; remove that row"),
+        (HEADER + "1,10,4,5\n,20,3,6\n", r"r\.csv:3: the user id is missing"),
+        (HEADER + "1,10,4,5\n2, ,3,6\n", r"r\.csv:3: the item id is missing"),
+        (HEADER + "1,10,4,5\n2,20,NaN,6\n", r"r\.csv:3: rating nan is not a finite number"),
+        (HEADER + "1,10,4,5\n2,20,-inf,6\n", r"r\.csv:3: rating -inf is not a finite number"),
+        (HEADER + "1,10,4,5\n2,20,3,x\n", r"r\.csv:3: time 'x' is neither a number nor an ISO"),
+        (HEADER + "1,10,4,5\n2,20,3,nan\n", r"r\.csv:3: time nan is not a finite number"),
+        (HEADER + "1,10,4,5\n2,20,3,\n", r'r\.csv:3: the time is missing; .*time="-"'),
+        (
+            HEADER + "1,1,4,9\n2,2,3,978300761000\n",
+            r"r\.csv:2: time 9 and time 978300761000 cannot",
+        ),
+        (HEADER + "1,10,4,5\n2,20,3\n", r"r\.csv:3: the line has 3 fields, the first line 4"),
+        (HEADER + "1,10,4,5\n2,20,3,6,7\n", r"r\.csv:3: the line has 5 fields, the first line 4"),
+        (HEADER + "1,10,4\n2,20,3,6,7\n", r"r\.csv:2: the line has 3 fields"),
+        (HEADER + "1,10,4,5,\n2,20,3\n", r"r\.csv:2: the line has 5 fields"),
+        (HEADER + '"1","10","4","5"\n"2","20","3"\n', r"r\.csv:3: the line has 3 fields"),
+        (HEADER + '"1","10","4"\n"2","20","3",7,8\n', r"r\.csv:2: the line has 3 fields"),
+        (HEADER + "1,10,4,5\n\n2,20,3,6\n", r"r\.csv:3: the line is blank; remove it"),
+        (HEADER + '1,10,4,5\n2,"20,3,6\n', r"r\.csv:3: this line cannot be cut into fields"),
+        (HEADER + "1,10,4,5\n2,2\r0,3,6\n", r"r\.csv:3: .*carriage return"),
+        (HEADER + "1,10,4,5\n2,2\x000,3,6\n", r"r\.csv:3: a NUL byte: this is not text"),
+        (b"1,Am\xe9lie,4\n", r'r\.csv:1: byte 0xe9 is not UTF-8; .*encoding="latin-1"'),
+        (HEADER, r"r\.csv: holds a header and no ratings"),
+        ("", r"r\.csv: is empty; it should hold a user, an item and a rating"),
+        ("\n\n", r"r\.csv: is empty"),
+        ("hello\nworld\n", r"r\.csv:1: no separator cuts the lines .*'hello'.*separator="),
+        ("1,2\n3,4\n", r"r\.csv:1: no separator cuts the lines into a user, an item and a rating"),
+        ("a,b,c\n1,2,3\n", r"which column is the user and which the item .*'a', 'b', 'c'; say"),
+        ("1,2,3,4,5\n1,2,3,4,5\n", r"which column is the user .*5 columns without names"),
+        ("1;2;3,5\n1;3;4,5\n", r"rating '3,5' is not a number; write decimals with a point"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_value_and_a_remedy(data: str | bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        text(data)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"user": "nobody"}, r"user='nobody' is no column; there are 4 columns: 'userId'"),
+        ({"rating": 4}, r"rating=4: there are 4 columns"),
+        ({"user": 1, "item": "movieId"}, "one column is given twice"),
+        ({"time": True}, "time=True is no column"),
+        ({"separator": ""}, "separator='' cannot separate fields"),
+        ({"encoding": "klingon"}, "encoding='klingon' is not known"),
+        ({"encoding": "ascii", "data": GOOD + "é"}, r"r\.csv:4: not ascii"),
+    ],
+)
+def test_a_wrong_option_is_named(said: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        text(said.pop("data", GOOD), **said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"user": "movieId", "item": "userId"},
+        {"user": 1, "item": 0},
+        {"user": "1", "item": "0", "rating": 2, "time": "timestamp"},
+    ],
+)
+def test_columns_can_be_given_by_name_or_position(said: dict[str, Any]) -> None:
+    assert rows(text(GOOD, **said))[0] == (10, 1, 4.5, 978300760)
+
+
+def test_times_can_be_left_out() -> None:
+    assert text(GOOD, time="-").times is None
+    assert text(GOOD.replace("978300760", "once"), time="-").times is None
+
+
+def test_a_separator_and_an_encoding_can_be_given() -> None:
+    columns = text("1¦Amélie¦4\n".encode("latin-1"), separator="¦", encoding="latin-1")
+    assert rows(columns) == [(1, "Amélie", 4.0)]
+
+
+@pytest.mark.parametrize(
+    ("ids", "kept"),
+    [
+        (["1", "-2", "0"], [1, -2, 0]),
+        (["9223372036854775807", "1"], [9223372036854775807, 1]),
+        (["9223372036854775808", "1"], ["9223372036854775808", "1"]),
+        (["01", "2"], ["01", "2"]),
+        (["+1", "2"], ["+1", "2"]),
+        (["-0", "2"], ["-0", "2"]),
+        (["1.0", "2"], ["1.0", "2"]),
+        (["a", "2"], ["a", "2"]),
+        (["034545104X", "Zoë"], ["034545104X", "Zoë"]),
+        (['"Great" Cats', "2"], ['"Great" Cats', "2"]),
+    ],
+)
+def test_ids_are_integers_only_if_that_loses_nothing(ids: list[str], kept: list[Any]) -> None:
+    data = "".join(f"{raw}\t7\t{star}\n" for star, raw in enumerate(ids, 1))
+    assert list(text(data, header=False).users) == kept
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
+@settings(max_examples=50, derandomize=True, deadline=None)
+def test_any_written_integer_comes_back(values: list[int]) -> None:
+    assert list(text("".join(f"{v},7,1\n" for v in values)).users) == values
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.text("ab1,\";\n '\u00e9", min_size=1, max_size=4)] * 2),
+        min_size=1,
+        max_size=8,
+    )
+)
+@settings(max_examples=50, derandomize=True, deadline=None)
+def test_quoted_text_is_what_the_csv_module_wrote(pairs: list[tuple[str, str]]) -> None:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["user", "item", "rating"])
+    writer.writerows([f"u{user}", f"i{item}", 3] for user, item in pairs)
+    columns = text(out.getvalue(), separator=",")
+    assert rows(columns) == [(f"u{user}", f"i{item}", 3.0) for user, item in pairs]
+
+
+def test_text_is_cleaned_of_what_editors_add() -> None:
+    assert clean(b"\xef\xbb\xbf1,2,3\r\n4,5,6\r\n\r\n", "r.csv") == b"1,2,3\n4,5,6"
+
+
+def test_lines_are_counted_through_quoted_line_breaks() -> None:
+    data = 'user,item,rating,text\n1,1,2,"a\nb"\n1,2,3,c\n1,2,4,d\n'
+    with pytest.raises(DataError, match=r"r\.csv:5: user 1 rated item 2 again .*r\.csv:4"):
+        build(text(data))
+
+
+def test_repeats_are_told_by_line() -> None:
+    with pytest.raises(DataError, match=r"r\.csv:4: user 1 rated item 10 again"):
+        build(text(GOOD + "1,10,3,5\n"))
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (GOOD, "comma-separated text with header: userId, movieId, rating, timestamp"),
+        ("1\t2\t3\n", "tab-separated text without header: user, item, rating in columns 0, 1, 2"),
+        ("1::2::3\n", '"::"-separated text without header: user, item, rating in columns 0, 1, 2'),
+    ],
+)
+def test_what_was_recognised_is_said(data: str, words: str) -> None:
+    assert str(read_text(data.encode(), "r.csv", PLAIN)[1]) == words
+
+
+def test_a_wide_table_is_read_without_mixing_columns() -> None:
+    rng = np.random.default_rng(1)
+    cells = rng.integers(0, 1000, (500, 12))
+    names = [f"x{i}" for i in range(9)] + ["rating", "item_id", "user_id"]
+    lines = [",".join(names)] + [",".join(map(str, row)) for row in cells.tolist()]
+    columns = text("\n".join(lines))
+    assert np.array_equal(columns.values, cells[:, 9])
+    assert list(columns.items) == cells[:, 10].tolist()
+    assert list(columns.users) == cells[:, 11].tolist()

@@ -1,0 +1,75 @@
+"""Ratings of which every answer can be written down, and members with weights of order one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from cfnade.data.ratings import Ratings
+from cfnade.data.scale import Scale
+from cfnade.settings import Settings
+from cfnade.sides import Member, new_member
+
+N_USERS, N_ITEMS, STARS = 9, 8, (0.5, 1.0, 3.0, 4.0)
+
+LISTS: dict[str, tuple[str, ...]] = {
+    "user": ("user",),
+    "item": ("item",),
+    "both": ("user", "item"),
+    "user+time": ("user", "time"),
+    "both+time": ("user", "item", "time"),
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "shared": {"hidden": (5,)},
+    "unshared-deep": {"hidden": (5, 4), "shared": False, "activation": "sigmoid"},
+    "factored-sqrt": {"hidden": (6,), "factors": 3, "context_scale": "sqrt"},
+    "deep-factored-unshared": {
+        "hidden": (5, 4),
+        "factors": 3,
+        "shared": False,
+        "context_scale": "sqrt",
+        "activation": "elu",
+        "ordinal_weight": 0.4,
+        "target_weight": "unit",
+    },
+}
+
+
+def some_ratings(seed: int = 0) -> Ratings:
+    """More than half of all cells, in random order; user 0 and item 0 have none."""
+    rng = np.random.default_rng(seed)
+    cells = rng.permutation(1 + np.argwhere(rng.random((N_USERS - 1, N_ITEMS - 1)) < 0.6))
+    return Ratings(
+        users=cells[:, 0].astype(np.int32),
+        items=cells[:, 1].astype(np.int32),
+        levels=rng.permutation(np.arange(len(cells)) % len(STARS)).astype(np.uint8),
+        scale=Scale(STARS),
+        user_ids=np.arange(N_USERS) * 10,
+        item_ids=np.arange(N_ITEMS) + 100,
+        times=rng.integers(0, 10**6, len(cells)),
+    )
+
+
+def some_member(
+    names: tuple[str, ...],
+    fields: dict[str, Any],
+    settings: Settings | None = None,
+    *,
+    ratings: Ratings | None = None,
+    seed: int = 3,
+    size: float = 0.7,
+) -> Member:
+    """In double precision, all parameters random, biases too."""
+    ratings = some_ratings() if ratings is None else ratings
+    member = new_member(names, ratings, fields, settings or Settings()).double()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in member.parameters():
+            parameter.normal_(0.0, size, generator=generator)
+    return member.eval()
+
+
+def weights(module: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in module.parameters()])

@@ -1,0 +1,313 @@
+"""The scorer's rules, against the equations written down cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from tests.sides.given import N_ITEMS, N_USERS, STARS, some_member, some_ratings
+
+from cfnade import scorer as module
+from cfnade.data.ratings import Ratings
+from cfnade.data.scale import Scale
+from cfnade.errors import ModelError, PredictionError
+from cfnade.fitted import FittedModel
+from cfnade.models import Context
+from cfnade.scorer import Scorer, distributions
+from cfnade.sides import Axis
+from cfnade.sides.nade import NadeSide
+from cfnade.sides.side import NOTHING, Row, Who
+
+FloatArray = npt.NDArray[np.float64]
+NEW_USER, NEW_ITEM = 5, 4
+"""Both have ratings in the context, but training saw none of them; user 0 and item 0 have none."""
+
+SIDES: dict[str, tuple[str, ...]] = {
+    "user": ("user",),
+    "item": ("item",),
+    "both": ("user", "item"),
+    "item+user": ("item", "user"),
+}
+each_side = pytest.mark.parametrize("side", list(SIDES))
+K = len(STARS)
+
+
+def make(side: str, *, members: int = 2, **fields: Any) -> FittedModel:
+    context = some_ratings()
+    train = context.select((context.users != NEW_USER) & (context.items != NEW_ITEM))
+    some = [
+        some_member(SIDES[side], {"hidden": (5,), **fields}, ratings=context, seed=3 + n)
+        for n in range(members)
+    ]
+    counts: dict[Axis, Any] = {"item": train.level_counts("item")}
+    counts["user"] = train.level_counts("user")
+    learned: list[Axis] = ["item" if name == "user" else "user" for name in SIDES[side]]
+    return FittedModel(tuple(some), side, context, {axis: counts[axis] for axis in learned})
+
+
+# -- what the equations say ------------------------------------------------------------------------
+
+Known = dict[tuple[int, int], int]
+"""(user, item) -> level."""
+
+
+def known_of(context: Ratings) -> Known:
+    cells = zip(context.users.tolist(), context.items.tolist(), strict=True)
+    return dict(zip(cells, context.levels.tolist(), strict=True))
+
+
+def said(fitted: FittedModel, known: Known, user: int, item: int) -> FloatArray:
+    """The distribution of a cell: without its own rating, the mean over members of the softmax."""
+    of_user = {i: level for (u, i), level in known.items() if u == user and i != item}
+    of_item = {u: level for (u, i), level in known.items() if i == item and 0 <= u != user}
+    frequency = next(iter(fitted.trained_on.values())).sum(0)
+    frequency = frequency / frequency.sum()
+    chances = []
+    for member in fitted.members:
+        total = np.zeros(K)
+        for number, (name, side) in enumerate(member.sides.items()):
+            assert isinstance(side, NadeSide)
+            row, column = (of_user, item) if name == "user" else (of_item, user)
+            own, axis = (of_item, "item") if name == "user" else (of_user, "user")
+            if column >= 0 and fitted.trained_on[axis][column].sum() > 0:  # type: ignore[index]
+                total += plain(side, row, column)
+            else:
+                counts = 5.0 * frequency + np.bincount(list(own.values()), minlength=K)
+                total += np.log(counts / counts.sum()) - (number > 0) * np.log(frequency)
+        weights = np.exp(total - total.max())
+        chances.append(weights / weights.sum())
+    return np.asarray(np.mean(chances, axis=0))
+
+
+def plain(side: NadeSide, row: dict[int, int], column: int) -> FloatArray:
+    columns, levels = (torch.tensor(list(part), dtype=torch.int64) for part in (row, row.values()))
+    context = Context(torch.tensor([0, len(row)]), columns, levels)
+    with torch.no_grad():
+        scores = side.scores_given(context, torch.tensor([0]), torch.tensor([column]))
+    return np.asarray(scores[0].numpy())
+
+
+def every_cell() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """All cells, with unknown users and items (-1), in random order, some of them twice."""
+    users, items = np.meshgrid(np.arange(-1, N_USERS), np.arange(-1, N_ITEMS))
+    order = np.random.default_rng(1).permutation(users.size)
+    order = np.concatenate([order, order[:9]])
+    return users.ravel()[order], items.ravel()[order]
+
+
+HISTORY = Row(np.array([6, NEW_ITEM, 2], np.int32), np.array([3, 0, 3], np.uint8))
+STRANGER = Who(-1, HISTORY)
+
+
+def with_stranger(known: Known) -> Known:
+    """As if the new person were the user -1."""
+    rated = zip(HISTORY.columns.tolist(), HISTORY.levels.tolist(), strict=True)
+    return known | {(-1, item): level for item, level in rated}
+
+
+# -- distributions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("few", [256, 0], ids=["person by person", "at once"])
+@pytest.mark.parametrize("fields", [{}, {"hidden": (5, 4), "factors": 3, "context_scale": "sqrt"}])
+@each_side
+def test_every_cell_is_what_the_equations_say(
+    side: str, fields: dict[str, Any], few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FEW_CELLS", few)
+    fitted, (users, items) = make(side, **fields), every_cell()
+    known = known_of(fitted.context)
+    answer = Scorer(fitted).probabilities(users, items)
+    expected = [said(fitted, known, u, i) for u, i in zip(users, items, strict=True)]
+    assert answer.dtype == np.float64
+    # Scores of a single person are added up in single precision.
+    np.testing.assert_allclose(answer, expected, rtol=0, atol=1e-6 if few else 1e-12)
+
+
+@each_side
+def test_a_list_has_the_distributions_of_its_cells(side: str) -> None:
+    fitted = make(side)
+    known, scorer = with_stranger(known_of(fitted.context)), Scorer(fitted)
+    people = [*(scorer.person(user) for user in range(N_USERS)), STRANGER]
+    lines = scorer.lists(people, leave_out=True)
+    for who, scores in zip(people, lines, strict=True):
+        expected = [said(fitted, known, who.user, item) for item in range(N_ITEMS)]
+        np.testing.assert_allclose(distributions(scores), expected, rtol=1e-9)
+        some = np.array([3, NEW_ITEM, 0, 3, 6])
+        answer = scorer.of_person(who, some)
+        np.testing.assert_allclose(answer, np.array(expected)[some], rtol=0, atol=1e-6)
+
+
+@each_side
+def test_what_is_not_rated_is_the_same_if_nothing_is_left_out(side: str) -> None:
+    fitted = make(side, members=1)
+    scorer = Scorer(fitted)
+    people = [scorer.person(user) for user in range(N_USERS)]
+    careful, quick = (scorer.lists(people, leave_out=care) for care in (True, False))
+    for who, one, other in zip(people, careful, quick, strict=True):
+        free = np.setdiff1d(np.arange(N_ITEMS), who.rated.columns)
+        np.testing.assert_allclose(one[free], other[free], rtol=1e-9)
+
+
+def test_other_weights_can_be_asked_about_the_same_cells() -> None:
+    fitted, other = make("both", members=1), make("both", members=2)
+    scorer, cells = Scorer(fitted), every_cell()
+    before = scorer.probabilities(*cells)
+    again = scorer.with_members(*other.members).probabilities(*cells)
+    np.testing.assert_array_equal(again, Scorer(other).probabilities(*cells))
+    np.testing.assert_array_equal(scorer.probabilities(*cells), before)
+    assert np.abs(before - again).max() > 0.01
+
+
+def test_single_precision_is_close_to_double() -> None:
+    exact = Scorer(make("both")).probabilities(*every_cell())
+    fitted = make("both")
+    single = replace(fitted, members=tuple(member.float() for member in fitted.members))
+    np.testing.assert_allclose(Scorer(single).probabilities(*every_cell()), exact, atol=2e-5)
+
+
+def test_softmax_keeps_its_digits() -> None:
+    scores = np.array([[1e4, 0.0, -1e4], [0.0, np.log(3.0), -np.inf]])
+    np.testing.assert_allclose(distributions(scores), [[1.0, 0.0, 0.0], [0.25, 0.75, 0.0]])
+
+
+# -- where nothing is known ------------------------------------------------------------------------
+
+
+@each_side
+def test_the_papers_rule_says_3_where_nothing_is_known(side: str) -> None:
+    fitted, (users, items) = make(side), every_cell()
+    answer = Scorer(fitted, unseen="paper").probabilities(users, items)
+    usual = Scorer(fitted).probabilities(users, items)
+    # User 5 and item 4 were not trained on, but have ratings in the context.
+    blank = np.isin(users, [-1, 0]) | np.isin(items, [-1, 0])
+    np.testing.assert_array_equal(answer[blank], np.tile([0.0, 0.0, 1.0, 0.0], (blank.sum(), 1)))
+    np.testing.assert_array_equal(answer[~blank], usual[~blank])
+
+
+def test_rules_that_do_not_exist_or_fit_are_refused() -> None:
+    fitted = make("user")
+    with pytest.raises(ModelError, match=r"unseen \(='median'\) must be one of mean, paper"):
+        Scorer(fitted, unseen="median")
+    halves = replace(fitted, context=replace(fitted.context, scale=Scale((0.0, 0.5, 1.0, 1.5))))
+    with pytest.raises(ModelError, match="the paper's default rating 3 is not on the scale"):
+        Scorer(halves, unseen="paper")
+
+
+def test_unknown_are_users_and_items_without_known_ratings() -> None:
+    users, items = every_cell()
+    scorer = Scorer(make("both"))
+    user, item = scorer.unknown(users, items)
+    np.testing.assert_array_equal(user, np.isin(users, [-1, 0]))
+    np.testing.assert_array_equal(item, np.isin(items, [-1, 0]))
+    context = scorer.fitted.context
+    np.testing.assert_array_equal(
+        scorer.known("item"), np.bincount(context.items, minlength=N_ITEMS)
+    )
+    assert scorer.known_of("user", np.array([-1, 3, 0])).tolist() == [
+        *(0, int((context.users == 3).sum()), 0)
+    ]
+
+
+@each_side
+def test_known_levels_are_those_of_the_context(side: str) -> None:
+    fitted, (users, items) = make(side), every_cell()
+    known = known_of(fitted.context)
+    expected = [known.get(cell, -1) for cell in zip(users.tolist(), items.tolist(), strict=True)]
+    assert Scorer(fitted).known_levels(users, items).tolist() == expected
+    assert set(expected) == {-1, 0, 1, 2, 3}
+
+
+# -- why -------------------------------------------------------------------------------------------
+
+
+def without(known: Known, *cells: tuple[int, int]) -> Known:
+    return {cell: level for cell, level in known.items() if cell not in cells}
+
+
+def close(answer: FloatArray, expected: Sequence[FloatArray]) -> None:
+    np.testing.assert_allclose(answer, np.reshape(expected, np.shape(answer)), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("user", [2, 0, NEW_USER, -1])
+@each_side
+def test_an_effect_is_the_prediction_without_that_rating(side: str, user: int) -> None:
+    fitted = make(side)
+    scorer, known = Scorer(fitted), with_stranger(known_of(fitted.context))
+    who = STRANGER if user < 0 else scorer.person(user)
+    for item in range(N_ITEMS):  # some are among the person's own, some have no weights
+        rest = [i for i in who.rated.columns.tolist() if i != item]
+        effects = scorer.effects(who, item)
+        close(effects.whole, [said(fitted, known, user, item)])
+        assert len(effects.without) == len(rest)
+        close(
+            effects.without,
+            [said(fitted, without(known, (user, i)), user, item) for i in rest],
+        )
+
+
+@pytest.mark.parametrize("user", [2, NEW_USER, -1])
+@each_side
+def test_an_effect_of_others_is_the_prediction_without_theirs(side: str, user: int) -> None:
+    fitted = make(side)
+    scorer, known = Scorer(fitted), with_stranger(known_of(fitted.context))
+    who = STRANGER if user < 0 else scorer.person(user)
+    for item in range(N_ITEMS):
+        raters, effects, by_level = scorer.effects_of_others(who, item)
+        others = {u: level for (u, i), level in known.items() if i == item and 0 <= u != user}
+        assert dict(zip(raters.columns.tolist(), raters.levels.tolist(), strict=True)) == others
+        close(effects.whole, [said(fitted, known, user, item)])
+        gone = [[(int(u), item)] for u in raters.columns]
+        close(effects.without, [said(fitted, without(known, *g), user, item) for g in gone])
+        levels = [[(u, item) for u, level in others.items() if level == k] for k in range(K)]
+        close(by_level, [said(fitted, without(known, *g), user, item) for g in levels])
+
+
+# -- borders ---------------------------------------------------------------------------------------
+
+
+def test_nothing_asked_nothing_answered() -> None:
+    assert Scorer(make("user")).probabilities([], []).shape == (0, K)
+    assert list(Scorer(make("both")).lists([], leave_out=True)) == []
+
+
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_without_context_only_unknown_rows_can_be_asked_for(side: Axis) -> None:
+    fitted = make(side)
+    empty = replace(fitted, context=fitted.context.select(np.arange(0)), has_context=False)
+    users, items = ([-1, -1], [NEW_ITEM, 3]) if side == "user" else ([2, -1], [-1, -1])
+    answer = Scorer(empty).probabilities(users, items)
+    expected = [said(fitted, {}, u, i) for u, i in zip(users, items, strict=True)]
+    np.testing.assert_allclose(answer, expected, atol=1e-6)
+    with pytest.raises(PredictionError, match=rf"saved without its context.*of the {side}s"):
+        Scorer(empty).probabilities([0], [0])
+    # What training saw is still known of those that have weights.
+    axis: Axis = "item" if side == "user" else "user"
+    assert Scorer(empty).known(axis).tolist() == fitted.trained_on[axis].sum(1).tolist()
+    assert not Scorer(empty).known(side).any()
+    if side == "user":
+        stranger = Scorer(empty).of_person(STRANGER, np.array([1, 3, 6]))
+        known = with_stranger({})
+        expected = [said(fitted, known, -1, item) for item in (1, 3, 6)]
+        np.testing.assert_allclose(stranger, expected, atol=1e-6)
+        assert Scorer(empty).person(-1).rated is NOTHING
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "message"),
+    [
+        ([0, 9], [0, 0], r"users contains 9; it must lie in 0\.\.8, or be -1"),
+        ([0], [-2], r"items contains -2; it must lie in 0\.\.7"),
+        ([0, 1], [0], "2 users and 1 items"),
+        ([0.5], [0], "users have dtype float64"),
+        ([[0]], [0], r"users have dtype int64 and shape \(1, 1\)"),
+    ],
+)
+def test_unusable_cells_are_refused(users: Any, items: Any, message: str) -> None:
+    with pytest.raises(PredictionError, match=message):
+        Scorer(make("user")).probabilities(users, items)
