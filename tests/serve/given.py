@@ -121,6 +121,7 @@ def serving(folder: Path, *, limits: Limits | None = None, key: str | None = Non
     models, limits = Models(folder), limits or Limits()
     models.load()
     with bind("127.0.0.1", 0) as listener:
+        listener.listen()  # who comes before the server is ready waits
         config = LimitedConfig(
             create_app(models, key=key, limits=limits),
             limits=limits,
