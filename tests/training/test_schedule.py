@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from cfnade.training.schedule import LEAST, Schedule
 from cfnade.settings import Settings
+from cfnade.training.schedule import LEAST, Schedule
 
 
 @pytest.mark.parametrize("name", ["cosine", "linear"])
