@@ -14,10 +14,10 @@ import cfnade
 ROOT = Path(cfnade.__file__).parent
 # Each part may import from itself and from those before it.
 FLOW = [
-    *("errors", "options", "files"),
-    *("data", "kernels", "models", "metrics", "tilting", "calibration"),
-    *("bundle", "side_cells", "cells", "training", "evaluation", "checkpoint", "predictor"),
-    *("recipes", "tuning", "fitting", "estimator", "serve", "cli", "__main__"),
+    *("errors", "options", "files", "settings", "data", "kernels", "models", "metrics", "tilting"),
+    *("calibration", "sides", "fitted", "unseen", "scorer", "training", "evaluation"),
+    *("checkpoint", "predictor", "recipes", "tuning", "fitting", "estimator", "serve", "cli"),
+    "__main__",
 ]
 HEAVY = {"torch", "numba", "polars", "pandas", "pyarrow", "narwhals", "pooch", "rich", "fastapi"}
 

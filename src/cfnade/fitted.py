@@ -49,7 +49,7 @@ class FittedModel:
     def needs_times(self) -> bool:
         """Whether a prediction needs to know when."""
         sides = (side for member in self.members for side in member.sides.values())
-        return any(side.axis is None for side in sides)
+        return any(side.needs_times for side in sides)
 
     @property
     def level_frequencies(self) -> npt.NDArray[np.float64]:
