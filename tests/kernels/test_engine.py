@@ -96,7 +96,9 @@ def test_touched_columns_and_shared_moments(width: int, touched_only: bool, roww
         assert len(context) < COLUMNS
         assert len(targets) < COLUMNS
         touched = {"input_table": context, "output_table": targets, "bias": targets}
-        adam.step(params, {n: torch.from_numpy(c) for n, c in touched.items()} if touched_only else {})
+        adam.step(
+            params, {n: torch.from_numpy(c) for n, c in touched.items()} if touched_only else {}
+        )
     assert_same(net, params)
     for name, (first, second) in engine.moments.items():
         together = rowwise and first.ndim == 3
