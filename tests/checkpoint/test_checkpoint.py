@@ -25,7 +25,8 @@ from safetensors.torch import load_file, save_file
 from cfnade.calibration import Calibration
 from cfnade.checkpoint import FILES as ALL_FILES
 from cfnade.checkpoint import KEPT, load, manifest, save, without_context
-from cfnade.data.build import Columns, Options, build
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
 from cfnade.data.store import digest_file, digest_text
 from cfnade.errors import CheckpointError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -117,7 +117,7 @@ def network(
     sizes = hidden or (case.width,)
     first = case.width if factors else sizes[0]
     last = case.width if factors else sizes[-1]
-    K, deep = case.levels, zip(sizes[:-1], sizes[1:], strict=True)
+    K, deep = case.levels, pairwise(sizes)
 
     def weights(number: int, *shape: int) -> Tensor:
         return case.normal(*shape, number=number, scale=shape[-1] ** -0.5)

@@ -50,8 +50,8 @@ def context_sum(table: Tensor, context: Cells, size: int, shared: bool) -> Tenso
     """Eq. 2 and 9, inside the activation: one-hot ratings (B, M·K) times the table. (B, D)."""
     M, K, D = table.shape
     ratings = torch.zeros(size, M * K, dtype=table.dtype)
-    for row, column, level in zip(context.rows, context.columns, context.levels, strict=True):
-        ratings[row, column * K + level] += 1
+    places = context.rows, context.columns * K + context.levels
+    ratings.index_put_(places, torch.ones((), dtype=table.dtype), accumulate=True)
     return ratings @ cumulated(table, shared).reshape(M * K, D)
 
 
@@ -65,19 +65,17 @@ def cell_scores(
 
 def regular_cost(scores: Tensor, levels: Tensor) -> Tensor:
     """Eq. 3 and 5. (T,)."""
-    return torch.stack(
-        [torch.logsumexp(s, 0) - s[k] for s, k in zip(scores, levels.tolist(), strict=True)]
-    )
+    return torch.logsumexp(scores, 1) - scores[torch.arange(len(scores)), levels.long()]
 
 
 def ordinal_cost(scores: Tensor, levels: Tensor) -> Tensor:
     """-log of Eq. 17: k beats k-1 beats … 1, and k beats k+1 beats … K. (T,)."""
-    costs = []
-    for s, k in zip(scores, levels.tolist(), strict=True):
-        down = [torch.logsumexp(s[: j + 1], 0) - s[j] for j in range(k + 1)]
-        up = [torch.logsumexp(s[j:], 0) - s[j] for j in range(k, len(s))]
-        costs.append(torch.stack(down + up).sum())
-    return torch.stack(costs)
+    cost = torch.zeros(len(scores), dtype=scores.dtype)
+    for j in range(scores.shape[1]):
+        down = torch.logsumexp(scores[:, : j + 1], 1) - scores[:, j]
+        up = torch.logsumexp(scores[:, j:], 1) - scores[:, j]
+        cost = cost + down * (j <= levels) + up * (j >= levels)
+    return cost
 
 
 def costs(scores: Tensor, levels: Tensor, ordinal_weight: float) -> Tensor:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cfnade.errors import ModelError
-from cfnade.kernels.block_sampling import Block, BlockSampler
+from cfnade.kernels.block_drawing import Block, BlockSampler
 from cfnade.kernels.grouping import Grouped
-from cfnade.kernels.layout import Array
+from cfnade.kernels.memory import Array
 
 USERS, ITEMS, LEVELS = 37, 53, 4
 Cell = tuple[int, int, int]
@@ -73,6 +73,10 @@ def test_order_leads_from_each_side_to_the_same_target() -> None:
     by_user = flipped(cells(block.item.targets, block.items))
     assert block.user.targets.order.tolist() == list(range(block.n_targets))
     assert [by_item[p] for p in block.item.targets.order] == by_user
+    plain = block.user.target_cells(), block.item.target_cells()
+    assert np.array_equal(block.users[plain[0].rows], plain[1].columns)
+    assert np.array_equal(plain[0].columns, block.items[plain[1].rows])
+    assert np.array_equal(plain[0].levels, plain[1].levels)
 
 
 def test_contexts_lie_outside_the_block_and_are_ratings() -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from cfnade.calibration import Calibration
-from cfnade.kernels.bounds import CHANCE, MEAN, QUANTILE, Wanted, bounds
+from cfnade.kernels.bounds import CHANCE, MEAN, QUANTILE, Criterion, bounds
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -19,16 +19,18 @@ def softmax(scores: npt.NDArray[Any]) -> FloatArray:
     return np.asarray(weights / weights.sum(1, keepdims=True))
 
 
-def exact(kind: int, chances: FloatArray, calibration: Calibration, wanted: Wanted) -> FloatArray:
+def exact(
+    kind: int, chances: FloatArray, calibration: Calibration, criterion: Criterion
+) -> FloatArray:
     if kind == MEAN:
-        return np.asarray(chances @ wanted.unit)
-    honest = calibration.apply(chances, wanted.unit)
+        return np.asarray(chances @ criterion.unit)
+    honest = calibration.apply(chances, criterion.unit)
     if kind == CHANCE:
-        return np.asarray(honest[:, wanted.first :].sum(1))
+        return np.asarray(honest[:, criterion.first :].sum(1))
     found = []
     for row in honest:  # the distribution function is linear between the edges: turn it round
         reached = np.concatenate([[0.0], np.cumsum(row)])
-        found.append(np.interp(wanted.share, reached, wanted.edges))
+        found.append(np.interp(criterion.share, reached, criterion.edges))
     return np.array(found)
 
 
@@ -40,7 +42,7 @@ def test_bounds_hold(K: int, kind: int, spread: float) -> None:
     scores = (rng.normal(size=(333, K)) * spread).astype(np.float32)
     calibration = Calibration(1.7, tuple((rng.normal(size=K) * 0.4).tolist()))
     for share, first in ((0.1, 1), (0.5, K - 1), (0.9, max(1, K // 2))):
-        wanted = Wanted(
+        criterion = Criterion(
             kind,
             np.linspace(0.0, 1.0, K),
             1 / calibration.temperature,
@@ -49,8 +51,8 @@ def test_bounds_hold(K: int, kind: int, spread: float) -> None:
             share,
             np.arange(K + 1) - 0.5,
         )
-        lower, upper = bounds(scores, wanted)
-        truth = exact(kind, softmax(scores), calibration, wanted)
+        lower, upper = bounds(scores, criterion)
+        truth = exact(kind, softmax(scores), calibration, criterion)
         assert (lower <= truth).all()
         assert (truth <= upper).all()
         if spread <= 2.0:
@@ -67,9 +69,9 @@ def test_bounds_hold_for_certain_and_impossible_levels() -> None:
     edges = np.array([0.5, 1.5, 2.5, 3.5])
     for kind in (MEAN, CHANCE, QUANTILE):
         weights = np.array(calibration.log_weights)
-        wanted = Wanted(kind, np.array([0.0, 0.5, 1.0]), 0.5, weights, 2, 0.3, edges)
-        lower, upper = bounds(scores, wanted)
-        truth = exact(kind, softmax(scores), calibration, wanted)
+        criterion = Criterion(kind, np.array([0.0, 0.5, 1.0]), 0.5, weights, 2, 0.3, edges)
+        lower, upper = bounds(scores, criterion)
+        truth = exact(kind, softmax(scores), calibration, criterion)
         assert (lower <= truth).all()
         assert (truth <= upper).all()
         assert not np.isnan(lower).any()

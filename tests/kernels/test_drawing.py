@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from cfnade.errors import ModelError
+from cfnade.kernels.drawing import DrawnBatch, Sampler
 from cfnade.kernels.grouping import Grouped
-from cfnade.kernels.layout import Array
-from cfnade.kernels.sampling import DrawnBatch, Sampler
+from cfnade.kernels.memory import Array
 
 
 def ragged(counts: list[int], n_columns: int, n_levels: int) -> tuple[Array, Array, Array]:
@@ -62,6 +62,29 @@ def test_each_rating_of_the_chosen_rows_is_context_or_target_once(
         assert np.array_equal(side.touched, np.flatnonzero(np.diff(side.starts)))
         for c in side.touched:  # rows rise inside a column
             assert np.all(np.diff(side.rows[side.starts[c] : side.starts[c + 1]]) > 0)
+
+
+def test_plain_cells_are_the_batch_row_by_row_and_target_by_target() -> None:
+    offsets, columns, levels = ragged(COUNTS, 40, 5)
+    sampler = Sampler(offsets, columns, levels, n_columns=40, n_levels=5, threads=2)
+    batch = sampler.draw(np.array([4, 0, 6, 3]), seed=1, step=2)
+    context, targets = batch.context_cells(), batch.target_cells()
+    assert list(zip(*(part.tolist() for part in context[:3]), strict=True)) == cells(batch.context)
+    assert context.rows.tolist() == np.repeat(np.arange(4), batch.counts).tolist()
+    by_column = np.lexsort((targets.rows, targets.columns))
+    assert np.array_equal(by_column, np.arange(len(by_column)))  # rows rise inside a column
+    assert sorted(zip(*(p.tolist() for p in targets[:3]), strict=True)) == cells(batch.targets)
+    assert np.array_equal(targets.weights, batch.targets.weights)
+
+
+def test_data_that_cannot_be_written_draws_the_same() -> None:
+    """As it is where a cache is mapped into memory."""
+    parts = ragged(COUNTS, 40, 5)
+    free = Sampler(*parts, n_columns=40, n_levels=5).draw(np.arange(7), seed=1, step=2)
+    for part in parts:
+        part.flags.writeable = False
+    kept = Sampler(*parts, n_columns=40, n_levels=5).draw(np.arange(7), seed=1, step=2)
+    assert same(free, kept)
 
 
 def test_target_weights_are_those_of_equation_19_or_one() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from cfnade.errors import ModelError
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.block_drawing import Block, BlockSampler
-from cfnade.kernels.costing import mean_cost
+from cfnade.kernels.costing import cost_of
 from cfnade.kernels.drawing import DrawnBatch, Sampler
 from cfnade.kernels.engine import Engine
 from cfnade.kernels.memory import Array
@@ -35,7 +35,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def cost_of(
+def right_cost(
     params: Params, batch: DrawnBatch, net: Network, scale: Array | None = None, **how: Any
 ) -> Tensor:
     return reference.batch_cost(
@@ -70,7 +70,7 @@ def test_every_layer_moves_as_autograd_and_torchs_adam_say(
         scale = np.sqrt(3.0 / np.maximum(batch.counts, 1))
         cost = engine.step(batch, scale=scale, rate=rate)
         adam.zero_grad()
-        wanted = cost_of(params, batch, net, scale)
+        wanted = right_cost(params, batch, net, scale)
         wanted.backward()  # type: ignore[no-untyped-call]
         for group, rule in zip(adam.param_groups, rules.values(), strict=True):
             group["lr"] = rule.rate * rate
@@ -91,7 +91,7 @@ def test_touched_columns_and_shared_moments(width: int, touched_only: bool, roww
     for number in range(4):
         batch = batch_of(case, number)
         engine.step(batch)
-        cost_of(params, batch, net).backward()  # type: ignore[no-untyped-call]
+        right_cost(params, batch, net).backward()  # type: ignore[no-untyped-call]
         context, targets = (g.touched.astype(np.int64) for g in (batch.context, batch.targets))
         assert len(context) < COLUMNS
         assert len(targets) < COLUMNS
@@ -123,7 +123,7 @@ def test_same_bits_twice_and_close_for_any_threads(variant: str) -> None:
 
 
 def test_a_drawn_batch_trains_as_its_cells_do() -> None:
-    """What the sampler gives the kernels is what it gives everybody else; and costs fall."""
+    """What the sampler gives the kernels is what it gives everybody else."""
     rng = np.random.default_rng(2)
     counts = rng.integers(0, 8, ROWS)
     offsets = np.concatenate([[0], np.cumsum(counts)])
@@ -134,17 +134,15 @@ def test_a_drawn_batch_trains_as_its_cells_do() -> None:
     net = network(CASE)
     params, rules = reference.leaves(net.named()), rules_of(net)
     engine, adam = Engine(net, rules, threads=2), reference.torch_adam(params, rules)
-    costs = []
-    for step in range(12):
+    for step in range(4):
         batch = sampler.draw(rng.permutation(ROWS)[:40], seed=5, step=step)
         adam.zero_grad()
         cells = (reference.Cells.of(*c) for c in (batch.context_cells(), batch.target_cells()))
         wanted = reference.batch_cost(params, *cells, batch.size)
         wanted.backward()  # type: ignore[no-untyped-call]
         adam.step()
-        costs.append(engine.step(batch))
-        assert costs[-1] == pytest.approx(float(wanted.detach()), rel=1e-3)
-    assert np.mean(costs[-3:]) < 0.8 * np.mean(costs[:3])
+        assert engine.step(batch) == pytest.approx(float(wanted.detach()), rel=1e-5)
+    assert_same(net, params)
 
 
 # -- two engines whose scores are added -----------------------------------------------------------
@@ -183,13 +181,15 @@ class Pair:
         for engine, side in zip(self.engines, (block.user, block.item), strict=True):
             engine.encode(side.context)
             engine.add_scores(side.targets, scores)
-        levels = block.user.targets.levels
-        cost = mean_cost(scores, levels, ordinal_weight=ordinal_weight, threads=2)
+        targets = block.user.targets
+        weights = targets.weights.astype(float) / block.n_targets
+        how: dict[str, Any] = {"ordinal_weight": ordinal_weight, "threads": 2}
+        cost = cost_of(scores, targets.levels, weights, **how)
         for engine, side in zip(self.engines, (block.user, block.item), strict=True):
             engine.begin()
             engine.fit_scores(side.targets, cost.slopes)
             engine.fit_context(side.context)
-        return cost.mean
+        return cost.total
 
 
 def summed_cost(params: list[Params], block: Block, shared: bool, ordinal_weight: float) -> Tensor:
@@ -209,7 +209,9 @@ def test_two_sides_move_down_one_cost(shared: bool, dtype: torch.dtype) -> None:
     case = replace(CASE, shared=shared, dtype=dtype)
     pair, sampler, rng = Pair.of(case, threads=2), sampler_of(), np.random.default_rng(3)
     params = [reference.leaves(net.named()) for net in pair.networks]
-    adams = [reference.torch_adam(p, rules_of(net)) for p, net in zip(params, pair.networks)]
+    adams = [
+        reference.torch_adam(p, rules_of(net)) for p, net in zip(params, pair.networks, strict=True)
+    ]
     for step in range(4):
         block = sampler.draw(rng.permutation(USERS)[:12], seed=3, step=step)
         for adam in adams:

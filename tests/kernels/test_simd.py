@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from numba import njit
 
-from cfnade.kernels import simd, simd_math
+from cfnade.kernels import simd
 
 
 @njit
 def apply_exp(x: Any, out: Any) -> None:
     for i in range(0, len(x), 16):
-        simd.store(out, i, simd_math.exp(simd.load(x, i)))
+        simd.store(out, i, simd.exp(simd.load(x, i)))
 
 
 @njit
 def apply_log(x: Any, out: Any) -> None:
     for i in range(0, len(x), 16):
-        simd.store(out, i, simd_math.log(simd.load(x, i)))
+        simd.store(out, i, simd.log(simd.load(x, i)))
 
 
 @njit

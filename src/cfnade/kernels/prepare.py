@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numba.core.registry import cpu_target
 
-from cfnade.kernels import bounds, costing, drawing, grouping, passes, request
+from cfnade.kernels import bounds, costing, drawing, grouping, passes, request, spelling
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.block_drawing import BlockSampler, _mark_block
 from cfnade.kernels.drawing import Sampler
@@ -21,6 +21,7 @@ from cfnade.kernels.engine import Engine
 from cfnade.kernels.forward import cell_scores, context_sum
 from cfnade.kernels.memory import Array
 from cfnade.kernels.network import Network
+from cfnade.kernels.spelling import Spellings
 
 MESSAGE = "compiling kernels (once)…"
 
@@ -97,7 +98,7 @@ def _train_on_blocks() -> None:
 
 
 def _score_cells() -> None:
-    """What validation does after an epoch."""
+    """What validation does after an epoch, and a request about many cells."""
     table = torch.zeros(2, 2, 1)
     ratings = grouping.ratings_of(_OFFSETS, _COLUMNS, _LEVELS, _ROWS)
     grouping.levels_of(ratings, _ROWS, _ROWS, 2)
@@ -115,12 +116,14 @@ def _answer_requests() -> None:
     for kind in (bounds.MEAN, bounds.QUANTILE):
         criterion = bounds.Criterion(kind, ends, 1.0, ends, 1, 0.5, np.zeros(3))
         bounds.bounds(scores, criterion)
+    Spellings(["a"]).edits("a", 1)
+    _score_cells()
 
 
 _SCORING = (grouping._sort, grouping._find, passes.sum_context, passes.add_scores)
 _DRAWING = (drawing._cursors, drawing._scatter)
-_REQUESTS = (request._add_ratings, request._affine, request._score_cells)
-_BOUNDS = (bounds._mean_bounds, bounds._calibrated_bounds)
+_ROW = (request._add_ratings, request._affine, request._score_cells)
+_LISTS = (bounds._mean_bounds, bounds._calibrated_bounds, spelling._edits)
 _FITTING = (passes.context_step, passes.flat_step)
 
 TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
@@ -129,6 +132,6 @@ TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
         _train_on_blocks,
         (_mark_block, costing._cost_of_scores, passes.score_step, *_DRAWING, *_FITTING, *_SCORING),
     ),
-    "requests": (_answer_requests, (*_REQUESTS, *_BOUNDS)),
+    "requests": (_answer_requests, (*_ROW, *_LISTS, *_SCORING)),
 }
 """What kernels are for: training one side on its rows, both on blocks, answering requests."""

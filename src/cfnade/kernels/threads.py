@@ -31,8 +31,8 @@ def thread_count(threads: int | None) -> int:
     return count
 
 
-# torch.set_num_threads sets the numbers of the calling thread (OpenMP's and MKL's own) and, besides,
-# the default of every thread that has yet to use torch, which cannot be taken back. So we set the
+# torch.set_num_threads sets the numbers of the calling thread, OpenMP's and MKL's, and besides the
+# default of every thread that has yet to use torch, which cannot be taken back. So we set the
 # thread's own numbers only, in the libraries that torch has loaded.
 
 
