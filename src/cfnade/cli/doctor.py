@@ -47,11 +47,11 @@ def _machine() -> list[tuple[str, str]]:
     ]
 
 
-def compile_kernels(task: str) -> None:
-    """Compile what a task needs and was not compiled before, and say so first: it takes a while."""
+def compile_kernels(*tasks: str) -> None:
+    """Compile what the tasks (all if none) need, and say so first, for it takes a while."""
     from cfnade.kernels.prepare import prepare
 
-    prepare(lambda text: print(text, file=sys.stderr, flush=True), task)
+    prepare(lambda text: print(text, file=sys.stderr, flush=True), *tasks)
 
 
 def _cache() -> tuple[str, str]:
