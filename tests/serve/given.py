@@ -16,7 +16,8 @@ from starlette.exceptions import StarletteDeprecationWarning
 from uvicorn import Server
 
 from cfnade import checkpoint
-from cfnade.data.build import Columns, Options, build
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from cfnade import checkpoint
-from cfnade.data.build import Columns, Options, build
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import given_scale
 from cfnade.data.splits import split
