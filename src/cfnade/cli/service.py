@@ -47,8 +47,8 @@ def serve(
         raise CfnadeError('serving needs two more packages: pip install "cfnade[serve]"')
     from cfnade.kernels.prepare import prepare
     from cfnade.serve.guards import key_from_environment
-    from cfnade.serve.run import ServeSettings
-    from cfnade.serve.run import serve as run
+    from cfnade.serve.server import ServeSettings
+    from cfnade.serve.server import serve as run
 
     prepare(lambda text: print(text, file=sys.stderr, flush=True), "requests")
     run(
