@@ -24,7 +24,7 @@ from cfnade.data.synthetic import synthetic
 from cfnade.serve.app import create_app
 from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
-from cfnade.serve.run import Connection, LimitedConfig, bind
+from cfnade.serve.server import Connection, LimitedConfig, bind
 from cfnade.settings import Settings
 from cfnade.training.run import train
 

@@ -46,8 +46,8 @@ def serve(
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn")):
         raise CfnadeError('serving needs two more packages: pip install "cfnade[serve]"')
     from cfnade.serve.guards import key_from_environment
-    from cfnade.serve.run import ServeSettings
-    from cfnade.serve.run import serve as run
+    from cfnade.serve.server import ServeSettings
+    from cfnade.serve.server import serve as run
 
     compile_kernels("requests")
     run(

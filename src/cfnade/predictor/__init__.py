@@ -129,19 +129,20 @@ class Predictor:
 
     def predicted(
         self,
-        items: Any,
+        items: IntArray,
         user: Any = None,
         *,
         history: History | None = None,
         times: Any = None,
     ) -> Answers:
-        """As predict_frame, for one person and as arrays: for a service."""
+        """As predict_frame, for one person, of items by index and as arrays: for a service."""
         _either(user, history)
         if history is not None:
             self._require_lists()
-            return self._honest(self._of_history(self.person(history), self._indices(items)))
-        items, _ = listed(items)
-        return self._honest(self._cells([user] * len(items), items, None, times))
+            return self._honest(self._of_history(self.person(history), items))
+        self._check_times(None, times)
+        users = np.full(len(items), self.users.index(user))
+        return self._honest(self._of_users(users, items, times))
 
     def _honest(self, answers: Answers) -> Answers:
         chances = calibrated(answers.probabilities, self._values, self.fitted.calibration)
