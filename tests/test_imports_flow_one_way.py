@@ -16,7 +16,8 @@ ROOT = Path(cfnade.__file__).parent
 FLOW = [
     *("errors", "files", "settings", "data", "kernels", "models", "metrics", "tilting"),
     *("calibration", "sides", "fitted", "unseen", "scorer", "training", "evaluation"),
-    *("checkpoint", "predictor", "recipes", "tuning", "fitting", "estimator", "rivals", "compare", "serve", "cli", "__main__"),
+    *("checkpoint", "predictor", "recipes", "tuning", "fitting", "estimator", "rivals"),
+    *("compare", "serve", "cli", "__main__"),
 ]
 HEAVY = {"torch", "numba", "polars", "pandas", "pyarrow", "narwhals", "pooch", "rich", "fastapi"}
 
