@@ -54,9 +54,9 @@ def evaluate(
     from cfnade import checkpoint
     from cfnade.evaluation import evaluate
 
-    bundle = checkpoint.load(model)
-    test, what = _test_part(bundle, data, reading)
-    scores = evaluate(bundle, test)
+    fitted = checkpoint.load(model)
+    test, what = _test_part(fitted, data, reading)
+    scores = evaluate(fitted, test)
     if as_json:
         print(json.dumps({"on": what, **scores.as_dict()}, indent=1))
     else:
@@ -65,7 +65,7 @@ def evaluate(
         show_scores(scores, what)
 
 
-def _test_part(bundle: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
+def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
     from cfnade.data.load import load
     from cfnade.data.parts import load_split
 
@@ -75,12 +75,12 @@ def _test_part(bundle: Any, data: str | None, reading: dict[str, Any]) -> tuple[
             "too, or leave it out"
         )
     if data is not None:
-        return load(data, **{"scale": bundle.context.scale, **reading}), data
-    job = bundle.facts.get("job")
+        return load(data, **{"scale": fitted.context.scale, **reading}), data
+    job = fitted.facts.get("job")
     if job is None:
         raise PredictionError("this model does not say on what data it was trained; give the data")
     parts = load_split(job["data"], job["split"], **job["reading"])
-    if parts.fingerprint != bundle.facts["run"]["split"]["fingerprint"]:
+    if parts.fingerprint != fitted.facts["run"]["split"]["fingerprint"]:
         raise PredictionError(
             f"{job['data']} is not the data that this model was trained on (its split "
             f"{job['split']} has another fingerprint); give the data to score"
