@@ -66,12 +66,7 @@ def evaluate(
 
 
 def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
-<<<<<<< HEAD
     from cfnade.data.loader import load, load_split
-=======
-    from cfnade.data.loader import load
-    from cfnade.data.loader import load_split
->>>>>>> cli
 
     if data is None and reading:
         raise PredictionError(
