@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,17 @@ from cfnade.predictor.explain import by_item, by_level
 from cfnade.predictor.histories import History, Person, read_history
 from cfnade.predictor.ids import Ids, listed, paired
 from cfnade.predictor.once import once
-from cfnade.predictor.ranking import How, Rank, RankBy, Ranking, best, calibrated, means_of, rank_by
+from cfnade.predictor.ranking import (
+    Answers,
+    How,
+    Rank,
+    RankBy,
+    Ranking,
+    best,
+    calibrated,
+    means_of,
+    rank_by,
+)
 from cfnade.predictor.refusals import (
     check_times,
     check_who,
@@ -42,16 +52,6 @@ from cfnade.sides.side import Row, Who
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-
-class Answers(NamedTuple):
-    """Of each cell asked for."""
-
-    items: IntArray  # (n,) indices
-    predictions: FloatArray  # (n,) expected ratings
-    probabilities: FloatArray  # (n, K) calibrated
-    known_of_user: IntArray  # (n,)
-    known_of_item: IntArray  # (n,)
 
 
 class Predictor:
@@ -147,7 +147,7 @@ class Predictor:
         if history is not None:
             require_lists(self.fitted)
             return self._honest(self._of_history(self.person(history), items))
-        self._check_times(None, times)
+        check_times(self.fitted, None, times)
         users = np.full(len(items), self.users.index(user))
         return self._honest(self._of_users(users, items, times))
 
