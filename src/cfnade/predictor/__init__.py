@@ -22,7 +22,7 @@ from cfnade.checkpoint.faults import fault_of
 from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.options import checked, whole
-from cfnade.predictor import frames
+from cfnade.predictor import frames, refusals
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.explain import by_item, by_level
 from cfnade.predictor.histories import History, Person, read_history
@@ -38,13 +38,6 @@ from cfnade.predictor.ranking import (
     calibrated,
     means_of,
     rank_by,
-)
-from cfnade.predictor.refusals import (
-    check_times,
-    check_who,
-    require_context,
-    require_histories,
-    require_lists,
 )
 from cfnade.predictor.thin import default_min_ratings
 from cfnade.scorer import Scorer
@@ -76,7 +69,7 @@ class Predictor:
 
     def person(self, history: History) -> Person:
         """Read a history once, to use it often and to see which of its items are `unknown`."""
-        require_histories(self.fitted)
+        refusals.require_histories(self.fitted)
         return read_history(history, self.catalogue, self.scale)
 
     # -- given cells --------------------------------------------------------------------------
@@ -143,11 +136,11 @@ class Predictor:
         times: Any = None,
     ) -> Answers:
         """As predict_frame, for one person, of items by index and as arrays: for a service."""
-        check_who(user, history)
+        refusals.check_who(user, history)
         if history is not None:
-            require_lists(self.fitted)
+            refusals.require_lists(self.fitted)
             return self._honest(self._of_history(self.person(history), items))
-        check_times(self.fitted, None, times)
+        refusals.check_times(self.fitted, None, times)
         users = np.full(len(items), self.users.index(user))
         return self._honest(self._of_users(users, items, times))
 
@@ -159,7 +152,7 @@ class Predictor:
         self, users: Any, items: Any, histories: Mapping[Any, History] | None, times: Any
     ) -> Answers:
         """Of users by raw id, or by a name in histories; before calibration."""
-        check_times(self.fitted, histories, times)
+        refusals.check_times(self.fitted, histories, times)
         people = {name: self.person(history) for name, history in (histories or {}).items()}
         indices = self._indices(items)
         if not people:
@@ -182,7 +175,7 @@ class Predictor:
         return Answers(*(np.concatenate(column)[order] for column in joined))
 
     def _of_users(self, users: IntArray, items: IntArray, times: Any) -> Answers:
-        require_context(self.fitted)
+        refusals.require_context(self.fitted)
         if times is not None and np.ndim(times) == 0:
             times = np.full(len(users), times)
         chances = self._scorer.probabilities(users, items, times)
@@ -337,11 +330,11 @@ class Predictor:
 
     def _people(self, users: Any, history: History | None) -> tuple[Any, list[Who]]:
         """Raw ids (None for a history), and who they are."""
-        check_who(users, history)
-        require_lists(self.fitted)
+        refusals.check_who(users, history)
+        refusals.require_lists(self.fitted)
         if history is not None:
             return None, [_who(self.person(history))]
-        require_context(self.fitted)
+        refusals.require_context(self.fitted)
         raws, _ = listed(users)
         return raws, [self._scorer.person(user) for user in self.users.indices(raws).tolist()]
 
