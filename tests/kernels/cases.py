@@ -91,9 +91,8 @@ def plain(grouped: Grouped) -> Cells:
     """The same cells for the reference, in the order in which they were given."""
     columns = np.repeat(np.arange(len(grouped.starts) - 1), np.diff(grouped.starts))
     back = np.argsort(grouped.order) if len(grouped.order) else np.arange(len(columns))
-    parts = grouped.rows, columns, grouped.levels
     weights = grouped.weights[back] if len(grouped.weights) else ()
-    return Cells.of(*(part[back] for part in parts), weights)
+    return Cells.of(grouped.rows[back], columns[back], grouped.levels[back], weights)
 
 
 def batch_of(case: Case, seed: int = 0) -> DrawnBatch:

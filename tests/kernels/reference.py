@@ -6,7 +6,7 @@ Shapes as in docs/notation.md: B rows, M columns, K levels (from 0 here), D the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,16 @@ class Cells:
     rows: Tensor
     columns: Tensor
     levels: Tensor
-    weights: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
+    weights: Tensor
 
     @staticmethod
     def of(rows: Any, columns: Any, levels: Any, weights: Any = ()) -> Cells:
-        whole = [torch.from_numpy(np.array(part, np.int64)) for part in (rows, columns, levels)]
-        return Cells(*whole, torch.from_numpy(np.array(weights, np.float64)))
+        return Cells(
+            torch.from_numpy(np.array(rows, np.int64)),
+            torch.from_numpy(np.array(columns, np.int64)),
+            torch.from_numpy(np.array(levels, np.int64)),
+            torch.from_numpy(np.array(weights, np.float64)),
+        )
 
 
 def cumulated(table: Tensor, shared: bool) -> Tensor:

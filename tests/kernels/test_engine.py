@@ -137,8 +137,9 @@ def test_a_drawn_batch_trains_as_its_cells_do() -> None:
     for step in range(4):
         batch = sampler.draw(rng.permutation(ROWS)[:40], seed=5, step=step)
         adam.zero_grad()
-        cells = (reference.Cells.of(*c) for c in (batch.context_cells(), batch.target_cells()))
-        wanted = reference.batch_cost(params, *cells, batch.size)
+        cells = batch.context_cells(), batch.target_cells()
+        context, targets = (reference.Cells.of(*part) for part in cells)
+        wanted = reference.batch_cost(params, context, targets, batch.size)
         wanted.backward()  # type: ignore[no-untyped-call]
         adam.step()
         assert engine.step(batch) == pytest.approx(float(wanted.detach()), rel=1e-5)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cfnade.data.synthetic import synthetic
 from cfnade.errors import ModelError
 from cfnade.kernels.grouping import group, levels_of, partition, ratings_of
+from cfnade.kernels.memory import Array
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
@@ -56,29 +56,38 @@ def test_columns_are_cut_into_ranges_of_equal_work() -> None:
     assert partition(touched[:0], starts[:1] * 0, 1.0, 3).tolist() == [0, 0, 0, 0]
 
 
+def ragged(seed: int, rows: int, columns: int) -> tuple[Array, Array, Array]:
+    """Offsets, columns (in no order) and levels of some rows, some of them empty."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, columns, rows) * rng.integers(0, 2, rows)
+    flat = [rng.permutation(columns)[:count] for count in counts]
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    levels = rng.integers(0, 5, offsets[-1]).astype(np.uint8)
+    return offsets, np.concatenate(flat).astype(np.int32), levels
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_ratings_and_levels_are_a_dictionarys(seed: int) -> None:
-    rows = synthetic(30, 20, 250, seed=seed).ratings.rows("user")
+    offsets, columns, levels = ragged(seed, 30, 20)
     random = np.random.default_rng(seed)
     asked = random.integers(-1, 30, 12)  # some twice, some unknown
-    known = ratings_of(rows.offsets, rows.columns, rows.levels, asked)
+    ratings = ratings_of(offsets, columns, levels, asked)
     held: list[dict[int, int]] = []
     for b, row in enumerate(asked):
-        place = slice(rows.offsets[row], rows.offsets[row + 1]) if row >= 0 else slice(0, 0)
-        own = slice(known.offsets[b], known.offsets[b + 1])
-        assert np.array_equal(known.columns[own], rows.columns[place])
-        assert np.array_equal(known.levels[own], rows.levels[place])
-        assert (known.rows[own] == b).all()
-        held.append(dict(zip(rows.columns[place].tolist(), rows.levels[place], strict=True)))
-    assert known.offsets[-1] == len(known.columns)
+        place = slice(offsets[row], offsets[row + 1]) if row >= 0 else slice(0, 0)
+        own = slice(ratings.offsets[b], ratings.offsets[b + 1])
+        assert np.array_equal(ratings.columns[own], columns[place])
+        assert np.array_equal(ratings.levels[own], levels[place])
+        assert (ratings.rows[own] == b).all()
+        held.append(dict(zip(columns[place].tolist(), levels[place].tolist(), strict=True)))
+    assert ratings.offsets[-1] == len(ratings.columns)
     cells = random.integers(0, 12, 300), random.integers(-1, 20, 300)
     expected = [held[b].get(column, -1) for b, column in zip(*map(list, cells), strict=True)]
-    assert levels_of(known, *cells, 20).tolist() == expected
+    assert levels_of(ratings, *cells, 20).tolist() == expected
 
 
 def test_of_no_rows_there_is_nothing() -> None:
     nothing = np.empty(0, np.int64)
-    rows = synthetic(3, 3, 5, seed=0).ratings.rows("user")
-    known = ratings_of(rows.offsets, rows.columns, rows.levels, nothing)
-    assert len(known.columns) == 0
-    assert len(levels_of(known, nothing, nothing, 3)) == 0
+    ratings = ratings_of(*ragged(0, 3, 3), nothing)
+    assert len(ratings.columns) == 0
+    assert len(levels_of(ratings, nothing, nothing, 3)) == 0

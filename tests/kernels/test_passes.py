@@ -22,6 +22,7 @@ from tests.kernels.cases import (
     rules_of,
 )
 from tests.kernels.reference import assert_close
+from torch import Tensor
 
 from cfnade.errors import ModelError
 from cfnade.kernels.engine import Engine
@@ -44,7 +45,7 @@ def test_cells_are_scored(case: Case) -> None:
     asked = cells.rows.numpy(), cells.columns.numpy()
     how: dict[str, Any] = {"shared": case.shared, "threads": case.threads}
     got = cell_scores(state, table, bias, *asked, **how)
-    exact = [tensor.double() for tensor in (state, table, bias)]
+    exact = state.double(), table.double(), bias.double()
     assert_close(got, reference.cell_scores(*exact, cells.rows, cells.columns, case.shared))
 
 
@@ -53,7 +54,7 @@ def test_a_step_has_the_cost_and_the_gradients_of_the_equations(case: Case) -> N
     """After one step Adam's first moment is (1 - β₁)·(gradient + decay·weight)."""
     net, batch = network(case), batch_of(case)
     params, rules = reference.leaves(net.named()), rules_of(net)
-    how = {"ordinal_weight": [1.0, 0.0, 0.3][case.seed % 3]}
+    how: dict[str, Any] = {"ordinal_weight": [1.0, 0.0, 0.3][case.seed % 3]}
     engine = Engine(net, rules, threads=case.threads, **how)
     cost = engine.step(batch)
     wanted = reference.batch_cost(
@@ -120,12 +121,15 @@ def test_same_bits_twice_and_the_same_numbers_for_any_threads(threads: int) -> N
     asked = plain(cells_of(TARGETS, 5, 2, case.dtype))
     cells = asked.rows.numpy(), asked.columns.numpy()
     bias = case.normal(COLUMNS, 5)
-    for ask in (
-        lambda count: context_sum(table, context, shared=True, threads=count),
-        lambda count: cell_scores(state, table, bias, *cells, shared=True, threads=count),
-    ):
-        assert torch.equal(ask(threads), ask(threads))
-        assert_close(ask(threads), ask(1))
+
+    def answers(count: int) -> tuple[Tensor, Tensor]:
+        how: dict[str, Any] = {"shared": True, "threads": count}
+        return context_sum(table, context, **how), cell_scores(state, table, bias, *cells, **how)
+
+    first, second, single = answers(threads), answers(threads), answers(1)
+    for a, b, c in zip(first, second, single, strict=True):
+        assert torch.equal(a, b)
+        assert_close(a, c)
 
 
 def test_nothing_is_recorded_for_autograd() -> None:
@@ -135,7 +139,7 @@ def test_nothing_is_recorded_for_autograd() -> None:
     assert not context_sum(table, context, shared=True).requires_grad
 
 
-def ask(**changes: Any) -> torch.Tensor:
+def ask(**changes: Any) -> Tensor:
     """cell_scores of two good cells, with some arguments changed."""
     good: dict[str, Any] = {
         "state": torch.zeros(3, 4),

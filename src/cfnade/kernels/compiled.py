@@ -12,14 +12,16 @@ from typing import Any
 from llvmlite import binding  # type: ignore[import-untyped]
 from numba import njit
 
-kernel: Any = njit(nogil=True, cache=True, no_cfunc_wrapper=True)
+_compile: Any = njit  # its types know neither these options nor that functions stay typed
+
+kernel = _compile(nogil=True, cache=True, no_cfunc_wrapper=True)
 """For what is called from Python: it releases the GIL and is kept on disk."""
 
-inner: Any = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inner = _compile(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For what only kernels call: no way in from Python is made. Whole numbers are given as variables:
 a literal among the arguments would make a version of its own."""
 
-glue: Any = njit(nogil=True, inline="always")
+glue = _compile(nogil=True, inline="always")
 """For a few lines that only kernels and inner functions call: they are written into the caller."""
 
 WIDE = bool(binding.get_host_cpu_features().get("avx512f"))

@@ -44,7 +44,8 @@ class DrawnBatch:
         """The context row by row, columns rising: row b has counts[b] of them."""
         cells = self.context.cells()
         by_row = np.argsort(cells.rows, kind="stable")
-        return CellArrays(*(part[by_row] for part in cells[:3]), NO_WEIGHTS)
+        rows, columns, levels = (part[by_row] for part in cells[:3])
+        return CellArrays(rows, columns, levels, NO_WEIGHTS)
 
     def target_cells(self) -> CellArrays:
         """The targets by column, rows as drawn; those of a block in the block's one order."""

@@ -90,7 +90,8 @@ def _score_cells(
 
 def sum_ratings(columns: Array, levels: Array, table: Array, *, shared: bool) -> Array:
     """The summed embeddings of a row's ratings, table (M, K, D). Returns (D,)."""
-    return _added(columns, levels, np.zeros(len(columns), np.int64), table, shared, 1)[0]
+    which = np.zeros(len(columns), np.int64)
+    return _added(columns, levels, which, table, shared, 1).reshape(-1)
 
 
 def embed(columns: Array, levels: Array, table: Array, *, shared: bool) -> Array:
