@@ -14,7 +14,18 @@ import cfnade
 ROOT = Path(cfnade.__file__).parent
 # Each part may import from itself and from those before it.
 FLOW = [
-    *("errors", "options", "files", "settings", "data", "kernels", "models", "metrics", "tilting"),
+    *(
+        "errors",
+        "options",
+        "once",
+        "files",
+        "settings",
+        "data",
+        "kernels",
+        "models",
+        "metrics",
+        "tilting",
+    ),
     *("calibration", "sides", "fitted", "unseen", "scorer", "training", "evaluation"),
     *("checkpoint", "predictor", "recipes", "tuning", "fitting", "estimator", "serve", "cli"),
     "__main__",

@@ -21,13 +21,13 @@ from cfnade.checkpoint import load
 from cfnade.checkpoint.faults import fault_of
 from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
+from cfnade.once import once
 from cfnade.options import checked, whole
 from cfnade.predictor import frames, refusals
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.explain import by_item, by_level
 from cfnade.predictor.histories import History, Person, read_history
 from cfnade.predictor.ids import Ids, listed, paired
-from cfnade.predictor.once import once
 from cfnade.predictor.ranking import (
     Answers,
     How,
