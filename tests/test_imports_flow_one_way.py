@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,18 @@ def test_looking_at_ratings_needs_neither_torch_nor_numba() -> None:
     code = "from cfnade import load; from cfnade.data.typed_tables import read_frame; import polars"
     code += "; load(polars.DataFrame({'user': [1, 2], 'item': [1, 1], 'rating': [1, 5]}))"
     assert not modules_after(code) & {"torch", "numba"}
+
+
+def test_a_name_is_used_once_in_the_whole_package() -> None:
+    modules = [path.stem for path in ROOT.rglob("*.py") if path.stem != "__init__"]
+    classes = [
+        node.name
+        for path in ROOT.rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    for names in (modules, classes):
+        assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
 def test_no_file_is_longer_than_a_person_reads() -> None:
