@@ -25,7 +25,7 @@ from torch.nn import functional
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.options import Rule, check_fields, whole
+from cfnade.options import Allowed, check_fields, whole
 from cfnade_rivals.choosing import best_by_validation
 from cfnade_rivals.interface import (
     Count,
@@ -158,7 +158,7 @@ class NNMF:
     product: Annotated[int, whole(0)] = 60
     """Length D' of U' and V', of which it sees the product."""
     hidden: Annotated[
-        tuple[int, ...], Rule("a list of whole numbers of at least 1", _are_sizes, tuple)
+        tuple[int, ...], Allowed("a list of whole numbers of at least 1", _are_sizes, tuple)
     ] = (50, 50, 50)
     """Sigmoid units in each hidden layer; () is a linear network."""
     penalty: NotNegative = 20.0

@@ -24,9 +24,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", StarletteDeprecationWarning)
     from fastapi.testclient import TestClient
 
-not_ported = pytest.mark.xfail(
-    reason="the service and the command line have old names", strict=False
-)
 SIDES = ["toy", "user+toy", "toy+item", "item+toy"]
 SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 3, "batch_rows": 16, "threads": 1}
 
@@ -90,7 +87,6 @@ def test_it_is_continued_and_seeds_are_averaged(ratings: Ratings) -> None:
     assert len(fit(ratings, "user+toy", seeds=2).fitted_.members) == 2
 
 
-@not_ported
 @pytest.mark.parametrize("side", SIDES)
 def test_it_is_served(side: str, ratings: Ratings, tmp_path: Path) -> None:
     from cfnade.serve.app import create_app
@@ -112,7 +108,6 @@ def test_it_is_served(side: str, ratings: Ratings, tmp_path: Path) -> None:
             assert len(answer.json()["items"]) == 3
 
 
-@not_ported
 def test_it_goes_through_the_command_line(
     ratings: Ratings,
     tmp_path: Path,
