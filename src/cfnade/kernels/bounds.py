@@ -136,7 +136,19 @@ def _fill_tile(tile: Any, K: int, scores: Any, begin: int, count: int) -> None:
     for t in range(LANES):
         for k in range(K):
             tile[LANES * k + t] = scores[(begin + min(t, count - 1)) * K + k]
-    _weigh(tile, K, fill(tile, 0.0))
+
+
+@glue
+def _mean(tile: Any, K: int) -> Any:
+    """The mean of the softmax of the tile's scores."""
+    top, mass, mean = load(tile, 0), fill(tile, 0.0), fill(tile, 0.0)
+    for k in range(1, K):
+        top = maximum(top, load(tile, LANES * k))
+    for k in range(K):
+        weight = exp(load(tile, LANES * k) - top)
+        mass = mass + weight
+        mean = mean + weight * load(tile, LANES * (2 * K + k))
+    return mean / mass
 
 
 @kernel
@@ -146,9 +158,9 @@ def _mean_bounds(scores: Any, K: int, tile: Any, lower: Any, upper: Any) -> None
     for begin in range(0, M, LANES):
         count = min(LANES, M - begin)
         _fill_tile(tile, K, scores, begin, count)
-        _, high, _, _ = _spread(tile, K)
-        store_part(lower, begin, high - slack, count)
-        store_part(upper, begin, high + slack, count)
+        mean = _mean(tile, K)
+        store_part(lower, begin, mean - slack, count)
+        store_part(upper, begin, mean + slack, count)
 
 
 @kernel
@@ -160,6 +172,7 @@ def _calibrated_bounds(
     for begin in range(0, M, LANES):
         count = min(LANES, M - begin)
         _fill_tile(tile, K, scores, begin, count)
+        _weigh(tile, K, fill(tile, 0.0))
         _, high, low, _ = _spread(tile, K)
         mass, unsure = _tilt(tile, K, criterion.sharpness, high, low)
         if criterion.kind == CHANCE:
