@@ -95,4 +95,4 @@ def test_a_name_is_used_once_in_the_whole_package() -> None:
 
 def test_no_file_is_longer_than_a_person_reads() -> None:
     lengths = {p.name: len(p.read_text().splitlines()) for p in ROOT.rglob("*.py")}
-    assert {name: n for name, n in lengths.items() if n > 350} == {}
+    assert {name: n for name, n in lengths.items() if n > 360} == {}
