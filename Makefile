@@ -28,7 +28,7 @@ check: .venv/.dev
 mutants: .venv/.dev
 	$(BIN)/python tests/mutants/run.py
 
-# Thousands of broken files instead of the 200 of each format that `make test` tries.
+# Thousands of broken files instead of the 60 of each format that `make test` tries.
 fuzz: .venv/.dev
 	CFNADE_FUZZ=5000 $(BIN)/pytest tests/data/test_fuzz.py --timeout=3600
 

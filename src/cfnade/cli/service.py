@@ -49,7 +49,8 @@ def serve(
     from cfnade.serve.server import ServeSettings
     from cfnade.serve.server import serve as run
 
-    compile_kernels("requests")
+    if model.is_dir():  # if not, the reason comes without delay
+        compile_kernels("requests")
     run(
         ServeSettings(
             folder=model,
