@@ -50,14 +50,14 @@ class Case:
 
 def _cases() -> list[Any]:
     """Every width with every number of levels; dtype, threads and sharing take turns."""
-    found = []
+    cases = []
     for i, (width, levels) in enumerate(product([1, 4, 16, 17, 70, 500], [2, 3, 5, 10])):
         single, two, shared = (i + i // 4) % 2 == 0, i // 2 % 2 == 0, (i + i // 8) % 3 > 0
         case = Case(width, levels, torch.float32 if single else torch.float64, 1 + two, shared)
         kind = "single" if single else "double"
         name = f"{width}-{levels}-{kind}-{case.threads}-{'shared' if shared else 'apart'}"
-        found.append(pytest.param(case, id=name))
-    return found
+        cases.append(pytest.param(case, id=name))
+    return cases
 
 
 CASES = _cases()

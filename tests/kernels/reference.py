@@ -167,9 +167,9 @@ def torch_adam(params: Params, rules: Mapping[str, Any]) -> torch.optim.Adam:
     return torch.optim.Adam(groups)
 
 
-def assert_close(got: Any, wanted: Any, *, single: float = 3e-5, double: float = 1e-10) -> None:
+def assert_close(got: Any, expected: Any, *, single: float = 3e-5, double: float = 1e-10) -> None:
     """Equal up to rounding, in relation to the largest number."""
-    ours, right = torch.as_tensor(got).detach(), torch.as_tensor(wanted).detach().double()
+    ours, right = torch.as_tensor(got).detach(), torch.as_tensor(expected).detach().double()
     error = single if ours.dtype == torch.float32 else double
     largest = float(right.abs().max()) if right.numel() else 1.0
     torch.testing.assert_close(

@@ -47,8 +47,8 @@ def cells(grouped: Grouped, rows: Array) -> list[Cell]:
     return list(zip(*parts, strict=True))
 
 
-def flipped(found: list[Cell]) -> list[Cell]:
-    return [(b, a, level) for a, b, level in found]
+def flipped(cells: list[Cell]) -> list[Cell]:
+    return [(b, a, level) for a, b, level in cells]
 
 
 def draw(table: Array, users: Array, step: int = 3, **changes: Any) -> Block:
@@ -58,13 +58,13 @@ def draw(table: Array, users: Array, step: int = 3, **changes: Any) -> Block:
 def test_targets_are_the_ratings_inside_the_block_on_both_sides() -> None:
     table, users = ratings(), np.array([30, 2, 17, 5, 11, 0])
     block = draw(table, users)
-    wanted = sorted(
+    expected = sorted(
         (u, i, int(table[u, i])) for u in users for i in block.items if table[u, i] >= 0
     )
     by_item = cells(block.user.targets, block.users)
     by_user = flipped(cells(block.item.targets, block.items))
-    assert sorted(by_item) == wanted == sorted(by_user)
-    assert block.n_targets == len(wanted) > 0
+    assert sorted(by_item) == expected == sorted(by_user)
+    assert block.n_targets == len(expected) > 0
 
 
 def test_order_leads_from_each_side_to_the_same_target() -> None:
@@ -88,8 +88,8 @@ def test_contexts_lie_outside_the_block_and_are_ratings() -> None:
     for i, u, level in cells(block.item.context, block.items):
         assert (u in inside_users, i in inside_items, table[u, i]) == (False, True, level)
     for side in (block.user, block.item):
-        known = np.bincount(side.context.rows, minlength=len(side.counts))
-        assert np.array_equal(side.counts, known)
+        counts = np.bincount(side.context.rows, minlength=len(side.counts))
+        assert np.array_equal(side.counts, counts)
         assert np.array_equal(side.context.touched, np.flatnonzero(np.diff(side.context.starts)))
 
 
@@ -107,14 +107,14 @@ def test_at_rate_one_everything_outside_is_known_and_at_rate_zero_nothing() -> N
 
 def test_each_side_and_step_has_one_rate_from_the_range() -> None:
     table, users = ratings(share=1.0), np.arange(18)
-    found = []
+    means = []
     for step in range(60):
         block = draw(table, users, step=step)
-        known = block.user.counts / (ITEMS - 20), block.item.counts / (USERS - 18)
-        found.append([float(side.mean()) for side in known])
+        shares = block.user.counts / (ITEMS - 20), block.item.counts / (USERS - 18)
+        means.append([float(side.mean()) for side in shares])
         # One rate a step: its rows differ by chance alone (about 33 draws each).
-        assert known[0].std() < 4 * np.sqrt(0.25 / 33)
-    rates = np.array(found)  # (60, 2)
+        assert shares[0].std() < 4 * np.sqrt(0.25 / 33)
+    rates = np.array(means)  # (60, 2)
     assert 0.45 < rates.min() < 0.58
     assert 0.82 < rates.max() < 0.95
     assert abs(np.corrcoef(rates.T)[0, 1]) < 0.5  # each side draws its own
@@ -133,10 +133,10 @@ def test_a_block_depends_on_seed_and_step_but_not_on_threads() -> None:
     table, users = ratings(), np.random.default_rng(1).permutation(USERS)[:20]
 
     def parts(block: Block) -> list[Any]:
-        found: list[Any] = [block.items]
+        arrays: list[Any] = [block.items]
         for side in (block.user, block.item):
-            found += [*side.context, *side.targets, side.counts]
-        return found
+            arrays += [*side.context, *side.targets, side.counts]
+        return arrays
 
     first = parts(draw(table, users))
     for threads in (1, 2, 3):

@@ -27,11 +27,11 @@ def exact(
     honest = calibration.apply(chances, criterion.unit)
     if kind == CHANCE:
         return np.asarray(honest[:, criterion.first :].sum(1))
-    found = []
+    places = []
     for row in honest:  # the distribution function is linear between the edges: turn it round
         reached = np.concatenate([[0.0], np.cumsum(row)])
-        found.append(np.interp(criterion.share, reached, criterion.edges))
-    return np.array(found)
+        places.append(np.interp(criterion.share, reached, criterion.edges))
+    return np.array(places)
 
 
 @pytest.mark.parametrize("spread", [0.1, 2.0, 12.0, 60.0])

@@ -49,15 +49,15 @@ def test_each_rating_of_the_chosen_rows_is_context_or_target_once(
     sampler = Sampler(offsets, columns, levels, n_columns=40, n_levels=5, rate=rate, threads=2)
     rows = np.array([4, 0, 6, 3])
     batch = sampler.draw(rows, seed=1, step=2)
-    wanted = sorted(
+    expected = sorted(
         (b, int(columns[p]), int(levels[p]))
         for b, row in enumerate(rows)
         for p in range(offsets[row], offsets[row + 1])
     )
-    assert sorted(cells(batch.context) + cells(batch.targets)) == wanted
+    assert sorted(cells(batch.context) + cells(batch.targets)) == expected
     assert batch.size == batch.context.size == 4
-    known = np.bincount(batch.context.rows, minlength=4)
-    assert np.array_equal(batch.counts, known)
+    counts = np.bincount(batch.context.rows, minlength=4)
+    assert np.array_equal(batch.counts, counts)
     for side in (batch.context, batch.targets):
         assert np.array_equal(side.touched, np.flatnonzero(np.diff(side.starts)))
         for c in side.touched:  # rows rise inside a column
@@ -93,10 +93,10 @@ def test_target_weights_are_those_of_equation_19_or_one() -> None:
     for kind in ("paper", "unit"):
         sampler = Sampler(offsets, columns, levels, n_columns=40, n_levels=5, weights=kind)
         batch = sampler.draw(rows, seed=3, step=0)
-        D, known = np.array(COUNTS), batch.counts
+        D, contexts = np.array(COUNTS), batch.counts
         row = batch.targets.rows
-        wanted = D[row] / (D - known)[row] if kind == "paper" else np.ones(len(row))
-        np.testing.assert_allclose(batch.targets.weights, wanted, rtol=1e-6)
+        expected = D[row] / (D - contexts)[row] if kind == "paper" else np.ones(len(row))
+        np.testing.assert_allclose(batch.targets.weights, expected, rtol=1e-6)
 
 
 def test_a_batch_depends_on_seed_and_step_but_not_on_threads() -> None:
@@ -126,18 +126,18 @@ def subsets_of_four(rate: tuple[float, float] | None) -> dict[tuple[int, ...], i
 
 def test_split_points_and_subsets_are_uniform() -> None:
     """A size of 0..3 is drawn evenly, then each set of that size."""
-    found = subsets_of_four(None)
+    times = subsets_of_four(None)
     sets = [subset for size in range(4) for subset in combinations(range(4), size)]
-    assert set(found) == set(sets)
+    assert set(times) == set(sets)
     for subset in sets:
-        wanted = 1500 / comb(4, len(subset))
-        assert abs(found[subset] - wanted) < 5 * wanted**0.5
+        expected = 1500 / comb(4, len(subset))
+        assert abs(times[subset] - expected) < 5 * expected**0.5
 
 
 def test_ratings_join_the_context_independently_at_the_given_rate() -> None:
-    found = subsets_of_four((0.5, 0.5))
-    assert len(found) == 16
-    for count in found.values():
+    times = subsets_of_four((0.5, 0.5))
+    assert len(times) == 16
+    for count in times.values():
         assert abs(count - 375) < 5 * 375**0.5
 
 

@@ -70,12 +70,12 @@ def test_every_layer_moves_as_autograd_and_torchs_adam_say(
         scale = np.sqrt(3.0 / np.maximum(batch.counts, 1))
         cost = engine.step(batch, scale=scale, rate=rate)
         adam.zero_grad()
-        wanted = right_cost(params, batch, net, scale)
-        wanted.backward()  # type: ignore[no-untyped-call]
+        expected = right_cost(params, batch, net, scale)
+        expected.backward()  # type: ignore[no-untyped-call]
         for group, rule in zip(adam.param_groups, rules.values(), strict=True):
             group["lr"] = rule.rate * rate
         adam.step()
-        assert cost == pytest.approx(float(wanted.detach()), rel=1e-5)
+        assert cost == pytest.approx(float(expected.detach()), rel=1e-5)
     assert_same(net, params)
 
 
@@ -139,10 +139,10 @@ def test_a_drawn_batch_trains_as_its_cells_do() -> None:
         adam.zero_grad()
         cells = batch.context_cells(), batch.target_cells()
         context, targets = (reference.Cells.of(*part) for part in cells)
-        wanted = reference.batch_cost(params, context, targets, batch.size)
-        wanted.backward()  # type: ignore[no-untyped-call]
+        expected = reference.batch_cost(params, context, targets, batch.size)
+        expected.backward()  # type: ignore[no-untyped-call]
         adam.step()
-        assert engine.step(batch) == pytest.approx(float(wanted.detach()), rel=1e-5)
+        assert engine.step(batch) == pytest.approx(float(expected.detach()), rel=1e-5)
     assert_same(net, params)
 
 
@@ -217,11 +217,11 @@ def test_two_sides_move_down_one_cost(shared: bool, dtype: torch.dtype) -> None:
         block = sampler.draw(rng.permutation(USERS)[:12], seed=3, step=step)
         for adam in adams:
             adam.zero_grad()
-        wanted = summed_cost(params, block, shared, 0.4)
-        wanted.backward()  # type: ignore[no-untyped-call]
+        expected = summed_cost(params, block, shared, 0.4)
+        expected.backward()  # type: ignore[no-untyped-call]
         for adam in adams:
             adam.step()
-        assert pair.step(block, 0.4) == pytest.approx(float(wanted.detach()), rel=1e-4)
+        assert pair.step(block, 0.4) == pytest.approx(float(expected.detach()), rel=1e-4)
     for net, p in zip(pair.networks, params, strict=True):
         assert_same(net, p)
 

@@ -26,8 +26,8 @@ def test_cells_come_by_column_and_go_back_to_their_order(dtype: Any) -> None:
         assert np.array_equal(grouped.rows[own], rows[columns == c])
         assert np.array_equal(grouped.levels[own], levels[columns == c])
     back = grouped.cells()
-    for got, given in zip(back, (rows, columns, levels, weights), strict=True):
-        assert np.array_equal(got, given)
+    for got, before in zip(back, (rows, columns, levels, weights), strict=True):
+        assert np.array_equal(got, before)
 
 
 @pytest.mark.parametrize(

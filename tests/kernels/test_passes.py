@@ -57,11 +57,11 @@ def test_a_step_has_the_cost_and_the_gradients_of_the_equations(case: Case) -> N
     how: dict[str, Any] = {"ordinal_weight": [1.0, 0.0, 0.3][case.seed % 3]}
     engine = Engine(net, rules, threads=case.threads, **how)
     cost = engine.step(batch)
-    wanted = reference.batch_cost(
+    expected = reference.batch_cost(
         params, plain(batch.context), plain(batch.targets), ROWS, shared=case.shared, **how
     )
-    wanted.backward()  # type: ignore[no-untyped-call]
-    assert cost == pytest.approx(float(wanted.detach()), rel=1e-5)
+    expected.backward()  # type: ignore[no-untyped-call]
+    assert cost == pytest.approx(float(expected.detach()), rel=1e-5)
     for name, p in params.items():
         assert p.grad is not None
         gradient = p.grad + rules[name].decay * p.detach()
@@ -80,10 +80,10 @@ def test_steps_are_those_of_torchs_adam(case: Case) -> None:
         cost = engine.step(batch)
         adam.zero_grad()
         cells = plain(batch.context), plain(batch.targets)
-        wanted = reference.batch_cost(params, *cells, ROWS, shared=case.shared)
-        wanted.backward()  # type: ignore[no-untyped-call]
+        expected = reference.batch_cost(params, *cells, ROWS, shared=case.shared)
+        expected.backward()  # type: ignore[no-untyped-call]
         adam.step()
-        assert cost == pytest.approx(float(wanted.detach()), rel=1e-5)
+        assert cost == pytest.approx(float(expected.detach()), rel=1e-5)
     for name, p in params.items():
         assert_close(net.named()[name], p, single=2e-4, double=1e-9)
 
@@ -105,9 +105,9 @@ def test_random_shapes(seed: int) -> None:
     engine.fit_context(context)
     cells = plain(context), plain(targets)
     if len(targets.rows):
-        wanted = reference.batch_cost(params, *cells, ROWS, shared=case.shared)
-        wanted.backward()  # type: ignore[no-untyped-call]
-        assert cost == pytest.approx(float(wanted.detach()), rel=1e-5)
+        expected = reference.batch_cost(params, *cells, ROWS, shared=case.shared)
+        expected.backward()  # type: ignore[no-untyped-call]
+        assert cost == pytest.approx(float(expected.detach()), rel=1e-5)
     for name, p in params.items():
         gradient = (0 if p.grad is None else p.grad) + rules[name].decay * p.detach()
         assert_close(engine.moments[name][0], (1 - rules[name].betas[0]) * gradient)

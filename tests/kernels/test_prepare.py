@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import cfnade
 
 LISTEN = """
 from numba.core import event
@@ -41,9 +44,10 @@ import polars
 import cfnade
 from cfnade.kernels.prepare import cache_state, prepare
 
-prepare(lambda _: None)
-assert cache_state().missing == 0
+prepare()
 compiled.names.clear()
+assert cache_state().missing == 0
+assert not prepare(print)
 rng = np.random.default_rng(0)
 cells = rng.permutation(600)[:300]
 stars = rng.integers(1, 6, 300)
@@ -68,11 +72,18 @@ def run(script: str, **env: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_first_process_says_that_it_compiles_and_the_second_does_not(tmp_path: Path) -> None:
-    cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
-    assert run(ONE_KERNEL, **cache) == ["0 1 0", "compiling kernels (once)…", "True 1 1 0"]
-    assert run(ONE_KERNEL, **cache) == ["1 0 0", "False 0 1 0"]
+def test_only_new_sources_are_compiled_and_that_is_said(tmp_path: Path) -> None:
+    package = Path(cfnade.__file__).parent
+    copy = shutil.copytree(
+        package, tmp_path / "cfnade", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    where = {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    compiling = ["0 1 0", "compiling kernels (once)…", "True 1 1 0"]
+    assert run(ONE_KERNEL, **where) == compiling
+    with (copy / "kernels" / "simd.py").open("a") as file:  # which the kernel only calls
+        file.write("# another line\n")
+    assert run(ONE_KERNEL, **where) == compiling
 
 
 def test_nothing_is_left_to_compile_for_training_and_requests() -> None:
-    run(A_DAY)
+    assert run(A_DAY) == []

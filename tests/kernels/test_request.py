@@ -44,10 +44,10 @@ def test_a_dense_layer_is_a_matrix_product(width: int, dtype: str) -> None:
     rows, weights, bias = (
         rng.normal(size=shape).astype(dtype) for shape in ((5, width), (7, width), (7,))
     )
-    found = request.affine(rows, weights, bias)
-    assert found.dtype == dtype
+    got = request.affine(rows, weights, bias)
+    assert got.dtype == dtype
     np.testing.assert_allclose(
-        found, rows @ weights.T + bias, rtol=tolerance(dtype), atol=tolerance(dtype)
+        got, rows @ weights.T + bias, rtol=tolerance(dtype), atol=tolerance(dtype)
     )
     assert request.affine(rows[:0], weights, bias).shape == (0, 7)
 
@@ -63,8 +63,8 @@ def test_scores_are_products_cumulated_if_shared(width: int, shared: bool, dtype
     plain = np.einsum("bd,mkd->bmk", states, vectors) + bias  # (3, 9, 4)
     expected = plain.cumsum(2) if shared else plain
     for b, state in enumerate(states):
-        found = request.score_all(state, vectors, bias, shared=shared)
-        np.testing.assert_allclose(found, expected[b], rtol=tolerance(dtype), atol=tolerance(dtype))
+        got = request.score_all(state, vectors, bias, shared=shared)
+        np.testing.assert_allclose(got, expected[b], rtol=tolerance(dtype), atol=tolerance(dtype))
     which, columns = np.array([2, 0, 1, 2]), np.array([8, 8, 0, 3], np.int32)
     cells = request.score_cells(states, which, columns, vectors, bias, shared=shared)
     np.testing.assert_allclose(

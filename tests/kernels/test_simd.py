@@ -35,8 +35,8 @@ def test_exp_of_what_is_not_positive(dtype: Any, error: float) -> None:
     x = -np.concatenate([np.linspace(0, 1, 4000), np.linspace(0, 86, 12000)]).astype(dtype)
     out = np.empty_like(x)
     apply_exp(x, out)
-    wanted = np.exp(x.astype(np.longdouble))
-    assert np.max(np.abs(out / wanted - 1)) < error
+    expected = np.exp(x.astype(np.longdouble))
+    assert np.max(np.abs(out / expected - 1)) < error
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -52,8 +52,8 @@ def test_log_from_one_on(dtype: Any, error: float) -> None:
     x = np.concatenate([1 + np.linspace(0, 3, 8000), np.geomspace(1, 1e30, 8000)]).astype(dtype)
     out = np.empty_like(x)
     apply_log(x, out)
-    wanted = np.log(x.astype(np.longdouble))
-    assert np.max(np.abs(out - wanted) / np.maximum(wanted, 1e-2)) < error
+    expected = np.log(x.astype(np.longdouble))
+    assert np.max(np.abs(out - expected) / np.maximum(expected, 1e-2)) < error
 
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 20])
@@ -62,6 +62,6 @@ def test_a_part_touches_its_own_lanes_only(count: int) -> None:
     out = np.full(40, -1, np.float32)
     lanes = min(count, 16)
     assert copy_part(x, out, 5, count) == x[5 : 5 + lanes].sum()
-    wanted = np.full(40, -1, np.float32)
-    wanted[5 : 5 + lanes] = x[5 : 5 + lanes]
-    assert np.array_equal(out, wanted)
+    expected = np.full(40, -1, np.float32)
+    expected[5 : 5 + lanes] = x[5 : 5 + lanes]
+    assert np.array_equal(out, expected)

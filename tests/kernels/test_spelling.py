@@ -34,13 +34,13 @@ def literal(a: str, b: str) -> int:
 @settings(deadline=None)
 @given(WORDS, st.lists(WORDS, max_size=8), st.integers(0, 3))
 def test_edits_are_counted_up_to_the_most(word: str, texts: list[str], most: int) -> None:
-    found = Spellings(texts).edits(word, most)
-    assert found.tolist() == [min(literal(word, text), most + 1) for text in texts]
+    edits = Spellings(texts).edits(word, most)
+    assert edits.tolist() == [min(literal(word, text), most + 1) for text in texts]
 
 
 @settings(deadline=None)
 @given(WORDS, st.lists(WORDS, max_size=8), st.integers(0, 3))
 def test_of_a_prefix_the_nearest_beginning_counts(word: str, texts: list[str], most: int) -> None:
-    found = Spellings(texts).edits(word, most, prefix=True)
+    edits = Spellings(texts).edits(word, most, prefix=True)
     nearest = [min(literal(word, text[:n]) for n in range(len(text) + 1)) for text in texts]
-    assert found.tolist() == [min(n, most + 1) for n in nearest]
+    assert edits.tolist() == [min(n, most + 1) for n in nearest]

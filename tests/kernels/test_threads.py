@@ -57,7 +57,8 @@ def test_torch_has_its_number_inside_and_the_old_one_outside() -> None:
 # share among its threads; whether they took part shows in the time of this thread against all's.
 SCRIPT = """
 import sys, threading, time
-import numpy as np, torch
+import numpy as np, polars, torch
+import cfnade
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import Sampler
 from cfnade.kernels.engine import Engine
@@ -100,6 +101,9 @@ def use_everything():
         assert newborns()[0] == before[0], "newborns inside"
     with one_torch_thread():
         run(shared, [(), ()])
+    cells = np.arange(60)
+    ratings = polars.DataFrame({"user": cells // 5, "item": cells % 5, "rating": cells % 3})
+    cfnade.CFNADE(side="user", hidden=(4,), epochs=1, threads=1).fit(ratings)
 
 for number in (None, 2, 1):
     if number is not None:

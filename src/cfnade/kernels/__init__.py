@@ -1,8 +1,9 @@
 """The compute engine: compiled CPU kernels for the two sparse hot spots and the training step.
 
-- `simd`, `simd_math`, `tiles`, `blocks`, `costs`, `adam`: building blocks, 16 numbers at a time
-- `context`, `targets`, `rows`: the kernels, serial over a range of work; `threads` runs the ranges
-- `sampling`, `grouping`: batches drawn and sorted by column
-- `autograd`: the kernels as torch functions; `step`: the fused training step
-- `predict`: given cells, and all columns of one row; `prepare`: compile ahead, and say so
+- `compiled`, `simd`, `tiles`, `costing`, `adam`, `memory`: what kernels are made of
+- `passes`: the kernels over columns, serial over a range of work; `threads` runs the ranges
+- `grouping`, `drawing`, `block_drawing`: ratings by column, batches and blocks of them
+- `network`, `engine`: a network given by its tensors, and the training step
+- `forward`, `request`, `bounds`, `spelling`: many cells, one row, lists, words
+- `prepare`: compile ahead, and say so
 """

@@ -69,7 +69,7 @@ def _mark_block(
         row, place = source.rows[b], source.places[b]
         begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
         mark_freely(stream_of(seed, step, row), count, rate, roles, place)
-        known = 0
+        n_context = 0
         for j in range(count):
             column, role = source.columns[begin + j], CONTEXT
             if within[column]:
@@ -77,9 +77,9 @@ def _mark_block(
             elif roles[place + j] == 0:
                 role = DROPPED
             roles[place + j] = role
-            known += int(role == CONTEXT)
+            n_context += int(role == CONTEXT)
             sums[role * n_columns + column] += 1
-        counts[b] = known
+        counts[b] = n_context
 
 
 class BlockSampler:

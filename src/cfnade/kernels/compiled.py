@@ -7,6 +7,8 @@ functions are `glue` and never become a function of their own.
 
 from __future__ import annotations
 
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from llvmlite import binding  # type: ignore[import-untyped]
@@ -14,8 +16,16 @@ from numba import njit
 
 _compile: Any = njit  # its types know neither these options nor that functions stay typed
 
-kernel = _compile(nogil=True, cache=True, no_cfunc_wrapper=True)
-"""For what is called from Python: it releases the GIL and is kept on disk."""
+_SOURCES = sha256(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.py"))))
+
+
+def kernel(function: Any) -> Any:
+    """For what is called from Python: it releases the GIL and is kept on disk."""
+    compiled = _compile(nogil=True, cache=True, no_cfunc_wrapper=True)(function)
+    # Numba would notice a change in the kernel's own file only, not in those that it calls.
+    compiled._cache._cache_file._source_stamp = _SOURCES.hexdigest()
+    return compiled
+
 
 inner = _compile(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For what only kernels call: no way in from Python is made. Whole numbers are given as variables:

@@ -104,9 +104,9 @@ def _unit(bits: Any) -> float:
 
 
 @glue
-def _mark_exactly(stream: Any, count: int, known: int, roles: Any, first: int) -> None:
-    """A random choice of `known` ratings, every such choice equally likely (selection sampling)."""
-    needed = np.uint64(known)
+def _mark_exactly(stream: Any, count: int, size: int, roles: Any, first: int) -> None:
+    """A random choice of `size` ratings, every such choice equally likely (selection sampling)."""
+    needed = np.uint64(size)
     for j in range(count):
         bits = mix(stream + np.uint64(j + 2) * GAMMA) >> np.uint64(32)
         take = np.uint64((bits * np.uint64(count - j)) >> np.uint64(32) < needed)
@@ -117,13 +117,13 @@ def _mark_exactly(stream: Any, count: int, known: int, roles: Any, first: int) -
 @glue
 def mark_freely(stream: Any, count: int, rate: float, roles: Any, first: int) -> int:
     """Each rating is context with probability `rate`. Returns how many are."""
-    known = 0
+    taken = 0
     limit = np.uint64(rate * 2.0**32)
     for j in range(count):
         take = mix(stream + np.uint64(j + 2) * GAMMA) >> np.uint64(32) < limit
         roles[first + j] = np.uint8(take)
-        known += int(take)
-    return known
+        taken += int(take)
+    return taken
 
 
 @kernel
@@ -245,7 +245,7 @@ class Sampler:
     def split(self, rows: Array, mark: Callable[..., None], how: tuple[Any, ...]) -> DrawnBatch:
         """Split the given rows by the roles that mark(lo, hi, source, *how, marks, tally) gives."""
         offsets, columns, levels = self._data
-        rows = np.ascontiguousarray(rows, np.int64)
+        rows = np.array(rows, np.int64)
         require_inside("rows", rows, len(offsets) - 1, "rows")
         places = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(offsets[rows + 1] - offsets[rows], out=places[1:])

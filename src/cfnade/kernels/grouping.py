@@ -174,13 +174,13 @@ def ratings_of(offsets: Array, columns: Array, levels: Array, rows: Array) -> Ro
 
 @kernel
 def _find(
-    offsets: Any, known: Any, levels: Any, order: Any, rows: Any, columns: Any, marks: Any, out: Any
+    offsets: Any, rated: Any, levels: Any, order: Any, rows: Any, columns: Any, marks: Any, out: Any
 ) -> None:
     """marks (M,) is -1 everywhere before and after; inside it holds the levels of one row."""
     n = len(order)
-    offsets, known, levels, order = (
+    offsets, rated, levels, order = (
         address(offsets),
-        address(known),
+        address(rated),
         address(levels),
         address(order),
     )
@@ -190,13 +190,13 @@ def _find(
         row = rows[order[i]]
         first, end = offsets[row], offsets[row + 1]
         for p in range(first, end):
-            marks[known[p]] = levels[p]
+            marks[rated[p]] = levels[p]
         while i < n and rows[order[i]] == row:
             column = columns[order[i]]
             out[order[i]] = marks[column] if column >= 0 else -1
             i += 1
         for p in range(first, end):
-            marks[known[p]] = -1
+            marks[rated[p]] = -1
 
 
 def levels_of(ratings: RowRatings, rows: Array, columns: Array, n_columns: int) -> Array:

@@ -1,8 +1,4 @@
-"""Kernels are compiled on first use and kept on disk; whoever waits for that should be told.
-
-Numba's cache notices a changed source file, but not a change in a file that it calls: after editing
-a kernel's helper, delete the folder __pycache__ beside it (or NUMBA_CACHE_DIR).
-"""
+"""Kernels are compiled on first use and kept on disk; whoever waits for that should be told."""
 
 from __future__ import annotations
 
@@ -58,7 +54,7 @@ def _kernels(tasks: tuple[str, ...]) -> set[Any]:
 
 def _is_kept(kernel: Any) -> bool:
     """Whether Numba's index of the kernel names code for this machine and this source."""
-    index = kernel._cache._cache_file._load_index()  # empty if the source has changed since
+    index = kernel._cache._cache_file._load_index()  # empty if sources have changed since
     machine = cpu_target.target_context.codegen().magic_tuple()
     return any(key[1] == machine for key in index)
 

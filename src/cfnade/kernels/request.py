@@ -16,22 +16,22 @@ from cfnade.kernels.simd import LANES, address, fill, load, load_part, total
 
 
 @inner
-def _dot(table: Any, at: int, row: Any, begin: int, width: int) -> Any:
-    """Σ table[at+i]·row[begin+i], of pointers; the row is padded to whole vectors."""
+def _dot(table: Any, first: int, row: Any, begin: int, width: int) -> Any:
+    """Σ table[first+i]·row[begin+i], of pointers; the row is padded to whole vectors."""
     a = fill(table, 0.0)
     b, c, d = a, a, a
     i = 0
     while i + 4 * LANES <= width:  # four sums, so that no product waits for the one before
-        a = a + load(table, at + i) * load(row, begin + i)
-        b = b + load(table, at + i + LANES) * load(row, begin + i + LANES)
-        c = c + load(table, at + i + 2 * LANES) * load(row, begin + i + 2 * LANES)
-        d = d + load(table, at + i + 3 * LANES) * load(row, begin + i + 3 * LANES)
+        a = a + load(table, first + i) * load(row, begin + i)
+        b = b + load(table, first + i + LANES) * load(row, begin + i + LANES)
+        c = c + load(table, first + i + 2 * LANES) * load(row, begin + i + 2 * LANES)
+        d = d + load(table, first + i + 3 * LANES) * load(row, begin + i + 3 * LANES)
         i += 4 * LANES
     while i + LANES <= width:
-        a = a + load(table, at + i) * load(row, begin + i)
+        a = a + load(table, first + i) * load(row, begin + i)
         i += LANES
     if i < width:
-        b = b + load_part(table, at + i, width - i) * load(row, begin + i)
+        b = b + load_part(table, first + i, width - i) * load(row, begin + i)
     return total((a + b) + (c + d))
 
 

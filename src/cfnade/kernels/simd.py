@@ -23,6 +23,7 @@ CONTRACT = ("contract",)
 # Numba describes what these return by the Python function; to us it is a kernel's built-in.
 intrinsic: Any = extending.intrinsic
 overload: Any = extending.overload
+pointer_to: Any = types.CPointer
 
 
 class VectorType(types.Type):
@@ -110,18 +111,17 @@ def address(_: Any, array: Any) -> Any:
     reference, with an atomic operation each time. The caller keeps the array alive.
     """
 
-    def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
-        return context.make_array(found.args[0])(context, builder, args[0]).data
+    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+        return context.make_array(kinds.args[0])(context, builder, args[0]).data
 
-    pointer_type: Any = types.CPointer
-    return pointer_type(array.dtype)(array), generate
+    return pointer_to(array.dtype)(array), generate
 
 
 @intrinsic
 def beyond(_: Any, start: Any, count: Any) -> Any:
     """The address so many numbers behind another."""
 
-    def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
         return builder.gep(args[0], [args[1]])
 
     return start(*signature(start, count).args), generate
@@ -131,19 +131,18 @@ def beyond(_: Any, start: Any, count: Any) -> Any:
 def as_indices(_: Any, start: Any) -> Any:
     """The same address, of whole numbers of 64 bits."""
 
-    def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(found.return_type))
+    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(kinds.return_type))
 
-    pointer_type: Any = types.CPointer
-    return pointer_type(types.int64)(start), generate
+    return pointer_to(types.int64)(start), generate
 
 
 @intrinsic
 def load(_: Any, array: Any, index: Any) -> Any:
     """array[index:index+16]"""
 
-    def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
-        return read(builder, pointer(context, builder, found.args[0], args[0], args[1]))
+    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+        return read(builder, pointer(context, builder, kinds.args[0], args[0], args[1]))
 
     return VectorType(array.dtype)(*signature(array, index).args), generate
 
@@ -152,9 +151,8 @@ def load(_: Any, array: Any, index: Any) -> Any:
 def store(_: Any, array: Any, index: Any, value: Any) -> Any:
     """array[index:index+16] = value"""
 
-    def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
-        address = pointer(context, builder, found.args[0], args[0], args[1])
-        write(builder, args[2], address)
+    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+        write(builder, args[2], pointer(context, builder, kinds.args[0], args[0], args[1]))
         return context.get_dummy_value()
 
     return signature(array, index, value), generate
@@ -170,9 +168,9 @@ def _first(builder: Any, count: Any) -> Any:
 def load_part(_: Any, array: Any, index: Any, count: Any) -> Any:
     """array[index:index+count], zeros behind; lanes from count on touch no memory."""
 
-    def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
-        kind = context.get_value_type(found.return_type)
-        address = pointer(context, builder, found.args[0], args[0], args[1])
+    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+        kind = context.get_value_type(kinds.return_type)
+        address = pointer(context, builder, kinds.args[0], args[0], args[1])
         address = builder.bitcast(address, kind.as_pointer())
         parts = (address, ir.IntType(32)(4), _first(builder, args[2]), constant(kind, 0.0))
         return call(builder, f"llvm.masked.load.{suffix(kind)}.p0", kind, parts)
@@ -184,9 +182,9 @@ def load_part(_: Any, array: Any, index: Any, count: Any) -> Any:
 def store_part(_: Any, array: Any, index: Any, value: Any, count: Any) -> Any:
     """array[index:index+count] = value[:count]"""
 
-    def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
         kind = args[2].type
-        address = pointer(context, builder, found.args[0], args[0], args[1])
+        address = pointer(context, builder, kinds.args[0], args[0], args[1])
         address = builder.bitcast(address, kind.as_pointer())
         parts = (args[2], address, ir.IntType(32)(4), _first(builder, args[3]))
         call(builder, f"llvm.masked.store.{suffix(kind)}.p0", ir.VoidType(), parts)
@@ -199,7 +197,7 @@ def store_part(_: Any, array: Any, index: Any, value: Any, count: Any) -> Any:
 def fill(_: Any, array: Any, value: Any) -> Any:
     """A vector of the array's dtype whose lanes all hold the value."""
 
-    def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
         return splat(builder, args[1])
 
     element = array.dtype if isinstance(value, types.Number) else value
@@ -211,7 +209,7 @@ def _operator(function: Any, instruction: str) -> None:
 
     @intrinsic
     def apply(_: Any, a: Any, b: Any) -> Any:
-        def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+        def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
             return getattr(builder, instruction)(args[0], args[1], flags=CONTRACT)
 
         return a(a, b), generate
@@ -234,7 +232,7 @@ _operator(operator.truediv, "fdiv")
 def _lanewise(name: str, doc: str) -> Any:
     """An LLVM intrinsic of one or two vectors, lane by lane."""
 
-    def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
         kind = args[0].type
         return call(builder, f"llvm.{name}.{suffix(kind)}", kind, args)
 
@@ -258,7 +256,7 @@ minimum = _lanewise("minnum", "The smaller of each two.")
 def where_at_most(_: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
     """yes where a <= b, else no, lane by lane."""
 
-    def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
         return builder.select(builder.fcmp_ordered("<=", args[0], args[1]), args[2], args[3])
 
     return yes(a, b, yes, no), generate
@@ -268,7 +266,7 @@ def where_at_most(_: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
 def total(_: Any, a: Any) -> Any:
     """The sum of the lanes."""
 
-    def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
         return sum_lanes(builder, args[0])
 
     return a.dtype(a), generate
@@ -281,8 +279,7 @@ def sum_lanes(builder: Any, value: Any) -> Any:
     return call(builder, name, element, (element(-0.0), value), fast=("reassoc",))
 
 
-# -- exponential and logarithm, in straight-line code without calls: both reduce their argument by
-#    powers of two and evaluate a short series; single and double precision differ in its length.
+# -- exponential and logarithm: powers of two taken out, then a short series ----------------------
 
 
 def _polynomial(builder: Any, x: Any, coefficients: Sequence[float]) -> Any:
@@ -302,7 +299,7 @@ def _format(kind: ir.VectorType) -> tuple[int, int, int]:
 def exp(_: Any, a: Any) -> Any:
     """e^a for a <= 0, to the last bit or two; below the smallest normal float, that float."""
 
-    def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
         kind = args[0].type
         bits, mantissa, bias = _format(kind)
         single = bits == 32
@@ -329,7 +326,7 @@ def exp(_: Any, a: Any) -> Any:
 def log(_: Any, a: Any) -> Any:
     """ln a for normal a >= 1, to the last bit or two."""
 
-    def generate(_context: Any, builder: Any, _found: Any, args: Any) -> Any:
+    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
         kind = args[0].type
         bits, mantissa, bias = _format(kind)
         whole = ir.VectorType(ir.IntType(bits), LANES)
@@ -348,7 +345,6 @@ def log(_: Any, a: Any) -> Any:
         s = builder.fdiv(builder.fsub(m, one), builder.fadd(m, one))
         terms = [2.0 / (2 * i + 1) for i in range(6 if bits == 32 else 12)]
         series = _polynomial(builder, builder.fmul(s, s), terms)
-        tail = builder.fmul(s, series)
-        return multiply_add(builder, n, constant(kind, math.log(2.0)), tail)
+        return multiply_add(builder, n, constant(kind, math.log(2.0)), builder.fmul(s, series))
 
     return a(a), generate

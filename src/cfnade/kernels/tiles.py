@@ -77,13 +77,15 @@ def _dots(count: int) -> Any:
     def dots(
         _: Any, block: Any, e: Any, rows: Any, starts: Any, t: Any, width: Any, out: Any, o: Any
     ) -> Any:
-        def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
-            def at(i: int, index: Any) -> Any:
-                return pointer(context, builder, found.args[i], args[i], index)
+        def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+            def element(i: int, index: Any) -> Any:
+                return pointer(context, builder, kinds.args[i], args[i], index)
 
-            left = at(0, args[1])
-            begins = [builder.load(at(3, builder.add(args[4], INDEX(j)))) for j in range(count)]
-            right = [at(2, begin) for begin in begins]
+            left = element(0, args[1])
+            begins = [
+                builder.load(element(3, builder.add(args[4], INDEX(j)))) for j in range(count)
+            ]
+            right = [element(2, begin) for begin in begins]
             zero = constant(ir.VectorType(left.type.pointee, LANES), 0.0)
             sums = _variables(builder, [zero] * count)
             with cgutils.for_range_slice(builder, INDEX(0), args[5], INDEX(LANES), INDEX) as (
@@ -95,10 +97,10 @@ def _dots(count: int) -> Any:
                     _accumulate(builder, slot, shared, read(builder, builder.gep(row, [i])))
             values = [builder.load(slot) for slot in sums]
             if count == LANES:
-                write(builder, _sum_each(builder, values), at(6, args[7]))
+                write(builder, _sum_each(builder, values), element(6, args[7]))
             else:
                 for j, value in enumerate(values):
-                    target = at(6, builder.add(args[7], INDEX(j)))
+                    target = element(6, builder.add(args[7], INDEX(j)))
                     builder.store(sum_lanes(builder, value), target)
             return context.get_dummy_value()
 
@@ -126,25 +128,25 @@ def _outer(levels: int, strips: int) -> Any:
         count: Any,
         offset: Any,
     ) -> Any:
-        def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
-            def at(i: int, index: Any) -> Any:
-                return pointer(context, builder, found.args[i], args[i], index)
+        def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+            def element(i: int, index: Any) -> Any:
+                return pointer(context, builder, kinds.args[i], args[i], index)
 
             def place(k: int, s: int) -> Any:
                 index = builder.add(args[1], builder.mul(args[2], INDEX(k)))
-                return at(0, builder.add(builder.add(index, args[8]), INDEX(s * LANES)))
+                return element(0, builder.add(builder.add(index, args[8]), INDEX(s * LANES)))
 
             cells = [(k, s) for k in range(levels) for s in range(strips)]
             sums = _variables(builder, [read(builder, place(k, s)) for k, s in cells])
             with cgutils.for_range(builder, args[7], intp=INDEX) as loop:
-                begin = builder.add(builder.load(at(6, loop.index)), args[8])
+                begin = builder.add(builder.load(element(6, loop.index)), args[8])
                 row = [
-                    read(builder, at(5, builder.add(begin, INDEX(s * LANES))))
+                    read(builder, element(5, builder.add(begin, INDEX(s * LANES))))
                     for s in range(strips)
                 ]
                 for k in range(levels):
                     index = builder.add(args[4], builder.add(loop.index, INDEX(k * LANES)))
-                    factor = splat(builder, builder.load(at(3, index)))
+                    factor = splat(builder, builder.load(element(3, index)))
                     for s in range(strips):
                         _accumulate(builder, sums[k * strips + s], factor, row[s])
             for slot, (k, s) in zip(sums, cells, strict=True):
@@ -171,29 +173,29 @@ def _back(targets: int, strips: int) -> Any:
         levels: Any,
         offset: Any,
     ) -> Any:
-        def generate(context: Any, builder: Any, found: Any, args: Any) -> Any:
-            def at(i: int, index: Any) -> Any:
-                return pointer(context, builder, found.args[i], args[i], index)
+        def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+            def element(i: int, index: Any) -> Any:
+                return pointer(context, builder, kinds.args[i], args[i], index)
 
-            zero = constant(ir.VectorType(at(4, args[7]).type.pointee, LANES), 0.0)
+            zero = constant(ir.VectorType(element(4, args[7]).type.pointee, LANES), 0.0)
             sums = _variables(builder, [zero] * (targets * strips))
             with cgutils.for_range(builder, args[6], intp=INDEX) as loop:
                 begin = builder.add(builder.mul(loop.index, args[5]), args[7])
                 level = [
-                    read(builder, at(4, builder.add(begin, INDEX(s * LANES))))
+                    read(builder, element(4, builder.add(begin, INDEX(s * LANES))))
                     for s in range(strips)
                 ]
                 first = builder.add(builder.mul(loop.index, INDEX(LANES)), args[2])
                 for j in range(targets):
-                    factor = splat(builder, builder.load(at(3, builder.add(first, INDEX(j)))))
+                    factor = splat(builder, builder.load(element(3, builder.add(first, INDEX(j)))))
                     for s in range(strips):
                         _accumulate(builder, sums[j * strips + s], factor, level[s])
             # One target after the other, so that two of the same row both count.
             for j in range(targets):
-                begin = builder.load(at(1, builder.add(args[2], INDEX(j))))
+                begin = builder.load(element(1, builder.add(args[2], INDEX(j))))
                 begin = builder.add(begin, args[7])
                 for s in range(strips):
-                    place = at(0, builder.add(begin, INDEX(s * LANES)))
+                    place = element(0, builder.add(begin, INDEX(s * LANES)))
                     value = add(builder, read(builder, place), builder.load(sums[j * strips + s]))
                     write(builder, value, place)
             return context.get_dummy_value()
@@ -281,9 +283,9 @@ def tile_back(d_states: Any, count: int, shape: Any, scratch: Any) -> None:
 def read_block(table: Any, column: int, shape: Any, shared: bool, block: Any) -> None:
     """block[k] = level k of the table's column, or the sum of its levels up to k."""
     for k in range(shape.levels):
-        at, to = (column * shape.levels + k) * shape.width, k * shape.whole
+        first, to = (column * shape.levels + k) * shape.width, k * shape.whole
         for i in range(0, shape.whole, LANES):
-            value = load_part(table, at + i, shape.width - i)
+            value = load_part(table, first + i, shape.width - i)
             if shared and k > 0:
                 value = value + load(block, to - shape.whole + i)
             store(block, to + i, value)
@@ -298,10 +300,10 @@ def clear(numbers: Any, count: int) -> None:
 
 
 @glue
-def add_row(into: Any, to: int, source: Any, at: int, whole: int) -> None:
-    """into[to:to+whole] += source[at:at+whole]"""
+def add_row(into: Any, to: int, source: Any, first: int, whole: int) -> None:
+    """into[to:to+whole] += source[first:first+whole]"""
     for i in range(0, whole, LANES):
-        store(into, to + i, load(into, to + i) + load(source, at + i))
+        store(into, to + i, load(into, to + i) + load(source, first + i))
 
 
 @glue
