@@ -91,11 +91,17 @@ class ByItem:
         return self._rows.cells(items, users)
 
     def person(self, who: Who, items: IntArray) -> Array:
-        return self._rows.down(max(who.user, 0), items, who.rated, leave_out=True)
+        return self._down(who, items, leave_out=True)
 
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
         for who in people:
-            yield self._rows.down(max(who.user, 0), None, who.rated, leave_out=leave_out)
+            yield self._down(who, None, leave_out=leave_out)
+
+    def _down(self, who: Who, items: IntArray | None, *, leave_out: bool) -> Array:
+        if who.user < 0:  # no weights, so nothing to say: the scorer has a rule for that
+            count = len(self._rows.rows) if items is None else len(items)
+            return np.zeros((count, self._rows.rows.n_levels), np.float32)
+        return self._rows.down(who.user, items, who.rated, leave_out=leave_out)
 
     def without_each(self, who: Who, item: int) -> Array:
         others = who.rated.without(item).columns
