@@ -56,6 +56,7 @@ class NadeRows:
         self._g = _ACTIVATIONS[network.config.activation]
         self._input, self._output = _array(network.input_table), _array(network.output_table)
         self._b, self._c = _array(network.b), _array(network.c)  # (M, K), (H,)
+        self.dtype = self._b.dtype
         factored = network.config.factors is not None
         self._B = _array(network.B) if factored else None  # (H, J)
         self._Q = _array(network.Q) if factored else None  # (J, H)
