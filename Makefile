@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples experiments
 
-.PHONY: demo serve test check fuzz wheel bench clean
+.PHONY: demo serve test check mutants fuzz wheel bench clean
 
 # Train on MovieLens 1M, show the score beside the published ones, recommend to somebody new.
 demo: .venv/.core
@@ -13,8 +13,10 @@ demo: .venv/.core
 serve: .venv/.serve demo
 	$(BIN)/cfnade serve demo/ml-1m-new-users
 
+# Kernels are compiled first, once, so that the two workers do not compile them twice.
 test: check
-	$(BIN)/pytest
+	$(BIN)/cfnade doctor
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # Format, lint, types: what a change must pass before its tests are worth running.
 check: .venv/.dev
@@ -22,7 +24,11 @@ check: .venv/.dev
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 
-# Thousands of broken files instead of the 200 of each format that `make test` tries.
+# Deliberate faults, each of which the tests must notice.
+mutants: .venv/.dev
+	$(BIN)/python tests/mutants/run.py
+
+# Thousands of broken files instead of the 60 of each format that `make test` tries.
 fuzz: .venv/.dev
 	CFNADE_FUZZ=5000 $(BIN)/pytest tests/data/test_fuzz.py --timeout=3600
 

@@ -16,17 +16,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from cfnade.bundle import Bundle
 from cfnade.data.loader import load
 from cfnade.data.ratings import Ratings, Rows
 from cfnade.data.scale import Scale
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic_like
+from cfnade.fitted import FittedModel
 from cfnade.kernels.adam import Rule
-from cfnade.kernels.sampling import DrawnBatch, Sampler
-from cfnade.kernels.step import Engine
-from cfnade.models import CFNADE
-from cfnade.models.engine import network_of
+from cfnade.kernels.drawing import DrawnBatch, Sampler
+from cfnade.kernels.engine import Engine
+from cfnade.kernels.grouping import Grouped
+from cfnade.models import CFNADENetwork
+from cfnade.sides import Member
+from cfnade.sides.nade import NadeSide, engine_network
+
+__all__ = ["DrawnBatch", "Grouped"]  # kernels' own types, for benchmarks that look inside a batch
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results"
@@ -47,16 +51,16 @@ class Case:
     rowwise: bool = False
     touched_only: bool = False
 
-    def model(self) -> CFNADE:
-        """The shared model with the ordinal cost, drawn from a fixed seed."""
-        model = CFNADE(
+    def network(self) -> CFNADENetwork:
+        """With shared weights and the ordinal cost, drawn from a fixed seed."""
+        network = CFNADENetwork(
             columns=self.rows.n_columns,
             levels=self.rows.n_levels,
             hidden=self.hidden,
             factors=self.factors,
         )
-        model.initialise(torch.Generator().manual_seed(SEED))
-        return model
+        network.initialise(torch.Generator().manual_seed(SEED))
+        return network
 
     def sampler(self, threads: int) -> Sampler:
         rows = self.rows
@@ -71,7 +75,7 @@ class Case:
         )
 
     def engine(self, threads: int) -> Engine:
-        network = network_of(self.model())
+        network = engine_network(self.network())
         rules = {n: Rule(1e-3, 0.0 if n in ("bias", "c") else 1e-3) for n in network.named()}
         return Engine(
             network,
@@ -199,9 +203,9 @@ def save(name: str, result: dict[str, Any]) -> None:
     write_readme()
 
 
-def unvisited(model: CFNADE, ratings: int) -> Bundle:
-    """A user-based bundle with titles, so many ratings of each column and level, and no user."""
-    nobody, columns, levels = np.empty(0, np.int32), model.config.columns, model.config.levels
+def unvisited(network: CFNADENetwork, ratings: int) -> FittedModel:
+    """A user-based model with titles, so many ratings of each column and level, and no user."""
+    nobody, columns, levels = np.empty(0, np.int32), network.config.columns, network.config.levels
     catalogue = Ratings(
         users=nobody,
         items=nobody,
@@ -212,4 +216,5 @@ def unvisited(model: CFNADE, ratings: int) -> Bundle:
         titles=np.array([f"Title {n:05d} (2000)" for n in range(columns)], object),
     )
     counts = np.full((columns, levels), ratings, np.int64)
-    return Bundle(model=model.eval(), side="user", context=catalogue, column_counts=counts)
+    member = Member({"user": NadeSide("user", network)}).eval()
+    return FittedModel((member,), "user", catalogue, {"item": counts})

@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.common import Case
-from cfnade.kernels.grouping import Grouped
-from cfnade.kernels.sampling import DrawnBatch
-from cfnade.models import CFNADE
+from benchmarks.common import Case, DrawnBatch, Grouped
+from cfnade.models import CFNADENetwork
 
 
 def _cells(grouped: Grouped) -> tuple[Tensor, Tensor, Tensor]:
@@ -27,9 +25,11 @@ def _cells(grouped: Grouped) -> tuple[Tensor, Tensor, Tensor]:
     return rows, column, level
 
 
-def _optimiser(model: CFNADE) -> torch.optim.Adam:
-    decaying: dict[str, Any] = {"params": model.weights(), "weight_decay": 1e-3}
-    groups = [decaying, {"params": model.biases()}]
+def _optimiser(model: CFNADENetwork) -> torch.optim.Adam:
+    biases = model.biases()
+    weights = [one for one in model.parameters() if not any(one is bias for bias in biases)]
+    decaying: dict[str, Any] = {"params": weights, "weight_decay": 1e-3}
+    groups = [decaying, {"params": biases}]
     return torch.optim.Adam(groups, lr=1e-3, fused=True)
 
 
@@ -52,13 +52,13 @@ def _beaten(scores: Tensor) -> Tensor:
     return torch.stack(costs, -1)
 
 
-def _hidden(model: CFNADE, sums: Tensor) -> Tensor:
+def _hidden(model: CFNADENetwork, sums: Tensor) -> Tensor:
     return model.output_state(model.hidden_from_sums(sums, torch.ones(len(sums))))
 
 
 def dense_step(case: Case) -> Callable[[DrawnBatch], None]:
     """The paper's way: rows × columns × levels in float32, two large matrix products."""
-    model = case.model()
+    model = case.network()
     adam = _optimiser(model)
     M, K = case.rows.n_columns, case.rows.n_levels
     levels = torch.arange(K)
@@ -85,7 +85,7 @@ def dense_step(case: Case) -> Callable[[DrawnBatch], None]:
 
 def gather_step(case: Case) -> Callable[[DrawnBatch], None]:
     """Sparse the obvious way: embedding_bag in, the table gathered for every target out."""
-    model = case.model()
+    model = case.network()
     adam = _optimiser(model)
     K = case.rows.n_levels
     levels = torch.arange(K)

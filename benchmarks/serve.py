@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common import SEED, machine, save, unvisited
 from benchmarks.serve_load import closed_loop, open_loop, request
 from cfnade import checkpoint
-from cfnade.models import CFNADE
+from cfnade.models.cfnade import CFNADENetwork
 
 GIVEN, BEST, LEVELS = (5, 50, 500), 20, 5
 RATE, CLIENTS, DIFFERENT = 200, 4, 200
@@ -42,9 +42,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 def random_model(folder: Path, shape: dict[str, Any]) -> Path:
     """A user-based model with random weights, every title rated often, and nobody's ratings."""
-    model = CFNADE(levels=LEVELS, **shape)
-    model.initialise(torch.Generator().manual_seed(SEED))
-    checkpoint.save(unvisited(model, 100), folder, with_context=False)
+    network = CFNADENetwork(levels=LEVELS, **shape)
+    network.initialise(torch.Generator().manual_seed(SEED))
+    checkpoint.save(unvisited(network, 100), folder, with_context=False)
     return folder
 
 

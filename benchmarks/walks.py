@@ -103,7 +103,7 @@ def training_walk(path: Path) -> Walk:
         raise FirstStepDone
 
     walk = Walk()
-    EpochLines.step = end  # type: ignore[method-assign]
+    EpochLines.step = end  # type: ignore[method-assign,assignment]
     with suppress(FirstStepDone):
         walk.count(lambda: trainer().fit(path))
     return walk

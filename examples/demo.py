@@ -77,20 +77,20 @@ def model_of(parts: Split, name: str, folder: Path) -> Any:
     kind = "users and items together" if chosen.side == "both" else f"{chosen.side}-based"
     console.print(f"training {name}: {kind}, {chosen.training.epochs} epochs")
     with TrainingView(chosen.training.epochs, out, []) as view:
-        bundle = train(
+        fitted = train(
             parts,
             side=chosen.side,
             architecture=chosen.model,
             settings=chosen.training,
             reporter=view,
-        ).bundle
-    checkpoint.save(bundle, out)
-    return bundle
+        ).fitted
+    checkpoint.save(fitted, out)
+    return fitted
 
 
-def show_score(bundle: Any, parts: Split, real: bool) -> None:
-    scores = evaluate(bundle, parts.test)
-    ours = (f"cfnade, {bundle.facts['seconds']:.0f} s of training on this machine", scores.rmse)
+def show_score(fitted: Any, parts: Split, real: bool) -> None:
+    scores = evaluate(fitted, parts.test)
+    ours = (f"cfnade, {fitted.facts['seconds']:.0f} s of training on this machine", scores.rmse)
     what = "MovieLens 1M" if real else "made-up ratings"
     table = Table(box=None, header_style="dim", title=f"\nTest RMSE on {what}")
     table.add_column("")
@@ -107,9 +107,9 @@ def show_score(bundle: Any, parts: Split, real: bool) -> None:
     )
 
 
-def show_person(bundle: Any, parts: Split) -> None:
+def show_person(fitted: Any, parts: Split) -> None:
     """One user's test ratings beside what was predicted for them."""
-    predictor, test = Predictor(bundle), parts.test
+    predictor, test = Predictor(fitted), parts.test
     counts = np.bincount(test.users, minlength=test.n_users)
     user = int(np.argmin(np.abs(counts - 12)))
     mine = np.flatnonzero(test.users == user)[:12]
@@ -126,9 +126,9 @@ def show_person(bundle: Any, parts: Split) -> None:
     console.print(table)
 
 
-def show_stranger(bundle: Any) -> None:
+def show_stranger(fitted: Any) -> None:
     """Ten films for somebody who has never been seen."""
-    predictor, context = Predictor(bundle), bundle.context
+    predictor, context = Predictor(fitted), fitted.context
     ids = context.item_ids.tolist()
     names = ids if context.titles is None else context.titles.tolist()
     place = dict(zip(names, ids, strict=True))

@@ -44,10 +44,11 @@ def score(data: str, split: str, seed: int, configuration: Configuration, thread
         parts = replace(parts, train=parts.train.plus(parts.valid), valid=nothing)
     trained, record = _trained(parts, seed, configuration, threads)
     began = time.perf_counter()
-    test = evaluate(trained.bundle, parts.test, unseen=configuration.unseen).as_dict()
+    test = evaluate(trained.fitted, parts.test, unseen=configuration.unseen).as_dict()
     record |= _outcome(trained) | {"test": test, "test_seconds": _since(began)}
     if configuration.members > 1:
-        record["members"] = [evaluate(m, parts.test).rmse for m in trained.bundle.members()]
+        alone = [replace(trained.fitted, members=(one,)) for one in trained.fitted.members]
+        record["members"] = [evaluate(fitted, parts.test).rmse for fitted in alone]
     return record
 
 
@@ -74,7 +75,7 @@ def _trained(
     with variant(configuration.variant):
         trained = train(
             parts,
-            side=configuration.side,  # type: ignore[arg-type]  # checked inside
+            side=configuration.side,
             architecture=configuration.model,
             settings=settings,
             seeds=configuration.members,
@@ -84,11 +85,11 @@ def _trained(
 
 
 def _outcome(trained: Trained) -> dict[str, Any]:
-    facts = trained.bundle.facts
+    facts, members = trained.fitted.facts, trained.fitted.members
     return {
         "load_after": round(os.getloadavg()[0], 2),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "parameters": sum(p.numel() for p in trained.bundle.model.parameters()),
+        "parameters": sum(p.numel() for one in members for p in one.parameters()),
         "epochs": facts["epochs"],
         "best_epoch": facts["best_epoch"],
         "diverged": trained.diverged,

@@ -22,22 +22,21 @@ import numpy as np
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from cfnade.bundle import Bundle
-from cfnade.cells import Cells
 from cfnade.data.loader import load_split
-from cfnade.data.ratings import Side
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic_like
 from cfnade.errors import CfnadeError
 from cfnade.files import write_text
-from cfnade.models.cfnade import CFNADE
+from cfnade.fitted import FittedModel, trained_on
+from cfnade.scorer import Scorer
 from cfnade.settings import Settings
-from cfnade.training.steppers import CpuStepper
+from cfnade.sides import new_member
+from cfnade.training.steps import stepper_of
 from experiments.one import commit
 from experiments.run import RESULTS
 
 # data, side, J, the paper's parameters in millions, seconds of an epoch, of a test pass
-PAPER: list[tuple[str, Side, int | None, list[tuple[float, float, float]]]] = [
+PAPER: list[tuple[str, str, int | None, list[tuple[float, float, float]]]] = [
     ("ml-1m", "item", None, [(30.2, 3.09, 0.65), (30.48, 3.11, 0.68)]),
     ("ml-10m", "user", 50, [(10.78, 134.8, 31.7), (10.98, 135.6, 32.7)]),
     ("netflix", "user", 50, [(9.02, 1057.8, 239.8), (9.19, 1064.3, 243.8)]),
@@ -51,27 +50,25 @@ def parts_of(name: str) -> tuple[Split, str]:
     return load_split(name, "paper:1"), "real"
 
 
-def measure(parts: Split, side: Side, factors: int | None, layers: int, threads: int) -> Any:
+def measure(parts: Split, side: str, factors: int | None, layers: int, threads: int) -> Any:
     """Seconds of the fastest of three epochs and test passes, and the number of parameters."""
-    rows = parts.train.rows(side)
-    model = CFNADE(
-        columns=rows.n_columns, levels=rows.n_levels, hidden=(500,) * layers, factors=factors
-    )
+    fields = {"hidden": (500,) * layers, "factors": factors}
     settings = Settings(batch_rows=512, context_rate="paper", rowwise=factors is not None)
-    stepper = CpuStepper(model, rows, settings, threads)
-    order, steps = np.random.default_rng(0).permutation(len(rows)), [0]
+    member = new_member((side,), parts.train, fields, settings)
+    stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=threads)
+    order, steps = np.random.default_rng(0).permutation(stepper.draws.n_rows), [0]
 
     def epoch() -> None:
         for first in range(0, len(order), 512):
             stepper.step(order[first : first + 512], step=steps[0], rate=1.0)
             steps[0] += 1
 
-    counts = np.ones((rows.n_columns, rows.n_levels), np.int64)
-    cells = Cells(Bundle(model=model, side=side, context=parts.train, column_counts=counts))
+    counts = trained_on(member.axes, parts.train)
+    scorer = Scorer(FittedModel((member,), side, parts.train, counts))
     return {
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters": sum(p.numel() for p in member.parameters()),
         "epoch_seconds": fastest(epoch),
-        "test_seconds": fastest(lambda: cells.probabilities(parts.test.users, parts.test.items)),
+        "test_seconds": fastest(lambda: scorer.probabilities(parts.test.users, parts.test.items)),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
 

@@ -10,34 +10,37 @@ flat_start  output biases start at zero instead of the data's frequencies.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
 from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 
+from cfnade.data.ratings import Ratings
 from cfnade.errors import CfnadeError
-from cfnade.models.cfnade import CFNADE
+from cfnade.models.cfnade import CFNADENetwork
 from cfnade.settings import Settings
-from cfnade.training import member, start
-from cfnade.training.steppers import CpuStepper, RowIds, TorchStepper
+from cfnade.sides import KINDS, Axis, Kind
+from cfnade.sides.draw import Draw
+from cfnade.sides.nade import EngineStepper, NadeSide
+from cfnade.sides.side import Array, SideStepper
+from cfnade.sides.stepping import AutogradStepper
 
 
 @contextmanager
 def variant(name: str | None) -> Iterator[None]:
-    """Training inside is the variant; None is the product as it is."""
-    known = {"slope": _SLOPE, "adam": _ADAM, "flat_start": _FLAT_START}
-    if name is not None and name not in known:
-        raise CfnadeError(f"unknown variant {name!r}; known: {', '.join(known)}")
-    with ExitStack() as stack:
-        for target, attribute, value in known[name] if name else []:
-            stack.enter_context(patch.object(target, attribute, value))
+    """New CF-NADE sides inside are of the variant; None is the product as it is."""
+    if name is not None and name not in _VARIANTS:
+        raise CfnadeError(f"unknown variant {name!r}; known: {', '.join(_VARIANTS)}")
+    own = _VARIANTS[name] if name else NadeSide
+    kinds = {key: Kind(own, kind.axis) for key, kind in KINDS.items() if kind.side is NadeSide}
+    with patch.dict(KINDS, kinds):
         yield
 
 
-class SlopeCFNADE(CFNADE):
+class SlopeNetwork(CFNADENetwork):
     """CF-NADE whose context embeddings have the slope S of each column added at every level."""
 
     def __init__(self, **fields: Any) -> None:
@@ -49,24 +52,53 @@ class SlopeCFNADE(CFNADE):
         return self.W + self.S[:, None, :]  # (M, K, H)
 
 
-class SlopeStepper(TorchStepper):
-    """Gradients by autograd: the compiled step knows nothing of S."""
+class SlopeSide(NadeSide):
+    """Its gradients come by autograd: the compiled step knows nothing of S."""
 
-    def __init__(self, model: CFNADE, rows: Any, settings: Settings, _: int | None) -> None:
-        with patch("cfnade.training.steppers._engine_names", _names_with_slope):
-            super().__init__(model, rows, settings)
+    @classmethod
+    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+        plain = NadeSide.sized(axis, ratings, fields)
+        return cls(plain.axis, SlopeNetwork.from_config(plain.network.config))
+
+    def start(
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, *, prior: bool
+    ) -> None:
+        super().start(ratings, generator, settings, prior=prior)
+        unseen = torch.from_numpy(ratings.level_counts(_COLUMNS[self.axis])).sum(1) == 0
+        with torch.no_grad():
+            self.network.W[unseen] = 0.0  # the input table is a sum here, which keeps nothing
+
+    def stepper(
+        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+    ) -> SideStepper:
+        del threads
+        return AutogradStepper(self, self.rules(ratings, settings, share=share))
 
 
-def _names_with_slope(model: CFNADE) -> dict[str, str]:
-    tables = {"W": "input_table", "S": "input_table", "V": "output_table", "b": "bias"}
-    return {name: tables.get(name, name) for name, _ in model.named_parameters()}
+_COLUMNS: dict[Axis, Axis] = {"user": "item", "item": "user"}
 
 
-class UncorrectedStepper(CpuStepper):
+class UncorrectedSide(NadeSide):
     """Adam as the authors' code has it: decay rates 0.9 and 0.999, corrected for 0.1 and 0.001."""
 
-    def step(self, rows: RowIds, *, step: int, rate: float) -> float:
-        return super().step(rows, step=step, rate=rate * uncorrected_factor(step + 1))
+    def stepper(
+        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+    ) -> SideStepper:
+        rules = self.rules(ratings, settings, share=share)
+        return UncorrectedStepper(self, rules, settings, threads)
+
+
+class UncorrectedStepper(EngineStepper):
+    """Every step is as much longer as the wrong correction makes it."""
+
+    def fit(self, draw: Draw, slopes: Array, rate: float) -> None:
+        super().fit(draw, slopes, self._lengthened(rate))
+
+    def step_at_once(self, draw: Draw, rate: float) -> float | None:
+        return super().step_at_once(draw, self._lengthened(rate))
+
+    def _lengthened(self, rate: float) -> float:
+        return rate * uncorrected_factor(self._engine.steps + 1)
 
 
 def uncorrected_factor(t: int) -> float:
@@ -76,12 +108,18 @@ def uncorrected_factor(t: int) -> float:
     return theirs / right
 
 
-def _start_flat(self: CFNADE, counts: Tensor, *, smoothing: float) -> None:  # noqa: ARG001
-    nn.init.zeros_(self.b)
+class FlatStartSide(NadeSide):
+    """All levels are equally likely before the first step."""
+
+    def start(
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, *, prior: bool
+    ) -> None:
+        super().start(ratings, generator, settings, prior=prior)
+        nn.init.zeros_(self.network.b)
 
 
-_Patch = tuple[Any, str, Any]  # where, which name, by what
-
-_SLOPE: list[_Patch] = [(start, "CFNADE", SlopeCFNADE), (member, "CpuStepper", SlopeStepper)]
-_ADAM: list[_Patch] = [(member, "CpuStepper", UncorrectedStepper)]
-_FLAT_START: list[_Patch] = [(CFNADE, "initialise_biases", _start_flat)]
+_VARIANTS: dict[str, type[NadeSide]] = {
+    "slope": SlopeSide,
+    "adam": UncorrectedSide,
+    "flat_start": FlatStartSide,
+}

@@ -1,4 +1,4 @@
-"""The comparison for new users asks fair questions and scores means as it says."""
+"""Benchmarks run; the comparison for new users asks fair questions, scores means as it says."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ from cfnade.data.splits import split
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks import prediction
+from benchmarks.common import Case, Speed, our_epoch, rival_epoch
+from benchmarks.limit import limit
 from benchmarks.new_users_panel import FEWEST, GIVEN, MOST, Answers, Panel, gaps, panel
 from benchmarks.new_users_report import BEGIN, END, write_section
 from benchmarks.new_users_rivals import ItemMeans, discretised
+from benchmarks.rivals import dense_step, gather_step
+from cfnade.models import CFNADENetwork
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +103,23 @@ def test_a_section_is_put_at_the_end_once_and_then_replaced(tmp_path: Path) -> N
     page.write_text(page.read_text() + "after\n")
     write_section(page, "second\n")
     assert page.read_text() == f"# Page\n\n{BEGIN}\nsecond\n{END}\nafter\n"
+
+
+@pytest.mark.parametrize("factors", [None, 3])
+def test_an_epoch_can_be_timed_three_ways(factors: int | None) -> None:
+    rows = synthetic(60, 40, 900, seed=3).ratings.rows("user")
+    case = Case("small", rows, "made up", hidden=(6,), factors=factors, batch=16)
+    our_epoch(case, 1)()
+    assert rival_epoch(case, dense_step, 1, 1) > 0
+    assert rival_epoch(case, gather_step, 1, 1) > 0
+    seconds, parts = limit(case, Speed(1e9, 1e9), 1)
+    assert seconds == pytest.approx(sum(part["seconds"] for part in parts))
+
+
+def test_predictions_can_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"COLUMNS": 50, "LEVELS": 4, "ROWS": 20, "CELLS": 900, "KNOWN": 9, "REQUESTS": 25}
+    for name, value in sizes.items():
+        monkeypatch.setattr(prediction, name, value)
+    network = CFNADENetwork(columns=50, levels=4, hidden=(6,), factors=3)
+    assert prediction.cells_per_second(network, 1) > 0
+    assert prediction.latencies(network)["p99_ms"] > 0

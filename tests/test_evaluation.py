@@ -82,7 +82,7 @@ def predicted_by_hand(fitted: FittedModel, test: Ratings) -> FloatArray:
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_are_those_of_the_plain_model(kind: str) -> None:
     context, test = parts(all_ratings())
-    fitted = model_of(**({"side": kind, "context": context} | KINDS[kind]))
+    fitted = model_of(kind, context, **KINDS[kind])
     fitted = replace(fitted, calibration=Calibration(1.8, (0.5, 0.0, -0.5, 0.2)))
     assert fitted.calibration is not None
     p = predicted_by_hand(fitted, test)

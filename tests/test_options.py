@@ -13,7 +13,7 @@ import pytest
 from cfnade.errors import ModelError, TrainingError
 from cfnade.options import (
     TRUE_OR_FALSE,
-    Rule,
+    Allowed,
     check_fields,
     checked,
     number,
@@ -47,7 +47,9 @@ SIZES = sequence(whole(1), "(500,)")
         (SIZES, [8, np.int64(6)], (8, 6)),
     ],
 )
-def test_what_fits_comes_out_in_pythons_own_type(rule: Rule[Any], value: Any, plain: Any) -> None:
+def test_what_fits_comes_out_in_pythons_own_type(
+    rule: Allowed[Any], value: Any, plain: Any
+) -> None:
     answer = checked("x", value, rule, ModelError)
     assert answer == plain
     assert type(answer) is type(plain)
@@ -78,7 +80,7 @@ def test_what_fits_comes_out_in_pythons_own_type(rule: Rule[Any], value: Any, pl
     ],
 )
 def test_what_does_not_fit_is_refused_by_name_value_and_rule(
-    rule: Rule[Any], words: str, bad: list[Any]
+    rule: Allowed[Any], words: str, bad: list[Any]
 ) -> None:
     for value in bad:
         with pytest.raises(ModelError) as refusal:

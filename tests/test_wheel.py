@@ -28,6 +28,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "cfnade/py.typed" in names
     assert "cfnade/recipes/default.toml" in names
+    assert "cfnade_rivals/contestants/means.toml" in names
     run(sys.executable, "-m", "venv", tmp_path / "env", cwd=tmp_path)
     python = tmp_path / "env" / "bin" / "python"
     constraints = ROOT / "constraints.txt"
@@ -41,3 +42,5 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     scores = json.loads(run(command, "evaluate", "model", "--json", cwd=tmp_path))
     assert 0 < scores["rmse"] < 4
     assert len(json.loads(run(command, "recommend", "model", "3=5", "--json", cwd=tmp_path))) == 10
+    figures = run(command, "compare", "own.csv", "--models", "means", "--json", cwd=tmp_path)
+    assert "mae_of_means" in figures

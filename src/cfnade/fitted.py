@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,21 +36,21 @@ class FittedModel:
     facts: dict[str, Any] = field(default_factory=dict)
     """What to know about it: arguments, fingerprints, metrics, versions. All of it is JSON."""
 
-    @property
+    @cached_property
     def axes(self) -> tuple[Axis, ...]:
         """What the rows of its sides are: users, items or both."""
         return tuple(dict.fromkeys(axis for member in self.members for axis in member.axes))
 
-    @property
+    @cached_property
     def takes_histories(self) -> bool:
         """Whether it reads what a person rated, so that somebody new can be asked about."""
         return "user" in self.axes
 
-    @property
+    @cached_property
     def needs_times(self) -> bool:
         """Whether a prediction needs to know when."""
         sides = (side for member in self.members for side in member.sides.values())
-        return any(side.axis is None for side in sides)
+        return any(side.needs_times for side in sides)
 
     @property
     def level_frequencies(self) -> npt.NDArray[np.float64]:

@@ -98,7 +98,9 @@ def settings_of(side: str, given: Mapping[str, Any], extra: Any) -> Settings:
 def arguments_of(fitted: FittedModel) -> dict[str, Any]:
     """The arguments that give a fitted model again."""
     run = fitted.facts.get("run", {})
-    fields = next(iter(fitted.members[0].to_dict().values()))
+    fields: dict[str, Any] = {}
+    for side in reversed(fitted.members[0].to_dict().values()):
+        fields |= side  # where several have a field, the first one counts
     usual = default_recipe(fitted.side).training.to_dict()
     found = Settings.from_dict(run["settings"]).to_dict() if "settings" in run else usual
     rare = {name: found[name] for name in found if name not in TRAINING}

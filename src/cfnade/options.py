@@ -30,7 +30,7 @@ _SHOWN = 80  # characters of a value in a message
 
 
 @dataclass(frozen=True)
-class Rule(Generic[T]):
+class Allowed(Generic[T]):
     """What a value must be: `words` end the sentence "it must be …"."""
 
     words: str
@@ -38,19 +38,19 @@ class Rule(Generic[T]):
     plain: Callable[[Any], T]
     """Turns a value that fits into Python's own type, which JSON can hold."""
 
-    def saying(self, more: str) -> Rule[T]:
+    def saying(self, more: str) -> Allowed[T]:
         """The same rule with a reason or a cure after its words."""
         return replace(self, words=self.words + more)
 
 
-def whole(at_least: int | None = None, at_most: int | None = None) -> Rule[int]:
+def whole(at_least: int | None = None, at_most: int | None = None) -> Allowed[int]:
     """A whole number, NumPy's as well; true and false are none."""
 
     def fits(value: Any) -> bool:
         return isinstance(value, Integral) and _is_number(value) and inside(value)
 
     words, inside = _bounds(at_least=at_least, at_most=at_most)
-    return Rule(f"a whole number{words}", fits, int)
+    return Allowed(f"a whole number{words}", fits, int)
 
 
 def number(
@@ -59,29 +59,29 @@ def number(
     *,
     above: float | None = None,
     below: float | None = None,
-) -> Rule[float]:
+) -> Allowed[float]:
     """A finite number, NumPy's as well; true and false are none."""
 
     def fits(value: Any) -> bool:
         return _is_number(value) and inside(value)
 
     words, inside = _bounds(at_least=at_least, at_most=at_most, above=above, below=below)
-    return Rule(f"a number{words}", fits, float)
+    return Allowed(f"a number{words}", fits, float)
 
 
-TRUE_OR_FALSE: Rule[bool] = Rule("true or false", lambda value: isinstance(value, bool), bool)
+TRUE_OR_FALSE: Allowed[bool] = Allowed("true or false", lambda value: isinstance(value, bool), bool)
 
 
-def one_of(*allowed: str) -> Rule[str]:
+def one_of(*allowed: str) -> Allowed[str]:
     """One of these words."""
 
     def fits(value: Any) -> bool:
         return isinstance(value, str) and value in allowed
 
-    return Rule(f"one of {', '.join(allowed)}", fits, str)
+    return Allowed(f"one of {', '.join(allowed)}", fits, str)
 
 
-def sequence(rule: Rule[T], such_as: str) -> Rule[tuple[T, ...]]:
+def sequence(rule: Allowed[T], such_as: str) -> Allowed[tuple[T, ...]]:
     """A list or tuple of one value or more, each of which keeps the rule."""
 
     def fits(values: Any) -> bool:
@@ -91,19 +91,19 @@ def sequence(rule: Rule[T], such_as: str) -> Rule[tuple[T, ...]]:
     def plain(values: Any) -> tuple[T, ...]:
         return tuple(rule.plain(value) for value in values)
 
-    return Rule(f"a sequence such as {such_as}, each {rule.words}", fits, plain)
+    return Allowed(f"a sequence such as {such_as}, each {rule.words}", fits, plain)
 
 
-def optional(rule: Rule[T]) -> Rule[T | None]:
+def optional(rule: Allowed[T]) -> Allowed[T | None]:
     """What the rule says, or None."""
-    return Rule(
+    return Allowed(
         f"{rule.words}, or None",
         lambda value: value is None or rule.fits(value),
         lambda value: None if value is None else rule.plain(value),
     )
 
 
-def checked(name: str, value: Any, rule: Rule[T], error: type[CfnadeError], what: str = "") -> T:
+def checked(name: str, value: Any, rule: Allowed[T], error: type[CfnadeError], what: str = "") -> T:
     """The value in Python's own type, if it keeps the rule; `what` stands before the name."""
     if not rule.fits(value):
         subject = f"{what} {name}" if what else name
@@ -125,10 +125,10 @@ def unknown(what: str, name: str, known: Collection[str]) -> str:
     return f"unknown {what} {name!r}{hint}"
 
 
-def _rules(kind: type) -> dict[str, Rule[Any]]:
+def _rules(kind: type) -> dict[str, Allowed[Any]]:
     hints = get_type_hints(kind, include_extras=True)
     marks = {field.name: getattr(hints[field.name], "__metadata__", ()) for field in fields(kind)}
-    return {name: mark for name, of in marks.items() for mark in of if isinstance(mark, Rule)}
+    return {name: mark for name, of in marks.items() for mark in of if isinstance(mark, Allowed)}
 
 
 def _is_number(value: Any) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from cfnade.data.ratings import IntArray
 from cfnade.errors import ModelError, PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.kernels.grouping import levels_of, ratings_of
+from cfnade.once import once
 from cfnade.sides import Axis, Member
 from cfnade.sides.side import Array, BoolArray, Reading, Row, Who, row_of
 from cfnade.unseen import UNSEEN_RULES, paper_distribution, untrained_scores
@@ -67,7 +67,7 @@ class Scorer:
         """How many ratings of each user or item are known. Returns (users or items,)."""
         return self._known[axis]
 
-    @cached_property
+    @once
     def _known(self) -> dict[Axis, IntArray]:
         fitted = self.fitted
         if fitted.has_context:
@@ -77,7 +77,7 @@ class Scorer:
         counts["item"] = np.zeros(none["item"], np.int64)
         return counts | {axis: levels.sum(1) for axis, levels in fitted.trained_on.items()}
 
-    @cached_property
+    @once
     def _counts(self) -> dict[Axis, IntArray]:
         """Known ratings of each user and item at each level, (n, K)."""
         context = self.fitted.context

@@ -74,7 +74,7 @@ class Settings:
     refit: Annotated[bool, TRUE_OR_FALSE] = False
     """Train again on train and validation together for the epochs that validation chose."""
 
-    seed: Annotated[int, whole(0, 2**63 - 1)] = 0
+    seed: Annotated[int, replace(whole(0, 2**63 - 1), words="a whole number in 0..2**63-1")] = 0
 
     def __post_init__(self) -> None:
         rate: object = self.context_rate

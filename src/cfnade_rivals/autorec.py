@@ -25,9 +25,9 @@ from cfnade.kernels.threads import run, thread_count
 from cfnade.options import TRUE_OR_FALSE, check_fields, one_of
 from cfnade_rivals import autorec_kernels as kernels
 from cfnade_rivals.batches import (
-    Columns,
     Floats,
     Range,
+    RatedColumns,
     by_column,
     equal_ranges,
     equal_work,
@@ -61,7 +61,7 @@ class AutoRecNet(NamedTuple):
         return AutoRecNet(*(array.copy() for array in self))
 
 
-def states(net: AutoRecNet, ratings: Columns, threads: int, shift: float = 0.0) -> Floats:
+def states(net: AutoRecNet, ratings: RatedColumns, threads: int, shift: float = 0.0) -> Floats:
     """h of every row; its inputs are the ratings less `shift`. Returns (B, H)."""
     inputs = ratings.values - np.float32(shift)
     ranges = _columns(ratings, threads)
@@ -74,7 +74,7 @@ def states(net: AutoRecNet, ratings: Columns, threads: int, shift: float = 0.0) 
 
 
 def gradients(
-    net: AutoRecNet, ratings: Columns, threads: int, shift: float = 0.0, *, out: AutoRecNet
+    net: AutoRecNet, ratings: RatedColumns, threads: int, shift: float = 0.0, *, out: AutoRecNet
 ) -> float:
     """Σ (r̂ − r)² of these rows; `out` gets its gradients."""
     h = states(net, ratings, threads, shift)
@@ -90,7 +90,7 @@ def gradients(
     return float(sum(costs))
 
 
-def _columns(ratings: Columns, threads: int) -> list[Range]:
+def _columns(ratings: RatedColumns, threads: int) -> list[Range]:
     return equal_work(ratings.starts, threads, each=4.0)
 
 

@@ -16,7 +16,7 @@ Range = tuple[int, int]
 Floats = npt.NDArray[np.float32]
 
 
-class Columns(NamedTuple):
+class RatedColumns(NamedTuple):
     """Ratings of `size` rows; column c has those from starts[c] to starts[c+1]."""
 
     size: int
@@ -43,7 +43,7 @@ def shuffled(rows: Rows, batch_rows: int, random: np.random.Generator) -> Iterat
     yield from np.array_split(random.permutation(len(rows)), n_batches(rows, batch_rows))
 
 
-def by_column(rows: Rows, which: IntArray, stars: npt.NDArray[Any]) -> Columns:
+def by_column(rows: Rows, which: IntArray, stars: npt.NDArray[Any]) -> RatedColumns:
     """The ratings of these rows; `stars` (K,) are the values of the levels."""
     counts = rows.counts()[which]
     ends = np.cumsum(counts)
@@ -54,8 +54,9 @@ def by_column(rows: Rows, which: IntArray, stars: npt.NDArray[Any]) -> Columns:
         order = np.arange(len(places))
     numbers = np.repeat(np.arange(len(which), dtype=np.int32), counts)
     levels = rows.levels[places[order]]
+    values = stars.astype(np.float32)[levels]
     starts = offsets_of(columns, rows.n_columns)
-    return Columns(len(which), starts, numbers[order], levels, stars.astype(np.float32)[levels])
+    return RatedColumns(len(which), starts, numbers[order], levels, values)
 
 
 def equal_work(offsets: IntArray, threads: int, each: float = 0.0) -> list[Range]:

@@ -25,7 +25,7 @@ from torch.nn import functional
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.options import Rule, check_fields, whole
+from cfnade.options import Allowed, check_fields, whole
 from cfnade_rivals.choosing import best_by_validation
 from cfnade_rivals.interface import (
     Count,
@@ -60,7 +60,7 @@ class TrainingCells:
 
 
 @dataclass
-class Network:
+class NNMFNetwork:
     """All parameters; the vectors of a side are one table, direct part first."""
 
     users: Tensor  # (N, D + D')
@@ -89,7 +89,7 @@ class Network:
         return errors.mean() + pull.sum() / len(which)
 
 
-def _first_network(train: Ratings, options: NNMF, random: torch.Generator) -> Network:
+def _first_network(train: Ratings, options: NNMF, random: torch.Generator) -> NNMFNetwork:
     width = options.direct + options.product
     users = torch.empty(train.n_users, width).normal_(0.0, _SPREAD, generator=random)
     items = torch.empty(train.n_items, width).normal_(0.0, _SPREAD, generator=random)
@@ -101,26 +101,26 @@ def _first_network(train: Ratings, options: NNMF, random: torch.Generator) -> Ne
         bound = gain * float(np.sqrt(6 / (inputs + outputs)))
         W = torch.empty(outputs, inputs).uniform_(-bound, bound, generator=random)
         layers.append((W, torch.zeros(outputs)))
-    return Network(users, items, layers, options.direct)
+    return NNMFNetwork(users, items, layers, options.direct)
 
 
 @dataclass(frozen=True)
 class FittedNNMF:
     """A network whose tables have one row more: the mean vector, for -1."""
 
-    network: Network
+    network: NNMFNetwork
     mean: float
     low: float
     high: float
 
     @classmethod
-    def of(cls, network: Network, train: Ratings, mean: float) -> FittedNNMF:
+    def of(cls, network: NNMFNetwork, train: Ratings, mean: float) -> FittedNNMF:
         """With copies, in which those without ratings have the others' mean vector."""
         users = _with_mean(network.users, train.users)
         items = _with_mean(network.items, train.items)
         layers = [(W.detach().clone(), c.detach().clone()) for W, c in network.layers]
         stars = train.scale.values
-        return cls(Network(users, items, layers, network.direct), mean, stars[0], stars[-1])
+        return cls(NNMFNetwork(users, items, layers, network.direct), mean, stars[0], stars[-1])
 
     def predict(self, users: IntArray, items: IntArray) -> FloatArray:
         """The network's answers, clipped to the scale. Returns (n,)."""
@@ -158,7 +158,7 @@ class NNMF:
     product: Annotated[int, whole(0)] = 60
     """Length D' of U' and V', of which it sees the product."""
     hidden: Annotated[
-        tuple[int, ...], Rule("a list of whole numbers of at least 1", _are_sizes, tuple)
+        tuple[int, ...], Allowed("a list of whole numbers of at least 1", _are_sizes, tuple)
     ] = (50, 50, 50)
     """Sigmoid units in each hidden layer; () is a linear network."""
     penalty: NotNegative = 20.0
@@ -190,7 +190,7 @@ class NNMF:
         with torch_threads(thread_count(threads)):
             return best_by_validation(fits(), valid, cure=cure)
 
-    def _train(self, train: Ratings, mean: float, seed: int) -> Iterator[Network]:
+    def _train(self, train: Ratings, mean: float, seed: int) -> Iterator[NNMFNetwork]:
         """The network, moved in place, after every epoch."""
         random = torch.Generator().manual_seed(seed)
         network = _first_network(train, self, random)

@@ -17,6 +17,9 @@ from cfnade_rivals.interface import FloatArray, IntArray, checked_cells
 # What a recipe that says nothing of them means; the estimator has other defaults.
 _PAPER = {"context_scale": "sum", "target_weight": "paper"}
 
+# An id that is like no other: an unknown text may be taken for a title with the same words.
+_NOBODY = "nobody, nothing: 6f1e0c93-b7d2"
+
 
 @dataclass(frozen=True)
 class FittedCFNADE:
@@ -42,9 +45,9 @@ class FittedCFNADE:
 
 
 def _with_nobody(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The ids, which rise, and at the end (at -1) one that is not among them."""
+    """The ids, and at the end (at -1) one that is not among them."""
     if ids.dtype == object:
-        return np.append(ids, np.array([f"{ids[-1]}~"], object))
+        return np.append(ids, np.array([_NOBODY], object))
     return np.append(ids, np.setdiff1d(np.arange(len(ids) + 1), ids)[0])
 
 

@@ -32,7 +32,7 @@ from cfnade.errors import ModelError
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
 from cfnade.options import TRUE_OR_FALSE, check_fields, number, one_of
 from cfnade_rivals import rbm_kernels as kernels
-from cfnade_rivals.batches import Columns, by_column, equal_work, n_batches, shuffled
+from cfnade_rivals.batches import RatedColumns, by_column, equal_work, n_batches, shuffled
 from cfnade_rivals.choosing import best_by_validation
 from cfnade_rivals.interface import (
     Count,
@@ -56,7 +56,7 @@ class Machine:
     b: Tensor  # (M, K)
     c: Tensor  # (F,)
 
-    def inputs(self, ratings: Columns, threads: int = 1) -> Tensor:
+    def inputs(self, ratings: RatedColumns, threads: int = 1) -> Tensor:
         """s: what the hidden units of each row get. Returns (B, F)."""
         ranges = equal_work(ratings.starts, threads)
         sums = np.empty((len(ranges), ratings.size, len(self.c)), np.float32)
@@ -65,8 +65,8 @@ class Machine:
         return torch.from_numpy(sums.sum(0)) + self.c
 
     def gibbs(
-        self, ratings: Columns, steps: int, random: torch.Generator, threads: int = 1
-    ) -> Columns:
+        self, ratings: RatedColumns, steps: int, random: torch.Generator, threads: int = 1
+    ) -> RatedColumns:
         """The same cells with other levels: `steps` times h given v, then v given h."""
         for _ in range(steps):
             chances = torch.sigmoid(self.inputs(ratings, threads))
@@ -77,14 +77,14 @@ class Machine:
             ratings = ratings._replace(levels=below.sum(1).to(torch.uint8).numpy())
         return ratings
 
-    def _scores_of_rated(self, h: Tensor, ratings: Columns, threads: int) -> Tensor:
+    def _scores_of_rated(self, h: Tensor, ratings: RatedColumns, threads: int) -> Tensor:
         out = np.empty((len(ratings.rows), self.b.shape[1]), np.float32)
         tables = (self.W.numpy(), self.b.numpy(), h.numpy(), out)
         rest = (ratings.starts, ratings.rows, *tables)
         run(kernels.level_scores, [(*p, *rest) for p in equal_work(ratings.starts, threads)])
         return torch.from_numpy(out)
 
-    def slopes(self, data: Columns, sample: Columns, threads: int = 1) -> Machine:
+    def slopes(self, data: RatedColumns, sample: RatedColumns, threads: int = 1) -> Machine:
         """The gradient of Σ F(data) − F(sample) over rows: of F itself it is, for W[m, k],
         −Σ σ(s) of the rows that rated m at k, for b[m, k] minus their number, for c −Σ σ(s)."""
         d_W, d_b, d_c = (torch.zeros_like(tensor) for tensor in vars(self).values())

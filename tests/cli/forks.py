@@ -36,6 +36,8 @@ class Server:
         """Run `cfnade`; no file may grow beyond file_bytes, as on a full disk."""
         self._count += 1
         out, err = (self._folder / f"{self._count}.{name}" for name in ("out", "err"))
+        out.touch()  # it may be killed before it writes anything
+        err.touch()
         request = {"arguments": [str(one) for one in arguments], "out": str(out), "err": str(err)}
         return Run(self, self.ask(request | {"file_bytes": file_bytes}), out, err)
 

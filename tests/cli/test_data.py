@@ -109,7 +109,7 @@ def test_split_writes_the_parts_and_says_which(shell: Shell, csv: Path, tmp_path
         (["data", "info", "{csv}", "--scale", "1-3"], "is off the scale 1–3", 1),
         (["data", "info", "{csv}", "--bins", "1"], "whole number in 2..255", 1),
         (["data", "info", "{csv}", "--bins", "x"], "integer", 2),
-        (["data", "info", "{csv}", "--repeats", "some"], "choose one of error, first", 1),
+        (["data", "info", "{csv}", "--repeats", "some"], "must be one of error, first", 1),
         (["data", "info", "{csv}", "--user", "nobody"], "nobody", 1),
         (["data", "info", "{csv}", "--encoding", "klingon"], "klingon", 1),
         (["data", "convert", "{csv}", "out.csv"], "must end in .parquet", 1),

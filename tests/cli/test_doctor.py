@@ -14,7 +14,7 @@ Shell = Any
 
 
 class State(NamedTuple):
-    ready: bool
+    ready: int
     missing: int
 
 
@@ -23,9 +23,9 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Callable[[State], None]:
     """Says what the cache is like: warm, if nothing else is said."""
 
     def say(state: State) -> None:
-        monkeypatch.setattr("cfnade.kernels.prepare.cache_state", lambda: state, raising=False)
+        monkeypatch.setattr("cfnade.kernels.prepare.cache_state", lambda *_: state)
 
-    say(State(True, 0))
+    say(State(20, 0))
     return say
 
 
@@ -53,7 +53,7 @@ def test_doctor_says_whether_kernels_must_be_compiled(
     shell: Shell, cache: Callable[[State], None]
 ) -> None:
     assert "kernel cache      warm\n" in shell("doctor", "--quick").out
-    cache(State(False, 7))
+    cache(State(13, 7))
     assert "kernel cache      cold (7 to compile, by the first" in shell("doctor", "--quick").out
 
 
@@ -61,7 +61,7 @@ def test_doctor_says_whether_kernels_must_be_compiled(
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which kernels must be compiled."""
 
-    def prepare(notify: Callable[[str], None]) -> bool:
+    def prepare(notify: Callable[[str], None], *_: str) -> bool:
         notify(MESSAGE)
         return True
 
@@ -86,6 +86,6 @@ def test_a_service_says_that_it_compiles_before_it_loads(
     shell: Shell, user_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("fastapi")
-    monkeypatch.setattr("cfnade.serve.run.serve", lambda settings: print(settings.folder))
+    monkeypatch.setattr("cfnade.serve.server.serve", lambda settings: print(settings.folder))
     done = shell("serve", user_model)
     assert (done.out, done.err) == (f"{user_model}\n", f"{MESSAGE}\n")

@@ -48,7 +48,7 @@ def test_the_entry_point_that_is_installed_is_the_comparison() -> None:
 
 
 def test_a_command_of_the_group_is_one_of_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = [entry("time:sleep", "console_scripts"), entry("platform:node")]
+    entries = [entry("platform:node"), entry("time:sleep", "console_scripts")]
     assert run(monkeypatch, entries, "compare").exit_code == 0
 
 

@@ -34,7 +34,7 @@ def test_a_wrong_argument_leaves_an_earlier_run_as_it_was(
     assert shell("train", ratings_file, *options(out, 1)).code == 0
     before = digests(out)
     for line, message in {
-        "--side movie": "--side (='movie') must be one of",
+        "--side movie": "--side (='movie') must be",
         "--epochs 0": "--epochs (=0)",
         "--recipe nonsense": "unknown recipe",
         "--ordinal 3": "--ordinal (=3.0)",

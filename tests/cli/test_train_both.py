@@ -72,7 +72,7 @@ def test_recipes_of_other_sides_and_bad_seeds_are_refused(
     wrong = shell("train", ratings_file, "--seeds", "0", "--out", out)
     assert "--seeds (=0) must be a whole number of at least 1" in wrong.err
     wrong = shell("train", ratings_file, "--side", "all", "--out", out)
-    assert "must be one of user, item, both" in wrong.err
+    assert 'must be "user", "item" or "both"' in wrong.err
     wrong = shell("train", ratings_file, "--side", "both", "--without-context", "--out", out)
     assert "train with --side user to share it" in wrong.said
     assert not out.exists()

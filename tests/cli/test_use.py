@@ -25,7 +25,7 @@ def test_evaluate_scores_the_test_part_of_its_own_split(
     done = shell("evaluate", user_model, "--json")
     assert done.code == 0
     figures = json.loads(done.out)
-    for name in ("rmse", "mae", "nll", "nll_raw", "calibration_error", "rps"):
+    for name in ("rmse", "mae_of_medians", "nll", "nll_raw", "calibration_error", "rps"):
         assert figures[name] == getattr(scores, name)
     text = shell("evaluate", user_model)
     assert f"{scores.rmse:.4f}" in text.out

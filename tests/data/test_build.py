@@ -183,7 +183,7 @@ def test_a_repeat_is_an_error_that_counts_and_shows() -> None:
         match=r"row 3: user 7 rated item 9 again \(4, first 2 at row 1\); 3 repeated ratings in "
         r'all\. Choose .* repeats="first", "last" or "mean" .*--repeats last',
     ):
-        made([8, 7, 8, 7, 7, 8], [9, 9, 8, 9, 9, 8], [1, 2, 3, 4, 5, 5])
+        made([8, 7, 8, 7, 7, 8, 1], [9, 9, 8, 9, 9, 8, 9], [1, 2, 3, 4, 5, 5, 3])
 
 
 def test_a_mean_of_binned_ratings_falls_into_the_bin_that_holds_it() -> None:

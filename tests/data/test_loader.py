@@ -1,4 +1,4 @@
-"""Splits that come as files: MovieLens 100K's own, and anybody's pair of files."""
+"""load() and load_split(): frames, files and ratings in, and splits that come as files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from cfnade import DataError, load, load_split
@@ -22,6 +23,19 @@ def archive(tmp_path: Path) -> Path:
         file.writestr("ml-100k/u1.base", BASE)
         file.writestr("ml-100k/u1.test", TEST)
     return path
+
+
+def test_a_file_a_frame_and_ratings_give_the_same(tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text(BASE)
+    ratings = load(tmp_path / "own.tsv")
+    rows = [[int(text) for text in line.split()] for line in BASE.splitlines()]
+    frame = pl.DataFrame(rows, schema=["user", "item", "rating", "time"], orient="row")
+    assert load(frame) == ratings
+    assert load(ratings) is ratings
+    with pytest.raises(DataError, match="these are Ratings already"):
+        load(ratings, user=1)
+    with pytest.raises(DataError, match="these are Ratings already"):
+        load(ratings, bins=2)
 
 
 def test_the_canonical_parts_are_those_of_the_files(archive: Path) -> None:

@@ -123,6 +123,7 @@ def test_a_bad_line_is_named_with_its_value_and_a_remedy(data: str | bytes, mess
         ({"user": "nobody"}, r"user='nobody' is no column; there are 4 columns: 'userId'"),
         ({"rating": 4}, r"rating=4: there are 4 columns"),
         ({"user": 1, "item": "movieId"}, "one column is given twice"),
+        ({"user": "movieId"}, "which column is the item"),
         ({"time": True}, "time=True is no column"),
         ({"separator": ""}, "separator='' cannot separate fields"),
         ({"encoding": "klingon"}, "encoding='klingon' is not known"),

@@ -194,9 +194,8 @@ def test_every_feature_varies_in_the_data_of_these_tests(plain: npt.NDArray[np.f
 def raw_of(features: TimeFeatures, ratings: Ratings, at: int) -> npt.NDArray[np.float32]:
     assert ratings.times is not None
     one = slice(at, at + 1)
-    return features._raw(
-        ratings.users[one], ratings.items[one], ratings.times[one].astype(np.int64)
-    )
+    users, items = np.array(ratings.users[one]), np.array(ratings.items[one])
+    return features._raw(users, items, ratings.times[one].astype(np.int64))
 
 
 def with_level(ratings: Ratings, at: int, level: int) -> Ratings:

@@ -18,7 +18,8 @@ import torch
 from torch import nn
 
 from cfnade.calibration import Calibration
-from cfnade.data.build import Columns, Options, build
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.models.batch import Context

@@ -101,7 +101,7 @@ def test_a_history_is_read_without_the_item_that_is_asked_for(kind: str) -> None
         np.testing.assert_allclose(said, raw @ data.scale.array(), atol=1e-5)
         listed = predictor.predict("me", data.item_ids, histories={"me": list(history.items())})
         assert np.array_equal(listed, said)
-        one = predictor.predicted(data.item_ids, history=history)
+        one = predictor.predicted(np.arange(ITEMS), history=history)
         assert np.array_equal(one.predictions, said)
         assert one.known_of_user.tolist() == [len(history)] * ITEMS
         if kind.startswith("user"):  # weights of users are nowhere: it is the same person
@@ -166,7 +166,9 @@ def test_one_time_for_all_is_that_time_for_each() -> None:
     users, items = [0, 10, 20], [100, 101, 102]
     said = predictor.predict(users, items, times=7)
     assert np.array_equal(said, predictor.predict(users, items, times=[7, 7, 7]))
-    assert np.array_equal(said[:1], predictor.predicted([100], 0, times=7).predictions)
+    assert np.array_equal(
+        said[:1], predictor.predicted(predictor.items.indices([100]), 0, times=7).predictions
+    )
     assert np.abs(said - predictor.predict(users, items, times=70)).max() > 1e-3
 
 

@@ -24,7 +24,7 @@ from cfnade import CFNADE, Split, split, synthetic
 from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import RANKS
 
-THREADS = 6
+THREADS = 4
 TORCH_THREADS = (1, 2, 3)
 ALL = list(range(100, 100 + ITEMS))
 KINDS = ["user", "user-deep-factored-sqrt", "item", "item-deep-unshared", "both-seeds-sqrt"]
@@ -40,7 +40,7 @@ def torch_as_before() -> Iterator[None]:
 
 def about_people() -> list[Question]:
     rng, questions = np.random.default_rng(5), list[Question]()
-    for number in range(12):
+    for number in range(8):
         items = 100 + rng.choice(ITEMS, rng.integers(0, ITEMS), replace=False)
         rated = {item: float(rng.integers(1, 11) / 2) for item in items.tolist()}
         questions += [
@@ -130,7 +130,7 @@ def test_requests_leave_torchs_threads_alone(monkeypatch: pytest.MonkeyPatch) ->
 
     with monkeypatch.context() as patch:
         patch.setattr(torch, "set_num_threads", refuse)
-        for question in about_people()[:30]:
+        for question in about_people()[:20]:
             assert question(predictor).width > 0
 
 

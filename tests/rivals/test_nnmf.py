@@ -133,7 +133,7 @@ def test_torch_keeps_its_number_of_threads(train: Ratings) -> None:
 
 def test_divergence_is_said(train: Ratings) -> None:
     with pytest.raises(TrainingError, match=r"diverged.*; lower learning_rate \(=1e\+30\)"):
-        NNMF(hidden=(), learning_rate=1e30).fit(train, train)
+        NNMF(hidden=(), learning_rate=1e30, epochs=1).fit(train, train, threads=1)
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,10 @@ def test_a_recipe_means_what_it_means_to_the_command(
     assert np.abs(different.probabilities(users, items) - theirs).max() > 1e-3
 
 
-def test_somebody_who_is_not_in_the_data_is_like_one_without_ratings(data: Path) -> None:
-    whole = load_split(data, "paper:0").train
+@pytest.mark.parametrize("ids", ["texts", "numbers"])
+def test_somebody_who_is_not_in_the_data_is_like_one_without_ratings(data: Path, ids: str) -> None:
+    numbered = synthetic(40, 30, 600, seed=5).ratings
+    whole = load_split(data, "paper:0").train if ids == "texts" else numbered
     train = whole.select((whole.users != 7) & (whole.items != 4))
     rival = Ours(model={"hidden": [4]}, training={"epochs": 1})
     model = rival.fit(train, train.select(np.arange(0)), threads=1)

@@ -12,7 +12,7 @@ import torch
 from cfnade.data.ratings import Rows
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import ModelError
-from cfnade_rivals.batches import Columns, by_column
+from cfnade_rivals.batches import RatedColumns, by_column
 from cfnade_rivals.rbm import RBM, Machine, _centre_weights, _give_gradients
 
 M, K, F = 3, 3, 4
@@ -43,7 +43,7 @@ def energies(machine: Machine) -> torch.Tensor:
     return -torch.logsumexp(log_joint(machine), 1)
 
 
-def ratings_of(visible: torch.Tensor, columns: int = M) -> Columns:
+def ratings_of(visible: torch.Tensor, columns: int = M) -> RatedColumns:
     """Rows that rate the first columns at these levels."""
     levels = visible.numpy().astype(np.uint8)
     offsets = np.arange(len(levels) + 1) * columns

@@ -16,14 +16,15 @@ from starlette.exceptions import StarletteDeprecationWarning
 from uvicorn import Server
 
 from cfnade import checkpoint
-from cfnade.data.build import Columns, Options, build
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.serve.app import create_app
 from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
-from cfnade.serve.run import Connection, LimitedConfig, bind
+from cfnade.serve.server import Connection, LimitedConfig, bind
 from cfnade.settings import Settings
 from cfnade.training.run import train
 
@@ -121,6 +122,7 @@ def serving(folder: Path, *, limits: Limits | None = None, key: str | None = Non
     models, limits = Models(folder), limits or Limits()
     models.load()
     with bind("127.0.0.1", 0) as listener:
+        listener.listen()  # who comes before the server is ready waits
         config = LimitedConfig(
             create_app(models, key=key, limits=limits),
             limits=limits,

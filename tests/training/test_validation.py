@@ -7,25 +7,26 @@ import pytest
 
 from cfnade.data.ratings import Ratings
 from cfnade.data.synthetic import synthetic
+from cfnade.sides import Axis
 from cfnade.training import validation
 
 
-def _given(users: int = 400, items: int = 300, ratings: int = 20_000) -> Ratings:
+def made_up(users: int = 400, items: int = 300, ratings: int = 20_000) -> Ratings:
     return synthetic(users, items, ratings, seed=0).ratings
 
 
 def test_a_small_one_is_looked_at_whole() -> None:
-    given = _given()
-    assert validation.looked_at(given, "user") is given
+    ratings = made_up()
+    assert validation.looked_at(ratings, ("user",)) is ratings
 
 
-@pytest.mark.parametrize("side", ["user", "item", "both"])
-def test_of_a_large_one_whole_rows(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = _given()
+@pytest.mark.parametrize("axes", [("user",), ("item",), ("user", "item")])
+def test_of_a_large_one_whole_rows(axes: tuple[Axis, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    ratings = made_up()
     monkeypatch.setattr(validation, "MOST", 5_000)
-    some = validation.looked_at(given, side)  # type: ignore[arg-type]
+    some = validation.looked_at(ratings, axes)
     assert 3_000 < len(some) < 7_500
-    assert np.array_equal(some.users, validation.looked_at(given, side).users)  # type: ignore[arg-type]
-    users, items = np.isin(given.users, some.users), np.isin(given.items, some.items)
-    expected = {"user": users, "item": items, "both": users & items}[side]
+    assert np.array_equal(some.users, validation.looked_at(ratings, axes).users)
+    users, items = np.isin(ratings.users, some.users), np.isin(ratings.items, some.items)
+    expected = users if axes == ("user",) else items if axes == ("item",) else users & items
     assert len(some) == expected.sum()  # every rating of the kept rows, none of another

@@ -99,10 +99,15 @@ def _fail(message: str) -> NoReturn:
     sys.exit(1)
 
 
-def _log_to_stderr() -> None:
+class _ToStderr(logging.Handler):
     """What the library notes (a recognised format, a download) is for the person at the shell."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage(), file=sys.stderr)
+
+
+def _log_to_stderr() -> None:
     log = logging.getLogger("cfnade")
-    log.addHandler(handler)
+    if not any(isinstance(handler, _ToStderr) for handler in log.handlers):
+        log.addHandler(_ToStderr())
     log.setLevel(logging.INFO)

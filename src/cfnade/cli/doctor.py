@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -46,25 +47,26 @@ def _machine() -> list[tuple[str, str]]:
     ]
 
 
+def compile_kernels(*tasks: str) -> None:
+    """Compile what the tasks (all if none) need, and say so first, for it takes a while."""
+    from cfnade.kernels.prepare import prepare
+
+    prepare(lambda text: print(text, file=sys.stderr, flush=True), *tasks)
+
+
 def _cache() -> tuple[str, str]:
-    """Whether the kernels were compiled before, as it is until somebody waits for them."""
+    """Whether kernels were compiled before, as it is until somebody waits for them."""
     from cfnade.kernels.prepare import cache_state
 
-    state = cache_state()
-    if not state.missing:
-        return "kernel cache", "warm"
-    return (
-        "kernel cache",
-        f"{state.ready} kernels ready, {state.missing} to compile by the first who needs them",
-    )
+    missing = cache_state().missing
+    cold = f"cold ({missing} to compile, by the first training or service)"
+    return "kernel cache", cold if missing else "warm"
 
 
 def _kernels() -> tuple[str, str]:
-    """One step of training: this compiles the kernels if nothing did before."""
-    from cfnade.kernels.prepare import prepare
-
+    """The smallest work there is: this compiles the kernels if nothing did before."""
     began = time.monotonic()
-    prepare()
+    compile_kernels()
     return "kernels", f"work (ready in {time.monotonic() - began:.1f} s)"
 
 

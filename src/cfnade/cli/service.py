@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
 from cfnade.cli.arguments import Model
+from cfnade.cli.doctor import compile_kernels
 from cfnade.errors import CfnadeError
 
 _ORIGIN = re.compile(r"https?://[^/\s*]+")
@@ -45,12 +45,12 @@ def serve(
     """
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn")):
         raise CfnadeError('serving needs two more packages: pip install "cfnade[serve]"')
-    from cfnade.kernels.prepare import prepare
     from cfnade.serve.guards import key_from_environment
-    from cfnade.serve.run import ServeSettings
-    from cfnade.serve.run import serve as run
+    from cfnade.serve.server import ServeSettings
+    from cfnade.serve.server import serve as run
 
-    prepare(lambda text: print(text, file=sys.stderr, flush=True), "requests")
+    if model.is_dir():  # if not, the reason comes without delay
+        compile_kernels("requests")
     run(
         ServeSettings(
             folder=model,

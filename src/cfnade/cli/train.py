@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from cfnade.cli.arguments import panel, with_options, with_reading
+from cfnade.cli.doctor import compile_kernels
 from cfnade.cli.job import RUN, Job, earlier_job, new_job, refuse_unfinished
 from cfnade.errors import TrainingError
 
@@ -102,7 +103,6 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     from cfnade.cli.watching import TrainingView
     from cfnade.data.loader import load_split
     from cfnade.files import write_text
-    from cfnade.kernels.prepare import prepare
     from cfnade.recipes import draws_blocks
     from cfnade.settings import Settings
     from cfnade.training import run, state
@@ -123,8 +123,7 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
             write_text(out / RUN, json.dumps(job, indent=1) + "\n")
 
     if job["device"] == "cpu":
-        task = "blocks" if draws_blocks(job["side"]) else "rows"
-        prepare(lambda text: print(text, file=sys.stderr, flush=True), task)
+        compile_kernels("blocks" if draws_blocks(job["side"]) else "rows")
     try:
         view = TrainingView(settings.epochs, out, done, begin, job["seeds"])
         with view, _interrupt() as stop:

@@ -46,14 +46,14 @@ class _Edition:
 def find(source: FileSource) -> list[str]:
     """The rating files in it that are MovieLens's."""
     names = source.names()
-    found = [name for name in names if bare(name) in ("u.data", "ratings.dat")]
+    ratings = [name for name in names if bare(name) in ("u.data", "ratings.dat")]
     for name in names:
         # other sets have a ratings.csv as well: the header and a movies.csv beside it tell
         if bare(name) == "ratings.csv" and _beside(source, name, "movies.csv"):
             head = source.head(name).removeprefix(b"\xef\xbb\xbf")
             if head.startswith(_CSV_HEADER):
-                found.append(name)
-    return found
+                ratings.append(name)
+    return ratings
 
 
 def companions(name: str) -> tuple[str, ...]:
@@ -116,30 +116,30 @@ def _genre_names(source: FileSource, movies: str) -> list[str]:
 
 def _from_item(text: str, label: str, genres: list[str]) -> Iterator[Movie]:
     """id | title | release | video release | address | a flag for each genre."""
-    for at, line in enumerate(text.rstrip("\n").split("\n"), 1):
+    for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
         fields = line.split("|")
         flags = fields[5:]
         if len(flags) != len(genres):
-            raise DataError(_bad(label, at, len(fields), 5 + len(genres), "|"))
+            raise DataError(_bad(label, number, len(fields), 5 + len(genres), "|"))
         named = "|".join(g for g, flag in zip(genres, flags, strict=True) if flag.strip() == "1")
         yield fields[0], fields[1], named
 
 
 def _from_dat(text: str, label: str, genres: list[str]) -> Iterator[Movie]:  # noqa: ARG001
-    for at, line in enumerate(text.rstrip("\n").split("\n"), 1):
+    for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
         fields = line.split("::")
         if len(fields) != 3:
-            raise DataError(_bad(label, at, len(fields), 3, "::"))
+            raise DataError(_bad(label, number, len(fields), 3, "::"))
         yield fields[0], fields[1], fields[2]
 
 
 def _from_csv(text: str, label: str, genres: list[str]) -> Iterator[Movie]:  # noqa: ARG001
     reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)
     try:
-        for at, fields in enumerate(reader, 1):
+        for number, fields in enumerate(reader, 1):
             if len(fields) != 3:
                 raise DataError(_bad(label, reader.line_num, len(fields), 3, ","))
-            if at > 1:  # the header
+            if number > 1:  # the header
                 yield fields[0], fields[1], fields[2]
     except csv.Error as error:
         raise DataError(f"{label}:{reader.line_num}: {error}; fetch the file again") from error

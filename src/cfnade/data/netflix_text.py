@@ -17,9 +17,9 @@ _NEWLINE, _RETURN, _COLON, _COMMA, _DASH, _ZERO = 10, 13, 58, 44, 45, 48
 
 
 @njit(cache=True, nogil=True)
-def _two(text, at):  # type: ignore[no-untyped-def]
+def _two(text, place):  # type: ignore[no-untyped-def]
     """The number that two digits make."""
-    return (np.int32(text[at]) - _ZERO) * 10 + np.int32(text[at + 1]) - _ZERO
+    return (np.int32(text[place]) - _ZERO) * 10 + np.int32(text[place + 1]) - _ZERO
 
 
 @njit(cache=True, nogil=True)
@@ -38,18 +38,18 @@ def _day(year, month, day):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _rating(text, at):  # type: ignore[no-untyped-def]
-    """The 13 bytes ",3,2005-09-06" at `at`. Returns stars and day; a day of -1 if they are not."""
-    shape = text[at] == _COMMA and text[at + 2] == _COMMA
-    shape = shape and text[at + 7] == _DASH and text[at + 10] == _DASH
-    star = np.int32(text[at + 1]) - _ZERO
+def _rating(text, place):  # type: ignore[no-untyped-def]
+    """Stars and day of the 13 bytes ",3,2005-09-06" at `place`; a day of -1 if they are no such."""
+    shape = text[place] == _COMMA and text[place + 2] == _COMMA
+    shape = shape and text[place + 7] == _DASH and text[place + 10] == _DASH
+    star = np.int32(text[place + 1]) - _ZERO
     digits = True
     for i in (3, 4, 5, 6, 8, 9, 11, 12):
-        digits = digits and _ZERO <= text[at + i] <= _ZERO + 9
+        digits = digits and _ZERO <= text[place + i] <= _ZERO + 9
     if not shape or not digits or star < 1 or star > 5:
         return star, -1
-    year = _two(text, at + 3) * 100 + _two(text, at + 5)
-    return star, _day(year, _two(text, at + 8), _two(text, at + 11))
+    year = _two(text, place + 3) * 100 + _two(text, place + 5)
+    return star, _day(year, _two(text, place + 8), _two(text, place + 11))
 
 
 @njit(cache=True, nogil=True)
@@ -61,33 +61,33 @@ def parse(text, start, end, users, stars, days, heads, head_at):  # type: ignore
     piece of text a thread. Returns what happened, where, and how many ratings and heads.
     """
     n = n_heads = 0
-    at = start
-    while at < end:
-        line = at
+    place = start
+    while place < end:
+        line = place
         number = np.int64(0)
-        while at < end and _ZERO <= text[at] <= _ZERO + 9:
-            number = number * 10 + (np.int64(text[at]) - _ZERO)
-            at += 1
-        if at in (line, end) or at - line > 9:
+        while place < end and _ZERO <= text[place] <= _ZERO + 9:
+            number = number * 10 + (np.int64(text[place]) - _ZERO)
+            place += 1
+        if place in (line, end) or place - line > 9:
             return WRONG, line, n, n_heads
-        if text[at] == _COLON:
+        if text[place] == _COLON:
             heads[n_heads] = number
             head_at[n_heads] = n
             n_heads += 1
-            at += 1
+            place += 1
         else:
-            star, day = _rating(text, at) if at + 13 <= end else (0, -1)
+            star, day = _rating(text, place) if place + 13 <= end else (0, -1)
             if day < 0:
                 return WRONG, line, n, n_heads
             users[n] = number
             stars[n] = star
             days[n] = day
             n += 1
-            at += 13
-        if at < end and text[at] == _RETURN:
-            at += 1
-        if at < end:
-            if text[at] != _NEWLINE:
+            place += 13
+        if place < end and text[place] == _RETURN:
+            place += 1
+        if place < end:
+            if text[place] != _NEWLINE:
                 return WRONG, line, n, n_heads
-            at += 1
-    return FINE, at, n, n_heads
+            place += 1
+    return FINE, place, n, n_heads

@@ -57,16 +57,16 @@ def _check_group(group: Struct, data: memoryview) -> int:
 
 
 def _check_pages(chunk: memoryview, values: int, whole: int) -> None:
-    found = 0
-    while found < values:
+    counted = 0
+    while counted < values:
         reader = _Reader(chunk[:_HEADER])
         page = reader.struct()
-        rest = chunk[reader.at :]
+        rest = chunk[reader.place :]
         _need(0 <= page[2] <= whole and 0 <= page[3] <= len(rest))
         for field in (5, 8):  # data pages of both versions
             if field in page:
-                _need(0 <= page[field][1] <= values - found)
-                found += page[field][1]
+                _need(0 <= page[field][1] <= values - counted)
+                counted += page[field][1]
         if 7 in page:  # the dictionary: every entry takes at least a bit
             _need(0 <= page[7][1] <= 8 * max(page[2], 1))
         if 8 in page:
@@ -84,7 +84,7 @@ class _Reader:
     """Thrift's compact protocol as dictionaries from field number to value."""
 
     def __init__(self, data: memoryview) -> None:
-        self.data, self.at, self.depth = data, 0, 0
+        self.data, self.place, self.depth = data, 0, 0
 
     def struct(self) -> Struct:
         self.depth += 1
@@ -119,13 +119,13 @@ class _Reader:
         count, kind = head >> 4, head & 15
         if count == 15:
             count = self._varint()
-        if count > len(self.data) - self.at:
+        if count > len(self.data) - self.place:
             raise DataError("its footer ends too early")
         return [self._value(kind) for _ in range(count)]
 
     def _byte(self) -> int:
-        byte = self.data[self.at]
-        self.at += 1
+        byte = self.data[self.place]
+        self.place += 1
         return byte
 
     def _varint(self) -> int:
@@ -144,7 +144,7 @@ class _Reader:
         return (value >> 1) ^ -(value & 1)
 
     def _skip(self, count: int) -> memoryview:
-        start, self.at = self.at, self.at + count
-        if self.at > len(self.data):
+        start, self.place = self.place, self.place + count
+        if self.place > len(self.data):
             raise DataError("its footer ends too early")
-        return self.data[start : self.at]
+        return self.data[start : self.place]

@@ -120,29 +120,29 @@ def find_scale(distinct: FloatArray) -> Scale:
     )
 
 
-def given_scale(given: str | Sequence[float] | Scale) -> Scale:
+def given_scale(scale: str | Sequence[float] | Scale) -> Scale:
     """A scale as a person writes it: "1-5", "0.5-5/0.5", or the values themselves."""
-    if isinstance(given, Scale):
-        return given
-    if not isinstance(given, str):
-        return Scale(_numbers(given, "scale"))
-    match = _RANGE.fullmatch(given.strip())
+    if isinstance(scale, Scale):
+        return scale
+    if not isinstance(scale, str):
+        return Scale(_numbers(scale, "scale"))
+    match = _RANGE.fullmatch(scale.strip())
     if match is None:
-        raise DataError(f'scale {given!r} is not understood; write "1-5" or "0.5-5/0.5"')
+        raise DataError(f'scale {scale!r} is not understood; write "1-5" or "0.5-5/0.5"')
     low, high, step = float(match[1]), float(match[2]), float(match[3] or 1)
     count = round((high - low) / step) + 1 if step > 0 else 0
     if count < 2 or abs(low + (count - 1) * step - high) > 1e-9 * max(1.0, abs(high)):
-        raise DataError(f"scale {given!r}: from {low:g} to {high:g} is no whole number of steps")
+        raise DataError(f"scale {scale!r}: from {low:g} to {high:g} is no whole number of steps")
     if count > MAX_LEVELS:
-        raise DataError(f"scale {given!r} has {count:,} levels, at most {MAX_LEVELS}; use bins=")
+        raise DataError(f"scale {scale!r} has {count:,} levels, at most {MAX_LEVELS}; use bins=")
     return Scale(tuple(round(low + i * step, 9) for i in range(count)))
 
 
-def _numbers(given: Sequence[float], what: str) -> tuple[float, ...]:
+def _numbers(values: Sequence[float], what: str) -> tuple[float, ...]:
     try:
-        return tuple(float(value) for value in given)
+        return tuple(float(value) for value in values)
     except (TypeError, ValueError):
-        raise DataError(f"{what}={given!r} is not a list of numbers") from None
+        raise DataError(f"{what}={values!r} is not a list of numbers") from None
 
 
 def binned_scale(bins: int | Sequence[float], low: float, high: float) -> Scale:

@@ -40,12 +40,12 @@ _SUFFIXES = (".gz", ".xz", ".zst", ".zstd", ".bz2", ".zip")
 class FileSource(ABC):
     """Named files that can be read whole."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, members: Mapping[str, Any]) -> None:
+        self.path, self._members = path, members
 
-    @abstractmethod
     def names(self) -> list[str]:
         """The files in it, as paths with forward slashes, sorted."""
+        return sorted(self._members)
 
     @abstractmethod
     def label(self, name: str) -> str:
@@ -69,14 +69,7 @@ class FileSource(ABC):
 
 
 class Files(FileSource):
-    """Files on disk: those of a folder, or some named ones."""
-
-    def __init__(self, path: Path, members: Mapping[str, Path]) -> None:
-        super().__init__(path)
-        self._members = dict(members)
-
-    def names(self) -> list[str]:
-        return sorted(self._members)
+    """Files on disk by name: those of a folder, or some."""
 
     def label(self, name: str) -> str:
         return name if self.path.is_file() else f"{self.path.name or self.path}/{name}"
@@ -90,21 +83,16 @@ class Files(FileSource):
         if not path.is_file():  # a pipe would be waited for
             raise DataError("it is not a regular file")
         with path.open("rb") as file:
-            return file.read(limit)
+            content: bytes = file.read(limit)
+        return content
 
 
 class Archive(FileSource):
     """The files of a zip archive."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
         self._zip = _guarded(str(path), lambda: zipfile.ZipFile(path))
-        self._members = {
-            info.filename: info for info in self._zip.infolist() if _is_content(info.filename)
-        }
-
-    def names(self) -> list[str]:
-        return sorted(self._members)
+        super().__init__(path, {info.filename: info for info in _contents(self._zip)})
 
     def label(self, name: str) -> str:
         return f"{self.path.name}/{name}"
@@ -158,20 +146,24 @@ def unpack(data: bytes) -> bytes:
 
 
 def _walk(folder: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     level = [folder]
     for _ in range(_DEPTH):
-        entries = [entry for at in level for entry in at.iterdir() if entry.name[0] != "."]
-        files = [entry for entry in entries if entry.is_file()]
-        found |= {file.relative_to(folder).as_posix(): file for file in files}
+        entries = [entry for parent in level for entry in parent.iterdir() if entry.name[0] != "."]
+        files |= {e.relative_to(folder).as_posix(): e for e in entries if e.is_file()}
         level = [entry for entry in entries if entry.is_dir() and not entry.is_symlink()]
-    return found
+    return files
 
 
-def _is_content(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    hidden = any(part.startswith(".") or part == "__MACOSX" for part in parts)
-    return bool(parts) and not name.endswith("/") and not hidden
+def _contents(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """Its files, but for folders and what systems hide in it."""
+
+    def counts(name: str) -> bool:
+        parts = PurePosixPath(name).parts
+        hidden = any(part.startswith(".") or part == "__MACOSX" for part in parts)
+        return bool(parts) and not name.endswith("/") and not hidden
+
+    return [info for info in archive.infolist() if counts(info.filename)]
 
 
 def _is_compressed(start: bytes) -> bool:
@@ -213,7 +205,7 @@ def _unpack_head(data: bytes) -> bytes:
 
 def _only_member(data: bytes) -> bytes:
     archive = zipfile.ZipFile(io.BytesIO(data))
-    members = [info for info in archive.infolist() if _is_content(info.filename)]
+    members = _contents(archive)
     if len(members) != 1:
         raise DataError(f"it is a zip archive of {len(members)} files; unpack it")
     return _zip_member(archive, members[0], -1)

@@ -49,19 +49,6 @@ class Truth:
     item_taste: npt.NDArray[np.float32]  # (M, F)
     cuts: FloatArray  # (K-1,) rising
 
-    def probabilities(
-        self, users: npt.NDArray[np.integer], items: npt.NDArray[np.integer]
-    ) -> FloatArray:
-        """The chance of every level in these cells. Returns (n, K)."""
-        tastes = np.einsum(
-            "nf,nf->n", self.user_taste[users], self.item_taste[items], dtype=np.float64
-        )
-        liking = self.user_bias[users] + self.item_bias[items] + tastes
-        at_most = np.ones((len(self.cuts) + 1, len(liking)))  # (K, n)
-        # tanh neither overflows nor warns: sigmoid(x) = (1 + tanh(x/2)) / 2
-        at_most[:-1] = 0.5 + 0.5 * np.tanh((self.cuts[:, None] - liking) / 2)
-        return np.diff(at_most, axis=0, prepend=0.0).T
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Synthetic:
@@ -79,7 +66,15 @@ class Synthetic:
 
     def probabilities(self, users: npt.ArrayLike, items: npt.ArrayLike) -> FloatArray:
         """The true chance of every level in these cells. Returns (n, K)."""
-        return self.truth.probabilities(np.atleast_1d(users), np.atleast_1d(items))
+        users, items, truth = np.atleast_1d(users), np.atleast_1d(items), self.truth
+        tastes = np.einsum(
+            "nf,nf->n", truth.user_taste[users], truth.item_taste[items], dtype=np.float64
+        )
+        liking = truth.user_bias[users] + truth.item_bias[items] + tastes
+        at_most = np.ones((len(truth.cuts) + 1, len(liking)))  # (K, n)
+        # tanh neither overflows nor warns: sigmoid(x) = (1 + tanh(x/2)) / 2
+        at_most[:-1] = 0.5 + 0.5 * np.tanh((truth.cuts[:, None] - liking) / 2)
+        return np.diff(at_most, axis=0, prepend=0.0).T
 
     def means(self, users: npt.ArrayLike, items: npt.ArrayLike) -> FloatArray:
         """What these cells' ratings are on average, in stars: the best prediction. Returns (n,)."""

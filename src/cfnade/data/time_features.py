@@ -40,10 +40,6 @@ FEATURES = (
 )
 """The names of the F features, in order."""
 
-_USER = slice(0, VIEWS["user"].width)
-_ITEM = slice(_USER.stop, _USER.stop + VIEWS["item"].width)
-_DATE = slice(_ITEM.stop, _ITEM.stop + 2)
-
 
 @dataclass(frozen=True)
 class TimeFeatures:
@@ -114,12 +110,11 @@ class TimeFeatures:
 
     def _raw(self, users: IndexArray, items: IndexArray, times: IntArray) -> Floats:
         """Features before standardisation; NaN where a side knows nothing else. Returns (n, F)."""
-        raw = np.empty((len(users), len(FEATURES)), np.float32)
-        self.user.look(VIEWS["user"], users, items, times, raw[:, _USER])
-        self.item.look(VIEWS["item"], items, users, times, raw[:, _ITEM])
+        of_user = self.user.look(VIEWS["user"], users, items, times)
+        of_item = self.item.look(VIEWS["item"], items, users, times)
         date = (times - self.period[0]) / self.period[1]
-        raw[:, _DATE] = np.stack([date, np.square(date)], 1)
-        return raw
+        dates = np.stack([date, np.square(date)], 1).astype(np.float32)
+        return np.concatenate([of_user, of_item, dates], 1)
 
     def _moments(self) -> tuple[FloatArray, FloatArray]:
         """Mean and deviation of raw features over training ratings on whose side others are."""

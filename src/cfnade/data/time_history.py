@@ -95,14 +95,14 @@ class TimeHistory:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def look(
-        self, view: View, rows: IndexArray, others: IndexArray, times: IntArray, out: Floats
-    ) -> None:
-        """Fill out (n, view.width) with raw features; NaN where the row holds nothing else."""
+    def look(self, view: View, rows: IndexArray, others: IndexArray, times: IntArray) -> Floats:
+        """Raw features, NaN where the row holds nothing else. Returns (n, view.width)."""
+        features = np.empty((len(rows), view.width), np.float32)
         history = (self.offsets, self.times, self.others, self.sums)
         # arrays, not tuples: these would be compiled once for each length
         around = (np.array(view.windows), np.array(view.neighbours), view.shrink)
-        _look_around((rows, others, times), history, *around, out)
+        _look_around((rows, others, times), history, *around, features)
+        return features
 
     # -- on disk ----------------------------------------------------------------------------
 
@@ -171,8 +171,8 @@ def _mean_without(fold: int, offsets: Any, values: Any) -> Any:
     for row in range(len(offsets) - 1):
         if row % FOLDS != fold:
             count += offsets[row + 1] - offsets[row]
-            for at in range(offsets[row], offsets[row + 1]):
-                total += values[at]
+            for place in range(offsets[row], offsets[row + 1]):
+                total += values[place]
     return total / max(count, 1)
 
 
@@ -196,12 +196,12 @@ def _biases_without(
                 continue
             first, last = offsets[row], offsets[row + 1]
             total = 0.0
-            for at in range(first, last):
-                total += values[at] - mean - biases[columns[at]]
+            for place in range(first, last):
+                total += values[place] - mean - biases[columns[place]]
             base = mean + total / (last - first + SHRINK)
-            for at in range(first, last):
-                sums[columns[at]] += values[at] - base
-                counts[columns[at]] += 1
+            for place in range(first, last):
+                sums[columns[place]] += values[place] - base
+                counts[columns[place]] += 1
         for column in range(len(biases)):
             biases[column] = sums[column] / (counts[column] + SHRINK)
 

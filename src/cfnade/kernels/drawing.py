@@ -61,7 +61,7 @@ class ChosenRows(NamedTuple):
     places: Array  # (B+1,)
 
 
-class Roles(NamedTuple):
+class MarkedRatings(NamedTuple):
     """What becomes of the ratings of the chosen rows, row by row."""
 
     roles: Array  # (n,) uint8: TARGET, CONTEXT or DROPPED
@@ -251,7 +251,7 @@ class Sampler:
         np.cumsum(offsets[rows + 1] - offsets[rows], out=places[1:])
         source, cuts = ChosenRows(offsets, columns, rows, places), self._cuts(places)
         n = int(places[-1])
-        marks = Roles(np.empty(n, np.uint8), np.empty(len(rows), np.int64))
+        marks = MarkedRatings(np.empty(n, np.uint8), np.empty(len(rows), np.int64))
         drawn = Drawn(np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.float32))
         self._tallies[:] = 0
         run(mark, [(*cut, source, *how, marks, tally) for cut, tally in cuts])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -21,30 +21,30 @@ from cfnade.checkpoint import load
 from cfnade.checkpoint.faults import fault_of
 from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
+from cfnade.once import once
 from cfnade.options import checked, whole
-from cfnade.predictor import frames
+from cfnade.predictor import frames, refusals
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.explain import by_item, by_level
 from cfnade.predictor.histories import History, Person, read_history
 from cfnade.predictor.ids import Ids, listed, paired
-from cfnade.predictor.once import once
-from cfnade.predictor.ranking import How, Rank, RankBy, Ranking, best, calibrated, means_of, rank_by
+from cfnade.predictor.ranking import (
+    Answers,
+    How,
+    Rank,
+    RankBy,
+    Ranking,
+    best,
+    calibrated,
+    means_of,
+    rank_by,
+)
 from cfnade.predictor.thin import default_min_ratings
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Row, Who
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-
-class Answers(NamedTuple):
-    """Of each cell asked for."""
-
-    items: IntArray  # (n,) indices
-    predictions: FloatArray  # (n,) expected ratings
-    probabilities: FloatArray  # (n, K) calibrated
-    known_of_user: IntArray  # (n,)
-    known_of_item: IntArray  # (n,)
 
 
 class Predictor:
@@ -69,7 +69,7 @@ class Predictor:
 
     def person(self, history: History) -> Person:
         """Read a history once, to use it often and to see which of its items are `unknown`."""
-        self._require_user_based()
+        refusals.require_histories(self.fitted)
         return read_history(history, self.catalogue, self.scale)
 
     # -- given cells --------------------------------------------------------------------------
@@ -129,19 +129,20 @@ class Predictor:
 
     def predicted(
         self,
-        items: Any,
+        items: IntArray,
         user: Any = None,
         *,
         history: History | None = None,
         times: Any = None,
     ) -> Answers:
-        """As predict_frame, for one person and as arrays: for a service."""
-        _either(user, history)
+        """As predict_frame, for one person, of items by index and as arrays: for a service."""
+        refusals.check_who(user, history)
         if history is not None:
-            self._require_lists()
-            return self._honest(self._of_history(self.person(history), self._indices(items)))
-        items, _ = listed(items)
-        return self._honest(self._cells([user] * len(items), items, None, times))
+            refusals.require_lists(self.fitted)
+            return self._honest(self._of_history(self.person(history), items))
+        refusals.check_times(self.fitted, None, times)
+        users = np.full(len(items), self.users.index(user))
+        return self._honest(self._of_users(users, items, times))
 
     def _honest(self, answers: Answers) -> Answers:
         chances = calibrated(answers.probabilities, self._values, self.fitted.calibration)
@@ -151,7 +152,7 @@ class Predictor:
         self, users: Any, items: Any, histories: Mapping[Any, History] | None, times: Any
     ) -> Answers:
         """Of users by raw id, or by a name in histories; before calibration."""
-        self._check_times(histories, times)
+        refusals.check_times(self.fitted, histories, times)
         people = {name: self.person(history) for name, history in (histories or {}).items()}
         indices = self._indices(items)
         if not people:
@@ -174,7 +175,7 @@ class Predictor:
         return Answers(*(np.concatenate(column)[order] for column in joined))
 
     def _of_users(self, users: IntArray, items: IntArray, times: Any) -> Answers:
-        self._require_context()
+        refusals.require_context(self.fitted)
         if times is not None and np.ndim(times) == 0:
             times = np.full(len(users), times)
         chances = self._scorer.probabilities(users, items, times)
@@ -329,54 +330,17 @@ class Predictor:
 
     def _people(self, users: Any, history: History | None) -> tuple[Any, list[Who]]:
         """Raw ids (None for a history), and who they are."""
-        _either(users, history)
-        self._require_lists()
+        refusals.check_who(users, history)
+        refusals.require_lists(self.fitted)
         if history is not None:
             return None, [_who(self.person(history))]
-        self._require_context()
+        refusals.require_context(self.fitted)
         raws, _ = listed(users)
         return raws, [self._scorer.person(user) for user in self.users.indices(raws).tolist()]
-
-    def _check_times(self, histories: Mapping[Any, History] | None, times: Any) -> None:
-        if times is not None and not self.fitted.needs_times:
-            raise PredictionError("this model does not know time; leave times out")
-        if histories and self.fitted.needs_times:
-            raise PredictionError(
-                "this model knows time and takes no histories: when their ratings were given is "
-                "not known; train one without time features for that"
-            )
-
-    def _require_lists(self) -> None:
-        if self.fitted.needs_times:
-            raise PredictionError(
-                "this model knows time: it predicts given ratings at given times, and makes no "
-                "lists or explanations; train one without time features for these"
-            )
-
-    def _require_user_based(self) -> None:
-        if not self.fitted.takes_histories:
-            raise PredictionError(
-                "this model is item-based: it knows the users of its training data only and takes "
-                'no history of another person; train one with side="user" (on the command line: '
-                "--side user) for that"
-            )
-
-    def _require_context(self) -> None:
-        if not self.fitted.has_context:
-            instead = "give a history, or use" if self.fitted.takes_histories else "use"
-            raise PredictionError(
-                "this model was saved without the ratings that it conditions on, so it knows no "
-                f"user and nothing about anyone; {instead} a copy saved with its context"
-            )
 
 
 def _who(person: Person) -> Who:
     return Who(-1, Row(person.items, person.levels))
-
-
-def _either(users: Any, history: Any) -> None:
-    if (users is None) == (history is None):
-        raise PredictionError("give either users or a history, and not both")
 
 
 def _plain(raw: Any) -> Any:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import PredictionError
+from cfnade.once import once
 from cfnade.predictor.ids import Ids
-from cfnade.predictor.once import once
 from cfnade.predictor.search import TitleSearch
 from cfnade.predictor.titles import TitleMatch, words_of
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.errors import PredictionError
-from cfnade.predictor.once import once
+from cfnade.once import once
 
 IntArray = npt.NDArray[np.int64]
 

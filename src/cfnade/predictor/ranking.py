@@ -37,6 +37,16 @@ class How(TypedDict, total=False):
     min_ratings: int | None
 
 
+class Answers(NamedTuple):
+    """Of each cell asked for."""
+
+    items: IntArray  # (n,) indices
+    predictions: FloatArray  # (n,) expected ratings
+    probabilities: FloatArray  # (n, K) calibrated
+    known_of_user: IntArray  # (n,)
+    known_of_item: IntArray  # (n,)
+
+
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """One person's list, best first, as arrays."""

@@ -155,8 +155,7 @@ def _predictions(
 ) -> list[Answer]:
     if not indices:
         return []
-    raws = predictor.items.table[indices]
-    said = predictor.predicted(raws, who.user, history=who.history, times=time)
+    said = predictor.predicted(np.array(indices), who.user, history=who.history, times=time)
     return _distributions(
         predictor, said.items, said.predictions, said.probabilities, said.known_of_item
     )

@@ -67,21 +67,15 @@ def create_app(
 
 
 def _add_pages(app: FastAPI) -> None:
-    files = assets.read_assets()
-    about = docs_page(app.openapi())
+    files = assets.read_assets() | docs_page(app.openapi())
 
-    @app.get("/", include_in_schema=False)
-    async def page(request: Request) -> Response:
-        return assets.respond(files, "index.html", request)
+    def add(path: str, name: str | None = None) -> None:
+        async def page(request: Request) -> Response:
+            return assets.respond(files, name or request.path_params["name"], request)
 
-    @app.get("/page/{name:path}", include_in_schema=False)
-    async def part_of_page(name: str, request: Request) -> Response:
-        return assets.respond(files, name, request)
+        app.add_api_route(path, page, include_in_schema=False)
 
-    @app.get("/docs", include_in_schema=False)
-    async def documentation(request: Request) -> Response:
-        return assets.respond(about, "docs.html", request)
-
-    @app.get("/docs/style.css", include_in_schema=False)
-    async def style_of_documentation(request: Request) -> Response:
-        return assets.respond(about, "docs.css", request)
+    add("/", "index.html")
+    add("/docs", "docs.html")
+    add("/docs/style.css", "docs.css")
+    add("/page/{name:path}")

@@ -109,7 +109,7 @@ def _load(folder: Path) -> Loaded:
 
 def _warm_up(predictor: Predictor) -> None:
     """Compile kernels and fill what is computed once, so that no request waits for it."""
-    fitted, item = predictor.fitted, predictor.items.raw(0)
+    fitted, first = predictor.fitted, np.zeros(1, np.int64)
     if predictor.catalogue.titles is not None:
         predictor.catalogue.certain("a")
         predictor.catalogue.search("a", 1)
@@ -118,12 +118,12 @@ def _warm_up(predictor: Predictor) -> None:
         people.append({"user": predictor.users.raw(0)})
     if fitted.needs_times:
         if fitted.has_context:
-            predictor.predicted(item, **people[-1], times=0)
+            predictor.predicted(first, **people[-1], times=0)
         return
     for who in people:
         predictor.ranked(**who, n=1)
-        predictor.predicted(item, **who)
-        predictor.explain(item=item, **who)
+        predictor.predicted(first, **who)
+        predictor.explain(item=predictor.items.raw(0), **who)
 
 
 def _settle() -> None:

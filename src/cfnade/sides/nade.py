@@ -23,7 +23,7 @@ from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.nade_rows import NadeRows
 from cfnade.sides.readings import reading_of
-from cfnade.sides.side import Array, Axis, Reading, Side
+from cfnade.sides.side import Array, Axis, Reading, Side, SideStepper
 
 _BY_COLUMN = ("W", "V", "A", "P", "b")
 _TABLES = {"W": "input_table", "A": "input_table", "V": "output_table", "P": "output_table"}
@@ -144,7 +144,7 @@ class NadeSide(Side):
 
     def stepper(
         self, ratings: Ratings, settings: Settings, *, share: float, threads: int
-    ) -> EngineStepper:
+    ) -> SideStepper:
         return EngineStepper(self, self.rules(ratings, settings, share=share), settings, threads)
 
     # -- asked --------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ bits depend on nothing but the question. Lists of more than a few rows are matri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from cfnade.kernels import request
 from cfnade.kernels.forward import cell_scores, context_sum
 from cfnade.kernels.grouping import group, levels_of, ratings_of
 from cfnade.models.cfnade import CFNADENetwork
+from cfnade.once import once
 from cfnade.sides.side import NOTHING, Array, Row
 
 PIECE = 1 << 22
@@ -56,6 +56,7 @@ class NadeRows:
         self._g = _ACTIVATIONS[network.config.activation]
         self._input, self._output = _array(network.input_table), _array(network.output_table)
         self._b, self._c = _array(network.b), _array(network.c)  # (M, K), (H,)
+        self.dtype = self._b.dtype
         factored = network.config.factors is not None
         self._B = _array(network.B) if factored else None  # (H, J)
         self._Q = _array(network.Q) if factored else None  # (J, H)
@@ -201,7 +202,7 @@ class NadeRows:
             states = self._states(every.sums[rows[part]] - own, every.counts[rows[part]] - 1)
             scores[places[part]] = self._column(states, column)
 
-    @cached_property
+    @once
     def _all_rows(self) -> _States:
         with torch.no_grad():
             rows, network = self.rows, self.network

@@ -8,7 +8,7 @@ context after another: slow, obvious, and what faster ones are compared with.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ class RowReading(Protocol):
     """Scores of a side's own rows and columns; an unknown column (-1) scores as column 0."""
 
     rows: Rows
+    dtype: np.dtype[Any]  # of scores
 
     def cells(self, rows: IntArray, columns: IntArray) -> Array:
         """Cells of rows by number, -1 an unknown one; a known cell without itself. (n, K)."""
@@ -91,11 +92,17 @@ class ByItem:
         return self._rows.cells(items, users)
 
     def person(self, who: Who, items: IntArray) -> Array:
-        return self._rows.down(max(who.user, 0), items, who.rated, leave_out=True)
+        return self._down(who, items, leave_out=True)
 
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
         for who in people:
-            yield self._rows.down(max(who.user, 0), None, who.rated, leave_out=leave_out)
+            yield self._down(who, None, leave_out=leave_out)
+
+    def _down(self, who: Who, items: IntArray | None, *, leave_out: bool) -> Array:
+        if who.user < 0:  # no weights, so nothing to say: the scorer has a rule for that
+            count = len(self._rows.rows) if items is None else len(items)
+            return np.zeros((count, self._rows.rows.n_levels), self._rows.dtype)
+        return self._rows.down(who.user, items, who.rated, leave_out=leave_out)
 
     def without_each(self, who: Who, item: int) -> Array:
         others = who.rated.without(item).columns
@@ -118,7 +125,7 @@ class PlainRows:
     """A RowReading of any side that can score cells given contexts."""
 
     def __init__(self, scores: ScoresGiven, rows: Rows) -> None:
-        self._scores, self.rows = scores, rows
+        self._scores, self.rows, self.dtype = scores, rows, np.dtype(np.float64)
 
     def cells(self, rows: IntArray, columns: IntArray) -> Array:
         known = [row_of(self.rows, row) for row in rows.tolist()]

@@ -5,8 +5,8 @@ whose scores are added before the softmax. A side whose rows are users reads wha
 has weights for every item; one whose rows are items reads what an item was given and has weights
 for every user. Nothing outside asks which kind a side is.
 
-How to add one: a subclass of `Side` in a module here, an entry in sides/__init__.py, a case in
-tests/sides/test_contract.py.
+How to add one: a subclass of `Side` in a module here (plain.py is a start, tests/sides/toy.py an
+example), an entry in sides/__init__.py, a case in tests/sides/test_contract.py.
 """
 
 from __future__ import annotations
@@ -114,6 +114,8 @@ class Side(nn.Module, ABC):
 
     axis: Axis | None
     """What its rows are; None: it reads no row."""
+    needs_times: bool = False
+    """Whether it says nothing of a cell without knowing when."""
     network: nn.Module
 
     # -- made, saved, taken over --------------------------------------------------------------

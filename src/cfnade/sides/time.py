@@ -32,6 +32,7 @@ class TimeSide(Side):
     """A small network of time features beside sides that read rows."""
 
     axis: Axis | None = None
+    needs_times = True
     network: TimeNetwork
 
     def __init__(self, network: TimeNetwork, features: TimeFeatures) -> None:

@@ -15,9 +15,9 @@ from tests.serve.browser.visit import Visit, open_visit
 from tests.serve.given import serving
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium. Of a module, because playwright keeps an event loop while it is open."""
+    """Debian's Chromium. Not of the session: playwright keeps an event loop while it is open."""
     program = shutil.which("chromium")
     if program is None:
         reason = "no program chromium is installed"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from cfnade import checkpoint
-from cfnade.data.build import Columns, Options, build
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import given_scale
 from cfnade.data.splits import split
@@ -48,7 +50,7 @@ ITEM = {title: 11 * place + 11 for place, title in enumerate(TITLES)}
 PEOPLE = 120
 
 
-def ratings(scale: str) -> Ratings:
+def ratings(scale: str, *, ids_are_titles: bool = False) -> Ratings:
     """Each person loves one kind and dislikes the other, with some noise."""
     rng = np.random.default_rng(8)
     likes_space = rng.random(PEOPLE) < 0.5  # (people,)
@@ -59,18 +61,28 @@ def ratings(scale: str) -> Ratings:
     values = given_scale(scale).array()
     levels = np.clip(np.rint(liking * (len(values) - 1)), 0, len(values) - 1).astype(int)
     people, films = np.nonzero(seen)
+    raws = np.array([*ITEM.values()])[films]
     columns = Columns(
         users=people + 1,
-        items=np.array([*ITEM.values()])[films],
+        items=pl.Series([TITLES[film] for film in films]) if ids_are_titles else raws,
         values=values[levels[seen]],
-        titles={item: title for title, item in ITEM.items()},
+        times=rng.integers(900_000_000, 1_000_000_000, len(films)),
+        titles={} if ids_are_titles else {item: title for title, item in ITEM.items()},
     )
     return build(columns, Options(scale=scale))
 
 
-def trained(folder: Path, scale: str = "1-5", side: str = "user") -> Path:
+def trained(
+    folder: Path,
+    scale: str = "1-5",
+    side: str = "user",
+    *,
+    ids_are_titles: bool = False,
+    time: bool = False,
+) -> Path:
     settings = Settings(epochs=15, batch_rows=16, learning_rate=0.01, seed=1)
-    data = split(ratings(scale), "paper:0")
-    done = train(data, side=side, architecture={"hidden": (16,)}, settings=settings)
+    data = split(ratings(scale, ids_are_titles=ids_are_titles), "paper:0")
+    architecture = {"hidden": (16,), "time": time}
+    done = train(data, side=side, architecture=architecture, settings=settings)
     checkpoint.save(done.fitted, folder)
     return folder

@@ -21,18 +21,18 @@ from tests.serve.given import history, rated
 from cfnade import checkpoint
 from cfnade.cli import main
 from cfnade.predictor import Predictor
-from cfnade.serve.run import ServeSettings, bind
+from cfnade.serve.server import ServeSettings, bind
 
 BODY = {"ratings": rated(history()), "n": 3}
 SCRIPT = """
 import sys, time
 from pathlib import Path
 from cfnade.predictor import Predictor
-from cfnade.serve import run
+from cfnade.serve import server
 from cfnade.serve.limits import Limits
 
-run._LOGGING["loggers"]["uvicorn"]["level"] = "INFO"
-run._FINISH = 3600  # however busy the machine is
+server._LOGGING["loggers"]["uvicorn"]["level"] = "INFO"
+server._FINISH = 3600  # however busy the machine is
 plain, gate = Predictor.ranked, Path(sys.argv[1]).parent / "gate"
 
 def ranked(self, *given, **options):
@@ -45,7 +45,8 @@ def ranked(self, *given, **options):
 Predictor.ranked = ranked
 if __name__ == "__main__":
     limits = Limits(work_seconds=3600)
-    run.serve(run.ServeSettings(Path(sys.argv[1]), port=0, workers=int(sys.argv[2]), limits=limits))
+    folder, workers = Path(sys.argv[1]), int(sys.argv[2])
+    server.serve(server.ServeSettings(folder, port=0, workers=workers, limits=limits))
 """
 
 
@@ -177,7 +178,7 @@ def failing(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
-    said = capsys.readouterr().err
+    said = capsys.readouterr().err.removeprefix("compiling kernels (once)…\n")
     assert said.count("\n") == 1
     return re.sub(r"^error: ", "", said)
 
@@ -215,7 +216,7 @@ def test_options_and_the_key_of_the_environment_reach_the_service(
     monkeypatch: pytest.MonkeyPatch, user_model: Path
 ) -> None:
     asked_for: list[ServeSettings] = []
-    monkeypatch.setattr("cfnade.serve.run.serve", asked_for.append)
+    monkeypatch.setattr("cfnade.serve.server.serve", asked_for.append)
     monkeypatch.setenv("CFNADE_API_KEY", "s3cret")
     options = ["--host", "::1", "--port", "9000", "--workers", "3", "--watch", "--cors", "*"]
     monkeypatch.setattr(sys, "argv", ["cfnade", "serve", str(user_model), *options])

@@ -6,7 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from cfnade.predictor.once import once
+from cfnade.once import once
 
 
 class Thing:

@@ -1,0 +1,53 @@
+"""Questions that a model cannot answer, refused before any work is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cfnade.errors import PredictionError
+from cfnade.fitted import FittedModel
+
+
+def check_who(users: Any, history: Any) -> None:
+    """A question is about users or about a history."""
+    if (users is None) == (history is None):
+        raise PredictionError("give either users or a history, and not both")
+
+
+def check_times(fitted: FittedModel, histories: Any, times: Any) -> None:
+    """Times are for a model that knows them, which takes no histories."""
+    if times is not None and not fitted.needs_times:
+        raise PredictionError("this model does not know time; leave times out")
+    if histories and fitted.needs_times:
+        raise PredictionError(
+            "this model knows time and takes no histories: when their ratings were given is not "
+            "known; train one without time features for that"
+        )
+
+
+def require_lists(fitted: FittedModel) -> None:
+    """Lists and explanations have no time of their own."""
+    if fitted.needs_times:
+        raise PredictionError(
+            "this model knows time: it predicts given ratings at given times, and makes no lists "
+            "or explanations; train one without time features for these"
+        )
+
+
+def require_histories(fitted: FittedModel) -> None:
+    """A new person is known by what they rated."""
+    if not fitted.takes_histories:
+        raise PredictionError(
+            "this model is item-based: it knows the users of its training data only and takes no "
+            'history of another person; train one with side="user" for that'
+        )
+
+
+def require_context(fitted: FittedModel) -> None:
+    """Known users are known by the ratings that the model conditions on."""
+    if not fitted.has_context:
+        instead = "give a history, or use" if fitted.takes_histories else "use"
+        raise PredictionError(
+            "this model was saved without the ratings that it conditions on, so it knows no user "
+            f"and nothing about anyone; {instead} a copy saved with its context"
+        )

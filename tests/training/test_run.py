@@ -1,0 +1,343 @@
+"""train(): it learns, keeps what validation chose, and ends with the same bits however it went."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from cfnade.data.splits import Split, split
+from cfnade.errors import TrainingError
+from cfnade.evaluation import evaluate
+from cfnade.fitted import FittedModel
+from cfnade.scorer import Scorer
+from cfnade.settings import Settings
+from cfnade.training.loop import Saving
+from cfnade.training.run import Trained, train
+from cfnade.training.steps import KernelStepper
+
+FIELDS: dict[str, Any] = {"hidden": (8,)}
+QUICK = Settings(epochs=6, batch_rows=16, learning_rate=5e-3, weight_decay=1e-3, average=0.9)
+BLOCKS = Settings(
+    epochs=4,
+    passes=2,
+    batch_rows=20,
+    batch_columns=15,
+    learning_rate=5e-3,
+    schedule="constant",
+    weight_decay=0.02,
+    rowwise=True,
+    touched_only=True,
+    context_rate=(0.8, 1.0),
+    average=0.9,
+    average_every=2,
+)
+SETTINGS = {"user": QUICK, "item": QUICK, "both": BLOCKS}
+
+
+def fit(parts: Split, side: str = "item", settings: Settings | None = None, **more: Any) -> Trained:
+    options: dict[str, Any] = {"architecture": FIELDS, "threads": 1, **more}
+    return train(parts, side=side, settings=settings or SETTINGS[side], **options)
+
+
+def weights(fitted: FittedModel) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for m in fitted.members for p in m.parameters()])
+
+
+@pytest.fixture
+def torch_threads() -> Iterator[Callable[[int], None]]:
+    """Sets torch's number of threads, which is what it was again after the test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+# -- it learns -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["item", "both"])
+def test_training_beats_the_mean(parts: Split, side: str) -> None:
+    trained = fit(parts, side, replace(SETTINGS[side], epochs=30))
+    best = trained.fitted.facts["valid"]["rmse"]
+    assert best < 0.95 * float(np.std(parts.valid.values))
+    assert best == pytest.approx(min(r["valid_rmse"] for r in trained.history), rel=1e-6)
+
+
+def test_an_epoch_is_so_many_passes_over_the_users(parts: Split) -> None:
+    """60 users in blocks of 20: three steps a pass."""
+    seen: list[float] = []
+
+    class Watch:
+        def step(self, done: float, cost: float) -> None:
+            del cost
+            seen.append(done)
+
+        def epoch(self, record: dict[str, Any]) -> None:
+            seen.append(float(record["epoch"]))
+
+    fit(parts, "both", replace(BLOCKS, epochs=2), reporter=Watch())
+    a_pass = pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 1.0])
+    assert len(seen) == 14
+    assert seen[:6] == a_pass == seen[7:13]
+
+
+def test_blocks_suit_the_table_if_not_given() -> None:
+    assert Settings().block(6040, 3706) == (1006, 926)
+    assert Settings().block(480_189, 17_770) == (1024, 1024)
+    assert Settings().block(60, 20) == (32, 20)
+    assert Settings(batch_rows=100, batch_columns=30).block(60, 20) == (60, 20)
+
+
+# -- the same bits ---------------------------------------------------------------------------------
+
+
+def stopper(after: int) -> Callable[[], bool]:
+    asked = [0]
+
+    def stop() -> bool:
+        asked[0] += 1
+        return asked[0] > after
+
+    return stop
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("side", "seeds", "after"), [("user", 1, 2), ("both", 1, 1), ("both", 2, 6)]
+)
+def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(
+    parts: Split,
+    tmp_path: Path,
+    torch_threads: Callable[[int], None],
+    side: str,
+    seeds: int,
+    after: int,
+    threads: int,
+) -> None:
+    """However many threads torch has been given by the caller meanwhile."""
+    # Wide enough for torch to share a product among threads.
+    fields = {"hidden": (96, 64), "factors": 32, "context_scale": "sqrt"}
+    options: dict[str, Any] = {"seeds": seeds, "threads": threads, "architecture": fields}
+    torch_threads(1)
+    whole = fit(parts, side, **options)
+    torch_threads(4)
+    stopped = fit(parts, side, saving=Saving(tmp_path), stop=stopper(after), **options)
+    assert stopped.stopped
+    torch_threads(2)
+    resumed = fit(parts, side, saving=Saving(tmp_path, resume=True), **options)
+    assert torch.equal(weights(whole.fitted), weights(resumed.fitted))
+    assert whole.fitted.calibration == resumed.fitted.calibration
+    assert len(resumed.history) == seeds * SETTINGS[side].epochs
+    for one, other in zip(whole.history, resumed.history, strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+
+
+def answers(fitted: FittedModel, parts: Split) -> list[Any]:
+    scorer = Scorer(fitted)
+    few = [scorer.person(user) for user in range(3)]
+    return [
+        scorer.probabilities(parts.test.users[:50], parts.test.items[:50]),
+        scorer.probabilities(parts.test.users[:1], parts.test.items[:1]),
+        *scorer.lists(few, leave_out=True),
+        scorer.effects(few[0], 3).without,
+    ]
+
+
+@pytest.mark.parametrize("side", ["user", "both"])
+def test_training_changes_no_answers_of_the_same_process(parts: Split, side: str) -> None:
+    """Nor does it in threads that are born after it, which may have another number of threads."""
+    fields = {"hidden": (96, 64), "factors": 32}
+    fitted = fit(parts, side, architecture=fields).fitted
+    before = answers(fitted, parts)
+    fit(parts, side, architecture=fields, threads=2)
+    after: list[Any] = []
+    born_later = Thread(target=lambda: after.extend(answers(fitted, parts)))
+    born_later.start()
+    born_later.join()
+    for again in (answers(fitted, parts), after):
+        for one, other in zip(before, again, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_torch_has_the_threads_that_were_asked_for(parts: Split) -> None:
+    """Else two runs of one thread each would fight for two cores with four."""
+    seen: list[int] = []
+
+    def stop() -> bool:  # asked inside the run
+        seen.append(torch.get_num_threads())
+        return False
+
+    before = torch.get_num_threads()
+    fit(parts, "user", threads=3, stop=stop)
+    assert set(seen) == {3}
+    assert torch.get_num_threads() == before
+
+
+# -- several seeds ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["item", "both"])
+def test_seeds_are_the_models_of_their_seeds_with_one_calibration(parts: Split, side: str) -> None:
+    whole = fit(parts, side, seeds=2).fitted
+    single = [fit(parts, side, replace(SETTINGS[side], seed=seed)).fitted for seed in range(2)]
+    assert torch.equal(weights(whole), torch.cat([weights(one) for one in single]))
+    cells = parts.test.users, parts.test.items
+    expected = np.mean([Scorer(one).probabilities(*cells) for one in single], axis=0)
+    np.testing.assert_allclose(Scorer(whole).probabilities(*cells), expected, rtol=1e-12)
+    assert [member["seed"] for member in whole.facts["members"]] == [0, 1]
+    epochs = SETTINGS[side].epochs
+    assert [record["member"] for record in whole.facts["history"]] == [0] * epochs + [1] * epochs
+    assert whole.facts["valid"]["rmse"] < max(one.facts["valid"]["rmse"] for one in single)
+    assert whole.calibration not in [one.calibration for one in single]
+
+
+# -- stopped, diverged, trained again --------------------------------------------------------------
+
+
+def test_stop_is_asked_after_every_epoch(parts: Split) -> None:
+    trained = fit(parts, "user", stop=lambda: True)
+    assert trained.stopped
+    assert len(trained.history) == 1
+
+
+def diverging(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """From that step on the cost is no number."""
+    real, calls = KernelStepper.step, [0]
+
+    def step(self: KernelStepper, *args: Any, **kwargs: Any) -> float:
+        calls[0] += 1
+        cost = real(self, *args, **kwargs)
+        return cost if calls[0] <= after else math.nan
+
+    monkeypatch.setattr(KernelStepper, "step", step)
+
+
+def test_a_run_that_diverges_keeps_its_best_model(
+    parts: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diverging(monkeypatch, after=7)
+    trained = fit(parts)
+    assert trained.diverged is not None
+    assert "step 8" in trained.diverged
+    assert trained.fitted.facts["best_epoch"] >= 1
+    assert torch.isfinite(weights(trained.fitted)).all()
+
+
+def test_a_run_that_diverges_at_once_is_an_error(
+    parts: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diverging(monkeypatch, after=0)
+    with pytest.raises(TrainingError, match=r"training diverged: the cost is nan at step 1"):
+        fit(parts)
+
+
+def test_a_refit_that_diverges_leaves_the_chosen_model(
+    parts: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = weights(fit(parts).fitted)
+    diverging(monkeypatch, after=18)  # the first run takes 18 steps
+    trained = fit(parts, settings=replace(QUICK, refit=True))
+    assert not trained.fitted.facts["refit"]
+    assert torch.equal(weights(trained.fitted), chosen)
+
+
+@pytest.mark.parametrize("side", ["item", "both"])
+def test_refit_trains_on_validation_too(parts: Split, side: str) -> None:
+    plain = fit(parts, side).fitted
+    refit = fit(parts, side, replace(SETTINGS[side], refit=True)).fitted
+    assert refit.facts["refit"]
+    assert refit.facts["valid"] == plain.facts["valid"]
+    total = len(parts.train) + len(parts.valid)
+    assert {counts.sum() for counts in refit.trained_on.values()} == {total}
+    assert {counts.sum() for counts in plain.trained_on.values()} == {len(parts.train)}
+    assert not torch.equal(weights(plain), weights(refit))
+
+
+# -- an earlier model ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_an_earlier_model_can_be_continued(parts: Split, refit: bool) -> None:
+    first = fit(parts).fitted
+    still = replace(QUICK, epochs=1, learning_rate=1e-12, refit=refit)
+    more = fit(parts, settings=still, start=first).fitted
+    assert more.facts["refit"] is refit
+    assert torch.allclose(weights(more), weights(first), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"architecture": {"hidden": (9,)}}, "cannot be continued: its hidden differs"),
+        ({"side": "user"}, r"cannot be continued with side 'user': its side differs"),
+    ],
+)
+def test_a_model_of_another_kind_cannot_be_continued(
+    parts: Split, change: dict[str, Any], message: str
+) -> None:
+    first = fit(parts, settings=replace(QUICK, epochs=1)).fitted
+    with pytest.raises(TrainingError, match=message):
+        fit(parts, start=first, **change)
+
+
+def test_the_mean_of_several_models_cannot_be_continued(parts: Split) -> None:
+    first = fit(parts, settings=replace(QUICK, epochs=1), seeds=2).fitted
+    with pytest.raises(TrainingError, match="it is the mean of 2 models"):
+        fit(parts, start=first)
+
+
+# -- what a model conditions on, and what it says of itself ----------------------------------------
+
+
+def test_facts_say_on_what_data_and_how_good(parts: Split) -> None:
+    fitted = fit(parts).fitted
+    facts = fitted.facts
+    assert facts["run"]["data"] == parts.data
+    assert facts["run"]["split"]["fingerprint"] == parts.fingerprint
+    names = {"rmse", "nll", "nll_raw", "calibration_error", "calibration_error_raw"}
+    assert set(facts["valid"]) == names
+    assert facts["valid"]["nll"] <= facts["valid"]["nll_raw"]
+    assert len(fitted.context) == len(parts.train) + len(parts.valid)
+    assert facts["context"] == "train + valid"
+
+
+def test_what_is_given_of_held_out_users_is_context_but_not_trained_on(parts: Split) -> None:
+    whole = parts.train.plus(parts.valid).plus(parts.test)
+    held = split(whole, "users:0:3")
+    fitted = fit(held, "user").fitted
+    assert len(fitted.context) == len(held.train) + len(held.valid) + len(held.given)
+    assert fitted.trained_on["item"].sum() == len(held.train)
+    assert fitted.facts["context"] == "train + valid + given"
+    scores = evaluate(fitted, held.test)
+    assert {str(bucket): bucket.n for bucket in scores.by_user if bucket.n} == {"1–4": scores.n}
+
+
+def test_nothing_to_train_on_is_said(parts: Split) -> None:
+    empty = replace(parts, train=parts.train.select(np.zeros(len(parts.train), bool)))
+    with pytest.raises(TrainingError, match="no ratings to train on"):
+        fit(empty)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"side": "all"}, r'side \(=\'all\'\) must be "user", "item" or "both"'),
+        ({"seeds": 0}, r"seeds \(=0\) must be a whole number"),
+        ({"seeds": True}, r"seeds \(=True\) must be a whole number"),
+        ({"device": "nowhere"}, "device 'nowhere' cannot be used: .*; try cpu"),
+        ({"device": "meta"}, "rowwise and touched_only need the device cpu, not 'meta'"),
+        ({"settings": replace(BLOCKS, context_rate="paper")}, 'context_rate "paper" splits rows'),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(
+    parts: Split, wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TrainingError, match=message):
+        fit(parts, **{"side": "both", "settings": BLOCKS, **wrong})

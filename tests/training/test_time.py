@@ -1,0 +1,120 @@
+"""Models that know time: they learn by the right gradient, and a prediction must say when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from cfnade import checkpoint
+from cfnade.data.ratings import Ratings
+from cfnade.data.splits import Split, split
+from cfnade.data.synthetic import synthetic
+from cfnade.errors import PredictionError, TrainingError
+from cfnade.fitted import FittedModel
+from cfnade.scorer import Scorer
+from cfnade.settings import Settings
+from cfnade.sides import Member
+from cfnade.training.loop import Saving
+from cfnade.training.run import train
+
+FIELDS: dict[str, Any] = {"hidden": (6,), "context_scale": "sqrt", "time": True}
+QUICK = Settings(
+    epochs=4,
+    passes=2,
+    batch_rows=20,
+    batch_columns=15,
+    learning_rate=5e-3,
+    schedule="constant",
+    rowwise=True,
+    touched_only=True,
+    context_rate=(0.8, 1.0),
+    average=0.9,
+    average_every=2,
+)
+
+
+def timed() -> Ratings:
+    made = synthetic(60, 40, 1200, seed=3).ratings
+    rng = np.random.default_rng(1)
+    return replace(made, times=np.sort(rng.integers(0, 10**6, len(made))))
+
+
+@pytest.fixture(scope="module")
+def parts() -> Split:
+    return split(timed(), "paper:0")
+
+
+@pytest.fixture(scope="module")
+def fitted(parts: Split) -> FittedModel:
+    return train(parts, side="both", architecture=FIELDS, settings=QUICK, threads=1).fitted
+
+
+@pytest.mark.parametrize("side", ["user", "both"])
+def test_a_model_learns_from_time_where_it_matters(side: str) -> None:
+    """Levels that depend on the moment alone, and on nothing that ratings tell."""
+    made = timed()
+    assert made.times is not None
+    mood = (made.times // 5000) % 2  # hours of good and bad mood, of everyone
+    levels = np.where(mood == 1, len(made.scale) - 1, 0).astype(np.uint8)
+    parts = split(replace(made, levels=levels), "paper:0")
+    settings = replace(QUICK, epochs=12, passes=4)
+    blind, knowing = (
+        train(parts, side=side, architecture=FIELDS | {"time": time}, settings=settings)
+        for time in (False, True)
+    )
+    rmse = knowing.fitted.facts["valid"]["rmse"]
+    assert rmse < 0.7 * blind.fitted.facts["valid"]["rmse"]
+
+
+def test_predictions_need_times_and_change_with_them(parts: Split, fitted: FittedModel) -> None:
+    test, scorer = parts.test, Scorer(fitted)
+    assert fitted.needs_times
+    with pytest.raises(PredictionError, match="needs to know when; give times"):
+        scorer.probabilities(test.users, test.items)
+    assert test.times is not None
+    now = scorer.probabilities(test.users, test.items, test.times)
+    later = scorer.probabilities(test.users, test.items, np.asarray(test.times) + 10**5)
+    assert np.abs(now - later).max() > 1e-6
+    # What the moment says is added to the scores of the others.
+    sides = fitted.members[0].sides
+    timeless = Member({name: side for name, side in sides.items() if name != "time"})
+    others = Scorer(replace(fitted, members=(timeless,)))
+    added = (
+        sides["time"]
+        .reading(fitted.context)
+        .cells(test.users.astype(np.int64), test.items.astype(np.int64), test.times)
+    )
+    chances = others.probabilities(test.users, test.items) * np.exp(added)
+    np.testing.assert_allclose(now, chances / chances.sum(1, keepdims=True), rtol=1e-4)
+
+
+def test_it_is_saved_with_its_time_features(
+    parts: Split, fitted: FittedModel, tmp_path: Path
+) -> None:
+    checkpoint.save(fitted, tmp_path)
+    loaded, test = checkpoint.load(tmp_path), parts.test
+    before, after = (
+        Scorer(one).probabilities(test.users, test.items, test.times) for one in (fitted, loaded)
+    )
+    np.testing.assert_array_equal(before, after)
+
+
+def test_a_resumed_run_ends_with_the_same_bits(parts: Split, tmp_path: Path) -> None:
+    def fit(**more: Any) -> torch.Tensor:
+        options: dict[str, Any] = {"architecture": FIELDS, "settings": QUICK, "threads": 2}
+        member = train(parts, side="both", **options, **more).fitted.members[0]
+        return torch.cat([p.detach().flatten() for p in member.parameters()])
+
+    fit(saving=Saving(tmp_path), stop=lambda: True)
+    assert torch.equal(fit(saving=Saving(tmp_path, resume=True)), fit())
+
+
+def test_time_needs_timestamps(parts: Split) -> None:
+    bare = replace(parts, train=replace(parts.train, times=None))
+    with pytest.raises(TrainingError, match="need ratings with timestamps"):
+        train(bare, side="both", architecture=FIELDS, settings=QUICK)
