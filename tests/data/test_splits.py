@@ -16,7 +16,17 @@ from hypothesis import strategies as st
 from cfnade import load
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
-from cfnade.data.splits import Split, authors_order, authors_sizes, chosen, newest, split
+from cfnade.data.splits import (
+    TRAIN,
+    VALID,
+    Split,
+    add_validation,
+    authors_order,
+    authors_sizes,
+    chosen,
+    newest,
+    split,
+)
 from cfnade.errors import DataError
 
 NAMES = ["paper:1", "authors:1234", "authors-code:2341", "kfold:3:1", "kfold:2:0:9", "time"]
@@ -357,3 +367,9 @@ def raw_digest(part: Ratings) -> str:
     users, items = part.user_ids[part.users].tolist(), part.item_ids[part.items].tolist()
     text = repr(sorted(zip(users, items, strict=True))).replace(" ", "")
     return hashlib.md5(text.encode()).hexdigest()
+
+
+def test_the_validation_part_depends_on_the_seed() -> None:
+    drawn = [add_validation(np.full(400, TRAIN, np.uint8), seed) for seed in (1, 2)]
+    assert [int((parts == VALID).sum()) for parts in drawn] == [20, 20]
+    assert (drawn[0] != drawn[1]).any()
