@@ -25,7 +25,7 @@ from cfnade.settings import Settings
 from cfnade.sides import KINDS, Axis, Kind
 from cfnade.sides.draw import Draw
 from cfnade.sides.nade import EngineStepper, NadeSide
-from cfnade.sides.side import Array, SideStepper
+from cfnade.sides.side import Array, Before, SideStepper
 from cfnade.sides.stepping import AutogradStepper
 
 
@@ -61,9 +61,9 @@ class SlopeSide(NadeSide):
         return cls(plain.axis, SlopeNetwork.from_config(plain.network.config))
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, *, prior: bool
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
     ) -> None:
-        super().start(ratings, generator, settings, prior=prior)
+        super().start(ratings, generator, settings, before)
         unseen = torch.from_numpy(ratings.level_counts(_COLUMNS[self.axis])).sum(1) == 0
         with torch.no_grad():
             self.network.W[unseen] = 0.0  # the input table is a sum here, which keeps nothing
@@ -112,9 +112,9 @@ class FlatStartSide(NadeSide):
     """All levels are equally likely before the first step."""
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, *, prior: bool
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
     ) -> None:
-        super().start(ratings, generator, settings, prior=prior)
+        super().start(ratings, generator, settings, before)
         nn.init.zeros_(self.network.b)
 
 

@@ -26,6 +26,7 @@ from cfnade.fitting import (
     TRAINING,
     EpochLines,
     arguments_of,
+    fields_of,
     parts_of,
     read,
     settings_of,
@@ -58,8 +59,12 @@ class CFNADE:
     met after training; "item", the item's others, more accurate for known users only; or "both",
     the most accurate."""
 
-    hidden: Sequence[int] = (500,)
-    """Units of each hidden layer."""
+    ridge: int | None = None
+    """Dimensions of the ridge part beside the network, an exact Bayesian fold-in: with it a handful
+    of ratings is made the most of. 0 is the paper's model; None is 20, or 0 for side "both"."""
+
+    hidden: Sequence[int] | None = None
+    """Units of each hidden layer; None is (100,) beside a ridge part, (500,) without."""
 
     factors: int | None = None
     """Rank of factored weights: less memory with many items (side "item": users); None is full."""
@@ -76,8 +81,9 @@ class CFNADE:
     target_weight: str = "unit"
     """"unit": each drawn target counts the same; "paper" gives each row the paper's weight."""
 
-    ordinal_weight: float = 1.0
-    """Share of the ordinal cost, 0 to 1; the rest is plain likelihood."""
+    ordinal_weight: float | None = None
+    """Share of the ordinal cost, 0 to 1; the rest is plain likelihood. None is 0 beside a ridge
+    part, 1 without."""
 
     time: bool = False
     """Whether the model knows when ratings were given. A prediction then needs times."""
@@ -173,7 +179,7 @@ class CFNADE:
         trained = train(
             parts_of(data, valid, settings.seed),
             side=self.side,
-            architecture={name: getattr(self, name) for name in (*ARCHITECTURE, "time")},
+            architecture=self._fields(),
             settings=settings,
             seeds=self.seeds,
             start=_fitted_of(start),
@@ -186,9 +192,13 @@ class CFNADE:
         facts = trained.fitted.facts | {"history": trained.history, "diverged": trained.diverged}
         return self._adopt(replace(trained.fitted, facts=facts))
 
+    def _fields(self) -> dict[str, Any]:
+        given = {name: getattr(self, name) for name in (*ARCHITECTURE, "time")}
+        return fields_of(self.side, given)
+
     def _settings(self) -> Settings:
         given = {name: getattr(self, name) for name in TRAINING}
-        return settings_of(self.side, given, self.settings)
+        return settings_of(self.side, given, self.settings, self.ridge)
 
     def _adopt(self, fitted: FittedModel) -> Self:
         self.predictor_ = Predictor(fitted)

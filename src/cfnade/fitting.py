@@ -14,11 +14,12 @@ from cfnade.data.scale import Scale
 from cfnade.data.splits import TRAIN, VALID, Split, add_validation, cut
 from cfnade.errors import DataError, TrainingError
 from cfnade.fitted import FittedModel
-from cfnade.recipes import default_recipe, training_settings
+from cfnade.options import checked, whole
+from cfnade.recipes import Recipe, default_recipe, training_settings
 from cfnade.settings import Settings
 
 ARCHITECTURE = (
-    *("hidden", "factors", "shared", "activation"),
+    *("ridge", "hidden", "factors", "shared", "activation"),
     *("context_scale", "target_weight", "ordinal_weight"),
 )
 TRAINING = (
@@ -27,6 +28,7 @@ TRAINING = (
 )
 """The arguments that are fields of the model, and those that are fields of Settings."""
 
+_BY_RECIPE = ("ridge", "hidden", "ordinal_weight")
 _OPTIONAL = TRAINING[: TRAINING.index("refit")]  # None is what the side's default recipe says
 
 
@@ -76,7 +78,20 @@ class EpochLines:
 # -- arguments -----------------------------------------------------------------------------------
 
 
-def settings_of(side: str, given: Mapping[str, Any], extra: Any) -> Settings:
+def fields_of(side: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The model's fields from arguments, None where the side's default recipe decides."""
+    own = {name: value for name, value in given.items() if value is not None or name == "factors"}
+    return _usual(side, given["ridge"]).model | own
+
+
+def _usual(side: str, ridge: Any) -> Recipe:
+    """What a side's arguments are if nothing is said."""
+    if ridge is not None:
+        checked("ridge", ridge, whole(0), TrainingError)
+    return default_recipe(side, ridge)
+
+
+def settings_of(side: str, given: Mapping[str, Any], extra: Any, ridge: Any) -> Settings:
     """From arguments, None where the side's default recipe decides, and rarer settings."""
     extra = {} if extra is None else extra
     if not isinstance(extra, Mapping):
@@ -91,7 +106,7 @@ def settings_of(side: str, given: Mapping[str, Any], extra: Any) -> Settings:
                 f"CFNADE({name}={extra[name]!r})"
             )
     own = {name: value for name, value in given.items() if value is not None}
-    usual = default_recipe(side).training.to_dict()
+    usual = _usual(side, ridge).training.to_dict()
     return training_settings(usual | own | dict(extra), "CFNADE")
 
 
@@ -101,13 +116,21 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for side in reversed(fitted.members[0].to_dict().values()):
         fields |= side  # where several have a field, the first one counts
-    usual = default_recipe(fitted.side).training.to_dict()
+    fields.setdefault("ridge", 0)
+    base = default_recipe(fitted.side, fields["ridge"])
+    usual, model = base.training.to_dict(), {"ridge": 0} | base.model
     found = Settings.from_dict(run["settings"]).to_dict() if "settings" in run else usual
     rare = {name: found[name] for name in found if name not in TRAINING}
     rare = {name: value for name, value in rare.items() if value != usual[name]}
     return {
         "side": fitted.side,
-        **{name: _as_given(fields[name]) for name in ARCHITECTURE if name in fields},
+        **{
+            name: _unless_usual(_as_given(fields[name]), model.get(name))
+            if name in _BY_RECIPE
+            else _as_given(fields[name])
+            for name in ARCHITECTURE
+            if name in fields
+        },
         **{name: _unless_usual(found[name], usual[name]) for name in TRAINING if name in _OPTIONAL},
         **{name: found[name] for name in TRAINING if name not in _OPTIONAL},
         "time": fitted.needs_times,

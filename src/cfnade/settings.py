@@ -58,6 +58,10 @@ class Settings:
     point instead, as Eq. 19 says: many contexts are then smaller than any that is ever met. With
     side "both" one rate is drawn for each side and step, for the ratings outside the block."""
 
+    small_contexts: Annotated[float, number(0, below=1)] = 0.0
+    """Share of rows whose context has a size drawn evenly in its logarithm, so that few ratings are
+    met as often as many: for people who come with a handful. The others draw a rate as above."""
+
     average: Annotated[float, number(0, below=1)] = 0.95
     """How much of the averaged weights each update of the average keeps, in the long run; 0 is
     no averaging."""

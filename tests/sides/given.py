@@ -18,6 +18,8 @@ LISTS: dict[str, tuple[str, ...]] = {
     "user": ("user",),
     "item": ("item",),
     "both": ("user", "item"),
+    "user-ridge": ("user-ridge",),
+    "item-ridge+item": ("item-ridge", "item"),
     "user+time": ("user", "time"),
     "both+time": ("user", "item", "time"),
 }

@@ -24,10 +24,21 @@ from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.errors import ModelError, PredictionError, TrainingError
 from cfnade.settings import Settings
-from cfnade.sides import KINDS, Axis, Member, Side, new_member, saved_member, side_names
-from cfnade.sides import nade_rows as fast
+from cfnade.sides import (
+    KINDS,
+    Axis,
+    Member,
+    Side,
+    nade_rows,
+    new_member,
+    ridge_rows,
+    saved_member,
+    side_names,
+    state_rows,
+)
 from cfnade.sides.nade import NadeSide
 from cfnade.sides.readings import PlainRows, reading_of
+from cfnade.sides.ridge import RidgeSide
 from cfnade.sides.side import NOTHING, Array, Reading, Row, Who, row_of
 from cfnade.training.steps import KernelStepper, Stepper, TorchStepper, stepper_of
 
@@ -93,34 +104,46 @@ def answers(reading: Reading) -> Iterator[tuple[str, Array]]:
                 yield f"list {leave_out} {len(people)} {number}", line
 
 
+READ = [
+    *((axis, v) for axis in AXES for v in VARIANTS),
+    *((f"{axis}-ridge", "ridge") for axis in AXES),
+]
+"""Sides that read rows, and their fields."""
+
+
+def some_side(name: str, fields: dict[str, Any]) -> NadeSide | RidgeSide:
+    side = some_member((name,), fields).sides[name]
+    assert isinstance(side, NadeSide | RidgeSide)
+    return side
+
+
 @pytest.mark.parametrize("piece", [1 << 22, 40])
-@pytest.mark.parametrize("axis", ["user", "item"])
-@pytest.mark.parametrize("variant", list(VARIANTS))
+@pytest.mark.parametrize(("name", "variant"), READ)
 def test_a_reading_says_what_plain_torch_says_of_one_context_after_another(
-    axis: Axis, variant: str, piece: int, monkeypatch: pytest.MonkeyPatch
+    name: str, variant: str, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fast, "PIECE", piece)  # 40 numbers: a row or two at a time
-    side = some_member((axis,), VARIANTS[variant]).sides[axis]
-    assert isinstance(side, NadeSide)
+    for module in (nade_rows, ridge_rows, state_rows):
+        monkeypatch.setattr(module, "PIECE", piece)  # 40 numbers: a row or two at a time
+    side = some_side(name, (VARIANTS | {"ridge": {"ridge": 3}})[variant])
     reading = side.reading(RATINGS)
-    slow = reading_of(axis, PlainRows(side.scores_given, RATINGS.rows(axis)))
-    assert reading.learns == slow.learns == ("item" if axis == "user" else "user")
+    slow = reading_of(side.axis, PlainRows(side.scores_given, RATINGS.rows(side.axis)))
+    assert reading.learns == slow.learns == ("item" if side.axis == "user" else "user")
     for (what, answer), (_, expected) in zip(answers(reading), answers(slow), strict=True):
         np.testing.assert_allclose(answer, expected, rtol=1e-9, atol=1e-9, err_msg=what)
 
 
-@pytest.mark.parametrize("axis", ["user", "item"])
-def test_a_reading_in_single_precision_is_close_to_double(axis: Axis) -> None:
-    side = some_member((axis,), VARIANTS["deep-factored-unshared"]).sides[axis]
+@pytest.mark.parametrize("name", ["user", "item", "user-ridge", "item-ridge"])
+def test_a_reading_in_single_precision_is_close_to_double(name: str) -> None:
+    side = some_side(name, VARIANTS["deep-factored-unshared"])
     exact = dict(answers(side.reading(RATINGS)))
     for what, answer in answers(side.float().reading(RATINGS)):
         np.testing.assert_allclose(answer, exact[what], rtol=1e-4, atol=1e-4, err_msg=what)
 
 
-@pytest.mark.parametrize("axis", ["user", "item"])
-def test_what_is_left_of_a_lone_rating_is_nothing(axis: Axis) -> None:
+@pytest.mark.parametrize("name", ["user", "item", "user-ridge", "item-ridge"])
+def test_what_is_left_of_a_lone_rating_is_nothing(name: str) -> None:
     """Not a rounding error: the bits are those of an empty row."""
-    side = some_member((axis,), {"hidden": (5,)}).float().sides[axis]
+    side = some_side(name, {"hidden": (5,)}).float()
     lone, empty = (side.reading(RATINGS.select(np.arange(n))) for n in (1, 0))
     user, item = RATINGS.users[:1].astype(np.int64), RATINGS.items[:1].astype(np.int64)
     rated = Row(RATINGS.items[:1], RATINGS.levels[:1])
@@ -383,7 +406,9 @@ def test_weights_are_taken_over_where_ids_are_the_same(which: str, variant: str)
         side.take_over(earlier.sides[name], ratings, RATINGS)
     for name, tensor in member.state_dict().items():
         old = earlier.state_dict()[name]
-        if name.split(".")[-1] in ("W", "V", "A", "P", "b") and "time" not in name:
+        if "ridge" in name:  # starts from the new ratings, in dimensions of their own
+            assert torch.equal(tensor, before[name])
+        elif name.split(".")[-1] in ("W", "V", "A", "P", "b") and "time" not in name:
             assert torch.equal(tensor[1:], old[:-1])
             assert torch.equal(tensor[0], before[name][0])
         else:
@@ -419,6 +444,10 @@ def test_a_side_says_what_does_not_fit() -> None:
 def test_lists_have_short_names() -> None:
     assert side_names("user") == ("user",)
     assert side_names("both") == side_names("user+item") == ("user", "item")
+    assert side_names("user", ridge=20) == ("user-ridge", "user")
+    assert side_names("item", ridge=1, time=True) == ("item-ridge", "item", "time")
+    assert side_names("both", ridge=20) == side_names("both")
+    assert side_names("user+time", ridge=20) == ("user", "time")
     assert side_names("item+user") == ("item", "user")
     assert side_names("both", time=True) == ("user", "item", "time")
     assert side_names("user+time", time=True) == ("user", "time")

@@ -14,6 +14,7 @@ from cfnade.models.batch import Context
 from cfnade.settings import Settings
 from cfnade.sides import Axis, Side
 from cfnade.sides.plain import PlainSide
+from cfnade.sides.side import Before
 
 
 class ToySide(PlainSide):
@@ -30,7 +31,7 @@ class ToySide(PlainSide):
         return cls(axis, rows.n_columns, rows.n_levels)
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, *, prior: bool
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
     ) -> None:
         nn.init.normal_(self.network["w"], 0.0, 0.01, generator)
 

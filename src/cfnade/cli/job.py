@@ -54,7 +54,8 @@ def new_job(asked: Job) -> Job:
     checked("seeds", chosen["seeds"], whole(1), TrainingError)
     _check_side(chosen.get("side", "user"))
     named = "recipe" in chosen
-    base = recipe(chosen["recipe"]) if named else default_recipe(chosen.get("side", "user"))
+    usual = default_recipe(chosen.get("side", "user"), asked["model"].get("ridge"))
+    base = recipe(chosen["recipe"]) if named else usual
     side = chosen.get("side", base.side)
     if draws_blocks(side) != draws_blocks(base.side):
         raise TrainingError(

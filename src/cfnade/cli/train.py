@@ -20,6 +20,7 @@ from cfnade.errors import TrainingError
 
 _model, _training, _files = panel("The model"), panel("Training"), panel("Files")
 _ARCHITECTURE: dict[str, Any] = {
+    "ridge": Annotated[int | None, _model("Dimensions of the ridge part; 0: the paper's model.")],
     "hidden": Annotated[str | None, _model("Hidden units, such as 500 or 500,500.")],
     "factors": Annotated[int | None, _model("Factors J of the weights.")],
     "know_time": Annotated[

@@ -7,6 +7,7 @@ functions are `glue` and never become a function of their own.
 
 from __future__ import annotations
 
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ _compile: Any = njit  # its types know neither these options nor that functions 
 _SOURCES = sha256(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.py"))))
 
 
-def kernel(function: Any) -> Any:
+def kernel(function: Any, **more: Any) -> Any:
     """For what is called from Python: it releases the GIL and is kept on disk."""
-    compiled = _compile(nogil=True, cache=True, no_cfunc_wrapper=True)(function)
+    compiled = _compile(nogil=True, cache=True, no_cfunc_wrapper=True, **more)(function)
     # Numba would notice a change in the kernel's own file only, not in those that it calls.
     compiled._cache._cache_file._source_stamp = _SOURCES.hexdigest()
     return compiled
@@ -30,6 +31,11 @@ def kernel(function: Any) -> Any:
 inner = _compile(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For what only kernels call: no way in from Python is made. Whole numbers are given as variables:
 a literal among the arguments would make a version of its own."""
+
+loose_kernel = partial(kernel, fastmath=True)
+loose_inner = _compile(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath=True)
+"""The same where plain loops suffice: sums may be taken in another order, so that they become
+vector code without being written as such. The order is the same each time."""
 
 glue = _compile(nogil=True, inline="always")
 """For a few lines that only kernels and inner functions call: they are written into the caller."""

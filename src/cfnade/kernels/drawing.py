@@ -135,6 +135,7 @@ def _mark(
     step: int,
     low: float,
     high: float,
+    small: float,
     marks: Any,
     tally: Any,
 ) -> None:
@@ -152,7 +153,11 @@ def _mark(
         if low < 0.0:
             counts[b] = int(draw * count)
             _mark_exactly(stream, count, counts[b], roles, place)
+        elif draw < small:
+            counts[b] = max(0, int(float(count) ** (draw / small)) - 1)
+            _mark_exactly(stream, count, counts[b], roles, place)
         else:
+            draw = (draw - small) / (1.0 - small)
             counts[b] = mark_freely(stream, count, low + (high - low) * draw, roles, place)
         for j in range(count):
             role = np.int64(roles[place + j])
@@ -214,6 +219,7 @@ class Sampler:
 
     rate None: a row of D ratings has 0..D-1 of them, evenly, as context (the paper's split point).
     rate (low, high): each row draws a rate from that range, and each rating is context with it.
+    small: the share of rows that draw a size in 0..D-1 instead, its logarithm evenly.
     weights "paper": a target counts D over the targets of its row (Eq. 19); "unit": 1.
     """
 
@@ -226,6 +232,7 @@ class Sampler:
         n_columns: int,
         n_levels: int,
         rate: tuple[float, float] | None = None,
+        small: float = 0.0,
         weights: str = "paper",
         threads: int | None = None,
     ) -> None:
@@ -233,14 +240,14 @@ class Sampler:
         require_inside("columns", columns, n_columns, "columns")
         require_inside("levels", levels, n_levels, "levels")
         self._data = frozen(offsets), frozen(columns), frozen(levels)
-        self._rate = (-1.0, -1.0) if rate is None else rate
+        self._how = (-1.0, -1.0, 0.0) if rate is None else (*rate, float(small))
         self._paper = weights == "paper"
         self._threads = thread_count(threads)
         self._tallies = np.zeros((self._threads, 3, n_columns), np.int32)
 
     def draw(self, rows: Array, *, seed: int, step: int) -> DrawnBatch:
         """Split the given rows at random, anew for every seed and step."""
-        return self.split(rows, _mark, (seed, step, *self._rate))
+        return self.split(rows, _mark, (seed, step, *self._how))
 
     def split(self, rows: Array, mark: Callable[..., None], how: tuple[Any, ...]) -> DrawnBatch:
         """Split the given rows by the roles that mark(lo, hi, source, *how, marks, tally) gives."""

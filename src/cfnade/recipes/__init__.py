@@ -16,10 +16,15 @@ from typing import Any
 
 from cfnade.errors import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig
+from cfnade.options import TRUE_OR_FALSE, Allowed, checked, whole
 from cfnade.settings import Settings
-from cfnade.sides import KINDS, side_names
+from cfnade.sides import KINDS, WITH_RIDGE, side_names
 
 _FOLDER = Path(__file__).parent
+_BESIDE: dict[str, Allowed[Any]] = {
+    "ridge": whole(0, 1000),
+    "time": TRUE_OR_FALSE,
+}  # what stands beside a CF-NADE
 _SIZES = ("columns", "levels", "mean_context")  # these follow from the data
 
 
@@ -39,10 +44,15 @@ def names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
-def default_recipe(side: str) -> Recipe:
-    """What is taken for a side when nothing is said."""
-    base = recipe("default-both" if draws_blocks(side) else "default")
-    return replace(base, side=side)
+def default_recipe(side: str, ridge: int | None = None) -> Recipe:
+    """What is taken for a side when nothing is said; with ridge 0 the paper's model."""
+    if draws_blocks(side):
+        name = "default-both"
+    elif side_names(side, ridge=1) in WITH_RIDGE.values() and ridge != 0:
+        name = "default"
+    else:
+        name = "default-plain"
+    return replace(recipe(name), side=side)
 
 
 def draws_blocks(side: str) -> bool:
@@ -97,15 +107,15 @@ def _parsed(name: str, given: dict[str, Any]) -> Recipe:
 
 def model_fields(given: dict[str, Any], where: str) -> dict[str, Any]:
     """Fields of a model other than its sizes, checked; `where` begins the message of an error."""
-    known = [*(f for f in CFNADEConfig.__dataclass_fields__ if f not in _SIZES), "time"]
+    known = [*(f for f in CFNADEConfig.__dataclass_fields__ if f not in _SIZES), "ridge", "time"]
     for key in given:
         if key not in known:
             near = get_close_matches(key, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
             raise TrainingError(f"{where}: unknown model field {key!r}{hint}")
-    time = given.get("time", False)
-    if not isinstance(time, bool):
-        raise TrainingError(f"{where}: time (={time!r}) must be true or false")
+    for name, rule in _BESIDE.items():
+        if name in given:
+            checked(name, given[name], rule, TrainingError, f"{where}:")
     hidden = given.get("hidden", [])
     if isinstance(hidden, int | float):
         raise TrainingError(f"{where}: hidden (={hidden!r}) must be a list: write [{hidden}]")
@@ -114,7 +124,7 @@ def model_fields(given: dict[str, Any], where: str) -> dict[str, Any]:
         sizes: dict[str, Any] = {"columns": 1, "levels": 2}
         if given.get("context_scale") == "sqrt":
             sizes["mean_context"] = 1.0
-        CFNADEConfig(**{name: v for name, v in given.items() if name != "time"}, **sizes)
+        CFNADEConfig(**{name: v for name, v in given.items() if name not in _BESIDE}, **sizes)
     except ModelError as error:
         raise TrainingError(f"{where}: {error}") from error
     return given | {"hidden": tuple(hidden)} if "hidden" in given else given

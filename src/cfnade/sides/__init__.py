@@ -14,6 +14,7 @@ from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError, TrainingError
 from cfnade.settings import Settings
 from cfnade.sides.nade import NadeSide
+from cfnade.sides.ridge import RidgeSide
 from cfnade.sides.side import Array, Axis, Member, Side
 from cfnade.sides.time import TimeSide
 
@@ -28,16 +29,24 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {
     "user": Kind(NadeSide, "user"),
     "item": Kind(NadeSide, "item"),
+    "user-ridge": Kind(RidgeSide, "user"),
+    "item-ridge": Kind(RidgeSide, "item"),
     "time": Kind(TimeSide, None),
 }
 LISTS: dict[str, tuple[str, ...]] = {"both": ("user", "item")}
 """Short names of lists."""
 
+WITH_RIDGE = {("user",): ("user-ridge", "user"), ("item",): ("item-ridge", "item")}
+"""What a single CF-NADE becomes with a ridge part."""
 SIDES_IN_WORDS = '"user", "item" or "both"'
 
 
-def side_names(side: object, *, time: bool = False) -> tuple[str, ...]:
-    """The sides of a member: those that `side` names, and the one that knows time if asked."""
+def side_names(side: object, *, ridge: int = 0, time: bool = False) -> tuple[str, ...]:
+    """The sides of a member: those that `side` names, and what goes with them if asked.
+
+    A ridge part stands before the one CF-NADE of side "user" or "item"; beside both of them it only
+    learns by heart. A list of sides is taken as it is.
+    """
     names = LISTS.get(side, tuple(side.split("+"))) if isinstance(side, str) else ()
     if not names or not set(names) <= set(KINDS) or len(set(names)) < len(names):
         more = sorted(set(KINDS) - {"user", "item"})
@@ -45,6 +54,8 @@ def side_names(side: object, *, time: bool = False) -> tuple[str, ...]:
             f"side (={side!r}) must be {SIDES_IN_WORDS}, or several sides joined by +; further "
             f"sides: {', '.join(more)}"
         )
+    if ridge and names in WITH_RIDGE:
+        names = WITH_RIDGE[names]
     return (*names, "time") if time and "time" not in names else names
 
 
@@ -54,8 +65,9 @@ def new_member(
     """A member for these ratings with its start values."""
     sides = {name: KINDS[name].side.sized(KINDS[name].axis, ratings, fields) for name in names}
     generator = torch.Generator().manual_seed(settings.seed)
+    axes = tuple(side.axis for side in sides.values())
     for number, side in enumerate(sides.values()):
-        side.start(ratings, generator, settings, prior=number == 0)
+        side.start(ratings, generator, settings, axes[:number])
     return Member(sides)
 
 
@@ -76,4 +88,4 @@ def saved_member(
     )
 
 
-__all__ = ["KINDS", "Axis", "Kind", "Member", "Side", "new_member", "saved_member", "side_names"]
+__all__ = ["KINDS", "WITH_RIDGE", "Axis", "Kind", "Member", "Side", "new_member", "saved_member", "side_names"]

@@ -130,6 +130,7 @@ class _RowDraws:
             n_columns=rows.n_columns,
             n_levels=rows.n_levels,
             rate=settings.rates,
+            small=settings.small_contexts,
             weights=target_weight,
             threads=threads,
         )

@@ -23,7 +23,16 @@ from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.nade_rows import NadeRows
 from cfnade.sides.readings import reading_of
-from cfnade.sides.side import Array, Axis, Reading, Side, SideStepper
+from cfnade.sides.side import (
+    Array,
+    Axis,
+    Before,
+    Reading,
+    Side,
+    SideStepper,
+    column_fault,
+    other_axis,
+)
 
 _BY_COLUMN = ("W", "V", "A", "P", "b")
 _TABLES = {"W": "input_table", "A": "input_table", "V": "output_table", "P": "output_table"}
@@ -38,6 +47,7 @@ class NadeSide(Side):
     def __init__(self, axis: Axis, network: CFNADENetwork) -> None:
         super().__init__()
         self.axis, self.network = axis, network
+        self._has_biases = True
 
     # -- made, saved, taken over --------------------------------------------------------------
 
@@ -48,27 +58,32 @@ class NadeSide(Side):
         sizes: dict[str, Any] = {"columns": rows.n_columns, "levels": rows.n_levels}
         if fields.get("context_scale") == "sqrt" and fields.get("mean_context") is None:
             sizes["mean_context"] = rows.n_ratings / max(1, _rows_rated(rows))
-        return cls(axis, CFNADENetwork(**{**fields, **sizes}))
+        return cls(axis, CFNADENetwork(**{**_own(fields), **sizes}))
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, *, prior: bool
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
     ) -> None:
         """Random weights; biases from how often each column got each level.
 
-        Without `prior` a column starts from how it differs from all columns. A column without
-        training ratings says nothing, where it would say its random start.
+        After another side a column starts from how it differs from all columns; after one that has
+        weights for the same columns it starts by saying nothing, and leaves biases to that one. A
+        column without training ratings says nothing, where it would say its random start.
         """
         network = self.network
         network.initialise(generator)
-        counts = torch.from_numpy(ratings.level_counts(_other(self.axis)))  # (M, K)
+        counts = torch.from_numpy(ratings.level_counts(other_axis(self.axis)))  # (M, K)
         network.initialise_biases(counts, smoothing=settings.smoothing)
         with torch.no_grad():
-            if not prior:
+            if before:
                 nobody = torch.zeros(1, counts.shape[1], dtype=counts.dtype)
                 everyone = smoothed_log_frequencies(
                     torch.cat([counts, nobody]), settings.smoothing
                 )[-1:]  # (1, K)
                 network.b.sub_(steps(everyone) if network.config.shared else everyone)
+            self._has_biases = self.axis not in before
+            if not self._has_biases:
+                network.b.zero_()
+                network.output_table.zero_()
             unseen = counts.sum(1) == 0
             network.input_table[unseen] = 0.0
             network.output_table[unseen] = 0.0
@@ -94,8 +109,8 @@ class NadeSide(Side):
                 f"the earlier model cannot be continued: its {', '.join(differ)} differs"
             )
         _, ours, theirs = np.intersect1d(
-            ratings.ids(_other(self.axis)),
-            earlier_ratings.ids(_other(self.axis)),
+            ratings.ids(other_axis(self.axis)),
+            earlier_ratings.ids(other_axis(self.axis)),
             assume_unique=True,
             return_indices=True,
         )
@@ -108,12 +123,7 @@ class NadeSide(Side):
                     weight.copy_(source)
 
     def fault(self, ratings: Ratings) -> str | None:
-        config, columns = self.network.config, len(ratings.ids(_other(self.axis)))
-        if columns != config.columns:
-            return f"the id table has {columns:,} columns, the model {config.columns:,}"
-        if len(ratings.scale) != config.levels:
-            return f"the scale {ratings.scale} has {len(ratings.scale)} levels, not {config.levels}"
-        return None
+        return column_fault(self.network.config, ratings, self.axis)
 
     # -- trained ------------------------------------------------------------------------------
 
@@ -131,7 +141,8 @@ class NadeSide(Side):
         for name in names:
             often = share if share and name in ("V", "P") and settings.touched_only else 1.0
             decay = _decay(name, settings) * per_target / often
-            rules[name] = Rule(rate=_rate(name, settings), decay=decay)
+            rate = _rate(name, settings) if name != "b" or self._has_biases else 0.0
+            rules[name] = Rule(rate=rate, decay=decay)
         return rules
 
     def plain_scores(self, draw: Draw) -> Tensor:
@@ -160,8 +171,9 @@ class NadeSide(Side):
         return NadeRows(self.network, context.rows(axis)).hidden()
 
 
-def _other(axis: Axis) -> Axis:
-    return "item" if axis == "user" else "user"
+def _own(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are a CF-NADE's."""
+    return {name: value for name, value in fields.items() if name != "ridge"}
 
 
 def _rows_rated(rows: Rows) -> int:

@@ -27,6 +27,9 @@ from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 
 Axis = Literal["user", "item"]
+Before = tuple[Axis | None, ...]
+"""What the rows of a member's earlier sides are."""
+
 Array = npt.NDArray[Any]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -52,6 +55,11 @@ def row_of(rows: Rows, number: int) -> Row:
         return NOTHING
     part = slice(rows.offsets[number], rows.offsets[number + 1])
     return Row(rows.columns[part], rows.levels[part])
+
+
+def other_axis(axis: Axis) -> Axis:
+    """What the columns are, if the rows are these; and the other way round."""
+    return "item" if axis == "user" else "user"
 
 
 class Who(NamedTuple):
@@ -127,9 +135,9 @@ class Side(nn.Module, ABC):
 
     @abstractmethod
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, *, prior: bool
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
     ) -> None:
-        """Fill the parameters. With `prior` this side says how often each level comes at all."""
+        """Fill the parameters. A member's first side says how often each level comes at all."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -184,6 +192,23 @@ class Side(nn.Module, ABC):
         """A vector for each user or item, if it has any. Returns (users or items, width)."""
         del context, axis
         return None
+
+
+class _Sized(Protocol):
+    @property
+    def columns(self) -> int: ...
+    @property
+    def levels(self) -> int: ...
+
+
+def column_fault(config: _Sized, ratings: Ratings, axis: Axis) -> str | None:
+    """Why weights of so many columns and levels do not fit these ratings; None if they do."""
+    columns = len(ratings.ids(other_axis(axis)))
+    if columns != config.columns:
+        return f"the id table has {columns:,} columns, the model {config.columns:,}"
+    if len(ratings.scale) != config.levels:
+        return f"the scale {ratings.scale} has {len(ratings.scale)} levels, not {config.levels}"
+    return None
 
 
 class Member(nn.Module):

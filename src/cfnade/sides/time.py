@@ -21,7 +21,7 @@ from cfnade.kernels.adam import Rule
 from cfnade.models.time_network import TimeNetwork
 from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
-from cfnade.sides.side import Array, Axis, Row, Side, Who
+from cfnade.sides.side import Array, Axis, Before, Row, Side, Who
 from cfnade.sides.stepping import AutogradStepper
 
 DECAY = 1e-4
@@ -55,10 +55,10 @@ class TimeSide(Side):
         return cls(network, TimeFeatures.of(ratings))
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, *, prior: bool
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
     ) -> None:
         del ratings, settings
-        if prior:
+        if not before:
             raise TrainingError("time features go beside another side, such as user, item or both")
         self.network.initialise(generator)
 

@@ -56,7 +56,7 @@ def train(
     are taken over where its ids occur. split.test is never looked at.
     """
     settings, fields = settings or Settings(), dict(architecture or {})
-    names = side_names(side, time=fields.pop("time", False))
+    names = side_names(side, ridge=fields.get("ridge", 0), time=fields.pop("time", False))
     if len(split.train) == 0:
         raise TrainingError("there are no ratings to train on; is the split right?")
     threads = thread_count(threads)

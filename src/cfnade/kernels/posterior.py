@@ -1,0 +1,329 @@
+"""Gaussian posteriors of rows, one small Cholesky factor each: the ridge part's hot spots.
+
+A rating of column i at level k tells of a row: u_i uᵢᵀ + diag(q_i) is added to its precision and
+E_{i,k} to what the precision is solved for (models/ridge.py has the equations). Kernels are serial
+over a range of rows, so threads may take ranges of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cfnade.kernels.compiled import loose_inner, loose_kernel
+from cfnade.kernels.memory import Array
+
+
+class Evidence(NamedTuple):
+    """What ratings tell of a row. M columns, K levels, D dimensions, L = D (D + 1) / 2."""
+
+    u: Array  # (M, D)
+    products: Array  # (M, L) u uᵀ + diag q, the lower half row by row: adding it is one long loop
+    E: Array  # (M, K, D)
+    prior: Array  # (D,) the precision of a row of which nothing is known
+    importance: Array  # (D,)
+
+
+class RaggedRows(NamedTuple):
+    """Ratings row by row."""
+
+    offsets: Array  # (B+1,) int64
+    columns: Array  # (C,) int32
+    levels: Array  # (C,) uint8
+
+
+class Posteriors(NamedTuple):
+    """Of B rows."""
+
+    factors: Array  # (B, D, D) lower Cholesky factors of the precisions
+    means: Array  # (B, D)
+    unknown: Array  # (B,) ω
+
+
+@loose_kernel
+def lower_products(u: Any, q: Any, out: Any) -> None:
+    """out (M, L) = the lower halves of u uᵀ + diag q."""
+    for column in range(len(u)):
+        own, line, place = u[column], out[column], 0
+        for i in range(u.shape[1]):
+            for j in range(i + 1):
+                line[place] = own[i] * own[j]
+                place += 1
+            line[place - 1] += q[column, i]
+
+
+@loose_inner
+def _add_products(columns: Any, products: Any, total: Any) -> None:
+    total[:] = 0
+    for column in columns:
+        line = products[column]
+        for place in range(len(total)):
+            total[place] += line[place]
+
+
+@loose_inner
+def _spread_out(prior: Any, total: Any, precision: Any) -> None:
+    """The lower half of the precision, from the prior and the sum of products."""
+    place = 0
+    for i in range(len(prior)):
+        for j in range(i + 1):
+            precision[i, j] = total[place]
+            place += 1
+        precision[i, i] += prior[i]
+
+
+@loose_inner
+def _factor(precision: Any) -> None:
+    """The lower half becomes its Cholesky factor."""
+    D = len(precision)
+    for i in range(D):
+        for j in range(i):
+            value = precision[i, j]
+            for k in range(j):
+                value -= precision[i, k] * precision[j, k]
+            precision[i, j] = value / precision[j, j]
+        value = precision[i, i]
+        for k in range(i):
+            value -= precision[i, k] * precision[i, k]
+        precision[i, i] = np.sqrt(value)
+
+
+@loose_inner
+def _solve(factor: Any, x: Any) -> None:
+    """x becomes Λ⁻¹ x, for the factor of Λ."""
+    D = len(x)
+    for i in range(D):
+        value = x[i]
+        for k in range(i):
+            value -= factor[i, k] * x[k]
+        x[i] = value / factor[i, i]
+    for i in range(D - 1, -1, -1):
+        value = x[i] / factor[i, i]
+        x[i] = value
+        for k in range(i):
+            x[k] -= factor[i, k] * value
+
+
+@loose_inner
+def _invert(factor: Any, inverse: Any) -> None:
+    """inverse = the lower triangular inverse of the factor: Λ⁻¹ is inverseᵀ · inverse."""
+    D = len(factor)
+    for i in range(D):
+        scale = 1 / factor[i, i]
+        for j in range(i):
+            inverse[i, j] = 0
+        for k in range(i):
+            weight = factor[i, k] * scale
+            for j in range(k + 1):
+                inverse[i, j] -= weight * inverse[k, j]
+        inverse[i, i] = scale
+
+
+@loose_inner
+def _variance(inverse: Any, i: int) -> Any:
+    """Λ⁻¹'s diagonal at i."""
+    variance = inverse[i, i] * inverse[i, i]
+    for k in range(i + 1, len(inverse)):
+        variance += inverse[k, i] * inverse[k, i]
+    return variance
+
+
+@loose_inner
+def _unknown_share(factor: Any, importance: Any, inverse: Any) -> Any:
+    """ω: the weighted mean of the posterior variances, 1 where nothing is known."""
+    _invert(factor, inverse)
+    share, total = importance[0] * 0, importance[0] * 0
+    for i in range(len(factor)):
+        share += importance[i] * _variance(inverse, i)
+        total += importance[i]
+    return share / total
+
+
+@loose_kernel
+def row_posteriors(lo: int, hi: int, rows: Any, evidence: Any, out: Any) -> None:
+    """Posteriors of rows lo..hi."""
+    _, products, E, prior, importance = evidence
+    offsets, columns, levels = rows
+    D = len(prior)
+    inverse, total = np.zeros((D, D), E.dtype), np.zeros(products.shape[1], E.dtype)
+    for row in range(lo, hi):
+        first, end = offsets[row], offsets[row + 1]
+        factor, mean = out.factors[row], out.means[row]
+        _add_products(columns[first:end], products, total)
+        _spread_out(prior, total, factor)
+        _factor(factor)
+        mean[:] = 0
+        for p in range(first, end):
+            told = E[columns[p], levels[p]]
+            for i in range(D):
+                mean[i] += told[i]
+        _solve(factor, mean)
+        out.unknown[row] = _unknown_share(factor, importance, inverse)
+
+
+@loose_kernel
+def posteriors_without(rows: Any, cells: Any, evidence: Any, means: Any, unknown: Any) -> None:
+    """Mean and ω of cells' rows without the cell: row number, column and level of each.
+
+    Quickest if cells of a row follow each other: what its ratings add up to is kept between them.
+    """
+    _, products, E, prior, importance = evidence
+    offsets, columns, levels = rows
+    asked, asked_columns, asked_levels = cells
+    D, last = len(prior), -1
+    inverse, factor = np.zeros((D, D), E.dtype), np.zeros((D, D), E.dtype)
+    whole, rest = np.zeros(products.shape[1], E.dtype), np.zeros(products.shape[1], E.dtype)
+    told = np.zeros(D, E.dtype)
+    for t in range(len(asked)):
+        row, column = asked[t], asked_columns[t]
+        first, end = offsets[row], offsets[row + 1]
+        if row != last:
+            _add_products(columns[first:end], products, whole)
+            told[:] = 0
+            for p in range(first, end):
+                told += E[columns[p], levels[p]]
+            last = row
+        if end - first > 1:
+            rest[:] = whole - products[column]
+            means[t] = told - E[column, asked_levels[t]]
+        else:  # what is left of a lone rating is nothing, not a rounding error
+            rest[:] = 0
+            means[t] = 0
+        _spread_out(prior, rest, factor)
+        _factor(factor)
+        _solve(factor, means[t])
+        unknown[t] = _unknown_share(factor, importance, inverse)
+
+
+@loose_kernel
+def posterior_slopes(rows: Any, evidence: Any, found: Any, slopes: Any, grads: Any) -> None:
+    """Add gradients of u (the precision's part), E and the prior; slopes (B, D) are the means'.
+
+    With x = Λ⁻¹ ∂m, which takes the place of slopes: ∂E = x, ∂u = -x (u·m) - m (u·x), ∂β = -x m.
+    """
+    u, offsets, columns, levels = evidence.u, rows.offsets, rows.columns, rows.levels
+    d_u, d_E, d_prior = grads
+    D = u.shape[1]
+    for row in range(len(slopes)):
+        mean, x = found.means[row], slopes[row]
+        _solve(found.factors[row], x)
+        for i in range(D):
+            d_prior[i] -= x[i] * mean[i]
+        for p in range(offsets[row], offsets[row + 1]):
+            own, grad, told = u[columns[p]], d_u[columns[p]], d_E[columns[p], levels[p]]
+            along_mean, along_x = own[0] * mean[0], own[0] * x[0]
+            for i in range(1, D):
+                along_mean += own[i] * mean[i]
+                along_x += own[i] * x[i]
+            for i in range(D):
+                grad[i] -= x[i] * along_mean + mean[i] * along_x
+                told[i] += x[i]
+
+
+# -- from states to scores and back ---------------------------------------------------------------
+
+
+@loose_kernel
+def add_state_scores(cells: Any, states: Any, V: Any, b: Any, scores: Any) -> None:
+    """scores[order] += Σ_{j≤k} (b_j + V_j · state) of grouped cells, at the place of each."""
+    starts, rows, order = cells
+    K, width = V.shape[1], V.shape[2]
+    for column in range(len(starts) - 1):
+        for p in range(starts[column], starts[column + 1]):
+            state, running = states[rows[p]], b[column, 0] * 0
+            for k in range(K):
+                running += b[column, k]
+                for i in range(width):
+                    running += V[column, k, i] * state[i]
+                scores[order[p], k] += running
+
+
+@loose_kernel
+def state_slopes(cells: Any, states: Any, V: Any, slopes: Any, grads: Any) -> None:
+    """Add the gradients of V, b and the states, given those of the scores (T, K)."""
+    starts, rows, order = cells
+    d_V, d_b, d_states = grads
+    K, width = V.shape[1], V.shape[2]
+    for column in range(len(starts) - 1):
+        for p in range(starts[column], starts[column + 1]):
+            state, d_state, slope = states[rows[p]], d_states[rows[p]], d_b[column, 0] * 0
+            for k in range(K - 1, -1, -1):  # level k counts in its own score and all above
+                slope += slopes[order[p], k]
+                d_b[column, k] += slope
+                for i in range(width):
+                    d_V[column, k, i] += slope * state[i]
+                    d_state[i] += slope * V[column, k, i]
+
+
+# -- factor analysis ------------------------------------------------------------------------------
+
+
+@loose_kernel
+def expect(lo: int, hi: int, rows: Any, residuals: Any, given: Any, sums: Any) -> None:
+    """Expectation step of factor analysis over rows lo..hi, in units of the noise.
+
+    residuals (n,) are ratings minus their column's mean; given are loadings a (M, D) and their
+    products with the loadings' variances. Adds Σ z zᵀ (lower half), Σ z r and Σ z of each column's
+    rows to sums.
+    """
+    (a, lower), (squares, products, firsts) = given, sums
+    offsets, columns = rows
+    D, L = a.shape[1], lower.shape[1]
+    factor, inverse = np.zeros((D, D), a.dtype), np.zeros((D, D), a.dtype)
+    second, mean, prior = np.zeros(L, a.dtype), np.zeros(D, a.dtype), np.ones(D, a.dtype)
+    for row in range(lo, hi):
+        first, end = offsets[row], offsets[row + 1]
+        _add_products(columns[first:end], lower, second)
+        _spread_out(prior, second, factor)
+        _factor(factor)
+        mean[:] = 0
+        for p in range(first, end):
+            own = a[columns[p]]
+            for i in range(D):
+                mean[i] += residuals[p] * own[i]
+        _solve(factor, mean)
+        _second_moments(factor, mean, inverse, second)
+        for p in range(first, end):
+            column, residual = columns[p], residuals[p]
+            for i in range(D):
+                products[column, i] += residual * mean[i]
+                firsts[column, i] += mean[i]
+            square = squares[column]
+            for place in range(L):
+                square[place] += second[place]
+
+
+@loose_inner
+def _second_moments(factor: Any, mean: Any, inverse: Any, out: Any) -> None:
+    """out (L,) = the lower half of m mᵀ + Λ⁻¹."""
+    _invert(factor, inverse)
+    D, first = len(mean), 0
+    for i in range(D):
+        for j in range(i + 1):
+            out[first + j] = mean[i] * mean[j]
+        for k in range(i, D):
+            weight = inverse[k, i]
+            for j in range(i + 1):
+                out[first + j] += weight * inverse[k, j]
+        first += i + 1
+
+
+@loose_kernel
+def maximise(lo: int, hi: int, sums: Any, precision: Any, centre: Any, loadings: Any) -> None:
+    """Maximisation step for columns lo..hi: the posterior of each loading, in units of the noise.
+
+    precision (D,) is the loadings' own around centre (D,).
+    """
+    (squares, products, _), (a, c) = sums, loadings
+    D = a.shape[1]
+    factor, inverse = np.zeros((D, D), a.dtype), np.zeros((D, D), a.dtype)
+    for column in range(lo, hi):
+        _spread_out(precision, squares[column], factor)
+        for i in range(D):
+            a[column, i] = products[column, i] + precision[i] * centre[i]
+        _factor(factor)
+        _solve(factor, a[column])
+        _invert(factor, inverse)
+        for i in range(D):
+            c[column, i] = _variance(inverse, i)

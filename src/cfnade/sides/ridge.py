@@ -1,0 +1,241 @@
+"""The ridge side: a Bayesian fold-in (models/ridge.py) on rows of users or of items.
+
+It starts from variational factor analysis (factors.py), which is a good model by itself, and is
+then trained by the same cost as the other sides. u and e stay near their start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cfnade.data.ratings import Ratings
+from cfnade.errors import TrainingError
+from cfnade.kernels.adam import Rule
+from cfnade.kernels.drawing import DrawnBatch
+from cfnade.kernels.posterior import (
+    Evidence,
+    Posteriors,
+    RaggedRows,
+    add_state_scores,
+    posterior_slopes,
+    state_slopes,
+)
+from cfnade.kernels.threads import one_torch_thread
+from cfnade.models.batch import Context
+from cfnade.models.initialise import smoothed_log_frequencies, steps
+from cfnade.models.ridge import RidgeConfig, RidgeNetwork
+from cfnade.settings import Settings
+from cfnade.sides.draw import Draw
+from cfnade.sides.factors import Factors, analyse
+from cfnade.sides.readings import reading_of
+from cfnade.sides.ridge_rows import RidgeRows, evidence_of, posteriors_of
+from cfnade.sides.side import Array, Axis, Before, Reading, Side, column_fault, other_axis
+from cfnade.sides.stepping import adam_of, adam_state, move, restore_adam
+
+DIMENSIONS = 20
+NOISE = 0.71
+"""σ² over τ²: how much narrower ratings are where all is known of a row."""
+EVIDENCE_NOISE = 0.94
+"""The least noise of a rating as evidence, over τ²: factor analysis trusts ratings too much."""
+DECAY = {"u_added": 0.05, "e_added": 0.1, "W": 0.2}
+"""The pull of u and e towards where they started, and of W towards zero."""
+PRIOR_FACTOR = 3.0
+"""The prior's rate over that of the rest."""
+
+
+class RidgeSide(Side):
+    """Loadings, evidence and output weights of columns; a row is its posterior."""
+
+    axis: Axis
+    network: RidgeNetwork
+
+    def __init__(self, axis: Axis, network: RidgeNetwork) -> None:
+        super().__init__()
+        self.axis, self.network = axis, network
+
+    # -- made, saved, taken over --------------------------------------------------------------
+
+    @classmethod
+    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+        assert axis is not None
+        counts = ratings.level_counts(other_axis(axis))
+        _, variances = _moments(counts, Settings.smoothing)
+        spread = max(float(np.average(variances, weights=counts.sum(1) + 1e-9)), 1e-6)
+        config = RidgeConfig(
+            columns=len(counts),
+            levels=counts.shape[1],
+            ridge=fields.get("ridge") or DIMENSIONS,
+            spread=spread,
+            noise=NOISE * spread,
+        )
+        return cls(axis, RidgeNetwork(config))
+
+    def start(
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+    ) -> None:
+        del generator
+        if before:
+            raise TrainingError("a ridge side must be the first of a member")
+        rows = ratings.rows(self.axis)
+        factors = analyse(rows, self.network.config.ridge, seed=settings.seed, threads=1)
+        self.fill(factors, ratings.level_counts(other_axis(self.axis)), settings.smoothing)
+
+    @torch.no_grad()
+    def fill(self, factors: Factors, counts: Array, smoothing: float) -> None:
+        """Parameters that say what the factors say, and of an empty row the level frequencies.
+
+        The likelihood of a level around a prediction is Gaussian with variance σ²; scores are its
+        logarithm, linear in γ m, with the column's own frequencies in place of the prior's.
+        """
+        net, config = self.network, self.network.config
+        noise = max(factors.noise, EVIDENCE_NOISE * config.spread)
+        k = np.arange(config.levels)
+        net.u_start.copy_(torch.from_numpy(factors.a / np.sqrt(noise)))
+        net.q.copy_(torch.from_numpy(factors.c / noise))
+        net.e_start.copy_(torch.from_numpy((k - factors.mean[:, None]) / np.sqrt(noise)))
+        net.importance.copy_(torch.from_numpy(factors.importance))
+        means, variances = _moments(counts, smoothing)
+        net.V[:, 1:, :-1] = torch.from_numpy(factors.a / variances[:, None]).unsqueeze(1).float()
+        gap = (factors.mean - means) / variances * net.gain(0.0)
+        sharper = 0.5 * (1 / config.noise - 1 / config.spread)
+        known = k * gap[:, None] - sharper * np.square(k - factors.mean[:, None])
+        steps_known = steps(torch.from_numpy(known)).float()
+        steps_known[:, 0] = 0.0
+        frequencies = smoothed_log_frequencies(torch.from_numpy(counts), smoothing)
+        net.b.copy_(steps(frequencies).float() + steps_known)
+        net.V[:, :, -1] = -steps_known  # at ω = 1 nothing is known, and the frequencies remain
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.network.config.to_dict()
+
+    @classmethod
+    def from_saved(
+        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> Self:
+        del arrays
+        assert axis is not None
+        return cls(axis, RidgeNetwork(RidgeConfig.from_dict(fields)))
+
+    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
+        """Nothing: its start takes seconds and knows the new ratings."""
+
+    def fault(self, ratings: Ratings) -> str | None:
+        return column_fault(self.network.config, ratings, self.axis)
+
+    # -- trained ------------------------------------------------------------------------------
+
+    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+        del ratings, share
+        rate, names = settings.learning_rate, [name for name, _ in self.network.named_parameters()]
+        rules = {name: Rule(rate=rate, decay=2 * DECAY.get(name, 0.0)) for name in names}
+        return rules | {"log_prior": Rule(rate=PRIOR_FACTOR * rate)}
+
+    def plain_scores(self, draw: Draw) -> Tensor:
+        batch = draw.batch(self.axis, self.network.b.device)
+        return self.scores_given(batch.context, batch.targets.rows, batch.targets.columns)
+
+    def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
+        """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""
+        return self.network.scores(self.network.hidden(context), rows, columns)
+
+    def stepper(
+        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+    ) -> RidgeStepper:
+        return RidgeStepper(self, self.rules(ratings, settings, share=share), threads)
+
+    # -- asked --------------------------------------------------------------------------------
+
+    def reading(self, context: Ratings) -> Reading:
+        return reading_of(self.axis, RidgeRows(self.network, context.rows(self.axis)))
+
+
+def _moments(counts: Array, smoothing: float) -> tuple[Array, Array]:
+    """Mean and variance of each column's smoothed frequencies, in levels. Both (M,)."""
+    chances = smoothed_log_frequencies(torch.from_numpy(counts), smoothing).exp().numpy()
+    k = np.arange(counts.shape[1])
+    means = chances @ k
+    return means, chances @ np.square(k) - np.square(means)
+
+
+class _Asked(NamedTuple):
+    """What the scores of a draw were made from."""
+
+    rows: RaggedRows
+    evidence: Evidence
+    found: Posteriors
+    gain: Array  # (B, 1) γ
+    states: Array  # (B, D + 1)
+
+
+class RidgeStepper:
+    """Posteriors and their gradients in compiled kernels, Adam by torch: the tables are small."""
+
+    def __init__(self, side: RidgeSide, rules: Mapping[str, Rule], threads: int) -> None:
+        self._axis, self._network, self._threads = side.axis, side.network, threads
+        self._adam = adam_of(side, rules)
+        self._asked: _Asked | None = None
+
+    def add_scores(self, draw: Draw, scores: Array) -> None:
+        with one_torch_thread():
+            evidence = evidence_of(self._network)
+        rows = _by_row(draw.batches[self._axis])
+        found = posteriors_of(rows, evidence, self._threads)
+        gain = self._network.gain(found.unknown).astype(found.means.dtype)[:, None]
+        states = np.concatenate([found.means * gain, found.unknown[:, None]], 1)
+        self._asked = _Asked(rows, evidence, found, gain, states)
+        output = self._network.V.detach().numpy(), self._network.b.detach().numpy()
+        add_state_scores(self._cells(draw), states, *output, scores)
+
+    def fit(self, draw: Draw, slopes: Array, rate: float) -> None:
+        assert self._asked is not None
+        rows, evidence, found, gain, states = self._asked
+        network, d_states = self._network, np.zeros_like(states)
+        d_V, d_b = (np.zeros(p.shape, states.dtype) for p in (network.V, network.b))
+        V = network.V.detach().numpy()
+        state_slopes(self._cells(draw), states, V, slopes, (d_V, d_b, d_states))
+        d_means = np.ascontiguousarray(d_states[:, :-1] * gain)
+        d_u, d_E = np.zeros_like(evidence.u), np.zeros_like(evidence.E)
+        d_prior = np.zeros_like(evidence.prior)
+        posterior_slopes(rows, evidence, found, d_means, (d_u, d_E, d_prior))
+        e = network.e.detach().numpy()
+        grads = {
+            "V": d_V,
+            "b": d_b,
+            "u_added": d_u + (d_E * e[:, :, None]).sum(1),
+            "e_added": (d_E * evidence.u[:, None]).sum(2),
+            "W": np.ascontiguousarray(d_E[:, ::-1].cumsum(1)[:, ::-1]),
+            "log_prior": d_prior * evidence.prior,  # β = exp(log β)
+        }
+        with one_torch_thread():
+            for name, grad in grads.items():
+                network.get_parameter(name).grad = torch.from_numpy(grad)
+            move(self._adam, rate)
+
+    def step_at_once(self, draw: Draw, rate: float) -> float | None:
+        del draw, rate
+        return None
+
+    def _cells(self, draw: Draw) -> tuple[Array, Array, Array]:
+        targets = draw.targets(self._axis)
+        return targets.starts, targets.rows, targets.order
+
+    def state(self) -> dict[str, Tensor]:
+        return adam_state(self._adam)
+
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        del steps
+        restore_adam(self._adam, state)
+
+
+def _by_row(batch: DrawnBatch) -> RaggedRows:
+    """The contexts row by row."""
+    known = batch.context
+    order = np.argsort(known.rows, kind="stable")
+    columns = np.repeat(np.arange(known.n_columns, dtype=np.int32), np.diff(known.starts))
+    offsets = np.concatenate([[0], np.cumsum(batch.counts)])
+    return RaggedRows(offsets, columns[order], known.levels[order])

@@ -1,0 +1,87 @@
+"""What a ridge part says about its rows and columns, from the posteriors of its rows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from cfnade.data.ratings import Rows
+from cfnade.kernels.grouping import RowRatings
+from cfnade.kernels.posterior import (
+    Evidence,
+    Posteriors,
+    RaggedRows,
+    lower_products,
+    posteriors_without,
+    row_posteriors,
+)
+from cfnade.kernels.threads import run
+from cfnade.models.ridge import RidgeNetwork
+from cfnade.sides.side import Array
+from cfnade.sides.state_rows import PIECE, StateRows
+
+
+@torch.no_grad()
+def evidence_of(network: RidgeNetwork) -> Evidence:
+    """What ratings tell, as the kernels read it."""
+    u, e, W = network.u, network.e, network.W
+    told = u.unsqueeze(1) * e.unsqueeze(2) + W.cumsum(1)  # (M, K, D)
+    M, D = u.shape
+    products = np.empty((M, D * (D + 1) // 2), u.numpy().dtype)
+    lower_products(u.numpy(), network.q.numpy(), products)
+    prior, importance = network.log_prior.exp().numpy(), network.importance.numpy()
+    return Evidence(u.numpy(), products, told.contiguous().numpy(), prior, importance)
+
+
+def posteriors_of(rows: RaggedRows, evidence: Evidence, threads: int = 1) -> Posteriors:
+    """Of all rows."""
+    B, D = len(rows.offsets) - 1, len(evidence.prior)
+    out = Posteriors(*(np.empty(shape, evidence.E.dtype) for shape in ((B, D, D), (B, D), (B,))))
+    cuts = np.searchsorted(rows.offsets, rows.offsets[-1] * np.arange(1, threads) / threads)
+    bounds = pairwise([0, *cuts.tolist(), B])
+    run(row_posteriors, [(*bound, rows, evidence, out) for bound in bounds])
+    return out
+
+
+class RidgeRows(StateRows):
+    """A state is (γ m, ω)."""
+
+    def __init__(self, network: RidgeNetwork, rows: Rows) -> None:
+        output, bias = network.V.detach().numpy(), network.b.detach().numpy()
+        super().__init__(rows, output, bias)
+        self._gain, self._evidence = network.gain, evidence_of(network)
+
+    def states(self, ratings: RowRatings) -> Array:
+        D, rows = len(self._evidence.prior), len(ratings.offsets) - 1
+        out = np.empty((rows, D + 1), self.dtype)
+        step = max(1, PIECE // (D * D))
+        for first in range(0, rows, step):
+            part = slice(first, first + step)
+            offsets = np.array(ratings.offsets[first : first + step + 1])
+            found = posteriors_of(_ragged(ratings)._replace(offsets=offsets), self._evidence)
+            out[part] = self._joined(found.means, found.unknown)
+        return out
+
+    def states_without(
+        self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
+    ) -> Array:
+        means = np.empty((len(rows), len(self._evidence.prior)), self.dtype)
+        unknown = np.empty(len(rows), self.dtype)
+        cells = tuple(np.array(part, np.int64) for part in (rows, columns, levels))
+        posteriors_without(_ragged(ratings), cells, self._evidence, means, unknown)
+        return self._joined(means, unknown)
+
+    def _joined(self, means: Array, unknown: Array) -> Array:
+        gain = self._gain(unknown).astype(self.dtype)
+        return np.concatenate([means * gain[:, None], unknown[:, None]], 1)
+
+
+def _ragged(ratings: RowRatings) -> RaggedRows:
+    """In arrays that may be written to, whatever was given: another kind would compile anew."""
+    return RaggedRows(
+        np.require(ratings.offsets, np.int64, "W"),
+        np.require(ratings.columns, np.int32, "W"),
+        np.require(ratings.levels, np.uint8, "W"),
+    )
