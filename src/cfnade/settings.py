@@ -75,6 +75,10 @@ class Settings:
     patience: Annotated[int | None, optional(whole(1))] = None
     """Epochs without a better validation score after which training stops (plateau: quarters)."""
 
+    choose_by: Annotated[str, one_of("rmse", "nll")] = "rmse"
+    """By which validation score the best epoch is chosen. NLL sees whole distributions, and so
+    epochs that no longer help those of whom much is known but still help others."""
+
     refit: Annotated[bool, TRUE_OR_FALSE] = False
     """Train again on train and validation together for the epochs that validation chose."""
 

@@ -288,6 +288,12 @@ def test_a_score_does_not_feel_its_own_rating(which: str) -> None:
                 assert not heard["W"][column].any()
                 assert heard["V"] is not None
                 assert heard["V"].flatten(1).any(1).nonzero().flatten().tolist() == [column]
+            elif isinstance(side, RidgeSide):
+                column = draw.cells["item" if side.axis == "user" else "user"][target]
+                for name in ("u_added", "e_added", "W"):
+                    told = side.network.get_parameter(name).grad
+                    assert told is not None
+                    assert not told[column].any()
 
 
 def test_rates_and_decay_are_as_documented() -> None:

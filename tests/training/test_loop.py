@@ -16,7 +16,7 @@ from cfnade.errors import TrainingError
 from cfnade.settings import Settings
 from cfnade.sides import Member, new_member
 from cfnade.training import state
-from cfnade.training.loop import DivergedError, Run, Saving
+from cfnade.training.loop import DivergedError, Run, Saving, Validated
 from cfnade.training.steps import stepper_of
 
 QUICK = Settings(epochs=6, batch_rows=16, learning_rate=5e-3, weight_decay=1e-3, average=0.9)
@@ -31,7 +31,8 @@ def run_of(
 ) -> Run:
     member = new_member(("item",), parts.train, FIELDS, settings)
     stepper = stepper_of(member, parts.train, FIELDS, settings, device="cpu", threads=1)
-    return Run(member, stepper, score=score, **more)
+    scored = None if score is None else lambda model: Validated(score(model), 0.0)
+    return Run(member, stepper, score=scored, **more)
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:
@@ -58,6 +59,17 @@ def test_the_best_epoch_is_kept(parts: Split) -> None:
     assert run.progress.best_epoch == 2
     assert torch.equal(weights(run.model), seen[1])
     assert [r["best_rmse"] for r in run.progress.history] == [0.9, 0.7, 0.7, 0.7, 0.7, 0.7]
+
+
+def test_the_best_epoch_may_be_that_of_the_lowest_nll(parts: Split) -> None:
+    scores = iter([Validated(0.9, 1.3), Validated(0.7, 1.2), Validated(0.8, 1.1)])
+    settings = replace(QUICK, epochs=3, choose_by="nll")
+    run = run_of(parts, settings)
+    run._score = lambda _: next(scores)
+    run.go()
+    assert [r["best_epoch"] for r in run.progress.history] == [1, 2, 3]
+    assert [r["best_rmse"] for r in run.progress.history] == [0.9, 0.7, 0.8]
+    assert [r["valid_nll"] for r in run.progress.history] == [1.3, 1.2, 1.1]
 
 
 def test_averaged_weights_are_scored_and_selected(parts: Split) -> None:

@@ -88,4 +88,14 @@ def saved_member(
     )
 
 
-__all__ = ["KINDS", "WITH_RIDGE", "Axis", "Kind", "Member", "Side", "new_member", "saved_member", "side_names"]
+__all__ = [
+    "KINDS",
+    "WITH_RIDGE",
+    "Axis",
+    "Kind",
+    "Member",
+    "Side",
+    "new_member",
+    "saved_member",
+    "side_names",
+]

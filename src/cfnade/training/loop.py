@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -53,11 +53,18 @@ class DivergedError(TrainingError):
     """The cost is no longer a number; the run still holds the best weights before that."""
 
 
+class Validated(NamedTuple):
+    """How good weights are on the validation part."""
+
+    rmse: float
+    nll: float
+
+
 class Run:
     """A model on its way from start values to the weights that validation chose.
 
-    `score` gives the validation RMSE of weights: the averaged ones are scored and selected as
-    such. Without it the last ones count. `identity` says which run this is, so that another one
+    `score` says how good weights are: the averaged ones are scored and selected as such, by the
+    measure that the settings name. Without it the last ones count. `identity` says which run this is, so that another one
     does not go on from its state.
     """
 
@@ -66,7 +73,7 @@ class Run:
         model: nn.Module,
         stepper: Stepper,
         *,
-        score: Callable[[Any], float] | None = None,
+        score: Callable[[Any], Validated] | None = None,
         saving: Saving | None = None,
         identity: dict[str, Any] | None = None,
         reporter: Reporter | None = None,
@@ -133,17 +140,19 @@ class Run:
         weights = self.model
         if self._average is not None and int(self._average.n_averaged) > 0:
             weights = self._average.module
-        rmse = None if self._score is None else self._score(weights)
-        if rmse is not None:
-            self._require_finite(rmse, "validation RMSE", progress.epoch)
-        if rmse is None or progress.best_rmse is None or rmse < progress.best_rmse:
-            progress.best_rmse, progress.best_epoch = rmse, progress.epoch
+        found = None if self._score is None else self._score(weights)
+        if found is None:
+            progress.best_epoch = progress.epoch
             self._remember(weights)
+        else:
+            self._require_finite(found.rmse, "validation RMSE", progress.epoch)
+            self._compare(found, weights)
         progress.seconds += time.monotonic() - self._began
         record = {
             "epoch": progress.epoch,
             "cost": progress.epoch_cost / max(1, progress.epoch_rows),
-            "valid_rmse": rmse,
+            "valid_rmse": None if found is None else found.rmse,
+            "valid_nll": found.nll if found and math.isfinite(found.nll) else None,  # JSON has no ∞
             "best_rmse": progress.best_rmse,
             "best_epoch": progress.best_epoch,
             "rate": self.settings.learning_rate * self._schedule.factor(progress.step - 1),
@@ -153,6 +162,14 @@ class Run:
         progress.epoch_cost, progress.epoch_rows, progress.epoch_seconds = 0.0, 0, 0.0
         self._schedule.after_epoch(progress.epoch, progress.best_epoch)
         self._reporter.epoch(record)
+
+    def _compare(self, found: Validated, weights: nn.Module) -> None:
+        """Keep the weights if they are the best so far."""
+        progress, by = self.progress, self.settings.choose_by
+        best = {"rmse": progress.best_rmse, "nll": progress.best_nll}[by]
+        if best is None or getattr(found, by) < best:
+            progress.best_epoch, progress.best_rmse, progress.best_nll = progress.epoch, *found
+            self._remember(weights)
 
     def _remember(self, weights: nn.Module) -> None:
         """Keep a copy as the best; in place of the last one, as two may not fit into memory."""

@@ -28,7 +28,8 @@ class Progress:
     epoch_seconds: float = 0.0
     seconds: float = 0.0  # of the epochs done
     best_epoch: int = 0  # counts from 1; 0 is none yet
-    best_rmse: float | None = None
+    best_rmse: float | None = None  # of that epoch
+    best_nll: float | None = None
     quarters: int = 0
     last_cut: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)

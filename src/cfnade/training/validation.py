@@ -15,23 +15,25 @@ from cfnade.fitted import FittedModel
 from cfnade.metrics import calibration_error, nll, rmse
 from cfnade.scorer import Scorer
 from cfnade.sides import Axis, Member
+from cfnade.training.loop import Validated
 
 MOST = 500_000
 """About how many validation ratings are looked at after an epoch; more take longer than it does."""
 
 
-def score_by(fitted: FittedModel, valid: Ratings) -> Callable[[Member], float] | None:
-    """The RMSE of weights on the validation part, given the training part."""
+def score_by(fitted: FittedModel, valid: Ratings) -> Callable[[Member], Validated] | None:
+    """How good weights are on the validation part, given the training part."""
     if len(valid) == 0:
         return None
     valid = looked_at(valid, fitted.axes)
     scorer, values, stars = Scorer(fitted), valid.values, valid.scale.array()
 
-    def score(weights: Member) -> float:
+    def score(weights: Member) -> Validated:
         asked = scorer.with_members(weights)
-        means = asked.probabilities(valid.users, valid.items, valid.times) @ stars
-        # Weights may be so large that no probabilities come of them.
-        return rmse(values, means) if np.isfinite(means).all() else math.nan
+        chances = asked.probabilities(valid.users, valid.items, valid.times)
+        if not np.isfinite(chances).all():  # weights may be so large that none come of them
+            return Validated(math.nan, math.nan)
+        return Validated(rmse(values, chances @ stars), nll(chances, valid.levels))
 
     return score
 
