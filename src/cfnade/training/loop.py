@@ -64,8 +64,8 @@ class Run:
     """A model on its way from start values to the weights that validation chose.
 
     `score` says how good weights are: the averaged ones are scored and selected as such, by the
-    measure that the settings name. Without it the last ones count. `identity` says which run this is, so that another one
-    does not go on from its state.
+    measure that the settings name. Without it the last ones count. `identity` says which run this
+    is, so that another one does not go on from its state.
     """
 
     def __init__(
