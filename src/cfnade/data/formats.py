@@ -36,7 +36,9 @@ _READABLE = (
 
 def read(path: Path, options: ReadOptions = PLAIN) -> tuple[Columns, str]:
     """The ratings at a path, and in words what they were recognised as."""
-    source = _with_companions(open_source(path))
+    source = open_source(path)
+    if siblings := companions(path):
+        source = FileSource(path, {file.name: file for file in (path, *siblings)})
     alone = options in (PLAIN, ReadOptions(time=NO_TIME))
     if alone and (published := _published(source)) is not None:
         columns, recognised = published
@@ -44,22 +46,15 @@ def read(path: Path, options: ReadOptions = PLAIN) -> tuple[Columns, str]:
     return _read_file(source, _only_candidate(source, options), options)
 
 
-def _with_companions(source: FileSource) -> FileSource:
-    """A single file of a known set together with the titles that lie beside it."""
-    siblings = companions(source.path)
-    if not siblings:
-        return source
-    return FileSource(source.path, {path.name: path for path in (source.path, *siblings)})
-
-
 def companions(path: Path) -> list[Path]:
     """Files of titles beside a single rating file of a known set, read together with it."""
     if not path.is_file():
         return []
-    plain = bare(path.name)
-    others = movielens.companions(plain)
-    if plain.endswith(".inter"):
-        others = (plain.removesuffix(".inter") + ".item",)
+    plain, others = bare(path.name), []
+    if edition := movielens.EDITIONS.get(plain):
+        others = [edition.movies, "u.genre"]
+    elif plain.endswith(".inter"):
+        others = [plain.removesuffix(".inter") + ".item"]
     try:
         beside = sorted(path.parent.iterdir()) if others else []
         return [other for other in beside if bare(other.name) in others and other.is_file()]

@@ -42,7 +42,7 @@ class _Edition:
         return ReadOptions(0, 1, 2, 3, self.separator, self.header)
 
 
-_EDITIONS = {
+EDITIONS = {
     "u.data": _Edition("u.item", "\t"),
     "ratings.dat": _Edition("movies.dat", "::"),
     "ratings.csv": _Edition("movies.csv", ",", header=True),
@@ -62,15 +62,9 @@ def find(source: FileSource) -> list[str]:
     return ratings
 
 
-def companions(name: str) -> tuple[str, ...]:
-    """Files that belong beside a rating file of this name."""
-    edition = _EDITIONS.get(bare(name))
-    return () if edition is None else (edition.movies, "u.genre")
-
-
 def read(source: FileSource, name: str) -> tuple[Columns, str]:
     """Ratings, titles and genres, and which MovieLens it is."""
-    edition = _EDITIONS[bare(name)]
+    edition = EDITIONS[bare(name)]
     columns, _ = read_text(source.read(name), source.label(name), edition.ratings)
     movies = _beside(source, name, edition.movies)
     used = PurePosixPath(name).name

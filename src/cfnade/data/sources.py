@@ -172,12 +172,10 @@ def _streams(data: bytes) -> bytes:
 
 
 def _unpack_head(data: bytes) -> bytes:
-    kind = _stream_kind(data)
     for _ in range(_LAYERS):
-        if kind is None:
+        if (kind := _stream_kind(data)) is None:
             break
         data = kind[1]().decompress(data)
-        kind = _stream_kind(data)
     return data[:HEAD]
 
 
