@@ -83,7 +83,7 @@ class Run:
 
 def _serve() -> None:
     import cfnade.checkpoint
-    import cfnade.cli.watching
+    import cfnade.cli.show
     import cfnade.data.formats
     import cfnade.data.loader
     import cfnade.training.run  # noqa: F401

@@ -15,13 +15,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cfnade.cli import elsewhere
+from cfnade import cli
 from cfnade.errors import CfnadeError
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
-def entry(value: str, group: str = elsewhere.GROUP) -> EntryPoint:
+def entry(value: str, group: str = cli.GROUP) -> EntryPoint:
     return EntryPoint("compare", value, group)
 
 
@@ -33,17 +33,17 @@ def run(monkeypatch: pytest.MonkeyPatch, entries: list[EntryPoint] | None, *argu
             raise PackageNotFoundError("cfnade")
         return SimpleNamespace(entry_points=EntryPoints(entries))
 
-    monkeypatch.setattr(elsewhere, "distribution", distribution)
+    monkeypatch.setattr(cli, "distribution", distribution)
     app = typer.Typer()
     app.command("other")(lambda: print("the other command"))
-    elsewhere.add_commands(app)
+    cli.add_commands(app)
     return CliRunner().invoke(app, arguments)
 
 
 def test_the_entry_point_that_is_installed_is_the_comparison() -> None:
     groups = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]
-    (name,) = groups[elsewhere.GROUP]
-    command = entry(groups[elsewhere.GROUP][name]).load()
+    (name,) = groups[cli.GROUP]
+    command = entry(groups[cli.GROUP][name]).load()
     assert (name, command.__module__) == ("compare", "cfnade_rivals.command")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cfnade.cli.watching import TrainingView
+from cfnade.cli.show import TrainingView
 
 
 def record(epoch: int) -> dict[str, Any]:

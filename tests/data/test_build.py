@@ -89,7 +89,7 @@ def test_what_goes_in_comes_out(rows: list[tuple[int, int, int]], dtype: str) ->
     [
         (
             [1, np.nan, 2],
-            r"row 1: rating nan is not a finite number; remove the line or correct it",
+            r"row 1: rating nan is not a finite number; correct or remove it",
         ),
         ([1, 2, -np.inf], r"row 2: rating -inf is not a finite number"),
         ([1, 2, 5.5], r"row 2: rating 5.5 is off the scale 1–5 \(1 such ratings\); give the scale"),

@@ -1,4 +1,9 @@
-"""The command line. Commands parse, call the library and print; heavy imports happen in them."""
+"""The command line. Commands parse, call the library and print; heavy imports happen in them.
+
+Another package may bring more, found by their entry points: nothing here imports it. Only the entry
+points of this distribution are read: to look through all that is installed takes some fifty times
+as long, whatever the command.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,15 @@ import io
 import logging
 import os
 import sys
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
 from typing import Annotated, NoReturn
 
 import typer
 
 from cfnade import __version__
-from cfnade.cli import dataset, doctor, elsewhere, service, train, tune, use
+from cfnade.cli import dataset, doctor, service, train, use
 from cfnade.cli.arguments import Command
 from cfnade.errors import CfnadeError
 
@@ -29,12 +37,40 @@ for command in (
     use.predict,
     use.recommend,
     use.explain,
-    tune.tune,
+    train.tune,
     use.export,
     service.serve,
     doctor.doctor,
 ):
     app.command(cls=Command)(command)
+
+
+GROUP, _EXPECTED = "cfnade.commands", "compare"
+_ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+@cache  # once for an app, however often it runs in this process
+def add_commands(app: typer.Typer) -> None:
+    """Add what others bring; what every installation should have says so where it is missing."""
+    found = []
+    with suppress(PackageNotFoundError):  # the code may be on the path, not installed
+        found = list(distribution("cfnade").entry_points.select(group=GROUP))
+    missing = True
+    for entry in found:
+        with suppress(ImportError, AttributeError):
+            app.command(entry.name, cls=Command)(entry.load())
+            missing = missing and entry.name != _EXPECTED
+    if missing:
+        app.command(_EXPECTED, context_settings=_ANYTHING, add_help_option=False, hidden=True)(
+            _lacks_it
+        )
+
+
+def _lacks_it() -> None:
+    raise CfnadeError(
+        f"{_EXPECTED}: this installation of cfnade lacks the command, as it is older than its "
+        "code or not whole; install it again (in a clone: pip install --editable .)"
+    )
 
 
 def _show_version(asked: bool) -> None:
@@ -57,7 +93,7 @@ def main() -> NoReturn:
     """Run a command; anything wrong with its input is one message and a non-zero exit."""
     _never_fail_to_print()
     _log_to_stderr()
-    elsewhere.add_commands(app)
+    add_commands(app)
     try:
         app(prog_name="cfnade")
     except CfnadeError as error:

@@ -30,7 +30,8 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except CfnadeError as error:
-            typed = [name for name in ctx.params if _is_typed(ctx, name)]
+            sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
+            typed = [name for name, of in sources.items() if of and of.name == "COMMANDLINE"]
             options = dict(_options(ctx.find_root().command)) | dict(_options(self))
             raise CfnadeError(in_options(str(error), options, typed)) from error
 
@@ -71,11 +72,6 @@ def _options(command: Any) -> Iterator[tuple[str, str]]:
         yield from _options(below)
 
 
-def _is_typed(ctx: Any, name: str) -> bool:
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
 # -- groups of options ---------------------------------------------------------------------------
 
 Function = Callable[..., None]
@@ -103,12 +99,10 @@ def with_options(
 
         own = inspect.signature(command, eval_str=True)
         parameters = [p for p in own.parameters.values() if p.name != into]
-        for name, annotation in options.items():
-            parameters.append(
-                inspect.Parameter(
-                    name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-                )
-            )
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in options.items()
+        ]
         wrapped.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
         return wrapped

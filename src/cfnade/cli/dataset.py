@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,7 +57,7 @@ def info(
     with _waiting(f"reading {data}"):
         summary = summarise(load(data, **reading))
     if as_json:
-        print(json.dumps(summary.as_dict(), indent=1))
+        print(json.dumps(asdict(summary), indent=1))
     else:
         from cfnade.cli.show import show_summary
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from cfnade.data.columns import times
-from cfnade.data.roles import _NAMES as USUAL
+from cfnade.data.roles import USUAL
 from cfnade.errors import DataError, PredictionError
 from cfnade.predictor import Predictor
 

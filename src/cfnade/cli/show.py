@@ -1,21 +1,29 @@
-"""Figures as a person likes to see them in a terminal: tables with small pictures."""
+"""What a person likes to see in a terminal: tables with small pictures, and training as it goes."""
 
 from __future__ import annotations
 
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.bar import Bar
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:  # a look at a data set needs no torch
     from cfnade.data.scale import Scale
-    from cfnade.data.summary import Counts, Summary
+    from cfnade.data.summary import Summary
     from cfnade.evaluation import Bucket, Scores
 
-_BLOCKS = " ▏▎▍▌▋▊▉█"
 _HEIGHTS = " ▁▂▃▄▅▆▇█"
 _MOST_BARS = 20
+_WIDTH = 40  # of the longest bar
+_EVERY = 0.1  # seconds between two drawings of the live line
 
 
 def _table(*names: str, left: tuple[str, ...] = ("", "item")) -> Table:
@@ -42,19 +50,15 @@ def show_scores(scores: Scores, what: str) -> None:
     table.add_row("ranked probability score", f"{scores.rps_raw:.4f}", f"{scores.rps:.4f}")
     console.print(table)
     console.print()
-    console.print(_by_ratings_known(scores))
+    table = _table("ratings known", "RMSE by user", "ratings", "RMSE by item", "ratings ")
+    for user, item in zip(scores.by_user, scores.by_item, strict=True):
+        table.add_row(str(user), *_bucket(user), *_bucket(item))
+    console.print(table)
     if scores.unseen_ratings:
         console.print(
             f"\n{scores.unseen_ratings:,} ratings of {scores.unseen_users:,} users and "
             f"{scores.unseen_items:,} items of which the model knows nothing"
         )
-
-
-def _by_ratings_known(scores: Scores) -> Table:
-    table = _table("ratings known", "RMSE by user", "ratings", "RMSE by item", "ratings ")
-    for user, item in zip(scores.by_user, scores.by_item, strict=True):
-        table.add_row(str(user), *_bucket(user), *_bucket(item))
-    return table
 
 
 def _bucket(bucket: Bucket) -> tuple[str, str]:
@@ -116,26 +120,20 @@ def bars(chances: list[float]) -> str:
 def show_summary(summary: Summary) -> None:
     """Print what a data set is like."""
     console = Console(highlight=False)
+    beside = [word for word in ("titles", "genres") if getattr(summary, word)]
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
-    for name, value in _facts(summary):
-        facts.add_row(name, value)
+    facts.add_row("source", summary.source or "own data")
+    facts.add_row("ratings", f"{summary.ratings:,}, {100 * summary.density:.3g} % of all cells")
+    scale = f"{summary.scale_text} ({summary.levels} levels), mean {summary.mean:.3f}"
+    facts.add_row("scale", scale)
+    facts.add_row("time", f"{summary.first} to {summary.last}" if summary.first else "not known")
+    facts.add_row("items have", ", ".join(beside) or "ids only")
+    facts.add_row("fingerprint", summary.fingerprint)
     for part in (facts, _activity(summary), _histogram(summary)):
         console.print(part)
         console.print()
-
-
-def _facts(summary: Summary) -> list[tuple[str, str]]:
-    beside = [word for word in ("titles", "genres") if getattr(summary, word)]
-    return [
-        ("source", summary.source or "own data"),
-        ("ratings", f"{summary.ratings:,}, {100 * summary.density:.3g} % of all cells"),
-        ("scale", f"{summary.scale_text} ({summary.levels} levels), mean {summary.mean:.3f}"),
-        ("time", f"{summary.first} to {summary.last}" if summary.first else "not known"),
-        ("items have", ", ".join(beside) or "ids only"),
-        ("fingerprint", summary.fingerprint),
-    ]
 
 
 def _activity(summary: Summary) -> Table:
@@ -147,13 +145,10 @@ def _activity(summary: Summary) -> Table:
         ("items", summary.items, summary.per_item),
     ):
         figures = (f"{each.least:,}", f"{each.median:,.0f}", f"{each.mean:,.1f}", f"{each.most:,}")
-        table.add_row(f"[bold]{name}", f"{count:,}", *figures, Text(_heights(each), "cyan"))
+        top = max(each.octaves, default=0)
+        heights = [_HEIGHTS[0 if n == 0 else max(1, round(8 * n / top))] for n in each.octaves]
+        table.add_row(f"[bold]{name}", f"{count:,}", *figures, Text("".join(heights), "cyan"))
     return table
-
-
-def _heights(counts: Counts) -> str:
-    top = max(counts.octaves, default=0)
-    return "".join(_HEIGHTS[0 if n == 0 else max(1, round(8 * n / top))] for n in counts.octaves)
 
 
 def _histogram(summary: Summary) -> Table:
@@ -165,8 +160,12 @@ def _histogram(summary: Summary) -> Table:
     rows = _merged(summary)
     top = max(count for _, count in rows)
     for label, count in rows:
-        share = count / max(1, summary.ratings)
-        table.add_row(label, Text(_bar(count / top), "cyan"), f"{count:,}", f"{100 * share:.1f} %")
+        share = f"{100 * count / max(1, summary.ratings):.1f} %"
+        least = 0.125 if count else 0  # a rare level is still there
+        length = max(least, _WIDTH * count / top)
+        table.add_row(
+            label, Bar(_WIDTH, 0, length, width=_WIDTH, color="cyan"), f"{count:,}", share
+        )
     return table
 
 
@@ -181,8 +180,91 @@ def _merged(summary: Summary) -> list[tuple[str, int]]:
     return rows
 
 
-def _bar(share: float, width: int = 40) -> str:
-    eighths = round(share * width * 8)
-    if share > 0:
-        eighths = max(1, eighths)  # a rare level is still there
-    return "█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()
+# -- training as it goes -------------------------------------------------------------------------
+
+
+class TrainingView:
+    """Shows epochs on standard error and writes each to history.jsonl.
+
+    `begin` is called when training has really begun: until then no file is touched.
+    """
+
+    def __init__(
+        self,
+        epochs: int,
+        folder: Path,
+        done: list[dict[str, Any]],
+        begin: Callable[[], None] = lambda: None,
+        members: int = 1,
+    ) -> None:
+        self._epochs, self._members, self._history = epochs, members, folder / "history.jsonl"
+        self._member = done[-1].get("member", 0) if done else 0
+        self._epoch = done[-1]["epoch"] if done else 0
+        self._began, self._drawn = time.monotonic(), 0.0
+        self._here = 0  # epochs since it began
+        self._done, self._begin, self._begun = done, begin, False
+        console = Console(stderr=True)
+        self._live = Progress(
+            TextColumn("epoch {task.fields[number]}/" + str(epochs)),
+            BarColumn(20),
+            TextColumn("{task.description}"),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._task = self._live.add_task("", total=1.0, number=self._epoch + 1)
+
+    def __enter__(self) -> TrainingView:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def step(self, done: float, cost: float) -> None:
+        self._touch_files()
+        if time.monotonic() - self._drawn > _EVERY:
+            self._drawn = time.monotonic()
+            self._live.update(self._task, completed=done, description=f"cost {cost:.4g}")
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        self._touch_files()  # a run saved after an epoch's last step goes on without another
+        next_member = record.get("member", 0) > self._member
+        if record["epoch"] <= self._epoch and not next_member:  # the refit counts from 1 again
+            print(f"refit {record['epoch']}   cost {record['cost']:9.4g}", file=sys.stderr)
+            return
+        self._epoch, self._member = record["epoch"], record.get("member", 0)
+        self._here += 1
+        with self._history.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        line = self._line(record)
+        if self._live.disable:
+            print(line, file=sys.stderr, flush=True)
+        else:
+            self._live.console.print(line, highlight=False)
+            self._live.update(self._task, completed=0.0, number=self._epoch + 1)
+
+    def _touch_files(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        self._begin()
+        self._history.parent.mkdir(parents=True, exist_ok=True)
+        # A killed run may have written epochs that its saved state does not know of.
+        self._history.write_text("".join(json.dumps(record) + "\n" for record in self._done))
+
+    def _line(self, record: dict[str, Any]) -> str:
+        width = len(str(self._epochs))
+        parts = [f"epoch {record['epoch']:{width}}/{self._epochs}", f"cost {record['cost']:9.4g}"]
+        if self._members > 1:
+            parts.insert(0, f"model {self._member + 1}/{self._members}")
+        if record["valid_rmse"] is not None:
+            parts.append(f"valid rmse {record['valid_rmse']:.4f}")
+            parts.append(f"best {record['best_rmse']:.4f} @ {record['best_epoch']:<{width}}")
+        parts.append(f"{record['seconds']:6.1f} s")
+        return "   ".join(parts) + f"   {self._left():5.0f} s left"
+
+    def _left(self) -> float:
+        spent = time.monotonic() - self._began
+        left = self._epochs * (self._members - self._member) - self._epoch
+        return spent / max(1, self._here) * left

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.columns import Columns, Where
+from cfnade.data.columns import Columns, Where, finite
 from cfnade.data.ratings import IndexArray, IntArray, Ratings, TimeArray, cells_of
 from cfnade.data.scale import Scale, binned_scale, find_scale, given_scale
 from cfnade.errors import DataError
@@ -44,7 +44,7 @@ def build(columns: Columns, options: Options | None = None) -> Ratings:
     _check_lengths(columns)
     users, user_ids = index_of(columns.users)
     items, item_ids = index_of(columns.items)
-    _check_finite(columns)
+    finite(columns.values, "rating", columns.where)
     scale = _scale(columns, options)
     levels, on_scale = scale.levels_of(columns.values)
     if not on_scale.all():
@@ -117,15 +117,6 @@ def _check_lengths(columns: Columns) -> None:
         names = ("users", "items", "ratings", "times")
         said = ", ".join(f"{n:,} {name}" for name, n in zip(names, lengths, strict=True))
         raise DataError(f"the columns have different lengths: {said}")
-
-
-def _check_finite(columns: Columns) -> None:
-    if columns.values.dtype.kind == "f" and not np.isfinite(columns.values).all():
-        row = int(np.argmin(np.isfinite(columns.values)))
-        raise DataError(
-            f"{columns.where(row)}: rating {columns.values[row]} is not a finite number; "
-            "remove the line or correct it"
-        )
 
 
 def _scale(columns: Columns, options: Options) -> Scale:

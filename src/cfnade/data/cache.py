@@ -52,10 +52,11 @@ def cached(
     folder = cache_folder() / "parsed"
     asked = f"{PARSER_VERSION} {asked}"
     note, stamp = folder / f"{digest_text(f'{path.resolve()} {asked}')}.json", _stamp(path, beside)
-    name = _noted_file(note, stamp)
-    if name is None:
-        name = f"{digest_text(f'{_content(path, stamp)} {asked}')}.safetensors"
+    noted = _noted_file(note, stamp)
+    name = noted or f"{digest_text(f'{_content(path, stamp)} {asked}')}.safetensors"
     kept = _read_kept(folder / name)
+    if noted and kept:
+        return kept
     result = kept or parse()
     if _stamp(path, beside) == stamp:  # else it changed under our hands: use it, but do not keep it
         _keep(note, stamp, name, None if kept else result)
@@ -99,7 +100,6 @@ def _keep(note: Path, stamp: Stamp, name: str, parsed: tuple[Ratings, str] | Non
     try:
         if parsed is not None:
             write_ratings(note.parent / name, *parsed)
-        if _noted_file(note, stamp) != name:
-            write_text(note, json.dumps({"file": name, "stamp": stamp}))
+        write_text(note, json.dumps({"file": name, "stamp": stamp}))
     except OSError as error:
         log.warning("%s: parsed ratings could not be kept: %s", note.parent, error)

@@ -72,7 +72,7 @@ def typed_ids(column: pl.Series, role: str, where: Where) -> pl.Series:
         return whole
     if not (column.dtype.is_float() or column.dtype.is_decimal()):
         raise DataError(_wrong_type(what, column, where, "integers or strings"))
-    values = _finite(column.cast(pl.Float64).to_numpy(), what, where)
+    values = finite(column.cast(pl.Float64).to_numpy(), what, where)
     bad = (values != np.floor(values)) | (np.abs(values) > _EXACT)
     if bad.any():
         row = int(np.argmax(bad))
@@ -127,8 +127,12 @@ def numbers(column: pl.Series, where: Where) -> npt.NDArray[np.float64]:
     values = _cast(column, pl.Float64)
     if values.null_count():
         row = _first(values.is_null())
-        raise DataError(f"{where(row)}: {_not_a_number(str(column[row]))}")
-    return _finite(values.to_numpy(), "rating", where)
+        text = str(column[row])
+        cure = "correct or remove the line, or say which column holds ratings with rating="
+        if "," in text:
+            cure = "write decimals with a point, as in 3.5"
+        raise DataError(f"{where(row)}: rating {_shown(text)} is not a number; {cure}")
+    return finite(values.to_numpy(), "rating", where)
 
 
 def times(column: pl.Series, where: Where, exact: bool = False) -> npt.NDArray[np.int64]:
@@ -152,7 +156,7 @@ def times(column: pl.Series, where: Where, exact: bool = False) -> npt.NDArray[n
     for kind in (pl.Float64,) if fractions else (pl.Int64, pl.Float64):
         values = _cast(column, kind)
         if not values.null_count():
-            return _seconds(_finite(values.to_numpy(), "time", where), where)
+            return _seconds(finite(values.to_numpy(), "time", where), where)
     return _from_iso(column, where)
 
 
@@ -176,7 +180,8 @@ def _cast(column: pl.Series, kind: type[pl.DataType]) -> pl.Series:
     return values
 
 
-def _finite(values: npt.NDArray[Any], what: str, where: Where) -> npt.NDArray[Any]:
+def finite(values: npt.NDArray[Any], what: str, where: Where) -> npt.NDArray[Any]:
+    """The values; raise at the first that is infinite or not a number."""
     fine = np.isfinite(values)
     if not fine.all():
         row = int(np.argmin(fine))
@@ -246,15 +251,6 @@ def _wrong_type(what: str, column: pl.Series, where: Where, allowed: str) -> str
     return (
         f"{where(0)}: {what} {str(value)[:40]!r} is of type {column.dtype}; this column must hold "
         f"{allowed}: convert it, or name another column"
-    )
-
-
-def _not_a_number(text: str) -> str:
-    if "," in text:
-        return f"rating {_shown(text)} is not a number; write decimals with a point, as in 3.5"
-    return (
-        f"rating {_shown(text)} is not a number; correct or remove the line, or say which column "
-        "holds ratings with rating="
     )
 
 

@@ -46,7 +46,8 @@ def draw_cells(users: int, items: int, ratings: int, seed: int) -> RatedCells:
     random = np.random.default_rng((seed, 0))
     popularity = random.standard_normal(items)
     activity = np.exp(ACTIVITY_TAIL * random.standard_normal(users))
-    floor = fewest(users, ratings)
+    average = ratings // users
+    floor = max(min(3, average), min(FEW, average // 4))  # the rest is dealt out by activity
     counts = floor + apportion(ratings - users * floor, activity, items - floor)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
@@ -57,12 +58,6 @@ def draw_cells(users: int, items: int, ratings: int, seed: int) -> RatedCells:
     in_blocks(offsets, lambda a, b: draw_items(key, a, b, offsets, weights, keep, other, columns))
     cover(columns, offsets, items, seed)
     return RatedCells(offsets, columns, popularity)
-
-
-def fewest(users: int, ratings: int) -> int:
-    """How many ratings everybody gets before the rest is dealt out by activity."""
-    average = ratings // users
-    return max(min(3, average), min(FEW, average // 4))
 
 
 def apportion(total: int, weights: FloatArray, most: int) -> IntArray:

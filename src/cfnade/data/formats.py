@@ -7,10 +7,11 @@ from pathlib import Path
 
 from cfnade.data import movielens, netflix, recbole
 from cfnade.data.columns import Columns
+from cfnade.data.parquet_check import MAGIC as PARQUET
 from cfnade.data.roles import NO_TIME, PLAIN, ReadOptions
-from cfnade.data.sources import HEAD, Files, FileSource, bare, open_source
+from cfnade.data.sources import HEAD, FileSource, bare, open_source
 from cfnade.data.text import clean, read_text, recognise
-from cfnade.data.typed_tables import ARROW, PARQUET, read_table
+from cfnade.data.typed_tables import ARROW, read_table
 from cfnade.errors import DataError
 
 _READERS = (movielens, recbole, netflix)  # of published sets
@@ -35,31 +36,25 @@ _READABLE = (
 
 def read(path: Path, options: ReadOptions = PLAIN) -> tuple[Columns, str]:
     """The ratings at a path, and in words what they were recognised as."""
-    source = _with_companions(open_source(path))
-    if options in (PLAIN, ReadOptions(time=NO_TIME)):
-        published = _published(source)
-        if published is not None:
-            columns, recognised = published
-            return (replace(columns, times=None) if options.time else columns), recognised
+    source = open_source(path)
+    if siblings := companions(path):
+        source = FileSource(path, {file.name: file for file in (path, *siblings)})
+    alone = options in (PLAIN, ReadOptions(time=NO_TIME))
+    if alone and (published := _published(source)) is not None:
+        columns, recognised = published
+        return (replace(columns, times=None) if options.time else columns), recognised
     return _read_file(source, _only_candidate(source, options), options)
-
-
-def _with_companions(source: FileSource) -> FileSource:
-    """A single file of a known set together with the titles that lie beside it."""
-    siblings = companions(source.path)
-    if not siblings:
-        return source
-    return Files(source.path, {path.name: path for path in (source.path, *siblings)})
 
 
 def companions(path: Path) -> list[Path]:
     """Files of titles beside a single rating file of a known set, read together with it."""
     if not path.is_file():
         return []
-    plain = bare(path.name)
-    others = movielens.companions(plain)
-    if plain.endswith(".inter"):
-        others = (plain.removesuffix(".inter") + ".item",)
+    plain, others = bare(path.name), []
+    if edition := movielens.EDITIONS.get(plain):
+        others = [edition.movies, "u.genre"]
+    elif plain.endswith(".inter"):
+        others = [plain.removesuffix(".inter") + ".item"]
     try:
         beside = sorted(path.parent.iterdir()) if others else []
         return [other for other in beside if bare(other.name) in others and other.is_file()]
@@ -69,13 +64,10 @@ def companions(path: Path) -> list[Path]:
 
 def _published(source: FileSource) -> tuple[Columns, str] | None:
     """The published set in the source, if it holds exactly one, and what it is."""
-    sets = [(name, reader) for reader in _READERS for name in reader.find(source)]
+    sets = {name: reader.read for reader in _READERS for name in reader.find(source)}
     if len(sets) > 1:
-        raise DataError(_several(source, [name for name, _ in sets]))
-    for name, reader in sets:
-        columns, recognised = reader.read(source, name)
-        return columns, recognised
-    return None
+        raise DataError(_several(source, list(sets)))
+    return next((read(source, name) for name, read in sets.items()), None)
 
 
 def _only_candidate(source: FileSource, options: ReadOptions) -> str:
@@ -84,8 +76,8 @@ def _only_candidate(source: FileSource, options: ReadOptions) -> str:
         return names[0]
     names = [name for name in names if not _is_document(name)]
     # one that can be read, else one that looks it: its error will say what is wrong with it
-    for test in (_can_be_read, _looks_right):
-        likely = [name for name in names if test(source, name, options)]
+    for whole in (True, False):
+        likely = [name for name in names if _is_likely(source, name, options, whole)]
         if len(likely) == 1:
             return likely[0]
         if likely:
@@ -103,28 +95,20 @@ def _is_document(name: str) -> bool:
     return plain.endswith(_NOT_DATA) or plain.split(".")[0] in _DOCUMENTS
 
 
-def _can_be_read(source: FileSource, name: str, options: ReadOptions) -> bool:
+def _is_likely(source: FileSource, name: str, options: ReadOptions, whole: bool) -> bool:
+    """Whether the first lines are recognised as ratings and, if `whole`, each can be read."""
     try:
-        head = _first_lines(source, name)
+        head = source.head(name)
         if head.startswith((PARQUET, ARROW)):
             return True
-        read_text(head, name, options)
+        lines = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
+        if whole:
+            read_text(lines, name, options)
+        else:
+            recognise(clean(lines, name, options.encoding), name, options)
     except DataError:
         return False
     return True
-
-
-def _looks_right(source: FileSource, name: str, options: ReadOptions) -> bool:
-    try:
-        recognise(clean(_first_lines(source, name), name, options.encoding), name, options)
-    except DataError:
-        return False
-    return True
-
-
-def _first_lines(source: FileSource, name: str) -> bytes:
-    head = source.head(name)
-    return head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
 
 
 def _read_file(source: FileSource, name: str, options: ReadOptions) -> tuple[Columns, str]:
@@ -140,8 +124,7 @@ def _read_file(source: FileSource, name: str, options: ReadOptions) -> tuple[Col
         return read_table(data, label, options), f"{kind} table"
     if bare(name).endswith(".inter") and not options.of_text():
         return recbole.read(source, name, options)
-    foreign = _foreign(head)
-    if foreign is not None:
+    if foreign := _foreign(head):
         raise DataError(f"{label}: this is {foreign}")
     columns, layout = read_text(source.read(name), label, options)
     return columns, str(layout)
@@ -156,7 +139,8 @@ def _foreign(head: bytes) -> str | None:
 
 def _several(source: FileSource, names: list[str]) -> str:
     shown = ", ".join(sorted(names)[:10]) + (" …" if len(names) > 10 else "")
-    one = "give the path of one of them"
-    if not isinstance(source, Files):
-        one = "unpack it and give the path of one of them"
-    return f"{source.path}: several files could be the ratings: {shown}; {one}"
+    unpack = "unpack it and " if source.archive else ""
+    return (
+        f"{source.path}: several files could be the ratings: {shown}; "
+        f"{unpack}give the path of one of them"
+    )

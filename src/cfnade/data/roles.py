@@ -15,7 +15,7 @@ NO_TIME = "-"
 """As `time=`: leave the times out."""
 
 # Usual names, the most telling first, without case and punctuation.
-_USUAL = {
+_USUAL_NAMES = {
     "user": (
         "userid user uid usersid userno userindex useridx usernum reviewerid customerid "
         "memberid profileid accountid visitorid personid reviewer customer member person "
@@ -36,7 +36,7 @@ _USUAL = {
         "tstamp timestamps ratingtimestamp ratingdate ratingtime"
     ),
 }
-_NAMES = {role: names.split() for role, names in _USUAL.items()}
+USUAL = {role: names.split() for role, names in _USUAL_NAMES.items()}
 _NEEDED = ("user", "item", "rating")
 
 
@@ -54,7 +54,7 @@ class ReadOptions:
 
     def columns(self) -> dict[str, str | int]:
         """The columns that were not left to be guessed."""
-        choices = {role: getattr(self, role) for role in _NAMES}
+        choices = {role: getattr(self, role) for role in USUAL}
         return {role: choice for role, choice in choices.items() if choice is not None}
 
     def of_text(self) -> list[str]:
@@ -89,7 +89,7 @@ def choose(names: Sequence[str] | None, width: int, options: ReadOptions, label:
             places[role] = _place(role, choice, names, width, label)
     if len(set(places.values())) < len(places):
         raise DataError(f"{label}: one column is given twice: {options.columns()}")
-    for role in _NAMES:
+    for role in USUAL:
         if role in places or (role == "time" and options.time is not None):
             continue
         guess = _by_order(role, width, options) if names is None else _by_name(role, names)
@@ -124,12 +124,12 @@ def _place(
 
 def _by_name(role: str, names: Sequence[str]) -> int | None:
     bare = [_bare(name) for name in names]
-    return next((bare.index(usual) for usual in _NAMES[role] if usual in bare), None)
+    return next((bare.index(usual) for usual in USUAL[role] if usual in bare), None)
 
 
 def _by_order(role: str, width: int, options: ReadOptions) -> int | None:
     """user, item, rating, time: the order of nearly every file without header."""
-    place = list(_NAMES).index(role)
+    place = list(USUAL).index(role)
     if width > 4 and not options.columns():
         return None  # wide tables put anything anywhere
     return place if place < width else None

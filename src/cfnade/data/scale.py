@@ -38,12 +38,11 @@ class Scale:
             )
         if not np.isfinite(self.values).all() or not np.all(np.diff(self.values) > 0):
             raise DataError(f"a scale's values must be finite and rising, got {self.values[:10]}")
-        if self.edges is not None:
-            self._check_edges(self.edges)
-
-    def _check_edges(self, edges: tuple[float, ...]) -> None:
-        if len(edges) != len(self.values) - 1 or not np.all(np.diff(edges) > 0):
-            raise DataError(f"{len(self.values)} bins need {len(self.values) - 1} rising edges")
+        inner = len(self.values) - 1
+        if self.edges is not None and not (
+            len(self.edges) == inner and np.all(np.diff(self.edges) > 0)
+        ):
+            raise DataError(f"{len(self.values)} bins need {inner} rising edges")
 
     def __len__(self) -> int:
         return len(self.values)

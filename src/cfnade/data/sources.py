@@ -9,9 +9,9 @@ from __future__ import annotations
 import bz2
 import io
 import lzma
+import re
 import zipfile
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -37,27 +37,29 @@ _STREAMS: dict[bytes, tuple[str, Callable[[], Any]]] = {
 _SUFFIXES = (".gz", ".xz", ".zst", ".zstd", ".bz2", ".zip")
 
 
-class FileSource(ABC):
-    """Named files that can be read whole."""
+class FileSource:
+    """Named files that can be read whole: those of a folder or a zip archive, or some on disk."""
 
-    def __init__(self, path: Path, members: Mapping[str, Any]) -> None:
-        self.path, self._members = path, members
+    def __init__(
+        self, path: Path, members: Mapping[str, Any], archive: zipfile.ZipFile | None = None
+    ) -> None:
+        self.path, self.archive, self._members = path, archive, members
 
     def names(self) -> list[str]:
         """The files in it, as paths with forward slashes, sorted."""
         return sorted(self._members)
 
-    @abstractmethod
     def label(self, name: str) -> str:
         """How messages call this file."""
+        alone = self.archive is None and self.path.is_file()
+        return name if alone else f"{self.path.name or self.path}/{name}"
 
-    @abstractmethod
     def plain_path(self, name: str) -> Path | None:
         """The file on disk if it is stored there as it is: it can be mapped into memory."""
-
-    @abstractmethod
-    def _stored(self, name: str, limit: int) -> bytes:
-        """The first `limit` bytes as they are stored; all if negative."""
+        if self.archive is not None:
+            return None
+        start = _guarded(self.label(name), lambda: self._stored(name, 16))
+        return None if _is_compressed(start) else self._members[name]
 
     def read(self, name: str) -> bytes:
         """The whole content, decompressed."""
@@ -67,63 +69,44 @@ class FileSource(ABC):
         """The beginning of the content, decompressed: enough to recognise a format."""
         return _guarded(self.label(name), lambda: _unpack_head(self._stored(name, HEAD)))
 
-
-class Files(FileSource):
-    """Files on disk by name: those of a folder, or some."""
-
-    def label(self, name: str) -> str:
-        return name if self.path.is_file() else f"{self.path.name or self.path}/{name}"
-
-    def plain_path(self, name: str) -> Path | None:
-        start = _guarded(self.label(name), lambda: self._stored(name, 16))
-        return None if _is_compressed(start) else self._members[name]
-
     def _stored(self, name: str, limit: int) -> bytes:
-        path = self._members[name]
-        if not path.is_file():  # a pipe would be waited for
+        """The first `limit` bytes as they are stored; all if negative."""
+        member = self._members[name]
+        if self.archive is not None:
+            return _zip_member(self.archive, member, limit)
+        if not member.is_file():  # a pipe would be waited for
             raise DataError("it is not a regular file")
-        with path.open("rb") as file:
+        with member.open("rb") as file:
             content: bytes = file.read(limit)
         return content
-
-
-class Archive(FileSource):
-    """The files of a zip archive."""
-
-    def __init__(self, path: Path) -> None:
-        self._zip = _guarded(str(path), lambda: zipfile.ZipFile(path))
-        super().__init__(path, {info.filename: info for info in _contents(self._zip)})
-
-    def label(self, name: str) -> str:
-        return f"{self.path.name}/{name}"
-
-    def plain_path(self, name: str) -> Path | None:  # noqa: ARG002
-        return None
-
-    def _stored(self, name: str, limit: int) -> bytes:
-        return _zip_member(self._zip, self._members[name], limit)
 
 
 def open_source(path: Path) -> FileSource:
     """The files at a path. One `DataError` if there is nothing to read."""
     try:
-        if path.is_dir():
-            source: FileSource = Files(path, _walk(path))
-        elif path.is_file():
-            with path.open("rb") as file:
-                is_zip = file.read(4) in _ZIP
-            source = Archive(path) if is_zip else Files(path, {path.name: path})
-        elif path.exists():
-            raise DataError(f"{path}: is not a regular file; give a file, a folder or a zip")
-        else:
+        if not path.exists():
             raise DataError(f"{path}: there is no such file or folder; check the path")
+        if path.is_dir():
+            source = FileSource(path, _walk(path))
+        elif not path.is_file():
+            raise DataError(f"{path}: is not a regular file; give a file, a folder or a zip")
+        elif _starts_as_zip(path):
+            archive = _guarded(str(path), lambda: zipfile.ZipFile(path))
+            source = FileSource(path, {m.filename: m for m in _contents(archive)}, archive)
+        else:
+            source = FileSource(path, {path.name: path})
+    except DataError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
-        if isinstance(error, DataError):
-            raise
         raise DataError(f"{path}: cannot be opened ({_reason(error)}); check it") from error
     if not source.names():
         raise DataError(f"{path}: holds no files; give the folder or archive with the ratings")
     return source
+
+
+def _starts_as_zip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) in _ZIP
 
 
 def bare(name: str) -> str:
@@ -157,13 +140,8 @@ def _walk(folder: Path) -> dict[str, Path]:
 
 def _contents(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     """Its files, but for folders and what systems hide in it."""
-
-    def counts(name: str) -> bool:
-        parts = PurePosixPath(name).parts
-        hidden = any(part.startswith(".") or part == "__MACOSX" for part in parts)
-        return bool(parts) and not name.endswith("/") and not hidden
-
-    return [info for info in archive.infolist() if counts(info.filename)]
+    hidden = re.compile(r"(^|/)(\.|__MACOSX(/|$)|$)")
+    return [member for member in archive.infolist() if not hidden.search(member.filename)]
 
 
 def _is_compressed(start: bytes) -> bool:
@@ -194,12 +172,10 @@ def _streams(data: bytes) -> bytes:
 
 
 def _unpack_head(data: bytes) -> bytes:
-    kind = _stream_kind(data)
     for _ in range(_LAYERS):
-        if kind is None:
+        if (kind := _stream_kind(data)) is None:
             break
         data = kind[1]().decompress(data)
-        kind = _stream_kind(data)
     return data[:HEAD]
 
 

@@ -26,7 +26,9 @@ BoolArray = npt.NDArray[np.bool_]
 
 TEST_FRACTION = Fraction(1, 10)
 VALID_FRACTION = Fraction(1, 20)
-"""The paper's protocol: 10 % test, and 5 % of the rest validation; both rounded up."""
+"""The paper's protocol: 10 % test, and 5 % of the rest validation; both rounded up.
+
+Fractions, so that no floating-point error is rounded up."""
 
 TRAIN, VALID, TEST, GIVEN = range(4)
 Parts = npt.NDArray[np.uint8]  # (n,) which of the four each rating is in
@@ -53,12 +55,7 @@ class Split:
 
     def parts(self) -> dict[str, Ratings]:
         """The parts by name."""
-        return {
-            "train": self.train,
-            "valid": self.valid,
-            "test": self.test,
-            "given": self.given,
-        }
+        return {name: getattr(self, name) for name in ("train", "valid", "test", "given")}
 
     def __repr__(self) -> str:
         given = f", {len(self.given):,} given" if len(self.given) else ""
@@ -79,27 +76,21 @@ def split(ratings: Ratings, name: str) -> Split:
 
 def cut(ratings: Ratings, parts: Parts, name: str) -> Split:
     """The split in which rating i is in part parts[i]."""
-    membership = f"{name}\n{ratings.fingerprint}\n{digest(parts)}"
     # Positions of a small part cost little and serve all its arrays; those of the large one would
     # take 8 bytes a rating.
     train = ratings.select(parts == TRAIN)
     valid, test, given = (
         ratings.select(np.flatnonzero(parts == part)) for part in (VALID, TEST, GIVEN)
     )
-    fingerprint = digest_text(membership)
+    fingerprint = digest_text(f"{name}\n{ratings.fingerprint}\n{digest(parts)}")
     return Split(name, train, valid, test, given, fingerprint, ratings.fingerprint)
-
-
-def share(n: int, fraction: Fraction) -> int:
-    """That fraction of n, rounded up, without a floating-point error."""
-    return ceil(n * fraction)
 
 
 def add_validation(parts: Parts, seed: int) -> Parts:
     """Move 5 % of the training ratings, chosen at random, to validation. Changes `parts`."""
     train = parts == TRAIN
     n_train = _enough(int(train.sum()))
-    valid = chosen(n_train, share(n_train, VALID_FRACTION), (seed, _VALID_STREAM))
+    valid = chosen(n_train, ceil(n_train * VALID_FRACTION), (seed, _VALID_STREAM))
     parts[train] = np.where(valid, np.uint8(VALID), np.uint8(TRAIN))
     return parts
 
@@ -118,7 +109,7 @@ def _enough(n_train: int) -> int:
 
 def _paper(ratings: Ratings, seed: int) -> Parts:
     n = len(ratings)
-    test = chosen(n, share(n, TEST_FRACTION), (seed, _TEST_STREAM))
+    test = chosen(n, ceil(n * TEST_FRACTION), (seed, _TEST_STREAM))
     return add_validation(_test_part(test), seed)
 
 
@@ -178,10 +169,10 @@ def _by_time(ratings: Ratings, fraction: Fraction) -> Parts:
             "time: these ratings have no timestamps, so none is newest; "
             "load data with times, or split at random with paper:SEED"
         )
-    parts = _test_part(newest(ratings.times, share(len(ratings), fraction)))
+    parts = _test_part(newest(ratings.times, ceil(len(ratings) * fraction)))
     rest = parts == TRAIN
     n_rest = _enough(int(rest.sum()))
-    valid = newest(ratings.times[rest], share(n_rest, VALID_FRACTION))
+    valid = newest(ratings.times[rest], ceil(n_rest * VALID_FRACTION))
     parts[rest] = np.where(valid, np.uint8(VALID), np.uint8(TRAIN))
     return parts
 
@@ -206,7 +197,7 @@ def _by_users(ratings: Ratings, seed: int, given: int) -> Parts:
             f"given and something to predict; the most is {counts.max(initial=0)}"
         )
     held = np.zeros(ratings.n_users, bool)
-    n_held = share(len(eligible), TEST_FRACTION)
+    n_held = ceil(len(eligible) * TEST_FRACTION)
     held[eligible[chosen(len(eligible), n_held, (seed, _TEST_STREAM))]] = True
     test = held[ratings.users]
     parts = add_validation(_test_part(test), seed)

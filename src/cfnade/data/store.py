@@ -5,7 +5,7 @@
               digest of every array ("digests") and one of all these texts ("check")
     arrays    widest type first, so that each lies aligned
 
-Any safetensors reader opens it; nothing in it is executed. ReadOptions maps it into memory.
+Any safetensors reader opens it; nothing in it is executed. Reading maps it into memory.
 
 Ratings are the arrays users, items, levels, times (if known), user_ids, item_ids, titles and genres
 (if known). Integer ids are one array; texts are two, `NAME.bytes` with all bytes end to end and

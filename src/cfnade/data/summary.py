@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,16 +46,13 @@ class Summary:
     genres: bool
     fingerprint: str
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def summarise(ratings: Ratings) -> Summary:
     """Count what there is to count; users and items without a rating here are left out."""
     histogram = np.bincount(ratings.levels, minlength=len(ratings.scale))
     per_user = _per(ratings.users, ratings.n_users)
     per_item = _per(ratings.items, ratings.n_items)
-    first, last = _span(ratings)
+    times = ratings.times if len(ratings) else None
     return Summary(
         source=ratings.source,
         ratings=len(ratings),
@@ -70,8 +66,8 @@ def summarise(ratings: Ratings) -> Summary:
         histogram=histogram.tolist(),
         per_user=_counts(per_user),
         per_item=_counts(per_item),
-        first=first,
-        last=last,
+        first=None if times is None else _iso(int(times.min())),
+        last=None if times is None else _iso(int(times.max())),
         titles=ratings.titles is not None,
         genres=ratings.genres is not None,
         fingerprint=ratings.fingerprint,
@@ -94,12 +90,6 @@ def _counts(counts: npt.NDArray[np.int64]) -> Counts:
         int(counts.max()),
         octaves.tolist(),
     )
-
-
-def _span(ratings: Ratings) -> tuple[str | None, str | None]:
-    if ratings.times is None or len(ratings) == 0:
-        return None, None
-    return _iso(int(ratings.times.min())), _iso(int(ratings.times.max()))
 
 
 def _iso(seconds: int) -> str:

@@ -1,4 +1,4 @@
-"""Made-up ratings whose true distribution is known, so that the best reachable score is, too.
+"""Made-up ratings whose true distribution is known, and with it the best prediction.
 
 It is an ordered logit. A person's liking of an item is the person's bias, plus the item's, plus the
 product of both tastes. The rating is at most level k with probability sigmoid(cut k - liking).
@@ -6,18 +6,16 @@ product of both tastes. The rating is at most level k with probability sigmoid(c
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.draws import RatedCells, draw_cells, draw_levels, in_blocks, key_of
-from cfnade.data.parallel import chunks, in_threads
 from cfnade.data.ratings import IndexArray, Ratings
 from cfnade.data.scale import FloatArray, LevelArray, Scale, given_scale
 from cfnade.errors import DataError
-from cfnade.options import checked, number, whole
+from cfnade.options import checked, number, unknown, whole
 
 PRESETS = {
     "ml-1m": (6_040, 3_706, 1_000_209, "1-5"),
@@ -54,8 +52,7 @@ class Truth:
 class Synthetic:
     """Drawn ratings and the truth that they were drawn from.
 
-    Users and items are indices, as in `ratings.users`; parts of the ratings keep them, so a
-    split's test part has a best score too.
+    Users and items are indices, as in `ratings.users`; parts of the ratings keep them.
     """
 
     ratings: Ratings
@@ -80,26 +77,6 @@ class Synthetic:
         """What these cells' ratings are on average, in stars: the best prediction. Returns (n,)."""
         means: FloatArray = self.probabilities(users, items) @ self.ratings.scale.array()
         return means
-
-    def best_rmse(self, part: Ratings | None = None, *, drawn: bool = False) -> float:
-        """The RMSE of the true means on a part (or all), expected over redrawn ratings.
-
-        With `drawn`, the RMSE on the ratings as they fell.
-        """
-        part = self.ratings if part is None else part
-        if len(part) == 0:
-            raise DataError("a part without ratings has no best score")
-        values = self.ratings.scale.array()
-
-        def squared_errors(chunk: slice) -> float:
-            chances = self.probabilities(part.users[chunk], part.items[chunk])
-            means = chances @ values
-            if drawn:
-                return float(np.square(values[part.levels[chunk]] - means).sum())
-            return float((chances @ np.square(values) - np.square(means)).sum())
-
-        total = sum(in_threads(squared_errors, chunks(len(part), _CHUNK)))
-        return float(np.sqrt(total / len(part)))
 
 
 def synthetic(
@@ -145,9 +122,7 @@ def synthetic_like(
     the square root.
     """
     if name not in PRESETS:
-        nearest = difflib.get_close_matches(name.lower(), PRESETS, 1)
-        hint = f"did you mean {nearest[0]}? " if nearest else ""
-        raise DataError(f"no shape is named {name!r}; {hint}possible are {', '.join(PRESETS)}")
+        raise DataError(unknown("shape", name, PRESETS))
     checked("scale_down", scale_down, number(1), DataError)
     users, items, ratings, scale = PRESETS[name]
     side = float(np.sqrt(scale_down))
@@ -164,9 +139,9 @@ def synthetic_like(
 
 
 def _check(users: int, items: int, ratings: int, factors: int, seed: int) -> None:
-    for name, value in (("users", users), ("items", items)):
+    for name, value in {"users": users, "items": items}.items():
         checked(name, value, whole(1, 2**31 - 1), DataError)
-    for name, value in (("ratings", ratings), ("factors", factors), ("seed", seed)):
+    for name, value in {"ratings": ratings, "factors": factors, "seed": seed}.items():
         checked(name, value, whole(0), DataError)
     shape = f"{users:,} users, {items:,} items, {ratings:,} ratings"
     if ratings > users * items:

@@ -36,23 +36,28 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 class TextShape:
     """How a text is cut into fields."""
 
-    separator: str  # one character
+    separator: str  # as it stands in the file
     quoted: bool  # whether a field may be put in double quotes
     width: int
     header: bool
+    like: str = "the first line"  # what has that many fields, for messages
+
+    @property
+    def cut(self) -> str:
+        """The one character that is cut at."""
+        return self.separator if len(self.separator.encode()) == 1 else _UNIT
 
 
 @dataclass(frozen=True)
 class Layout:
     """What there is to know of a text before it is read."""
 
-    separator: str  # as it stands in the file
     shape: TextShape
     names: tuple[str, ...] | None
     roles: Roles
 
     def __str__(self) -> str:
-        name = _NAMES.get(self.separator, f'"{self.separator}"')
+        name = _NAMES.get(self.shape.separator, f'"{self.shape.separator}"')
         positions = self.roles.positions()
         if self.names is not None:
             columns = ", ".join(self.names[position] for position in positions)
@@ -74,8 +79,7 @@ def read_text(data: bytes, label: str, options: ReadOptions) -> tuple[Columns, L
     """The ratings of a text, and what was recognised."""
     data = clean(data, label, options.encoding)
     layout = recognise(data, label, options)
-    table = cut_fields(_with_one_byte_separators(data, layout, label), layout.shape, label)
-    return columns_of(table, layout.roles, label), layout
+    return columns_of(cut_fields(data, layout.shape, label), layout.roles, label), layout
 
 
 def columns_of(table: Table, roles: Roles, label: str) -> Columns:
@@ -101,10 +105,8 @@ def clean(data: bytes, label: str, encoding: str | None = None) -> bytes:
     """UTF-8 without byte order mark, lines ended by newlines, no blank lines at the end."""
     if encoding is None and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
-    if encoding is not None:
-        data = _recoded(data, label, encoding)
-    elif not data.isascii():
-        _check_utf8(data, label)
+    if encoding is not None or not data.isascii():
+        data = _as_utf8(data, label, encoding)
     data = data.removeprefix(codecs.BOM_UTF8)
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
@@ -122,29 +124,24 @@ def clean(data: bytes, label: str, encoding: str | None = None) -> bytes:
     return data
 
 
-def _check_utf8(data: bytes, label: str) -> None:
+def _as_utf8(data: bytes, label: str, encoding: str | None) -> bytes:
     try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{label}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; if the file is in "
-            'another encoding give it, as in encoding="latin-1"'
-        ) from error
-
-
-def _recoded(data: bytes, label: str, encoding: str) -> bytes:
-    try:
-        return data.decode(encoding).encode("utf-8")
+        text = data.decode(encoding or "utf-8")
+        return data if encoding is None else text.encode()
     except (LookupError, TypeError) as error:
         raise DataError(
             f'encoding={encoding!r} is not known; give one such as "utf-8" or "latin-1"'
         ) from error
     except UnicodeError as error:
-        line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
-        raise DataError(
-            f"{label}:{line}: not {encoding} ({error}); give another encoding="
-        ) from error
+        start = getattr(error, "start", 0)
+        what = f"not {encoding} ({error}); give another encoding="
+        if encoding is None:
+            what = (
+                f"byte 0x{data[start]:02x} is not UTF-8; if the file is in another encoding give "
+            )
+            what += 'it, as in encoding="latin-1"'
+        line = data.count(b"\n", 0, start) + 1
+        raise DataError(f"{label}:{line}: {what}") from error
 
 
 # -- layout ---------------------------------------------------------------------------------------
@@ -154,19 +151,14 @@ def recognise(data: bytes, label: str, options: ReadOptions) -> Layout:
     """The layout of a clean text, from its first lines."""
     lines = [line.decode("utf-8", "replace") for line in data[: 1 << 16].split(b"\n")[:_LINES]]
     separator = _separator(lines, label, options.separator)
-    single = len(separator.encode()) == 1
-    quoted = single and (separator != "\t" or _encloses_fields(data, b"\t"))
+    quoted = len(separator.encode()) == 1 and (separator != "\t" or _encloses_fields(data, b"\t"))
     fields = _split(lines[0], separator, quoted)
     header = options.header
     if header is None:  # a rating is a number, a column's name is not
         header = not any(_NUMBER.fullmatch(text) for text in fields)
     names = tuple(name.strip() for name in fields) if header else None
-    return Layout(
-        separator,
-        TextShape(separator if single else _UNIT, quoted, len(fields), header),
-        names,
-        choose(names, len(fields), options, label),
-    )
+    shape = TextShape(separator, quoted, len(fields), header)
+    return Layout(shape, names, choose(names, len(fields), options, label))
 
 
 def _separator(lines: list[str], label: str, asked: str | None) -> str:
@@ -201,36 +193,37 @@ def _split(line: str, separator: str, quoted: bool) -> list[str]:
         return line.split(separator)
 
 
-def _with_one_byte_separators(data: bytes, layout: Layout, label: str) -> bytes:
-    """The text with a separator of one byte, and one only between two fields."""
-    if layout.separator == " ":
-        if b"  " in data or b"\n " in data or b" \n" in data or data.startswith(b" "):
-            data = re.sub(rb" +", b" ", data).replace(b"\n ", b"\n").replace(b" \n", b"\n")
-        return data.removeprefix(b" ")
-    if layout.shape.separator != _UNIT:
-        return data
-    if _UNIT.encode() in data:
-        raise DataError(
-            f"{label}: holds the control byte 0x1f, which stands for {layout.separator!r} while "
-            "reading; remove it"
-        )
-    return data.replace(layout.separator.encode(), _UNIT.encode())
-
-
 # -- fields ---------------------------------------------------------------------------------------
 
 
 def cut_fields(data: bytes, shape: TextShape, label: str) -> Table:
-    """Cut clean text into fields, as many in every line as in the first."""
+    """Cut clean text into fields, as many in every line as the shape says."""
+    data = _with_one_byte_separators(data, shape, label)
     first = int(shape.header)
     quotes = shape.quoted and b'"' in data
-    orderly = not quotes or _encloses_fields(data, shape.separator.encode())
+    orderly = not quotes or _encloses_fields(data, shape.cut.encode())
     if orderly and b"\r" not in data:
         start = data.find(b"\n") + 1 if shape.header else 0
         frame = _fast(data[start:], shape, quotes)
         if frame is not None and (start > 0 or not shape.header):
             return Table(frame, lambda row: row + first)
     return _slow(data, shape, label)
+
+
+def _with_one_byte_separators(data: bytes, shape: TextShape, label: str) -> bytes:
+    """The text with a separator of one byte, and one only between two fields."""
+    if shape.separator == " ":
+        if b"  " in data or b"\n " in data or b" \n" in data or data.startswith(b" "):
+            data = re.sub(rb" +", b" ", data).replace(b"\n ", b"\n").replace(b" \n", b"\n")
+        return data.removeprefix(b" ")
+    if shape.cut == shape.separator:
+        return data
+    if _UNIT.encode() in data:
+        raise DataError(
+            f"{label}: holds the control byte 0x1f, which stands for {shape.separator!r} while "
+            "reading; remove it"
+        )
+    return data.replace(shape.separator.encode(), _UNIT.encode())
 
 
 def _encloses_fields(data: bytes, separator: bytes) -> bool:
@@ -243,13 +236,13 @@ def _encloses_fields(data: bytes, separator: bytes) -> bool:
 def _fast(data: bytes, shape: TextShape, quotes: bool) -> pl.DataFrame | None:
     """The table as polars reads it, or None unless its counts prove that no line is ragged."""
     lines = _count(data, "\n") + 1
-    if not quotes and _count(data, shape.separator) != lines * (shape.width - 1):
+    if not quotes and _count(data, shape.cut) != lines * (shape.width - 1):
         return None
     try:
         frame = pl.read_csv(
             data,
             has_header=False,
-            separator=shape.separator,
+            separator=shape.cut,
             quote_char='"' if quotes else None,
             schema={str(i): pl.String for i in range(shape.width)},
         )
@@ -282,7 +275,7 @@ def _records(data: bytes, shape: TextShape, label: str) -> Iterator[tuple[int, l
     """Each record's first line, from 0, and its fields, as many as there must be."""
     reader = csv.reader(
         io.StringIO(data.decode(), newline="\n"),
-        delimiter=shape.separator,
+        delimiter=shape.cut,
         quoting=csv.QUOTE_MINIMAL if shape.quoted else csv.QUOTE_NONE,
         strict=True,
     )
@@ -303,8 +296,8 @@ def _records(data: bytes, shape: TextShape, label: str) -> Iterator[tuple[int, l
 def _ragged(count: int, shape: TextShape, place: str) -> str:
     if count == 0:
         return f"{place}: the line is blank; remove it"
-    name = {"\t": "tab", _UNIT: "the separator"}.get(shape.separator, repr(shape.separator))
+    name = _NAMES.get(shape.separator, repr(shape.separator))
     return (
-        f"{place}: the line has {count} fields, the first line {shape.width} (separated by "
-        f"{name}); correct or remove the line, or give separator="
+        f"{place}: the line has {count} fields, {shape.like} {shape.width} (separated by {name}); "
+        "correct or remove the line, or give separator="
     )

@@ -28,7 +28,7 @@ from cfnade.data.text import POLARS_ERRORS
 from cfnade.errors import DataError
 from cfnade.files import replacing
 
-PARQUET, ARROW = MAGIC, b"ARROW1"
+ARROW = b"ARROW1"
 _OWN = ("title", "genres")
 
 
@@ -56,7 +56,9 @@ def read_table(data: bytes | Path, label: str, options: ReadOptions = PLAIN) -> 
     try:
         if is_parquet:
             check_parquet(whole)
-        names, own = _described(data, is_parquet)
+        read_schema = pl.read_parquet_schema if is_parquet else pl.read_ipc_schema
+        names = list(read_schema(_file(data)))
+        own = pl.read_parquet_metadata(_file(data)) if is_parquet else {}
     except (*POLARS_ERRORS, OSError, DataError) as error:
         raise DataError(_damaged(label, error)) from error
     roles = _roles(names, options, label)
@@ -65,18 +67,8 @@ def read_table(data: bytes | Path, label: str, options: ReadOptions = PLAIN) -> 
         frame = read(_file(data), columns=[names[i] for i in _needed(names, roles)])
     except (*POLARS_ERRORS, OSError) as error:
         raise DataError(_damaged(label, error)) from error
-    columns = {name: frame.get_column(name) for name in frame.columns}
-    scale, source = None, ""
-    if not options.columns():
-        scale, source = _own_metadata(own, label)
-    return _columns(columns, names, roles, label, scale, source)
-
-
-def _described(data: bytes | Path, is_parquet: bool) -> tuple[list[str], dict[str, str]]:
-    """The names of all columns, and the file's metadata."""
-    if not is_parquet:
-        return list(pl.read_ipc_schema(_file(data))), {}
-    return list(pl.read_parquet_schema(_file(data))), pl.read_parquet_metadata(_file(data))
+    scale, source = (None, "") if options.columns() else _own_metadata(own, label)
+    return _columns(frame.to_dict(), names, roles, label, scale, source)
 
 
 def _file(data: bytes | Path) -> Any:
@@ -192,7 +184,7 @@ def _column(table: nw.DataFrame[Any], position: int, name: str) -> pl.Series:
         if isinstance(native, pl.Series):
             return native
         if column.implementation.is_pyarrow():
-            return _series(pl.from_arrow(native))
+            return pl.Series(native)
         gaps = column.is_null().to_list()
         if not any(gaps) and column.dtype.is_numeric() and column.dtype != nw.Decimal:
             return pl.Series(column.to_numpy())
@@ -205,7 +197,3 @@ def _column(table: nw.DataFrame[Any], position: int, name: str) -> pl.Series:
             f"column {name!r} holds values of several types or of one that cannot be read "
             f"({str(error)[:120]}); convert it to numbers or strings"
         ) from error
-
-
-def _series(column: pl.DataFrame | pl.Series) -> pl.Series:
-    return column if isinstance(column, pl.Series) else column.to_series()

@@ -1,21 +1,82 @@
-"""The service as an ASGI application: addresses, and what stands before them."""
+"""The service as an ASGI application: its addresses, their schema, and what stands before them.
+
+A question takes the current model once and is answered in a thread. Bodies are read strictly: JSON
+and nothing else, no NaN, no depth that would exhaust a parser.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from typing import Annotated, Any, NamedTuple
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic_core import from_json, to_json
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
 
 from cfnade import __version__
-from cfnade.serve import assets
-from cfnade.serve.addresses import router
-from cfnade.serve.docs import complete, docs_page
+from cfnade.serve import answers, schemas
 from cfnade.serve.guards import Door, Shell
 from cfnade.serve.limits import Limits, Work
-from cfnade.serve.loading import Models, keep_fresh
-from cfnade.serve.problems import add_handlers
+from cfnade.serve.loading import Loaded, Models, keep_fresh
+from cfnade.serve.pages import add_pages
+from cfnade.serve.problems import Problem, add_handlers
+
+_WORTHWHILE = 500
+"""Bytes from which compression pays: lists shrink to a fifth."""
+_BODY, _WORK = (408, 413, 415, 422), (503, 504)
+_ABOUT = {
+    401: "The key is missing or wrong.",
+    404: "The model does not know the user or item.",
+    408: "The body took too long to arrive.",
+    413: "The body is too long.",
+    415: "The body is not application/json.",
+    422: "The input cannot be used; the detail says what to change.",
+    503: "The model is being loaded, or too many requests wait.",
+    504: "The answer took too long.",
+}
+_KEYS = {
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+}
+
+
+class Question(NamedTuple):
+    """An address at which something can be asked."""
+
+    answer: Callable[[Loaded, Any], Any]
+    takes: Any
+    gives: type[BaseModel]
+    refusals: tuple[int, ...]
+    about: str
+
+
+QUESTIONS = {
+    ("POST", "/predict"): Question(
+        *(answers.predict, schemas.PredictIn, schemas.PredictOut, (404, *_BODY, *_WORK)),
+        "The distribution of a person's rating of given items.",
+    ),
+    ("POST", "/recommend"): Question(
+        *(answers.recommend, schemas.RecommendIn, schemas.RecommendOut, (404, *_BODY, *_WORK)),
+        "The best items for a person, by expected rating, by P(rating ≥ x), or by a quantile.",
+    ),
+    ("POST", "/explain"): Question(
+        *(answers.explain, schemas.ExplainIn, schemas.ExplainOut, (404, *_BODY, *_WORK)),
+        "Which ratings moved a prediction, and how much: each left out, exactly.",
+    ),
+    ("GET", "/items"): Question(
+        answers.items,
+        *(Annotated[schemas.ItemsQuery, Query()], schemas.ItemsOut, (422, *_WORK)),
+        'Items by title; typing errors, accents, case and "The" are forgiven.',
+    ),
+    ("POST", "/match"): Question(
+        *(answers.match, schemas.MatchIn, schemas.MatchOut, (*_BODY, *_WORK)),
+        "The items that films of a list from elsewhere are; null rather than a wrong one.",
+    ),
+}
 
 
 def create_app(
@@ -49,11 +110,12 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.include_router(router(models, work, limits))
-    complete(app, keyed=key is not None)
-    _add_pages(app)
+    app.include_router(_router(models, work, limits))
+    _complete(app, keyed=key is not None)
+    add_pages(app)
     add_handlers(app)
     # The last one added is the first that a request meets.
+    app.add_middleware(GZipMiddleware, minimum_size=_WORTHWHILE, compresslevel=1)
     app.add_middleware(Door, limits=limits, key=key)
     if cors:
         app.add_middleware(
@@ -66,16 +128,116 @@ def create_app(
     return app
 
 
-def _add_pages(app: FastAPI) -> None:
-    files = assets.read_assets() | docs_page(app.openapi())
+# -- addresses -----------------------------------------------------------------------------------
 
-    def add(path: str, name: str | None = None) -> None:
-        async def page(request: Request) -> Response:
-            return assets.respond(files, name or request.path_params["name"], request)
 
-        app.add_api_route(path, page, include_in_schema=False)
+class StrictRequest(Request):
+    """A request whose body is read by pydantic's parser."""
 
-    add("/", "index.html")
-    add("/docs", "docs.html")
-    add("/docs/style.css", "docs.css")
-    add("/page/{name:path}")
+    async def json(self) -> Any:
+        try:
+            return from_json(await self.body(), allow_inf_nan=False, cache_strings="keys")
+        except ValueError as error:
+            raise Problem(422, f"the body is not JSON: {str(error)[:200]}") from None
+
+
+class StrictRoute(APIRoute):
+    """A route that refuses other types of body before it reads them."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def checked(request: Request) -> Response:
+            kind = request.headers.get("content-type", "").partition(";")[0]
+            if self.body_field is not None and kind.strip().lower() != "application/json":
+                raise Problem(415, "send the body as JSON, with Content-Type: application/json")
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return checked
+
+
+def _router(models: Models, work: Work, limits: Limits) -> APIRouter:
+    """All addresses but those of the page and the documentation."""
+    api = APIRouter(route_class=StrictRoute)
+
+    def add(question: Question, method: str, path: str) -> None:
+        async def ask(asked: Any) -> Response:
+            return await work.run(_json, question.answer, models.current(), asked)
+
+        ask.__annotations__["asked"] = question.takes  # FastAPI reads what it takes here
+        api.add_api_route(
+            path,
+            ask,
+            methods=[method],
+            name=path[1:],
+            description=question.about,
+            response_model=question.gives,
+            responses=_refusals(*question.refusals),
+        )
+
+    for (method, path), question in QUESTIONS.items():
+        add(question, method, path)
+
+    @api.get("/model", response_model=schemas.ModelOut, responses=_refusals(503))
+    async def model() -> Response:
+        """What the model is, the limits of the service, and tastes to begin with."""
+        return _json(answers.model, models.current(), limits)
+
+    @api.get("/version", response_model=schemas.VersionOut, responses=_refusals(503))
+    async def version() -> Response:
+        """Versions of the service and of the model loaded."""
+        return _json(answers.version, models.current())
+
+    @api.get("/health", response_model=schemas.HealthOut, responses=_refusals(503))
+    async def health() -> Response:
+        """Whether the service can answer."""
+        models.current()
+        return Response(b'{"status":"ok"}', media_type="application/json")
+
+    return api
+
+
+def _json(answer: Callable[..., Any], *asked: Any) -> Response:
+    return Response(to_json(answer(*asked)), media_type="application/json")
+
+
+# -- schema --------------------------------------------------------------------------------------
+
+
+def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What FastAPI needs to know of refusals with these statuses."""
+    return {
+        status: {"model": schemas.ProblemOut, "description": _ABOUT[status]}
+        for status in sorted(statuses)
+    }
+
+
+def _complete(app: FastAPI, *, keyed: bool) -> None:
+    """Make the schema once, with what FastAPI cannot know: problems by their media type, headers,
+    and the key if there is one."""
+    schema = app.openapi()
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            responses = operation["responses"]
+            if keyed and path != "/health":
+                responses["401"] = {
+                    "description": _ABOUT[401],
+                    "content": {
+                        "application/json": responses["503"]["content"]["application/json"]
+                    },
+                }
+                operation["security"] = [{name: []} for name in _KEYS]
+            for status, response in responses.items():
+                if int(status) >= 400:
+                    _as_problem(response, status)
+    if keyed:
+        schema["components"]["securitySchemes"] = _KEYS
+    app.openapi = lambda: schema  # type: ignore[method-assign]
+
+
+def _as_problem(response: dict[str, Any], status: str) -> None:
+    content = response["content"]
+    content["application/problem+json"] = content.pop("application/json")
+    header = {"401": "WWW-Authenticate", "503": "Retry-After"}.get(status)
+    if header is not None:
+        response["headers"] = {header: {"required": True, "schema": {"type": "string"}}}

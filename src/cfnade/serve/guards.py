@@ -89,7 +89,7 @@ class Door:
             await self.app(scope, self._limited(receive), send)
 
     def _refusal(self, scope: Scope) -> Problem | None:
-        if self._digest is not None and not _is_open(scope["path"]) and not self._fits(scope):
+        if self._digest is not None and not self._may_pass(scope, self._digest):
             return Problem(
                 401,
                 "this service asks for a key; send it as X-API-Key or as Authorization: Bearer",
@@ -106,11 +106,12 @@ class Door:
             return Problem(431, f"address and headers are longer than {most:,} bytes; send fewer")
         return self._too_long() if body > self.limits.body_bytes else None
 
-    def _fits(self, scope: Scope) -> bool:
+    def _may_pass(self, scope: Scope, right: bytes) -> bool:
+        if scope["path"] in _OPEN or scope["path"].startswith(_OPEN_FOLDER):
+            return True
         # Digests of equal length, compared in constant time: neither the time nor the length
         # of a comparison tells anything of the key.
-        assert self._digest is not None
-        equal = [hmac.compare_digest(_digest(key), self._digest) for key in _keys(scope)]
+        equal = [hmac.compare_digest(_digest(key), right) for key in _keys(scope)]
         return any(equal)
 
     def _limited(self, receive: Receive) -> Receive:
@@ -125,7 +126,10 @@ class Door:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
-                raise self._too_slow() from None
+                most = self.limits.body_seconds
+                raise Problem(
+                    408, f"the body took longer than {most:g} s to arrive; send it again"
+                ) from None
             received += len(message.get("body", b""))
             if received > self.limits.body_bytes:
                 raise self._too_long()
@@ -140,10 +144,6 @@ class Door:
             413, f"the body is longer than {most:,} bytes; send fewer ratings or items at a time"
         )
 
-    def _too_slow(self) -> Problem:
-        most = self.limits.body_seconds
-        return Problem(408, f"the body took longer than {most:g} s to arrive; send it again")
-
 
 def key_from_environment() -> str | None:
     """The key that clients must send, if one is set. One that is set but empty is a mistake."""
@@ -154,10 +154,6 @@ def key_from_environment() -> str | None:
             "to serve without a key"
         )
     return key
-
-
-def _is_open(path: str) -> bool:
-    return path in _OPEN or path.startswith(_OPEN_FOLDER)
 
 
 def _keys(scope: Scope) -> list[bytes]:

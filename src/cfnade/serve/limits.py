@@ -4,13 +4,13 @@ with a bounded queue before them."""
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TypeVar
 
+from cfnade.data.parallel import threads as cores
 from cfnade.serve.problems import Problem
 
 T = TypeVar("T")
@@ -27,10 +27,6 @@ TEXT = 300
 """Characters of a title, an id or a query."""
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @dataclass(frozen=True)
 class Limits:
     """Bounds of one process; the defaults suit a page and a few programs on two cores."""
@@ -41,7 +37,7 @@ class Limits:
     """For a request to arrive whole, headers and body each."""
     work_seconds: float = 10.0
     """For an answer, waiting included."""
-    threads: int = _cores()
+    threads: int = field(default_factory=cores)
     waiting: int = 64
     """Requests that wait for a thread; the next one is told to come again."""
     connections: int = 512
@@ -67,7 +63,7 @@ class Work:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, "answer")
         future = self._pool.submit(function, *arguments)
-        future.add_done_callback(self._leave)
+        future.add_done_callback(lambda _: self._places.release())
         try:
             async with asyncio.timeout(self._seconds):
                 return await asyncio.wrap_future(future)
@@ -76,9 +72,6 @@ class Work:
             raise Problem(
                 504, f"no answer within {self._seconds:g} s; try again, or ask for less"
             ) from None
-
-    def _leave(self, _: Future[T]) -> None:
-        self._places.release()
 
     def close(self) -> None:
         """Wait for what is being computed; the next question opens the threads again."""

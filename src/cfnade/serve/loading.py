@@ -27,8 +27,8 @@ from cfnade.checkpoint.folders import current, snapshot
 from cfnade.checkpoint.manifest import NAME, read_manifest
 from cfnade.errors import CfnadeError
 from cfnade.predictor import Predictor
+from cfnade.serve.people import samples_of
 from cfnade.serve.problems import Problem
-from cfnade.serve.samples import samples_of
 
 _log = logging.getLogger("cfnade.serve")
 

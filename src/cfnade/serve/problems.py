@@ -17,6 +17,10 @@ from cfnade.errors import CfnadeError
 
 _SHOWN = 3
 _UNION = {"int", "str", "float", "none"}
+_OF_ROUTER = {
+    404: "there is nothing at this address; GET /docs lists what there is",
+    405: "this address does not take that method; GET /docs lists which it takes",
+}
 
 
 class Problem(HTTPException):
@@ -66,16 +70,9 @@ def _as_problem(error: Exception) -> Problem:
     if isinstance(error, RequestValidationError):
         return _of_validation(error.errors())
     if isinstance(error, StarletteHTTPException):
-        return Problem(error.status_code, _of_router(error), headers=error.headers)
+        detail = _OF_ROUTER.get(error.status_code, str(error.detail))
+        return Problem(error.status_code, detail, headers=error.headers)
     return Problem(422, str(error))
-
-
-def _of_router(error: StarletteHTTPException) -> str:
-    if error.status_code == 404:
-        return "there is nothing at this address; GET /docs lists what there is"
-    if error.status_code == 405:
-        return "this address does not take that method; GET /docs lists which it takes"
-    return str(error.detail)
 
 
 # -- input that does not fit the schema ----------------------------------------------------------

@@ -74,10 +74,16 @@ def serve(settings: ServeSettings) -> None:
         shown = f"[{host}]" if ":" in host else host
         _log.info("%s: on http://%s:%d (stop with Ctrl-C)", settings.folder, shown, port)
         if alone:
-            _serve_here(config, listener)
-        else:
-            del models
-            _serve_in_workers(config, listener)
+            # uvicorn raises the signal again once all is finished: that was the wish, no error.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: None)
+            Server(config).run([listener])
+            return
+        del models
+        workers = Multiprocess(config, [listener])
+        workers.run()
+        if any(process.exitcode == STARTUP_FAILURE for process in workers.processes):
+            raise CfnadeError("a worker could not start; its message is above")
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -128,20 +134,6 @@ def _config(settings: ServeSettings, models: Models | None) -> LimitedConfig:
         timeout_graceful_shutdown=_FINISH,
         timeout_worker_healthcheck=_START,
     )
-
-
-def _serve_here(config: LimitedConfig, listener: socket.socket) -> None:
-    # uvicorn raises the signal again once all is finished: that was the wish, and no error.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    Server(config).run([listener])
-
-
-def _serve_in_workers(config: LimitedConfig, listener: socket.socket) -> None:
-    workers = Multiprocess(config, [listener])
-    workers.run()
-    if any(process.exitcode == STARTUP_FAILURE for process in workers.processes):
-        raise CfnadeError("a worker could not start; its message is above")
 
 
 # -- connections ---------------------------------------------------------------------------------

@@ -1,87 +1,94 @@
-"""The service's account of itself: the schema, completed with what FastAPI cannot know, and a plain
-page made from it, with no script and nothing from another host."""
+"""Pages: the files of the page, read once, and the addresses written out for people.
+
+What is not in the table of files does not exist, whatever the path says. The page of addresses is
+made from the schema, with no script and nothing from another host.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 
-from cfnade.serve.assets import Asset
-from cfnade.serve.schemas import ProblemOut
+from cfnade.serve.problems import Problem
 
-UNKNOWN, INPUT, BODY, WORK = (404,), (422,), (408, 413, 415, 422), (503, 504)
-
-_ABOUT = {
-    401: "The key is missing or wrong.",
-    404: "The model does not know the user or item.",
-    408: "The body took too long to arrive.",
-    413: "The body is too long.",
-    415: "The body is not application/json.",
-    422: "The input cannot be used; the detail says what to change.",
-    503: "The model is being loaded, or too many requests wait.",
-    504: "The answer took too long.",
-}
-_KEYS = {
-    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-    "bearer": {"type": "http", "scheme": "bearer"},
+FOLDER = Path(__file__).parent / "page"
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
 }
 
 
-def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What FastAPI needs to know of refusals with these statuses."""
+class Asset(NamedTuple):
+    """A file, and a tag that changes with it."""
+
+    body: bytes
+    kind: str
+    tag: str
+
+    @classmethod
+    def of(cls, body: bytes, suffix: str) -> Asset:
+        return cls(body, _TYPES[suffix], f'"{hashlib.sha256(body).hexdigest()[:24]}"')
+
+    def response(self, request: Request) -> Response:
+        """The file, or word that the client's copy is the same."""
+        headers = {"etag": self.tag, "cache-control": "no-cache"}
+        if self.tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(self.body, media_type=self.kind, headers=headers)
+
+
+def read_assets(folder: Path = FOLDER) -> dict[str, Asset]:
+    """All files of the page by their path below its folder."""
     return {
-        status: {"model": ProblemOut, "description": _ABOUT[status]} for status in sorted(statuses)
+        path.relative_to(folder).as_posix(): Asset.of(path.read_bytes(), path.suffix)
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in _TYPES and path.is_file()
     }
 
 
-def complete(app: FastAPI, *, keyed: bool) -> None:
-    """Make the schema once: problems by their media type, headers, and the key if there is one."""
-    schema = app.openapi()
-    for path, operations in schema["paths"].items():
-        for operation in operations.values():
-            responses = operation["responses"]
-            if keyed and path != "/health":
-                responses["401"] = {
-                    "description": _ABOUT[401],
-                    "content": {
-                        "application/json": responses["503"]["content"]["application/json"]
-                    },
-                }
-                operation["security"] = [{name: []} for name in _KEYS]
-            for status, response in responses.items():
-                if int(status) >= 400:
-                    _as_problem(response, status)
-    if keyed:
-        schema["components"]["securitySchemes"] = _KEYS
-    app.openapi = lambda: schema  # type: ignore[method-assign]
+def add_pages(app: FastAPI) -> None:
+    """The page and the documentation, at addresses that the schema leaves out."""
+    files = read_assets()
+    files["docs.html"] = Asset.of(docs_page(app.openapi()).encode(), ".html")
+    files["docs.css"] = Asset.of((FOLDER.parent / "docs.css").read_bytes(), ".css")
+
+    def add(path: str, name: str | None = None) -> None:
+        async def page(request: Request) -> Response:
+            asset = files.get(name or request.path_params["name"])
+            if asset is None:
+                raise Problem(404, "the page has no such file; it begins at /")
+            return asset.response(request)
+
+        app.add_api_route(path, page, include_in_schema=False)
+
+    add("/", "index.html")
+    add("/docs", "docs.html")
+    add("/docs/style.css", "docs.css")
+    add("/page/{name:path}")
 
 
-def _as_problem(response: dict[str, Any], status: str) -> None:
-    content = response["content"]
-    content["application/problem+json"] = content.pop("application/json")
-    header = {"401": "WWW-Authenticate", "503": "Retry-After"}.get(status)
-    if header is not None:
-        response["headers"] = {header: {"required": True, "schema": {"type": "string"}}}
+# -- the addresses, for people -------------------------------------------------------------------
 
 
-# -- as a page -----------------------------------------------------------------------------------
-
-_STYLE = Path(__file__).parent / "docs.css"
-
-
-def docs_page(schema: dict[str, Any]) -> dict[str, Asset]:
-    """The page and its style."""
+def docs_page(schema: dict[str, Any]) -> str:
+    """All that the schema says of each address, as HTML."""
     parts = [
         _operation(schema, method.upper(), path, operation)
         for path, operations in schema["paths"].items()
         for method, operation in operations.items()
     ]
     info = schema["info"]
-    text = (
+    return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<title>cfnade: addresses</title><link rel="icon" href="data:,">'
@@ -91,10 +98,6 @@ def docs_page(schema: dict[str, Any]) -> dict[str, Asset]:
         'For people: <a href="/">the page</a>.</p>'
         f"{''.join(parts)}</main></body></html>"
     )
-    return {
-        "docs.html": Asset.of(text.encode(), ".html"),
-        "docs.css": Asset.of(_STYLE.read_bytes(), ".css"),
-    }
 
 
 def _operation(schema: dict[str, Any], method: str, path: str, operation: dict[str, Any]) -> str:
@@ -154,13 +157,12 @@ def _about(schema: dict[str, Any], one: dict[str, Any], required: bool | None) -
 
 
 _BOUNDS = {
-    **{
-        "minimum": "≥ {}",
-        "exclusiveMinimum": "> {}",
-        "maximum": "≤ {}",
-        "exclusiveMaximum": "< {}",
-    },
-    **{"maxItems": "at most {}", "maxLength": "at most {} characters"},
+    "minimum": "≥ {}",
+    "exclusiveMinimum": "> {}",
+    "maximum": "≤ {}",
+    "exclusiveMaximum": "< {}",
+    "maxItems": "at most {}",
+    "maxLength": "at most {} characters",
 }
 
 
