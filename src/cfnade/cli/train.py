@@ -108,8 +108,8 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     from cfnade.cli.show import TrainingView
     from cfnade.data.loader import load_split
     from cfnade.files import write_text
-    from cfnade.recipes import draws_blocks
     from cfnade.settings import Settings
+    from cfnade.sides import kernel_task, side_names
     from cfnade.training import run, state
     from cfnade.training.loop import DivergedError, Saving
 
@@ -128,7 +128,7 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
             write_text(out / RUN, json.dumps(job, indent=1) + "\n")
 
     if job["device"] == "cpu":
-        compile_kernels("blocks" if draws_blocks(job["side"]) else "rows")
+        compile_kernels(kernel_task(side_names(job["side"], ridge=job["model"].get("ridge", 0))))
     try:
         view = TrainingView(settings.epochs, out, done, begin, job["seeds"])
         with view, _interrupt() as stop:

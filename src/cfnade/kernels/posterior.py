@@ -54,12 +54,24 @@ def lower_products(u: Any, q: Any, out: Any) -> None:
 
 
 @loose_inner
-def _add_products(columns: Any, products: Any, total: Any) -> None:
-    total[:] = 0
-    for column in columns:
-        line = products[column]
+def _add_products(first: int, end: int, columns: Any, products: Any, total: Any) -> None:
+    """total (L,) = Σ of the columns' products."""
+    for place in range(len(total)):
+        total[place] = 0
+    for p in range(first, end):
+        line = products[columns[p]]
         for place in range(len(total)):
             total[place] += line[place]
+
+
+@loose_inner
+def _add_evidence(first: int, end: int, columns: Any, levels: Any, E: Any, total: Any) -> None:
+    """total (D,) = Σ of what ratings first..end tell."""
+    for i in range(len(total)):
+        total[i] = 0
+    for p in range(first, end):
+        for i in range(len(total)):
+            total[i] += E[columns[p], levels[p], i]
 
 
 @loose_inner
@@ -150,14 +162,10 @@ def row_posteriors(lo: int, hi: int, rows: Any, evidence: Any, out: Any) -> None
     for row in range(lo, hi):
         first, end = offsets[row], offsets[row + 1]
         factor, mean = out.factors[row], out.means[row]
-        _add_products(columns[first:end], products, total)
+        _add_products(first, end, columns, products, total)
         _spread_out(prior, total, factor)
         _factor(factor)
-        mean[:] = 0
-        for p in range(first, end):
-            told = E[columns[p], levels[p]]
-            for i in range(D):
-                mean[i] += told[i]
+        _add_evidence(first, end, columns, levels, E, mean)
         _solve(factor, mean)
         out.unknown[row] = _unknown_share(factor, importance, inverse)
 
@@ -179,20 +187,18 @@ def posteriors_without(rows: Any, cells: Any, evidence: Any, means: Any, unknown
         row, column = asked[t], asked_columns[t]
         first, end = offsets[row], offsets[row + 1]
         if row != last:
-            _add_products(columns[first:end], products, whole)
-            told[:] = 0
-            for p in range(first, end):
-                told += E[columns[p], levels[p]]
+            _add_products(first, end, columns, products, whole)
+            _add_evidence(first, end, columns, levels, E, told)
             last = row
-        if end - first > 1:
-            rest[:] = whole - products[column]
-            means[t] = told - E[column, asked_levels[t]]
-        else:  # what is left of a lone rating is nothing, not a rounding error
-            rest[:] = 0
-            means[t] = 0
+        # What is left of a lone rating is nothing, not a rounding error.
+        left, mean, own = float(end - first > 1), means[t], E[column, asked_levels[t]]
+        for place in range(len(rest)):
+            rest[place] = left * (whole[place] - products[column, place])
+        for i in range(D):
+            mean[i] = left * (told[i] - own[i])
         _spread_out(prior, rest, factor)
         _factor(factor)
-        _solve(factor, means[t])
+        _solve(factor, mean)
         unknown[t] = _unknown_share(factor, importance, inverse)
 
 
@@ -274,10 +280,11 @@ def expect(lo: int, hi: int, rows: Any, residuals: Any, given: Any, sums: Any) -
     second, mean, prior = np.zeros(L, a.dtype), np.zeros(D, a.dtype), np.ones(D, a.dtype)
     for row in range(lo, hi):
         first, end = offsets[row], offsets[row + 1]
-        _add_products(columns[first:end], lower, second)
+        _add_products(first, end, columns, lower, second)
         _spread_out(prior, second, factor)
         _factor(factor)
-        mean[:] = 0
+        for i in range(D):
+            mean[i] = 0
         for p in range(first, end):
             own = a[columns[p]]
             for i in range(D):

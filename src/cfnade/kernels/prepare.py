@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numba.core.registry import cpu_target
 
-from cfnade.kernels import bounds, costing, drawing, grouping, passes, request, spelling
+from cfnade.kernels import bounds, costing, drawing, grouping, passes, posterior, request, spelling
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.block_drawing import BlockSampler, _mark_block
 from cfnade.kernels.drawing import Sampler
@@ -81,16 +81,51 @@ def _train_on_rows() -> None:
 def _train_on_blocks() -> None:
     data = (_OFFSETS, _COLUMNS, _LEVELS)
     sampler = BlockSampler(data, data, columns=1, n_levels=2, rate=(0.5, 1.0), threads=1)
-    block, engine = sampler.draw(_ROWS, seed=0, step=0), _engine()
-    engine.encode(block.user.context)
-    scores = np.zeros((block.n_targets, 2), np.float32)
-    engine.add_scores(block.user.targets, scores)
-    targets = block.user.targets
+    _step_of_several(sampler.draw(_ROWS, seed=0, step=0).user)
+
+
+def _step_of_several(batch: drawing.DrawnBatch) -> None:
+    """A CF-NADE's part in the step of a member with more than one side."""
+    engine, targets = _engine(), batch.targets
+    if not len(targets.order):
+        targets = targets._replace(order=np.arange(len(targets.rows)))
+    scores = np.zeros((len(targets.rows), 2), np.float32)
+    engine.encode(batch.context)
+    engine.add_scores(targets, scores)
     cost = costing.cost_of(scores, targets.levels, targets.weights, ordinal_weight=1.0, threads=1)
     engine.begin()
-    engine.fit_scores(block.user.targets, cost.slopes)
-    engine.fit_context(block.user.context)
+    engine.fit_scores(targets, cost.slopes)
+    engine.fit_context(batch.context)
     _score_cells()
+
+
+def _train_with_ridge() -> None:
+    """Two sides on the same rows, one of them with posteriors."""
+    data = (_OFFSETS, _COLUMNS, _LEVELS)
+    sampler = Sampler(*data, n_columns=2, n_levels=2, rate=(0.5, 1.0), threads=1)
+    _step_of_several(sampler.draw(_ROWS, seed=0, step=0))
+    rows, evidence, found = _posteriors()
+    one, cells = np.zeros((1, 2), np.float32), (np.array([0, 1, 1]), _ROWS.astype(np.int32), _ROWS)
+    V, b = np.zeros((2, 2, 2), np.float32), np.zeros((2, 2), np.float32)
+    posterior.add_state_scores(cells, one, V, b, one.copy())
+    posterior.state_slopes(cells, one, V, one, (V, b, one))
+    slopes = np.zeros((1, 1), np.float32), evidence.E
+    posterior.posterior_slopes(rows, evidence, found, slopes[0], (found.means, slopes[1], b[0, :1]))
+    factor = np.ones((2, 1), np.float32)
+    sums = tuple(np.ones((2, 1), np.float32) for _ in range(3))
+    posterior.expect(0, 1, rows[:2], factor[:, 0], (factor, factor), sums)
+    posterior.maximise(0, 2, sums, b[0, :1] + 1, b[0, :1], (factor, factor.copy()))
+
+
+def _posteriors() -> tuple[Any, Any, Any]:
+    """What training and requests about a ridge part have in common."""
+    u = np.zeros((2, 1), np.float32)
+    rows = posterior.RaggedRows(np.array([0, 2]), _COLUMNS[:2], _LEVELS[:2])
+    evidence = posterior.Evidence(u, u.copy(), np.zeros((2, 2, 1), np.float32), u[0] + 1, u[0] + 1)
+    posterior.lower_products(u, u, evidence.products)
+    found = posterior.Posteriors(np.zeros((1, 1, 1), np.float32), u[:1].copy(), u[:1, 0].copy())
+    posterior.row_posteriors(0, 1, rows, evidence, found)
+    return rows, evidence, found
 
 
 def _score_cells() -> None:
@@ -114,6 +149,9 @@ def _answer_requests() -> None:
         criterion = bounds.Criterion(kind, ends, 1.0, ends, 1, 0.5, np.zeros(3))
         bounds.bounds(scores, criterion)
     Spellings(["a"]).edits("a", 1)
+    rows, evidence, found = _posteriors()
+    cells = tuple(np.zeros(1, np.int64) for _ in range(3))
+    posterior.posteriors_without(rows, cells, evidence, found.means, found.unknown)
     _score_cells()
 
 
@@ -123,12 +161,22 @@ _ROW = (request._add_ratings, request._affine, request._score_cells, request._sc
 _LISTS = (bounds._mean_bounds, bounds._calibrated_bounds, spelling._edits)
 _FITTING = (passes.context_step, passes.flat_step)
 
+_SEVERAL = (costing._cost_of_scores, passes.score_step, *_DRAWING, *_FITTING, *_SCORING)
+_POSTERIORS = (posterior.lower_products, posterior.row_posteriors)
+_SLOPES = (posterior.add_state_scores, posterior.state_slopes, posterior.posterior_slopes)
+_START = (posterior.expect, posterior.maximise)
+
 TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
     "rows": (_train_on_rows, (drawing._mark, passes.target_step, *_DRAWING, *_FITTING, *_SCORING)),
-    "blocks": (
-        _train_on_blocks,
-        (_mark_block, costing._cost_of_scores, passes.score_step, *_DRAWING, *_FITTING, *_SCORING),
+    "ridge": (
+        _train_with_ridge,
+        (drawing._mark, *_SEVERAL, *_POSTERIORS, *_SLOPES, *_START),
     ),
-    "requests": (_answer_requests, (*_ROW, *_LISTS, *_SCORING)),
+    "blocks": (_train_on_blocks, (_mark_block, *_SEVERAL)),
+    "requests": (
+        _answer_requests,
+        (posterior.posteriors_without, *_POSTERIORS, *_ROW, *_LISTS, *_SCORING),
+    ),
 }
-"""What kernels are for: training one side on its rows, both on blocks, answering requests."""
+"""What kernels are for: training a CF-NADE alone on its rows, with a ridge part, on blocks of users
+and items; answering requests."""

@@ -45,11 +45,11 @@ def names() -> list[str]:
 
 
 def default_recipe(side: str, ridge: int | None = None) -> Recipe:
-    """What is taken for a side when nothing is said; with ridge 0 the paper's model."""
+    """What is taken for a side when nothing is said: a ridge part for users, unless it is 0."""
     if draws_blocks(side):
         name = "default-both"
-    elif side_names(side, ridge=1) in WITH_RIDGE.values() and ridge != 0:
-        name = "default"
+    elif side_names(side, ridge=1) in WITH_RIDGE.values() and (ridge or ridge is None):
+        name = "default" if ridge or side == "user" else "default-plain"
     else:
         name = "default-plain"
     return replace(recipe(name), side=side)

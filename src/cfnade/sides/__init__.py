@@ -59,6 +59,13 @@ def side_names(side: object, *, ridge: int = 0, time: bool = False) -> tuple[str
     return (*names, "time") if time and "time" not in names else names
 
 
+def kernel_task(names: tuple[str, ...]) -> str:
+    """What training such a member needs compiled (kernels/prepare.py)."""
+    if len({KINDS[name].axis for name in names} - {None}) == 2:
+        return "blocks"
+    return "ridge" if any(KINDS[name].side is RidgeSide for name in names) else "rows"
+
+
 def new_member(
     names: tuple[str, ...], ratings: Ratings, fields: Mapping[str, Any], settings: Settings
 ) -> Member:
@@ -95,6 +102,7 @@ __all__ = [
     "Kind",
     "Member",
     "Side",
+    "kernel_task",
     "new_member",
     "saved_member",
     "side_names",
