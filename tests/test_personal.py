@@ -35,6 +35,7 @@ from cfnade.evaluation import evaluate
 from cfnade.fitted import FittedModel
 from cfnade.personal import Calibrator, Leanings
 from cfnade.predictor import Predictor
+from cfnade.predictor.ranking import best, rank_by
 from cfnade.sides.side import NOTHING, Row
 
 FloatArray = npt.NDArray[np.float64]
@@ -157,10 +158,25 @@ def test_lists_are_those_of_the_cells(kind: str, how: dict[str, Any], seen: bool
                 "quantile": float(np.interp(0.8, reached, np.append(values - 0.25, 5.25))),
             }[how.get("rank", "expected")]
         frame = predictor.recommend(user * 10, n=3, exclude_seen=seen, min_ratings=0, **how)
-        best = sorted(scores, key=lambda item: (-round(scores[item], 5), item))[:3]
-        assert (frame["item"] - 100).to_list() == best
-        np.testing.assert_allclose(frame["score"], [scores[item] for item in best], atol=1e-5)
-        np.testing.assert_allclose(frame.select("^p_.*$").to_numpy(), chances[best], atol=3e-6)
+        first = sorted(scores, key=lambda item: (-round(scores[item], 5), item))[:3]
+        assert (frame["item"] - 100).to_list() == first
+        np.testing.assert_allclose(frame["score"], [scores[item] for item in first], atol=1e-5)
+        np.testing.assert_allclose(frame.select("^p_.*$").to_numpy(), chances[first], atol=3e-6)
+
+
+def test_an_item_that_is_best_without_its_own_rating_is_found() -> None:
+    """Who rated one film, in the middle, leans to the middle: but not where that film is asked."""
+    fitted = leaning_model("user")
+    leaning = Leanings(fitted).of_person(Row(np.array([5], np.int32), np.array([5], np.uint8)))
+    scores = np.tile(np.linspace(0.0, 0.5, 10), (ITEMS, 1))
+    scores[5] = np.linspace(0.0, 0.45, 10)  # it would be the last one if all leaned alike
+    by = rank_by("at_least", 4.5, None, fitted.context.scale)
+    found = best(scores, np.ones(ITEMS, bool), 1, by, Calibration(1.0, (), 5.0), leaning)
+    chances = np.exp(scores[5]) / np.exp(scores[5]).sum()
+    assert found.items.tolist() == [5]
+    assert found.scores == pytest.approx([chances[-2:].sum()], abs=1e-9)
+    everything = best(scores, np.ones(ITEMS, bool), ITEMS, by, Calibration(1.0, (), 5.0), leaning)
+    assert everything.items.tolist() == [5, *(i for i in range(ITEMS) if i != 5)]
 
 
 def test_evaluation_scores_what_is_predicted() -> None:
