@@ -85,8 +85,8 @@ def _rivals(found: dict[str, Any]) -> str:
         "clipped to the scale. They are numbers, not distributions: their NLL is that of a "
         "Gaussian around the number, cut into levels, with width and our calibration fitted on the "
         "same training users. The global mean's NLL is that of the training ratings' frequencies. "
-        "Our calibration was fitted as always, on validation ratings, whose users have far more "
-        "known ratings than the people asked here."
+        "Our calibration was fitted as always, on validation ratings of the training users, asked "
+        "from few and from all of their ratings."
     )
 
 

@@ -215,20 +215,24 @@ def test_the_fit_is_where_a_general_minimiser_ends() -> None:
     assert approx_fprime(at, cost, 1e-6) == pytest.approx(np.zeros(6), abs=1e-4)
 
 
-def test_gradient_and_information_are_those_of_the_likelihood() -> None:
-    p, at = distributions(12), np.array([0.6, 0.3, -0.2, 0.0, 0.5, -0.1])
+@pytest.mark.parametrize("personal", [False, True])
+def test_gradient_and_information_are_those_of_the_likelihood(personal: bool) -> None:
+    p, leanings = distributions(12), leaning(12) if personal else None
+    at = np.array([0.6, *[0.8] * personal, 0.3, -0.2, 0.0, 0.5, -0.1])
     levels, unit = drawn(p), (np.array(UNEVEN) + 2) / 12
 
     def log_q(x: FloatArray) -> FloatArray:
-        return np.log(Calibration(1 / x[0], tuple(x[1:].tolist())).apply(p, unit))
+        c = float(x[1]) if personal else 0.0
+        found = Calibration(1 / x[0], tuple(x[-5:].tolist()), c)
+        return np.log(found.apply(p, unit, leanings))
 
     def cost(x: FloatArray) -> float:
         return float(-log_q(x)[np.arange(12), levels].mean())
 
-    slope = calibration._slope(p, np.exp(log_q(at)), levels, unit)
+    slope = calibration._slope(p, np.exp(log_q(at)), levels, unit, leanings)
     assert slope.gradient == pytest.approx(approx_fprime(at, cost, 1e-6), abs=1e-5)
     # Fisher's information: the expected product of the derivatives of log q.
-    steps = np.eye(6) * 1e-5
+    steps = np.eye(len(at)) * 1e-5
     moved = np.stack([(log_q(at + h) - log_q(at - h)) / 2e-5 for h in steps])  # (J, n, K)
     expected = np.einsum("nk,ink,jnk->ij", np.exp(log_q(at)), moved, moved) / 12
     assert slope.information == pytest.approx(expected, abs=1e-6)
@@ -269,13 +273,73 @@ def test_a_part_that_misleads_is_not_followed(monkeypatch: pytest.MonkeyPatch) -
     assert fit(p, levels, STARS) == Calibration()
 
 
+# -- personal -----------------------------------------------------------------------------------
+
+
+def leaning(n: int, seed: int = 7) -> FloatArray:
+    """Made-up leanings, a person each."""
+    return np.random.default_rng(seed).normal(0.0, 0.7, (n, 5))
+
+
+@pytest.mark.parametrize("values", [STARS, UNEVEN])
+def test_how_much_leanings_count_is_found(values: list[float]) -> None:
+    told, leans = distributions(60_000, spread=2.0), leaning(60_000)
+    truth = Calibration(1.0, (), 0.6).apply(told, values, leans)
+    levels = drawn(truth)
+    found = fit(told, levels, values, leans)
+    assert found.personal == pytest.approx(0.6, abs=0.03)
+    assert found.temperature == pytest.approx(1.0, abs=0.03)
+    after = nll(found.apply(told, values, leans), levels)
+    assert after == pytest.approx(nll(truth, levels), abs=3e-4)
+    assert after < nll(fit(told, levels, values).apply(told, values), levels) - 0.01
+
+
+def test_leanings_that_mislead_do_not_count() -> None:
+    told, leans = distributions(5_000, spread=2.0), leaning(5_000)
+    levels = drawn(Calibration(0.7, (), 0.6).apply(told, STARS, leans))
+    found = fit(told, levels, STARS, -leans)
+    assert found == fit(told, levels, STARS)
+    assert found.personal == 0.0
+    assert found.temperature != 1.0
+
+
+def test_what_all_lean_to_is_a_weight_of_levels() -> None:
+    p, one = distributions(50), leaning(1)[0]
+    personal = Calibration(1.4, (0.1, 0.0, 0.3, -0.2, 0.0), 0.8)
+    together = personal.apply(p, UNEVEN, np.tile(one, (50, 1)))
+    assert personal.for_leaning(one).apply(p, UNEVEN) == pytest.approx(together, abs=1e-12)
+    bare = Calibration(1.4, (), 0.8)
+    together = bare.apply(p, UNEVEN, np.tile(one, (50, 1)))
+    assert bare.for_leaning(one).apply(p, UNEVEN) == pytest.approx(together, abs=1e-12)
+
+
+def test_what_lies_along_the_values_does_not_count() -> None:
+    p, leans = distributions(50), leaning(50)
+    moved = leans + np.linspace(-1, 1, 50)[:, None] * np.array(UNEVEN) + 3.0
+    found = Calibration(1.4, (), 0.8)
+    again = found.apply(p, UNEVEN, moved)
+    assert again == pytest.approx(found.apply(p, UNEVEN, leans), abs=1e-8)
+
+
+def test_where_nobody_leans_it_is_the_ordinary_calibration() -> None:
+    p = distributions(50)
+    personal, ordinary = Calibration(1.4, (0.1,) * 5, 0.8), Calibration(1.4, (0.1,) * 5)
+    assert np.array_equal(personal.apply(p, STARS), ordinary.apply(p, STARS))
+    still = personal.apply(p, STARS, np.zeros((50, 5)))
+    assert np.array_equal(still, ordinary.apply(p, STARS))
+    assert np.array_equal(ordinary.apply(p, STARS, leaning(50)), ordinary.apply(p, STARS))
+    assert Calibration(1.0, (), 0.8).apply(p, STARS, leaning(50)) != pytest.approx(p, abs=0.01)
+
+
 # -- as numbers ---------------------------------------------------------------------------------
 
 
 def test_it_survives_json() -> None:
-    found = Calibration(1.9, (0.1, -0.2, 1 / 3))
+    found = Calibration(1.9, (0.1, -0.2, 1 / 3), 0.6)
     assert Calibration.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     assert Calibration.from_dict(Calibration().to_dict()) == Calibration()
+    before = {"temperature": 1.9, "log_weights": [0.5, 0.0]}  # as earlier versions wrote it
+    assert Calibration.from_dict(before) == Calibration(1.9, (0.5, 0.0), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +357,13 @@ def test_unusable_numbers_are_refused() -> None:
         Calibration(math.nan)
     with pytest.raises(PredictionError, match=r"log_weights .* must be finite"):
         Calibration(1.0, (math.inf,))
+    for personal in (-0.1, 11.0, math.nan):
+        with pytest.raises(PredictionError, match=rf"personal \(={personal}\) must lie in 0..10"):
+            Calibration(1.0, (), personal)
+    wrong = np.full((2, 5), math.nan)
+    for leanings in (leaning(3), wrong, leaning(2)[:, :4]):
+        with pytest.raises(PredictionError, match=r"give finite ones of shape \(2, 5\)"):
+            Calibration(1.0, (), 0.5).apply(distributions(2), STARS, leanings)
     with pytest.raises(PredictionError, match="for 3 levels, the probabilities have 5"):
         Calibration(1.0, (0.0, 1.0, 0.0)).apply(distributions(2), STARS)
     with pytest.raises(PredictionError, match="5 rising numbers"):

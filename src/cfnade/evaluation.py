@@ -14,6 +14,7 @@ from cfnade.data.ratings import IntArray, Ratings
 from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.metrics import FloatArray
+from cfnade.personal import Calibrator
 from cfnade.scorer import Scorer
 
 KNOWN = (0, 1, 5, 20, 100)
@@ -80,7 +81,7 @@ def evaluate(fitted: FittedModel, test: Ratings, *, unseen: str = "mean") -> Sco
     _require_hidden(scorer, test, users, items)
     values, scale = test.values, fitted.context.scale.array()
     raw = scorer.probabilities(users, items, test.times)  # (n, K)
-    calibrated = raw if fitted.calibration is None else fitted.calibration.apply(raw, scale)
+    calibrated = Calibrator(fitted).of_cells(raw, users, items)
     squares = np.square(values - raw @ scale)  # (n,)
     return Scores(
         n=len(test),

@@ -191,7 +191,7 @@ def posteriors_without(rows: Any, cells: Any, evidence: Any, means: Any, unknown
             _add_evidence(first, end, columns, levels, E, told)
             last = row
         # What is left of a lone rating is nothing, not a rounding error.
-        left, mean, own = float(end - first > 1), means[t], E[column, asked_levels[t]]
+        left, mean, own = min(1, end - first - 1), means[t], E[column, asked_levels[t]]
         for place in range(len(rest)):
             rest[place] = left * (whole[place] - products[column, place])
         for i in range(D):

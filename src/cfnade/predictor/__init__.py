@@ -23,6 +23,7 @@ from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.once import once
 from cfnade.options import checked, whole
+from cfnade.personal import Calibrator
 from cfnade.predictor import frames, refusals
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.explain import by_item, by_level
@@ -35,7 +36,6 @@ from cfnade.predictor.ranking import (
     RankBy,
     Ranking,
     best,
-    calibrated,
     means_of,
     rank_by,
 )
@@ -57,7 +57,7 @@ class Predictor:
         self.scale = fitted.context.scale
         self.users = Ids("user", fitted.context.user_ids)
         self.items = Ids("item", fitted.context.item_ids)
-        self._scorer = Scorer(fitted)
+        self._scorer, self._calibrator = Scorer(fitted), Calibrator(fitted)
         self._values = self.scale.array()
         self.catalogue = Catalogue(self.items, fitted.context, lambda: self._scorer.known("item"))
         """The items by id and title."""
@@ -89,8 +89,7 @@ class Predictor:
         and nothing else. A model that knows time needs the times of the ratings, whole seconds
         since 1970, one for all or one for each, and takes no histories.
         """
-        raw = self._cells(*paired(users, items), histories, times).probabilities
-        return calibrated(raw, self._values, self.fitted.calibration)
+        return self._cells(*paired(users, items), histories, times, honest=True).probabilities
 
     def predict(
         self,
@@ -101,7 +100,7 @@ class Predictor:
         times: Any = None,
     ) -> FloatArray:
         """The expected rating of each (user, item), in stars. Returns (n,)."""
-        return self._cells(*paired(users, items), histories, times).predictions
+        return self._cells(*paired(users, items), histories, times, honest=False).predictions
 
     def predict_frame(
         self,
@@ -113,7 +112,7 @@ class Predictor:
     ) -> pl.DataFrame:
         """user, item, title, prediction, std, p_…, known_of_user, known_of_item of each cell."""
         users, items = paired(users, items)
-        answers = self._honest(self._cells(users, items, histories, times))
+        answers = self._cells(users, items, histories, times, honest=True)
         return pl.DataFrame(
             {
                 "user": frames.id_series(users, texts=self.users.are_texts),
@@ -139,24 +138,26 @@ class Predictor:
         refusals.check_who(user, history)
         if history is not None:
             refusals.require_lists(self.fitted)
-            return self._honest(self._of_history(self.person(history), items))
+            return self._of_history(self.person(history), items, honest=True)
         refusals.check_times(self.fitted, None, times)
         users = np.full(len(items), self.users.index(user))
-        return self._honest(self._of_users(users, items, times))
-
-    def _honest(self, answers: Answers) -> Answers:
-        chances = calibrated(answers.probabilities, self._values, self.fitted.calibration)
-        return answers._replace(probabilities=chances)
+        return self._of_users(users, items, times, honest=True)
 
     def _cells(
-        self, users: Any, items: Any, histories: Mapping[Any, History] | None, times: Any
+        self,
+        users: Any,
+        items: Any,
+        histories: Mapping[Any, History] | None,
+        times: Any,
+        *,
+        honest: bool,
     ) -> Answers:
-        """Of users by raw id, or by a name in histories; before calibration."""
+        """Of users by raw id, or by a name in histories. If honest, they are calibrated."""
         refusals.check_times(self.fitted, histories, times)
         people = {name: self.person(history) for name, history in (histories or {}).items()}
         indices = self._indices(items)
         if not people:
-            return self._of_users(self.users.indices(users), indices, times)
+            return self._of_users(self.users.indices(users), indices, times, honest=honest)
         places = {name: place for place, name in enumerate(people)}
         which = np.array([places.get(_plain(user), -1) for user in users], np.int64)
         parts = []
@@ -165,29 +166,31 @@ class Predictor:
             if not len(asked):
                 continue
             if person is None:
-                raws = [users[i] for i in asked]
-                answers = self._of_users(self.users.indices(raws), indices[asked], None)
+                known = self.users.indices([users[i] for i in asked])
+                answers = self._of_users(known, indices[asked], None, honest=honest)
             else:
-                answers = self._of_history(person, indices[asked])
+                answers = self._of_history(person, indices[asked], honest=honest)
             parts.append((asked, answers))
         order = np.argsort(np.concatenate([asked for asked, _ in parts]), kind="stable")
         joined = zip(*(answers for _, answers in parts), strict=True)
         return Answers(*(np.concatenate(column)[order] for column in joined))
 
-    def _of_users(self, users: IntArray, items: IntArray, times: Any) -> Answers:
+    def _of_users(self, users: IntArray, items: IntArray, times: Any, *, honest: bool) -> Answers:
         refusals.require_context(self.fitted)
         if times is not None and np.ndim(times) == 0:
             times = np.full(len(users), times)
         chances = self._scorer.probabilities(users, items, times)
-        return self._answers(items, chances, self._scorer.known_of("user", users))
+        means, known = means_of(chances, self._values), self._scorer.known_of("user", users)
+        if honest:
+            chances = self._calibrator.of_cells(chances, users, items)
+        return Answers(items, means, chances, known, self._scorer.known_of("item", items))
 
-    def _of_history(self, person: Person, items: IntArray) -> Answers:
+    def _of_history(self, person: Person, items: IntArray, *, honest: bool) -> Answers:
         chances = self._scorer.of_person(_who(person), items)
-        return self._answers(items, chances, np.full(len(items), len(person)))
-
-    def _answers(self, items: IntArray, chances: FloatArray, of_user: IntArray) -> Answers:
-        means = means_of(chances, self._values)
-        return Answers(items, means, chances, of_user, self._scorer.known_of("item", items))
+        means, known = means_of(chances, self._values), np.full(len(items), len(person))
+        if honest:
+            chances = self._calibrator.of_person(chances, _who(person), items)
+        return Answers(items, means, chances, known, self._scorer.known_of("item", items))
 
     def _indices(self, items: Any) -> IntArray:
         return self.catalogue.indices(listed(items)[0])
@@ -272,7 +275,8 @@ class Predictor:
             if exclude_seen:
                 allowed[who.rated.columns] = False
             hidden = int((allowed & ~enough).sum())
-            top = best(scores, allowed & enough, n, by, self.fitted.calibration)
+            calibration, leaning = self.fitted.calibration, self._calibrator.leaning(who)
+            top = best(scores, allowed & enough, n, by, calibration, leaning)
             of_user = len(who.rated.columns)
             rankings.append(Ranking(*top, counts[top.items], of_user, hidden, least))
         return rankings

@@ -17,6 +17,7 @@ from cfnade.calibration import Calibration
 from cfnade.data.scale import Scale
 from cfnade.errors import PredictionError
 from cfnade.kernels.bounds import CHANCE, MEAN, QUANTILE, Criterion, bounds
+from cfnade.personal import Leaning
 from cfnade.scorer import distributions
 
 FloatArray = npt.NDArray[np.float64]
@@ -164,13 +165,6 @@ def means_of(probabilities: FloatArray, values: FloatArray) -> FloatArray:
     return np.asarray((probabilities * values).sum(1))
 
 
-def calibrated(
-    probabilities: FloatArray, values: FloatArray, calibration: Calibration | None
-) -> FloatArray:
-    """The honest spread of distributions, with the means that they had. Returns (n, K)."""
-    return probabilities if calibration is None else calibration.apply(probabilities, values)
-
-
 class Best(NamedTuple):
     """The chosen items of one line of scores: the first fields of a Ranking."""
 
@@ -186,26 +180,58 @@ def best(
     n: int,
     by: RankBy,
     calibration: Calibration | None,
+    leaning: Leaning | None = None,
 ) -> Best:
     """The n best of the allowed items, given the scores (M, K) of all before the softmax.
 
-    Of equal ones the lower index comes first, so the list never depends on chance.
+    leaning is the person's, if calibration is personal. Of equal ones the lower index comes first,
+    so the list never depends on chance.
     """
     values = by.scale.array()
     candidates = np.flatnonzero(allowed)
     if n < len(candidates):
-        lower, upper = bounds(scores, by.criterion(calibration or Calibration()))
+        lower, upper = _bounds(scores, by, calibration or Calibration(), leaning)
         least = np.partition(lower[candidates], len(candidates) - n)[len(candidates) - n]
         candidates = candidates[upper[candidates] >= least]
     chances = distributions(scores[candidates])
     means = means_of(chances, values)
     if by.rank == "expected":
         order = np.lexsort((candidates, -means))[:n]
-        final = calibrated(chances[order], values, calibration)
+        leans = _leans(leaning, candidates[order])
+        final = _calibrated(chances[order], values, calibration, leans)
         return Best(candidates[order], means[order], means[order], final)
     # Equal distributions are calibrated once: twice might differ in the last bit, and in rank.
-    some, back = np.unique(chances, axis=0, return_inverse=True)
-    honest = calibrated(some, values, calibration)[back.reshape(-1)]
+    leans = _leans(leaning, candidates)
+    both = chances if leans is None else np.hstack([chances, leans])
+    _, first, back = np.unique(both, axis=0, return_index=True, return_inverse=True)
+    leans = None if leans is None else leans[first]
+    honest = _calibrated(chances[first], values, calibration, leans)[back.reshape(-1)]
     ranked = by.scores(means, honest)
     order = np.lexsort((candidates, -ranked))[:n]
     return Best(candidates[order], ranked[order], means[order], honest[order])
+
+
+def _bounds(
+    scores: npt.NDArray[Any], by: RankBy, calibration: Calibration, leaning: Leaning | None
+) -> tuple[FloatArray, FloatArray]:
+    """Of what all items are ranked by; none where the person leans otherwise. Both (M,)."""
+    if leaning is None:
+        return bounds(scores, by.criterion(calibration))
+    lower, upper = bounds(scores, by.criterion(calibration.for_leaning(leaning.whole)))
+    if by.rank != "expected":
+        lower[leaning.own], upper[leaning.own] = -np.inf, np.inf
+    return lower, upper
+
+
+def _leans(leaning: Leaning | None, items: IntArray) -> FloatArray | None:
+    return None if leaning is None else leaning.of(items)
+
+
+def _calibrated(
+    chances: FloatArray,
+    values: FloatArray,
+    calibration: Calibration | None,
+    leans: FloatArray | None,
+) -> FloatArray:
+    """The honest spread of distributions, with the means that they had. Returns (n, K)."""
+    return chances if calibration is None else calibration.apply(chances, values, leans)

@@ -64,7 +64,8 @@ def train(
     _check(job, seeds)
     with torch_threads(threads):  # torch's own number may be larger than what was asked for
         members = _members(split, job, seeds, saving)
-        calibration, metrics = calibrated(_together([m.chosen for m in members]), split.valid)
+        chosen = _together([member.chosen for member in members])
+        calibration, metrics = calibrated(chosen, split.valid, seed=settings.seed)
     fitted = replace(
         _together([member.final for member in members]),
         context=split.train.plus(split.valid).plus(split.given),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cfnade.calibration import Calibration
 from cfnade.calibration import fit as fit_calibration
@@ -16,9 +17,13 @@ from cfnade.metrics import calibration_error, nll, rmse
 from cfnade.scorer import Scorer
 from cfnade.sides import Axis, Member
 from cfnade.training.loop import Validated
+from cfnade.training.pooling import Answered, asked_from_all, asked_from_few, pooled
 
 MOST = 500_000
 """About how many validation ratings are looked at after an epoch; more take longer than it does."""
+
+WORSE = 0.001
+"""Nats that a calibration for new people too may cost those of whom much is known."""
 
 
 def score_by(fitted: FittedModel, valid: Ratings) -> Callable[[Member], Validated] | None:
@@ -54,17 +59,30 @@ def looked_at(valid: Ratings, axes: tuple[Axis, ...]) -> Ratings:
     return valid.select(kept)
 
 
-def calibrated(fitted: FittedModel, valid: Ratings) -> tuple[Calibration | None, dict[str, Any]]:
-    """The calibration that fits the validation part, and what both give there."""
+def calibrated(
+    fitted: FittedModel, valid: Ratings, *, seed: int = 0
+) -> tuple[Calibration | None, dict[str, Any]]:
+    """The calibration that fits the validation part, and what both give there.
+
+    seed draws the few ratings from which some people are asked about, if the model takes histories.
+    """
     if len(valid) == 0:
         return None, {}
-    raw = Scorer(fitted).probabilities(valid.users, valid.items, valid.times)
-    stars = valid.scale.array()
-    calibration = fit_calibration(raw, valid.levels, stars)
-    after = calibration.apply(raw, stars)
+    stars, everything = valid.scale.array(), asked_from_all(fitted, valid)
+    calibration, raw = _of(everything, stars), everything.probabilities
+    after = calibration.apply(raw, stars, everything.leanings)
+    if fitted.takes_histories and not fitted.needs_times:
+        for_few_too = _of(pooled(everything, asked_from_few(fitted, valid, seed=seed)), stars)
+        then = for_few_too.apply(raw, stars, everything.leanings)
+        if nll(then, valid.levels) <= nll(after, valid.levels) + WORSE:
+            calibration, after = for_few_too, then
     metrics = {"rmse": rmse(valid.values, raw @ stars)}
     for name, measure in (("nll", nll), ("calibration_error", calibration_error)):
         metrics[f"{name}_raw"] = measure(raw, valid.levels)
         metrics[name] = measure(after, valid.levels)
     # A level that the model held impossible has no finite likelihood, and JSON no infinity.
     return calibration, {name: v if math.isfinite(v) else None for name, v in metrics.items()}
+
+
+def _of(asked: Answered, stars: npt.NDArray[np.float64]) -> Calibration:
+    return fit_calibration(asked.probabilities, asked.levels, stars, asked.leanings)

@@ -1,0 +1,163 @@
+"""Personal calibration: some people use only 3 and 4, others only 1 and 5.
+
+A person's leaning φ says which levels they give more often than others gave to the same items:
+
+    φ  =  [ Σ (onehot(r) - p_i) / (n + κ) ] / π,   less its part along the scale's values
+
+summed over their n known ratings r of items i, with p_i the smoothed training frequencies of the
+item's levels and π those of all. The part along the values would move the mean, so the tilt would
+take it back. As everywhere, a cell's own rating is left out of what is said of it. Calibration
+(calibration.py) says how much a leaning counts; here is whose it is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.data.ratings import IndexArray, IntArray
+from cfnade.fitted import FittedModel
+from cfnade.kernels.grouping import levels_of, ratings_of
+from cfnade.once import once
+from cfnade.sides.side import Row, Who
+from cfnade.unseen import OWN_SMOOTHING
+
+FloatArray = npt.NDArray[np.float64]
+
+IMAGINED = 30.0
+"""κ: so many ratings without any leaning are imagined beside a person's own."""
+
+RAREST = 0.1
+"""Of an even share: a level counts as at least so frequent, or one rating of a level that hardly
+ever comes would say everything about a person."""
+
+_PIECE = 1 << 20  # ratings that are looked at at once
+
+
+class Leaning(NamedTuple):
+    """Of one person: the level of each of their ratings, less what was to be expected."""
+
+    among: Leanings
+    rated: Row
+    excess: FloatArray  # (K,) summed over their ratings
+
+    @property
+    def whole(self) -> FloatArray:
+        """For items that they have not rated. Returns (K,)."""
+        count = np.array([len(self.rated.levels)])
+        return self.among.projected(self.excess[None], count).reshape(-1)
+
+    @property
+    def own(self) -> IndexArray:
+        """The items for which it differs: those that they rated."""
+        return self.rated.columns
+
+    def of(self, items: IntArray) -> FloatArray:
+        """For each of these items, without what the person said of it. Returns (n, K)."""
+        level = np.full(self.among.n_items + 1, -1)  # the last one: of an unknown item
+        level[self.rated.columns] = self.rated.levels
+        own = level[items]
+        held = np.flatnonzero(own >= 0)
+        out = np.repeat(self.whole[None], len(items), axis=0)
+        excess, count = np.tile(self.excess, (len(held), 1)), len(self.rated.levels)
+        out[held] = self.among.left_out(excess, np.full(len(held), count), items[held], own[held])
+        return out
+
+
+class Leanings:
+    """Of everybody whom a fitted model knows, and of new people."""
+
+    def __init__(self, fitted: FittedModel) -> None:
+        self._fitted = fitted
+        self.n_items, self._values = fitted.context.n_items, fitted.context.scale.array()
+        everyone = fitted.level_frequencies
+        everyone = np.maximum(everyone, RAREST / len(everyone))
+        self._everyone = everyone / everyone.sum()  # (K,)
+        offset = self._values - self._everyone @ self._values
+        self._along = offset / (self._everyone @ np.square(offset))  # (K,)
+
+    @once
+    def _expected(self) -> FloatArray:
+        """How often an item's raters give each level. Returns (items, K)."""
+        counts = self._fitted.trained_on.get("item")
+        if counts is None:  # a model of items alone, which is nothing without its context
+            counts = self._fitted.context.level_counts("item")
+        smoothed = counts + OWN_SMOOTHING * self._everyone
+        return np.asarray(smoothed / smoothed.sum(1, keepdims=True))
+
+    def of_person(self, rated: Row) -> Leaning:
+        """Of somebody who is known by what they rated."""
+        gave = np.bincount(rated.levels, minlength=len(self._everyone))
+        return Leaning(self, rated, gave - self._expected[rated.columns].sum(0))
+
+    def of_cells(self, users: IntArray, items: IntArray) -> FloatArray:
+        """Of each cell's user, from their other ratings in the context. Returns (n, K)."""
+        out = np.empty((len(users), len(self._everyone)))
+        numbers, local = np.unique(users, return_inverse=True)
+        counts = np.diff(self._fitted.context.rows("user").offsets)
+        known = counts[numbers] if len(counts) else 0 * numbers
+        piece = (np.cumsum(known) // _PIECE)[local]
+        for number in np.unique(piece):
+            mine = np.flatnonzero(piece == number)
+            out[mine] = self._of_some(users[mine], items[mine])
+        return out
+
+    def _of_some(self, users: IntArray, items: IntArray) -> FloatArray:
+        data, K = self._fitted.context.rows("user"), len(self._everyone)
+        numbers, local = np.unique(users, return_inverse=True)
+        known = ratings_of(data.offsets, data.columns, data.levels, numbers)
+        gave = np.bincount(
+            known.rows.astype(np.int64) * K + known.levels, minlength=len(numbers) * K
+        )
+        excess = gave.reshape(-1, K).astype(np.float64)
+        expected = self._expected[known.columns]
+        for level in range(K):
+            excess[:, level] -= np.bincount(known.rows, expected[:, level], len(numbers))
+        own = levels_of(known, local, items, self.n_items)
+        return self.left_out(excess[local], np.diff(known.offsets)[local], items, own)
+
+    def left_out(
+        self, excess: FloatArray, counts: IntArray, items: IntArray, own: IntArray
+    ) -> FloatArray:
+        """From what persons gave in excess (n, K), without their own levels of items (-1: none)."""
+        held = np.flatnonzero(own >= 0)
+        excess[held] += self._expected[items[held]]
+        excess[held, own[held]] -= 1.0
+        return self.projected(excess, counts - (own >= 0))
+
+    def projected(self, excess: FloatArray, counts: IntArray) -> FloatArray:
+        """The leaning that an excess (n, K) among so many ratings (n,) is. Returns (n, K)."""
+        share = np.where((counts > 0)[:, None], excess, 0.0) / (counts + IMAGINED)[:, None]
+        slope = (share * self._values).sum(1, keepdims=True)
+        return np.asarray(share / self._everyone - slope * self._along)
+
+
+class Calibrator:
+    """What a model says, with the spread that its calibration gives to the person asked about."""
+
+    def __init__(self, fitted: FittedModel) -> None:
+        self.calibration, self._values = fitted.calibration, fitted.context.scale.array()
+        personal = self.calibration is not None and self.calibration.personal > 0
+        self._leanings = Leanings(fitted) if personal else None
+
+    def of_cells(self, chances: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
+        """Distributions (n, K) of cells, users being known ones or -1. Returns (n, K)."""
+        if self.calibration is None:
+            return chances
+        leanings = None if self._leanings is None else self._leanings.of_cells(users, items)
+        return self.calibration.apply(chances, self._values, leanings)
+
+    def of_person(self, chances: FloatArray, who: Who, items: IntArray) -> FloatArray:
+        """Distributions (n, K) of items for one person. Returns (n, K)."""
+        if self.calibration is None:
+            return chances
+        leaning = self.leaning(who)
+        return self.calibration.apply(
+            chances, self._values, None if leaning is None else leaning.of(items)
+        )
+
+    def leaning(self, who: Who) -> Leaning | None:
+        """How a person leans, if that counts."""
+        return None if self._leanings is None else self._leanings.of_person(who.rated)

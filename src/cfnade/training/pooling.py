@@ -1,0 +1,99 @@
+"""Validation ratings, asked as if less were known of their users.
+
+Whoever asks a model from a few ratings meets it in another state than somebody with hundreds. So
+that its distributions are honest for both, calibration is fitted on both: some people of the
+validation part are asked about again as new ones, known by 1, 5 and 20 of their ratings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.data.ratings import IntArray, Ratings
+from cfnade.data.scale import LevelArray
+from cfnade.fitted import FittedModel
+from cfnade.personal import Leanings
+from cfnade.scorer import Scorer
+from cfnade.sides.side import Row, Who
+
+FloatArray = npt.NDArray[np.float64]
+
+SIZES = (1, 5, 20)
+PEOPLE, RATINGS = 1000, 12_000
+"""Asked about from few ratings, at most: more would only take longer."""
+
+ALL = 3
+"""Ratings asked from all that is known, for each that is asked from few. Those who know a model
+best are many, and one calibration must not make them pay for the others."""
+
+
+class Answered(NamedTuple):
+    """What a model says of ratings, before calibration."""
+
+    probabilities: FloatArray  # (n, K)
+    levels: LevelArray  # (n,) the truth
+    leanings: FloatArray  # (n, K)
+
+    def some(self, count: int) -> Answered:
+        """So many of them, taken evenly."""
+        places = np.arange(count) * len(self.levels) // count
+        return Answered(self.probabilities[places], self.levels[places], self.leanings[places])
+
+    def plus(self, other: Answered) -> Answered:
+        return _together([self, other])
+
+
+def asked_from_all(fitted: FittedModel, valid: Ratings) -> Answered:
+    """The validation ratings, given all that the context holds."""
+    users, items = valid.users.astype(np.int64), valid.items.astype(np.int64)
+    chances = Scorer(fitted).probabilities(users, items, valid.times)
+    return Answered(chances, valid.levels, Leanings(fitted).of_cells(users, items))
+
+
+def pooled(everything: Answered, few: Answered) -> Answered:
+    """Both together, ALL to one; only what is asked from all if there is too little of either."""
+    count = min(len(few.levels), RATINGS, len(everything.levels) // ALL)
+    if count == 0:
+        return everything
+    return everything.some(ALL * count).plus(few.some(count))
+
+
+def some_people(valid: Ratings, seed: int) -> IntArray:
+    """Users of the validation part, PEOPLE at most, rising."""
+    people = np.unique(valid.users).astype(np.int64)
+    chosen = np.random.default_rng((seed, 0)).permutation(people)[:PEOPLE]
+    return np.sort(chosen)
+
+
+def contexts(rated: Row, user: int, seed: int) -> Iterator[Row]:
+    """1, 5 and 20 of a user's ratings, each among the next; only so many as are not all of them."""
+    order = np.random.default_rng((seed, 1, user)).permutation(len(rated.levels))
+    for size in SIZES:
+        if size < len(order):
+            yield Row(rated.columns[order[:size]], rated.levels[order[:size]])
+
+
+def asked_from_few(fitted: FittedModel, valid: Ratings, *, seed: int) -> Answered:
+    """The validation ratings of some users, given a few of their ratings in the context."""
+    scorer, leanings, rows = Scorer(fitted), Leanings(fitted), valid.rows("user")
+    K = len(valid.scale)
+    parts = [Answered(np.empty((0, K)), np.empty(0, np.uint8), np.empty((0, K)))]
+    for user in some_people(valid, seed).tolist():
+        part = slice(rows.offsets[user], rows.offsets[user + 1])
+        items = rows.columns[part].astype(np.int64)
+        for row in contexts(scorer.person(user).rated, user, seed):
+            chances = scorer.of_person(Who(-1, row), items)
+            parts.append(Answered(chances, rows.levels[part], leanings.of_person(row).of(items)))
+    return _together(parts)
+
+
+def _together(parts: Sequence[Answered]) -> Answered:
+    return Answered(
+        np.concatenate([part.probabilities for part in parts]),
+        np.concatenate([part.levels for part in parts]),
+        np.concatenate([part.leanings for part in parts]),
+    )

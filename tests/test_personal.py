@@ -1,0 +1,289 @@
+"""Personal calibration, against its formula written down with loops and a root finder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.optimize import brentq
+from tests.predictor.given import (
+    FOR_PEOPLE,
+    ITEMS,
+    KINDS,
+    NEW_USER,
+    NOW,
+    TIMELESS,
+    USERS,
+    Cells,
+    history_of,
+    known_cells,
+    literal,
+    make_kind,
+    ratings,
+)
+
+from cfnade import metrics, personal
+from cfnade.calibration import Calibration
+from cfnade.checkpoint import load, save
+from cfnade.data.scale import Scale
+from cfnade.evaluation import evaluate
+from cfnade.fitted import FittedModel
+from cfnade.personal import Calibrator, Leanings
+from cfnade.predictor import Predictor
+from cfnade.predictor.ranking import best, rank_by
+from cfnade.sides.side import NOTHING, Row
+
+FloatArray = npt.NDArray[np.float64]
+WEIGHTS = (0.2, -0.1, 0.3, 0.0, -0.4, 0.1, 0.0, 0.2, -0.2, 0.1)
+LEANING = Calibration(1.3, WEIGHTS, personal=1.6)
+
+
+def leaning_model(kind: str, **more: Any) -> FittedModel:
+    return replace(make_kind(kind, **more), calibration=LEANING)
+
+
+# -- the formula, with loops -----------------------------------------------------------------------
+
+
+def item_frequencies(fitted: FittedModel, item: int, everyone: list[float]) -> list[float]:
+    """Five imagined ratings beside those that training counted, or else the context."""
+    if "item" in fitted.trained_on:
+        counts = fitted.trained_on["item"][item].tolist()
+    else:
+        cells = known_cells(fitted.context)
+        counts = [
+            sum(i == item and k == level for (_, i), k in cells.items()) for level in range(10)
+        ]
+    return [(n + 5 * p) / (sum(counts) + 5) for n, p in zip(counts, everyone, strict=True)]
+
+
+def leaning_of(fitted: FittedModel, rated: dict[int, int]) -> list[float]:
+    """What somebody who rated items at these levels leans to."""
+    values, levels = fitted.context.scale.values, range(10)
+    counts = next(iter(fitted.trained_on.values())).sum(0).tolist()
+    everyone = [max(n / sum(counts), 0.1 / 10) for n in counts]
+    everyone = [p / sum(everyone) for p in everyone]
+    excess = [0.0] * 10
+    for item, level in rated.items():
+        for k, p in enumerate(item_frequencies(fitted, item, everyone)):
+            excess[k] += ((k == level) - p) / (len(rated) + 30)
+    mean = sum(p * v for p, v in zip(everyone, values, strict=True))
+    variance = sum(p * (v - mean) ** 2 for p, v in zip(everyone, values, strict=True))
+    # e · (I - v ⊗ π(v - μ)/var) / π
+    along = sum(e * v for e, v in zip(excess, values, strict=True))
+    return [
+        (excess[k] - along * everyone[k] * (values[k] - mean) / variance) / everyone[k]
+        for k in levels
+    ]
+
+
+def honest(fitted: FittedModel, user: int, item: int, cells: Cells, raw: FloatArray) -> FloatArray:
+    """The distribution of a cell, calibrated for the person from their other ratings."""
+    values = np.array(fitted.context.scale.values)
+    rated = {i: level for (u, i), level in cells.items() if u == user and i != item}
+    leaning = np.array(leaning_of(fitted, rated))
+
+    def tilted(theta: float) -> FloatArray:
+        scores = np.log(raw) / 1.3 + np.array(WEIGHTS) + 1.6 * leaning + theta * values
+        weights = np.exp(scores - scores.max())
+        return np.asarray(weights / weights.sum())
+
+    return tilted(brentq(lambda theta: float((tilted(theta) - raw) @ values), -90, 90, xtol=1e-13))
+
+
+@cache
+def expected(kind: str) -> FloatArray:
+    """Of all cells of users in the data. Returns (users, items, K)."""
+    fitted = leaning_model(kind)
+    cells = known_cells(fitted.context)
+    table = [
+        [honest(fitted, u, i, cells, literal(fitted, u, i)) for i in range(ITEMS)]
+        for u in range(USERS)
+    ]
+    return np.array(table)
+
+
+# -- whatever is asked -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cells_are_what_the_formula_says(kind: str) -> None:
+    fitted = leaning_model(kind)
+    predictor, times = Predictor(fitted), NOW if "time" in kind else None
+    users, items = (part.ravel() for part in np.indices((USERS, ITEMS)))
+    said = predictor.predict_proba(users * 10, items + 100, times=times)
+    np.testing.assert_allclose(said.reshape(USERS, ITEMS, -1), expected(kind), atol=2e-6)
+    plain = Predictor(replace(fitted, calibration=replace(LEANING, personal=0.0)))
+    assert np.abs(plain.predict_proba(users * 10, items + 100, times=times) - said).max() > 0.01
+    one = predictor.predicted(np.arange(ITEMS), 30, times=times)  # as a service asks
+    np.testing.assert_allclose(one.probabilities, expected(kind)[3], atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", FOR_PEOPLE)
+def test_histories_are_what_the_formula_says(kind: str) -> None:
+    fitted = leaning_model(kind)
+    data, cells = fitted.context, known_cells(fitted.context)
+    told = cells | {(-1, i): level for (u, i), level in cells.items() if u == 3}
+    raw = [literal(fitted, -1, i, told) for i in range(ITEMS)]
+    wanted = [honest(fitted, -1, i, told, raw[i]) for i in range(ITEMS)]
+    histories = {"me": history_of(data, 3)}
+    said = Predictor(fitted).predict_proba("me", data.item_ids, histories=histories)
+    np.testing.assert_allclose(said, wanted, atol=2e-6)
+    both = Predictor(fitted).predict_proba(["me", 50, "me"], [102, 102, 105], histories=histories)
+    mixed = [said[2], expected(kind)[5, 2], said[5]]
+    np.testing.assert_allclose(both, mixed, atol=2e-6)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize(
+    "how", [{}, {"rank": "at_least", "threshold": 4.5}, {"rank": "quantile", "quantile": 0.8}]
+)
+@pytest.mark.parametrize("kind", TIMELESS)
+def test_lists_are_those_of_the_cells(kind: str, how: dict[str, Any], seen: bool) -> None:
+    predictor = Predictor(leaning_model(kind))
+    data, values = predictor.fitted.context, predictor.scale.array()
+    for user in (0, 3):
+        known = {i for u, i in known_cells(data) if u == user}
+        chances, scores = expected(kind)[user], {}
+        for item in set(range(ITEMS)) - (known if seen else set()):
+            reached = np.append(0.0, np.cumsum(chances[item]))
+            scores[item] = {
+                "expected": float(chances[item] @ values),
+                "at_least": float(chances[item][values >= 4.5].sum()),
+                "quantile": float(np.interp(0.8, reached, np.append(values - 0.25, 5.25))),
+            }[how.get("rank", "expected")]
+        frame = predictor.recommend(user * 10, n=3, exclude_seen=seen, min_ratings=0, **how)
+        first = sorted(scores, key=lambda item: (-round(scores[item], 5), item))[:3]
+        assert (frame["item"] - 100).to_list() == first
+        np.testing.assert_allclose(frame["score"], [scores[item] for item in first], atol=1e-5)
+        np.testing.assert_allclose(frame.select("^p_.*$").to_numpy(), chances[first], atol=3e-6)
+
+
+def test_an_item_that_is_best_without_its_own_rating_is_found() -> None:
+    """Who rated one film, in the middle, leans to the middle: but not where that film is asked."""
+    fitted = leaning_model("user")
+    leaning = Leanings(fitted).of_person(Row(np.array([5], np.int32), np.array([5], np.uint8)))
+    scores = np.tile(np.linspace(0.0, 0.5, 10), (ITEMS, 1))
+    scores[5] = np.linspace(0.0, 0.45, 10)  # it would be the last one if all leaned alike
+    by = rank_by("at_least", 4.5, None, fitted.context.scale)
+    found = best(scores, np.ones(ITEMS, bool), 1, by, Calibration(1.0, (), 5.0), leaning)
+    chances = np.exp(scores[5]) / np.exp(scores[5]).sum()
+    assert found.items.tolist() == [5]
+    assert found.scores == pytest.approx([chances[-2:].sum()], abs=1e-9)
+    everything = best(scores, np.ones(ITEMS, bool), ITEMS, by, Calibration(1.0, (), 5.0), leaning)
+    assert everything.items.tolist() == [5, *(i for i in range(ITEMS) if i != 5)]
+
+
+def test_evaluation_scores_what_is_predicted() -> None:
+    data = ratings()
+    fitted = leaning_model("user", data=data.select(np.arange(45)))
+    test = data.select(np.arange(45, 70))
+    said = Predictor(fitted).predict_proba(data.user_ids[test.users], data.item_ids[test.items])
+    assert evaluate(fitted, test).nll == pytest.approx(metrics.nll(said, test.levels), abs=1e-5)
+
+
+# -- what it keeps, and where it rests -------------------------------------------------------------
+
+
+def every_cell() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArray]:
+    users, items = (part.ravel() for part in np.indices((USERS + 1, ITEMS + 1)))
+    return users - 1, items - 1, np.random.default_rng(0).dirichlet(np.full(10, 0.5), len(users))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_mean_is_kept(kind: str) -> None:
+    fitted, (users, items, chances) = leaning_model(kind), every_cell()
+    values, calibrator = fitted.context.scale.array(), Calibrator(fitted)
+    said = calibrator.of_cells(chances, users, items)
+    np.testing.assert_allclose(said @ values, chances @ values, rtol=0, atol=1e-9)
+    assert np.abs(said - replace(LEANING, personal=0.0).apply(chances, values)).max() > 0.01
+
+
+def test_nobody_leans_of_whom_nothing_is_known() -> None:
+    fitted, (users, items, _) = leaning_model("user"), every_cell()
+    blank = np.isin(users, [-1, NEW_USER])
+    leanings = Leanings(fitted)
+    assert not leanings.of_cells(users, items)[blank].any()
+    assert np.abs(leanings.of_cells(users, items)[~blank]).max(1).min() > 0
+    assert not leanings.of_person(NOTHING).of(np.arange(ITEMS)).any()
+    plain = Predictor(replace(fitted, calibration=replace(LEANING, personal=0.0)))
+    none: dict[str, Any] = {"histories": {"me": {}}}
+    said = Predictor(fitted).predict_proba("me", [101, 102], **none)
+    assert np.array_equal(said, plain.predict_proba("me", [101, 102], **none))
+    # A lone rating is not known where it is asked for.
+    rated = Row(np.array([5], np.int32), np.array([9], np.uint8))
+    lone = leanings.of_person(rated).of(np.array([5, 6, -1]))
+    assert not lone[0].any()
+    assert lone[1].any()
+    assert np.array_equal(lone[1], lone[2])
+
+
+@pytest.mark.parametrize("kind", ["user", "item", "both"])
+def test_a_cells_own_rating_changes_nothing_there_and_something_elsewhere(kind: str) -> None:
+    fitted, (users, items, chances) = leaning_model(kind), every_cell()
+    data = fitted.context
+    place = int(np.flatnonzero(data.users == 3)[2])
+    levels = data.levels.copy()
+    levels[place] = (levels[place] + 4) % 10
+    changed = replace(fitted, context=replace(data, levels=levels))
+    before, after = (Calibrator(f).of_cells(chances, users, items) for f in (fitted, changed))
+    own = (users == 3) & (items == data.items[place])
+    assert own.sum() == 1
+    np.testing.assert_allclose(after[own], before[own], rtol=0, atol=1e-12)
+    others = (users == 3) & ~own
+    assert (np.abs(after - before)[others].max(1) > 1e-4).all()
+
+
+def test_many_ratings_are_looked_at_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted, (users, items, _) = leaning_model("both"), every_cell()
+    order = np.random.default_rng(5).permutation(len(users))
+    whole = Leanings(fitted).of_cells(users, items)
+    monkeypatch.setattr(personal, "_PIECE", 12)
+    pieces = Leanings(fitted).of_cells(users[order], items[order])
+    np.testing.assert_allclose(pieces, whole[order], rtol=0, atol=1e-12)
+    assert Leanings(fitted).of_cells(users[:0], items[:0]).shape == (0, 10)
+
+
+def test_one_rating_of_a_level_that_never_came_does_not_say_everything() -> None:
+    fitted = leaning_model("user")
+    counts = fitted.trained_on["item"].copy()
+    counts[:, 0] = 0
+    scale = Scale(tuple(float(v) for v in range(10)))
+    fitted = replace(
+        fitted,
+        trained_on={"item": counts},
+        context=replace(fitted.context.select(np.arange(0)), scale=scale),
+    )
+    rated = Row(np.array([5], np.int32), np.array([0], np.uint8))
+    leaning = Leanings(fitted).of_person(rated).whole
+    assert 1.0 < leaning[0] == leaning.max() < 5.0
+
+
+# -- saved -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["user", "both", "item-seeds"])
+def test_it_survives_a_folder(kind: str, tmp_path: Path) -> None:
+    fitted = leaning_model(kind)
+    save(fitted, tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.calibration == LEANING
+    users, items = np.repeat(np.arange(0, 90, 10), ITEMS), np.tile(np.arange(100, 114), 9)
+    one, other = (Predictor(f).predict_proba(users, items) for f in (fitted, again))
+    assert np.array_equal(one, other)
+
+
+def test_a_copy_without_context_knows_how_a_history_leans(tmp_path: Path) -> None:
+    fitted = leaning_model("user")
+    save(fitted, tmp_path / "shared", with_context=False)
+    histories = {"me": history_of(fitted.context, 3)}
+    # Item 7 has no weights: what is known of it is in the context alone.
+    asked = [raw for raw in fitted.context.item_ids.tolist() if raw != 107]
+    said = Predictor(fitted).predict_proba("me", asked, histories=histories)
+    shared = Predictor.load(tmp_path / "shared").predict_proba("me", asked, histories=histories)
+    np.testing.assert_allclose(shared, said, rtol=0, atol=1e-12)

@@ -1,0 +1,166 @@
+"""Validation ratings asked from few of a person's ratings, and what calibration makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.predictor.given import known_cells, literal, make_kind, ratings
+
+from cfnade.calibration import fit
+from cfnade.data.splits import Split, split
+from cfnade.data.synthetic import synthetic
+from cfnade.fitted import FittedModel
+from cfnade.metrics import nll
+from cfnade.personal import Leanings
+from cfnade.settings import Settings
+from cfnade.sides.side import Row, row_of
+from cfnade.training import pooling, validation
+from cfnade.training.pooling import Answered, asked_from_all, asked_from_few, contexts, pooled
+from cfnade.training.run import train
+from cfnade.training.validation import calibrated
+
+
+def pairs(row: Row) -> set[tuple[int, int]]:
+    return set(zip(row.columns.tolist(), row.levels.tolist(), strict=True))
+
+
+def test_contexts_are_nested_parts_of_what_a_person_rated() -> None:
+    rows = synthetic(30, 60, 700, seed=1).ratings.rows("user")
+    for user in range(30):
+        rated = row_of(rows, user)
+        found = [pairs(row) for row in contexts(rated, user, seed=4)]
+        assert [len(part) for part in found] == [n for n in (1, 5, 20) if n < len(rated.levels)]
+        for smaller, larger in zip(found, [*found[1:], pairs(rated)], strict=True):
+            assert smaller < larger
+        again = [pairs(row) for row in contexts(rated, user, seed=4)]
+        assert again == found
+    firsts = [
+        [pairs(next(contexts(row_of(rows, user), user, seed))) for user in range(30)]
+        for seed in (0, 1)
+    ]
+    assert sum(one != other for one, other in zip(*firsts, strict=True)) > 20
+
+
+@pytest.mark.parametrize("kind", ["user", "user-seeds", "both"])
+def test_people_are_asked_about_as_new_ones(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooling, "SIZES", (1, 3))
+    data = ratings()
+    fitted, valid = make_kind(kind, data=data.select(np.arange(50))), data.select(np.arange(50, 70))
+    few = asked_from_few(fitted, valid, seed=2)
+    known, rows, asked = known_cells(fitted.context), fitted.context.rows("user"), []
+    for user in np.unique(valid.users).tolist():
+        for row in contexts(row_of(rows, user), user, 2):
+            told = known | {(-1, item): level for item, level in pairs(row)}
+            leaning = Leanings(fitted).of_person(row)
+            for item, level in pairs(row_of(valid.rows("user"), user)):
+                asked.append((literal(fitted, -1, item, told), level, leaning.of(np.array([item]))))
+    assert len(few.levels) == len(asked) > 30
+
+    def sorted_lines(*parts: Any) -> Any:
+        lines = np.column_stack([np.round(np.array(part, np.float64), 4) for part in parts])
+        return lines[np.lexsort(lines.T)]
+
+    chances, levels, leanings = zip(*asked, strict=True)
+    np.testing.assert_allclose(
+        sorted_lines(few.levels, few.leanings, few.probabilities),
+        sorted_lines(levels, np.concatenate(leanings), chances),
+        atol=2e-4,
+    )
+
+
+def test_who_is_asked_about_depends_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = ratings()
+    fitted, valid = (
+        make_kind("user", data=data.select(np.arange(50))),
+        data.select(np.arange(50, 70)),
+    )
+    monkeypatch.setattr(pooling, "PEOPLE", 3)
+    one, same, other = (asked_from_few(fitted, valid, seed=seed) for seed in (5, 5, 6))
+    assert np.array_equal(one.probabilities, same.probabilities)
+    assert np.array_equal(one.leanings, same.leanings)
+    assert len(pooling.some_people(valid, 5)) == 3
+    assert one.levels.tolist() != other.levels.tolist()
+
+
+def made_up(n: int, seed: int) -> Answered:
+    rng = np.random.default_rng(seed)
+    levels = np.arange(n).astype(np.uint8) % 5
+    return Answered(rng.dirichlet(np.ones(5), n), levels, rng.normal(size=(n, 5)))
+
+
+@pytest.mark.parametrize(("n", "few", "took"), [(300, 10, 10), (30, 80, 10), (300, 80, 50)])
+def test_three_ratings_from_all_go_with_one_from_few(
+    n: int, few: int, took: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pooling, "RATINGS", 50)
+    everything, some = made_up(n, 0), made_up(few, 1)
+    pool = pooled(everything, some)
+    assert [len(part) for part in pool] == [4 * took] * 3
+    lines = {tuple(line) for line in np.column_stack([*everything])[:, :5]}
+    from_all = [tuple(line) in lines for line in pool.probabilities]
+    assert from_all == [True] * 3 * took + [False] * took
+    assert len({tuple(line) for line in pool.probabilities}) == 4 * took  # none of them twice
+
+
+@pytest.mark.parametrize(("n", "few"), [(2, 10), (10, 0)])
+def test_without_enough_of_either_all_is_what_counts(n: int, few: int) -> None:
+    everything = made_up(n, 0)
+    assert pooled(everything, made_up(few, 1)) is everything
+
+
+# -- what calibration makes of them ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[Split, FittedModel]:
+    parts = split(synthetic(150, 80, 4_000, seed=2).ratings, "paper:0")
+    settings = Settings(epochs=6, batch_rows=32)
+    fitted = train(parts, side="user", architecture={"hidden": (12,)}, settings=settings).fitted
+    return parts, fitted
+
+
+def of_training(trained: tuple[Split, FittedModel]) -> tuple[FittedModel, Split]:
+    parts, fitted = trained
+    return replace(fitted, context=parts.train), parts
+
+
+def test_it_is_fitted_on_few_and_all(trained: tuple[Split, FittedModel]) -> None:
+    fitted, parts = of_training(trained)
+    stars, everything = parts.valid.scale.array(), asked_from_all(fitted, parts.valid)
+    pool = pooled(everything, asked_from_few(fitted, parts.valid, seed=0))
+    together = fit(pool.probabilities, pool.levels, stars, pool.leanings)
+    alone = fit(everything.probabilities, everything.levels, stars, everything.leanings)
+    found, metrics = calibrated(fitted, parts.valid, seed=0)
+    before, after = (
+        nll(one.apply(everything.probabilities, stars, everything.leanings), everything.levels)
+        for one in (alone, together)
+    )
+    assert found == (together if after <= before + 0.001 else alone)
+    assert metrics["nll"] == pytest.approx(after if found == together else before, abs=1e-12)
+
+
+def test_those_who_are_known_do_not_pay_for_it(
+    trained: tuple[Split, FittedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted, parts = of_training(trained)
+    everything = asked_from_all(fitted, parts.valid)
+    alone = fit(*everything[:2], parts.valid.scale.array(), everything.leanings)
+    monkeypatch.setattr(validation, "WORSE", 1.0)
+    assert calibrated(fitted, parts.valid)[0] != alone
+    monkeypatch.setattr(validation, "WORSE", -1.0)
+    assert calibrated(fitted, parts.valid)[0] == alone
+
+
+def test_a_model_that_takes_no_histories_is_asked_from_all(
+    trained: tuple[Split, FittedModel],
+) -> None:
+    parts, _ = trained
+    settings = Settings(epochs=2, batch_rows=32)
+    fitted = train(parts, side="item", architecture={"hidden": (8,)}, settings=settings).fitted
+    items, _ = of_training((parts, fitted))
+    everything = asked_from_all(items, parts.valid)
+    alone = fit(*everything[:2], parts.valid.scale.array(), everything.leanings)
+    assert fitted.calibration == alone
