@@ -19,6 +19,7 @@ import operator
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -125,7 +126,8 @@ def unknown(what: str, name: str, known: Collection[str]) -> str:
     return f"unknown {what} {name!r}{hint}"
 
 
-def _rules(kind: type) -> dict[str, Allowed[Any]]:
+@cache  # for the annotations are texts, and each rule would be made anew
+def _rules(kind: Any) -> dict[str, Allowed[Any]]:
     hints = get_type_hints(kind, include_extras=True)
     marks = {field.name: getattr(hints[field.name], "__metadata__", ()) for field in fields(kind)}
     return {name: mark for name, of in marks.items() for mark in of if isinstance(mark, Allowed)}

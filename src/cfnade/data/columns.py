@@ -5,8 +5,8 @@ Errors say where and what: `where` turns a row's number into words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,6 +42,20 @@ class Columns:
     source: str = ""
     where: Where = "row {}".format
     """Says where a rating stands ("ratings.dat:17"), for messages; counts from 0."""
+
+    def with_texts(
+        self, items: Iterable[str], titles: Iterable[str | None], genres: Iterable[str | None]
+    ) -> Columns:
+        """With titles and genres of items by their ids as written; where unknown, empty or None."""
+        whole = isinstance(self.items, pl.Series) and self.items.dtype.is_integer()
+        ids = [int(raw) if whole and raw.isdecimal() else raw for raw in items]
+        # a source without titles or genres gives none at all
+        titled, classed = (zip(ids, texts, strict=False) for texts in (titles, genres))
+        return replace(
+            self,
+            titles={raw: text for raw, text in titled if text},
+            genres={raw: text for raw, text in classed if text},
+        )
 
 
 # -- ids ------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import PurePosixPath
 
@@ -55,7 +55,7 @@ def find(source: FileSource) -> list[str]:
     ratings = [name for name in names if bare(name) in ("u.data", "ratings.dat")]
     for name in names:
         # other sets have a ratings.csv as well: the header and a movies.csv beside it tell
-        if bare(name) == "ratings.csv" and _beside(source, name, "movies.csv"):
+        if bare(name) == "ratings.csv" and source.beside(name, "movies.csv"):
             head = source.head(name).removeprefix(b"\xef\xbb\xbf")
             if head.startswith(_CSV_HEADER):
                 ratings.append(name)
@@ -66,7 +66,7 @@ def read(source: FileSource, name: str) -> tuple[Columns, str]:
     """Ratings, titles and genres, and which MovieLens it is."""
     edition = EDITIONS[bare(name)]
     columns, _ = read_text(source.read(name), source.label(name), edition.ratings)
-    movies = _beside(source, name, edition.movies)
+    movies = source.beside(name, edition.movies)
     used = PurePosixPath(name).name
     if movies is not None:
         used += f", {PurePosixPath(movies).name}"
@@ -75,27 +75,16 @@ def read(source: FileSource, name: str) -> tuple[Columns, str]:
     return columns, f"MovieLens {size} ({used})" if size else f"MovieLens files ({used})"
 
 
-def _beside(source: FileSource, name: str, other: str) -> str | None:
-    folder = PurePosixPath(name).parent
-    for candidate in source.names():
-        if PurePosixPath(candidate).parent == folder and bare(candidate) == other:
-            return candidate
-    return None
-
-
 def _with_movies(columns: Columns, source: FileSource, name: str, edition: _Edition) -> Columns:
     frame = _movies(source, name, edition)
-    whole = isinstance(columns.items, pl.Series) and columns.items.dtype.is_integer()
-    ids = [int(raw) if whole and raw.isdecimal() else raw for raw in frame["0"].to_list()]
-    titles = dict(zip(ids, frame["1"].to_list(), strict=True))
     if edition.movies == "u.item":  # a flag for each genre instead of their names
         flags = frame.select(pl.nth(range(5, frame.width)).str.strip_chars() == "1").rows()
         names = _genre_names(source, name)
         genres = ["|".join(compress(names, row)) for row in flags]
     else:
         genres = frame["2"].to_list()
-    named = {raw: text for raw, text in zip(ids, genres, strict=True) if text not in _NO_GENRE}
-    return replace(columns, titles=titles, genres=named)
+    known = ["" if text in _NO_GENRE else text for text in genres]
+    return columns.with_texts(frame["0"].to_list(), frame["1"].to_list(), known)
 
 
 def _movies(source: FileSource, name: str, edition: _Edition) -> pl.DataFrame:
@@ -120,7 +109,7 @@ def _movies(source: FileSource, name: str, edition: _Edition) -> pl.DataFrame:
 
 
 def _genre_names(source: FileSource, movies: str) -> list[str]:
-    name = _beside(source, movies, "u.genre")
+    name = source.beside(movies, "u.genre")
     if name is None:
         return _GENRES.split("|")
     lines = source.read(name).decode("latin-1").split()

@@ -16,9 +16,6 @@ from cfnade.errors import DataError
 MAGIC = b"PAR1"
 _DEPTH = 32
 _HEADER = 1 << 16  # bytes at the start of a page in which its header must end
-# kinds of values; a map occurs nowhere in Parquet
-_STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 0, 1, 2, 3, 7, 8, 12
-_INTS, _LISTS = (4, 5, 6), (9, 10)
 
 Struct = dict[int, Any]
 
@@ -92,26 +89,28 @@ class _Reader:
             raise DataError("its footer is nested too deeply")
         fields: Struct = {}
         number = 0
-        while (head := self._byte()) != _STOP:
+        while (head := self._byte()) != 0:
             delta, kind = head >> 4, head & 15
             number = number + delta if delta else self._zigzag()
-            fields[number] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind)
+            # as a field, true and false are kinds of their own and have no byte
+            fields[number] = kind == 1 if kind in (1, 2) else self._value(kind)
         self.depth -= 1
         return fields
 
     def _value(self, kind: int) -> Any:
-        if kind == _STRUCT:
-            return self.struct()
-        if kind in _LISTS:
-            return self._list()
-        if kind in _INTS:
-            return self._zigzag()
-        if kind == _BINARY:
-            return self._skip(self._varint())
-        if kind == _DOUBLE:
-            return self._skip(8)
-        if kind in (_TRUE, _FALSE, _BYTE):
-            return self._byte()
+        match kind:  # a map occurs nowhere in Parquet
+            case 1 | 2 | 3:  # true, false, byte
+                return self._byte()
+            case 4 | 5 | 6:  # integers
+                return self._zigzag()
+            case 7:  # double
+                return self._skip(8)
+            case 8:  # bytes
+                return self._skip(self._varint())
+            case 9 | 10:  # list, set
+                return self._list()
+            case 12:
+                return self.struct()
         raise DataError("its footer holds a field of unknown type")
 
     def _list(self) -> list[Any]:

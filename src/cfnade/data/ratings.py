@@ -19,6 +19,7 @@ IndexArray = npt.NDArray[np.int32]
 TimeArray = npt.NDArray[np.signedinteger[Any]]
 
 _OPTIONAL = ("times", "titles", "genres")
+_ARRAYS = ("users", "items", "levels", "user_ids", "item_ids", *_OPTIONAL)
 _OTHER: dict[Side, Side] = {"user": "item", "item": "user"}
 _SORTING = Lock()
 
@@ -70,9 +71,9 @@ class Ratings:
     _rows: dict[Side, Rows] = field(default_factory=dict, init=False)  # kept by `rows`
 
     def __post_init__(self) -> None:
-        for name, array in self._arrays().items():
-            if array is not None:
-                object.__setattr__(self, name, _frozen(array))
+        for name in _ARRAYS:
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _frozen(getattr(self, name)))
 
     def __len__(self) -> int:
         return len(self.levels)
@@ -143,7 +144,9 @@ class Ratings:
 
     def select(self, which: npt.NDArray[Any]) -> Ratings:
         """The ratings at these positions (or where the mask is true); id tables stay whole."""
-        return replace(self, **{name: getattr(self, name)[which] for name in self._columns()})
+        times = None if self.times is None else self.times[which]
+        users, items, levels = self.users[which], self.items[which], self.levels[which]
+        return replace(self, users=users, items=items, levels=levels, times=times)
 
     def plus(self, other: Ratings) -> Ratings:
         """These ratings and then the others; both must be parts of one data set."""
@@ -151,15 +154,11 @@ class Ratings:
         same = same and np.array_equal(self.item_ids, other.item_ids)
         if not same or self.scale != other.scale or (self.times is None) != (other.times is None):
             raise DataError("only parts of one data set can be put together")
+        columns = ["users", "items", "levels"] + ["times"] * (self.times is not None)
         both: dict[str, Any] = {
-            name: np.concatenate([getattr(self, name), getattr(other, name)])
-            for name in self._columns()
+            name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in columns
         }
         return replace(self, **both)
-
-    def _columns(self) -> list[str]:
-        """The arrays with a value for each rating."""
-        return ["users", "items", "levels"] + ["times"] * (self.times is not None)
 
     # -- identity ---------------------------------------------------------------------------
 
@@ -169,13 +168,10 @@ class Ratings:
         from cfnade.data.store import digest, digest_text  # which reads and writes Ratings
 
         parts = [self.source, repr(self.scale)]
-        for name, array in self._arrays().items():
+        for name in _ARRAYS:
+            array = getattr(self, name)
             parts.append(f"{name} {'-' if array is None else digest(array)}")
         return digest_text("\n".join(parts))
-
-    def _arrays(self) -> dict[str, npt.NDArray[Any] | None]:
-        names = ("users", "items", "levels", "user_ids", "item_ids", *_OPTIONAL)
-        return {name: getattr(self, name) for name in names}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ratings):

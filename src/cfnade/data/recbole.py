@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any
-
-import polars as pl
 
 from cfnade.data.columns import Columns, refuse_missing
 from cfnade.data.roles import PLAIN, ReadOptions, choose
@@ -42,11 +38,10 @@ def read(source: FileSource, name: str, options: ReadOptions = PLAIN) -> tuple[C
             )
     columns = columns_of(table, roles, label)
     used = PurePosixPath(name).name
-    item = str(PurePosixPath(name).with_name(bare(name).removesuffix(".inter") + ".item"))
-    beside = [other for other in source.names() if other.lower() == item.lower()]
-    if beside:
-        columns = _with_items(columns, source, beside[0])
-        used += f", {PurePosixPath(beside[0]).name}"
+    items = source.beside(name, bare(name).removesuffix(".inter") + ".item")
+    if items is not None:
+        columns = _with_items(columns, source, items)
+        used += f", {PurePosixPath(items).name}"
     chosen = ", ".join(names[position] for position in roles.positions())
     return columns, f"RecBole ({used}): {chosen}"
 
@@ -73,16 +68,12 @@ def _with_items(columns: Columns, source: FileSource, name: str) -> Columns:
         raise DataError(f"{label}:1: there is no column item_id:token, only {', '.join(names)}")
     keys = table.frame.to_series(names.index("item_id"))
     refuse_missing(keys, "item id", lambda row: f"{label}:{table.line(row) + 1}")
-    ids: list[Any] = keys.to_list()
-    if isinstance(columns.items, pl.Series) and columns.items.dtype.is_integer():
-        ids = [int(key) if key.isdecimal() else key for key in ids]
-    texts = {}
-    for what, usual in (("titles", _TITLES), ("genres", _GENRES)):
-        places = [i for i, title in enumerate(names) if title in usual]
-        # a list of genres is a sequence of tokens; a single token with blanks in it is not one
-        if what == "genres":
-            places = [i for i in places if types[i] == "token_seq"]
-        column = table.frame.to_series(places[0]).to_list() if places else []
-        texts[what] = {key: text for key, text in zip(ids, column, strict=False) if text}
-    genres = {key: text.replace(" ", "|") for key, text in texts["genres"].items()}
-    return replace(columns, titles=texts["titles"], genres=genres)
+    titles = [i for i, title in enumerate(names) if title in _TITLES]
+    genres = [i for i, title in enumerate(names) if title in _GENRES]
+    # a list of genres is a sequence of tokens; a single token with blanks in it is not one
+    genres = [i for i in genres if types[i] == "token_seq"]
+    return columns.with_texts(
+        keys.to_list(),
+        table.frame.to_series(titles[0]) if titles else (),
+        table.frame.to_series(genres[0]).str.replace_all(" ", "|", literal=True) if genres else (),
+    )

@@ -72,20 +72,19 @@ class Scale:
         """Levels of the values, and which of them lie on the scale. Returns (n,), (n,)."""
         if values.dtype.kind in "ui" and values.dtype.itemsize == 1:
             possible = np.arange(256, dtype=np.uint8).view(values.dtype)
-            levels, fits = self._levels_of(possible.astype(np.float64))
+            levels, fits = self.levels_of(possible.astype(np.float64))
             return levels[values.view(np.uint8)], fits[values.view(np.uint8)]
         levels, fits = np.empty(len(values), np.uint8), np.empty(len(values), bool)
+        grid = self.array()
+        nearby = 1e-6 * max(1.0, np.abs(grid).max())
         for start in range(0, len(values), _CHUNK):  # bounds the memory of the temporaries
             part = slice(start, start + _CHUNK)
-            levels[part], fits[part] = self._levels_of(values[part])
+            levels[part] = self.nearest(values[part])
+            if self.edges is None:
+                fits[part] = np.abs(grid[levels[part]] - values[part]) <= nearby
+            else:
+                fits[part] = np.isfinite(values[part])
         return levels, fits
-
-    def _levels_of(self, values: npt.NDArray[Any]) -> tuple[LevelArray, npt.NDArray[np.bool_]]:
-        levels = self.nearest(values)
-        if self.edges is not None:
-            return levels, np.isfinite(values)
-        grid = self.array()
-        return levels, np.abs(grid[levels] - values) <= 1e-6 * max(1.0, np.abs(grid).max())
 
 
 def find_scale(distinct: FloatArray) -> Scale:

@@ -69,6 +69,12 @@ class FileSource:
         """The beginning of the content, decompressed: enough to recognise a format."""
         return _guarded(self.label(name), lambda: _unpack_head(self._stored(name, HEAD)))
 
+    def beside(self, name: str, other: str) -> str | None:
+        """The file in the same folder whose bare name is `other`."""
+        folder = PurePosixPath(name).parent
+        siblings = [one for one in self.names() if PurePosixPath(one).parent == folder]
+        return next((one for one in siblings if bare(one) == other), None)
+
     def _stored(self, name: str, limit: int) -> bytes:
         """The first `limit` bytes as they are stored; all if negative."""
         member = self._members[name]

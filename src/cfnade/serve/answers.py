@@ -1,4 +1,7 @@
-"""Questions of the schema, put to the Predictor; each answer is ready to be written as JSON."""
+"""Questions of the schema, put to the Predictor; each answer is ready to be written as JSON.
+
+What a function of an address says of itself is what the schema says of the address.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ _MOVED = ("item", "title", "count", "rating", "without", "change")
 
 
 def predict(loaded: Loaded, asked: schemas.PredictIn) -> Answer:
+    """The distribution of a person's rating of given items."""
     predictor = loaded.predictor
     who = asked_by(predictor, asked)
     _check_time(predictor, asked.time)
@@ -38,6 +42,7 @@ def predict(loaded: Loaded, asked: schemas.PredictIn) -> Answer:
 
 
 def recommend(loaded: Loaded, asked: schemas.RecommendIn) -> Answer:
+    """The best items for a person, by expected rating, by P(rating ≥ x), or by a quantile."""
     predictor = loaded.predictor
     who = asked_by(predictor, asked)
     best = predictor.ranked(
@@ -64,6 +69,7 @@ def recommend(loaded: Loaded, asked: schemas.RecommendIn) -> Answer:
 
 
 def explain(loaded: Loaded, asked: schemas.ExplainIn) -> Answer:
+    """Which ratings moved a prediction, and how much: each left out, exactly."""
     predictor = loaded.predictor
     who = asked_by(predictor, asked)
     index = item_of(predictor, asked.item, "item")
@@ -80,6 +86,7 @@ def explain(loaded: Loaded, asked: schemas.ExplainIn) -> Answer:
 
 
 def items(loaded: Loaded, asked: schemas.ItemsQuery) -> Answer:
+    """Items by title; typing errors, accents, case and "The" are forgiven."""
     predictor, text = loaded.predictor, asked.q.strip()
     if not text:
         indices = loaded.popular[: asked.limit]
@@ -93,6 +100,7 @@ def items(loaded: Loaded, asked: schemas.ItemsQuery) -> Answer:
 
 
 def match(loaded: Loaded, asked: schemas.MatchIn) -> Answer:
+    """The items that films of a list from elsewhere are; null rather than a wrong one."""
     predictor = loaded.predictor
     indices = [predictor.catalogue.match(film.title, film.year) for film in asked.films]
     matches = [None if at is None else _named(predictor, np.array([at]))[0] for at in indices]

@@ -45,36 +45,23 @@ _KEYS = {
 
 
 class Question(NamedTuple):
-    """An address at which something can be asked."""
+    """What can be asked at an address; the answer's docstring says of what use it is."""
 
     answer: Callable[[Loaded, Any], Any]
     takes: Any
     gives: type[BaseModel]
-    refusals: tuple[int, ...]
-    about: str
+    refusals: tuple[int, ...] = (404, *_BODY, *_WORK)
 
 
 QUESTIONS = {
-    ("POST", "/predict"): Question(
-        *(answers.predict, schemas.PredictIn, schemas.PredictOut, (404, *_BODY, *_WORK)),
-        "The distribution of a person's rating of given items.",
-    ),
-    ("POST", "/recommend"): Question(
-        *(answers.recommend, schemas.RecommendIn, schemas.RecommendOut, (404, *_BODY, *_WORK)),
-        "The best items for a person, by expected rating, by P(rating ≥ x), or by a quantile.",
-    ),
-    ("POST", "/explain"): Question(
-        *(answers.explain, schemas.ExplainIn, schemas.ExplainOut, (404, *_BODY, *_WORK)),
-        "Which ratings moved a prediction, and how much: each left out, exactly.",
-    ),
+    ("POST", "/predict"): Question(answers.predict, schemas.PredictIn, schemas.PredictOut),
+    ("POST", "/recommend"): Question(answers.recommend, schemas.RecommendIn, schemas.RecommendOut),
+    ("POST", "/explain"): Question(answers.explain, schemas.ExplainIn, schemas.ExplainOut),
     ("GET", "/items"): Question(
-        answers.items,
-        *(Annotated[schemas.ItemsQuery, Query()], schemas.ItemsOut, (422, *_WORK)),
-        'Items by title; typing errors, accents, case and "The" are forgiven.',
+        answers.items, Annotated[schemas.ItemsQuery, Query()], schemas.ItemsOut, (422, *_WORK)
     ),
     ("POST", "/match"): Question(
-        *(answers.match, schemas.MatchIn, schemas.MatchOut, (*_BODY, *_WORK)),
-        "The items that films of a list from elsewhere are; null rather than a wrong one.",
+        answers.match, schemas.MatchIn, schemas.MatchOut, (*_BODY, *_WORK)
     ),
 }
 
@@ -170,7 +157,7 @@ def _router(models: Models, work: Work, limits: Limits) -> APIRouter:
             ask,
             methods=[method],
             name=path[1:],
-            description=question.about,
+            description=question.answer.__doc__,
             response_model=question.gives,
             responses=_refusals(*question.refusals),
         )

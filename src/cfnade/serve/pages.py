@@ -47,11 +47,11 @@ class Asset(NamedTuple):
         return Response(self.body, media_type=self.kind, headers=headers)
 
 
-def read_assets(folder: Path = FOLDER) -> dict[str, Asset]:
+def read_assets() -> dict[str, Asset]:
     """All files of the page by their path below its folder."""
     return {
-        path.relative_to(folder).as_posix(): Asset.of(path.read_bytes(), path.suffix)
-        for path in sorted(folder.rglob("*"))
+        path.relative_to(FOLDER).as_posix(): Asset.of(path.read_bytes(), path.suffix)
+        for path in sorted(FOLDER.rglob("*"))
         if path.suffix in _TYPES and path.is_file()
     }
 
