@@ -34,7 +34,7 @@ from cfnade.sides.draw import Draw
 from cfnade.sides.factors import Factors, analyse
 from cfnade.sides.readings import reading_of
 from cfnade.sides.ridge_rows import RidgeRows, evidence_of, posteriors_of
-from cfnade.sides.side import Array, Axis, Before, Reading, Side, column_fault, other_axis
+from cfnade.sides.side import Array, Axis, Before, Member, Reading, Side, column_fault, other_axis
 from cfnade.sides.stepping import adam_of, adam_state, move, restore_adam
 
 DIMENSIONS = 20
@@ -44,6 +44,8 @@ EVIDENCE_NOISE = 0.94
 """The least noise of a rating as evidence, over τ²: factor analysis trusts ratings too much."""
 DECAY = {"u_added": 0.05, "e_added": 0.1, "W": 0.2}
 """The pull of u and e towards where they started, and of W towards zero."""
+SETTLED_SMOOTHING = 2.0
+"""Imagined ratings of a column where nothing is known of the row."""
 PRIOR_FACTOR = 3.0
 """The prior's rate over that of the rest."""
 
@@ -142,6 +144,21 @@ class RidgeSide(Side):
     def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""
         return self.network.scores(self.network.hidden(context), rows, columns)
+
+    @torch.no_grad()
+    def settle(self, ratings: Ratings, member: Member) -> None:
+        """Of a row of which nothing is known the member says the columns' smoothed frequencies."""
+        net, columns = self.network, torch.arange(self.network.config.columns)
+        nothing = torch.zeros(0, dtype=torch.int64)
+        empty = Context(torch.zeros(2, dtype=torch.int64), nothing, nothing)
+        net.V[:, :, -1] = 0.0
+        alike = (side for side in member.sides.values() if side.axis == self.axis)
+        parts = (side.scores_given(empty, 0 * columns, columns) for side in alike)
+        said = torch.stack([part for part in parts if part is not None]).sum(0)  # (M, K)
+        counts = torch.from_numpy(ratings.level_counts(other_axis(self.axis)))
+        missing = steps(smoothed_log_frequencies(counts, SETTLED_SMOOTHING) - said)
+        missing[:, 0] = 0.0  # the same for all levels, which no softmax feels
+        net.V[:, :, -1] = missing.to(net.V.dtype) / net.hidden(empty)[0, -1]
 
     def stepper(
         self, ratings: Ratings, settings: Settings, *, share: float, threads: int

@@ -64,7 +64,7 @@ class Job:
         )
         diverged = _go(run, self.stop)
         stopped = run.progress.epoch < self.settings.epochs and self.stop()
-        member.to("cpu").eval()
+        _settle(fitted)
         final = fitted
         if self.settings.refit and not stopped and diverged is None:
             final = self._refit(split, run.progress.best_epoch) or fitted
@@ -102,8 +102,15 @@ class Job:
             return None
         if run.progress.epoch < epochs:
             return None
-        fitted.members[0].to("cpu").eval()
+        _settle(fitted)
         return fitted
+
+
+def _settle(fitted: FittedModel) -> None:
+    """The end of training, on the CPU, where predictions are made."""
+    member = fitted.members[0].to("cpu").eval()
+    for side in member.sides.values():
+        side.settle(fitted.context, member)
 
 
 def take_over(member: Member, start: FittedModel, ratings: Ratings, side: str) -> None:
