@@ -151,6 +151,25 @@ def test_context_rates_lie_in_their_range() -> None:
     assert shares.std() > 0.05
 
 
+def test_small_contexts_have_sizes_even_in_their_logarithm() -> None:
+    """log(size + 1) lies as often in one stretch as in another of the same length."""
+    offsets, columns, levels = ragged([63] * 4000, 64, 5)
+    how: dict[str, Any] = {"n_columns": 64, "n_levels": 5, "rate": (0.5, 0.5), "threads": 2}
+    rows = np.arange(4000)
+    counts = Sampler(offsets, columns, levels, **how, small=0.999).draw(rows, seed=0, step=0).counts
+    assert counts.min() == 0
+    assert 55 < counts.max() < 63
+    lower = [(counts < end).mean() for end in (1, 3, 7, 15, 31)]  # log2 of size + 1: 1, 2, 3, 4, 5
+    np.testing.assert_allclose(lower, np.arange(1, 6) * np.log(2) / np.log(63), atol=0.03)
+    half = Sampler(offsets, columns, levels, **how, small=0.5).draw(rows, seed=0, step=0)
+    assert (half.counts < 15).mean() == pytest.approx(0.5 * np.log(16) / np.log(63), abs=0.03)
+    for row in range(5):  # the context holds as many ratings as was drawn
+        assert (half.context.rows == row).sum() == half.counts[row]
+    plain = Sampler(offsets, columns, levels, **how).draw(rows, seed=0, step=0)
+    none = Sampler(offsets, columns, levels, **how, small=0.0).draw(rows, seed=0, step=0)
+    assert same(plain, none)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
