@@ -27,7 +27,8 @@ FLOW = [
         "metrics",
         "tilting",
     ),
-    *("calibration", "sides", "fitted", "unseen", "scorer", "training", "evaluation"),
+    *("calibration", "sides", "fitted", "unseen", "newcomers", "members", "scorer"),
+    *("training", "evaluation"),
     *("checkpoint", "predictor", "recipes", "tuning", "fitting", "estimator", "serve", "cli"),
     "__main__",
 ]
