@@ -1,7 +1,8 @@
 """What each side of a member says of one cell, written down literally and slowly, in float64.
 
 Where a side has no trained weights, they are those of its principal directions that make the known
-ratings most probable (newcomers.py): here by a full eigendecomposition and torch's own minimiser.
+ratings most probable (newcomers.py): here by a full eigendecomposition and a minimiser that needs
+slopes alone.
 """
 
 from __future__ import annotations
@@ -90,20 +91,33 @@ def exact(side: NadeSide) -> Any:
     return deepcopy(side.network).double()
 
 
-def context_of(row: Mapping[int, int]) -> Context:
-    columns, levels = (torch.tensor(list(part), dtype=torch.int64) for part in (row, row.values()))
+def context_of(row: frozenset[tuple[int, int]]) -> Context:
+    columns, levels = (
+        torch.tensor([one[part] for one in row], dtype=torch.int64) for part in (0, 1)
+    )
     return Context(torch.tensor([0, len(row)]), columns, levels)
 
 
-@torch.no_grad()
 def plain(side: NadeSide, row: Mapping[int, int], column: int) -> FloatArray:
+    """Scores of a trained column in plain torch. (K,)."""
+    return _plain(side, frozenset(row.items()), column)
+
+
+def state(side: NadeSide, row: Mapping[int, int]) -> FloatArray:
+    return _state(side, frozenset(row.items()))
+
+
+@kept
+@torch.no_grad()
+def _plain(side: NadeSide, row: frozenset[tuple[int, int]], column: int) -> FloatArray:
     network = exact(side)
     hidden = network.hidden(context_of(row))
     return np.asarray(network.scores(hidden, torch.tensor([0]), torch.tensor([column]))[0].numpy())
 
 
+@kept
 @torch.no_grad()
-def state(side: NadeSide, row: Mapping[int, int]) -> FloatArray:
+def _state(side: NadeSide, row: frozenset[tuple[int, int]]) -> FloatArray:
     network = exact(side)
     return np.asarray(network.output_state(network.hidden(context_of(row)))[0].numpy())
 
@@ -187,11 +201,35 @@ def problem(fitted: FittedModel, member: Member, axis: str, column: int, known: 
     return Problem(np.array(base), np.array(slopes), levels, np.concatenate(variances), sizes)
 
 
-def cost(one: Problem, z: torch.Tensor) -> torch.Tensor:
-    base, slopes, variances = map(torch.from_numpy, (one.base, one.slopes, one.variances.copy()))
-    chances = torch.log_softmax(base + slopes @ z, 1)
-    own = chances[torch.arange(len(base)), torch.from_numpy(one.levels)]
-    return -own.sum() + (z**2 / variances).sum() / 2
+def cost(one: Problem, z: FloatArray) -> float:
+    scores = one.base + one.slopes @ z
+    own = scores[np.arange(len(scores)), one.levels]
+    top = scores.max(1)
+    logs = np.log(np.exp(scores - top[:, None]).sum(1)) + top
+    return float((logs - own).sum() + (z**2 / one.variances).sum() / 2)
+
+
+def slope(one: Problem, z: FloatArray) -> FloatArray:
+    weights = np.exp(one.base + one.slopes @ z)
+    weights /= weights.sum(1, keepdims=True)
+    weights[np.arange(len(weights)), one.levels] -= 1.0
+    return np.asarray(np.einsum("nk,nkd->d", weights, one.slopes) + z / one.variances)
+
+
+def least(one: Problem) -> FloatArray:
+    """Where the cost is least: Newton's method, the curvature by differences of the slope."""
+    z, small = np.zeros(len(one.variances)), 1e-5
+    each = small * np.eye(len(z))
+    for _ in range(100):
+        down = slope(one, z)
+        if np.abs(down).max() < 1e-10:
+            break
+        bend = np.array([slope(one, z + e) - slope(one, z - e) for e in each]) / (2 * small)
+        step = np.linalg.solve(bend, down)
+        while cost(one, z - step) > cost(one, z) + 1e-12:
+            step = step / 2
+        z = z - step
+    return z
 
 
 @kept
@@ -200,19 +238,5 @@ def solution(
 ) -> dict[int, FloatArray]:
     """The coefficients of each folded side, drawn towards 0 by half a rating."""
     one = problem(fitted, member, axis, column, dict(known))
-    z = torch.zeros(len(one.variances), dtype=torch.float64, requires_grad=True)
-    search = torch.optim.LBFGS(
-        [z], max_iter=300, tolerance_grad=1e-11, tolerance_change=0, line_search_fn="strong_wolfe"
-    )
-
-    def closure() -> Any:
-        search.zero_grad()
-        value = cost(one, z)
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    search.step(closure)  # type: ignore[no-untyped-call]
-    n = len(one.levels)
-    ends = np.cumsum(list(one.sizes.values()))[:-1]
-    parts = np.split(z.detach().numpy() * n / (n + 0.5), ends)
-    return dict(zip(one.sizes, parts, strict=True))
+    n, ends = len(one.levels), np.cumsum(list(one.sizes.values()))[:-1]
+    return dict(zip(one.sizes, np.split(least(one) * n / (n + 0.5), ends), strict=True))

@@ -25,9 +25,11 @@ from cfnade.once import once
 from cfnade.options import checked, whole
 from cfnade.predictor import frames, refusals
 from cfnade.predictor.catalogue import Catalogue
+from cfnade.predictor.cells import Cells, CellsAsked, places_in
 from cfnade.predictor.explain import by_item, by_level
 from cfnade.predictor.histories import History, Person, read_history
 from cfnade.predictor.ids import Ids, listed, paired
+from cfnade.predictor.newitems import NewItems, read_new_items
 from cfnade.predictor.ranking import (
     Answers,
     How,
@@ -36,12 +38,11 @@ from cfnade.predictor.ranking import (
     Ranking,
     best,
     calibrated,
-    means_of,
     rank_by,
 )
 from cfnade.predictor.thin import default_min_ratings
 from cfnade.scorer import Scorer
-from cfnade.sides.side import Row, Who
+from cfnade.sides.side import Who
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -59,6 +60,7 @@ class Predictor:
         self.items = Ids("item", fitted.context.item_ids)
         self._scorer = Scorer(fitted)
         self._values = self.scale.array()
+        self._cells_of = Cells(fitted, self._scorer, self.users)
         self.catalogue = Catalogue(self.items, fitted.context, lambda: self._scorer.known("item"))
         """The items by id and title."""
 
@@ -80,16 +82,18 @@ class Predictor:
         items: Any,
         *,
         histories: Mapping[Any, History] | None = None,
+        new_items: NewItems | None = None,
         times: Any = None,
     ) -> FloatArray:
         """The distribution of each (user, item), over the scale's values. Returns (n, K).
 
         A single user goes with all items, and the other way round; items are ids or titles.
         histories gives people by any name; where users contains that name, their history counts
-        and nothing else. A model that knows time needs the times of the ratings, whole seconds
-        since 1970, one for all or one for each, and takes no histories.
+        and nothing else. new_items does the same for items: {name: {user id: stars}}, what known
+        users said of it so far. A model that knows time needs the times of the ratings, whole
+        seconds since 1970, one for all or one for each, and takes neither.
         """
-        raw = self._cells(*paired(users, items), histories, times).probabilities
+        raw = self._cells(*paired(users, items), histories, new_items, times).probabilities
         return calibrated(raw, self._values, self.fitted.calibration)
 
     def predict(
@@ -98,10 +102,11 @@ class Predictor:
         items: Any,
         *,
         histories: Mapping[Any, History] | None = None,
+        new_items: NewItems | None = None,
         times: Any = None,
     ) -> FloatArray:
         """The expected rating of each (user, item), in stars. Returns (n,)."""
-        return self._cells(*paired(users, items), histories, times).predictions
+        return self._cells(*paired(users, items), histories, new_items, times).predictions
 
     def predict_frame(
         self,
@@ -109,11 +114,12 @@ class Predictor:
         items: Any,
         *,
         histories: Mapping[Any, History] | None = None,
+        new_items: NewItems | None = None,
         times: Any = None,
     ) -> pl.DataFrame:
         """user, item, title, prediction, std, p_…, known_of_user, known_of_item of each cell."""
         users, items = paired(users, items)
-        answers = self._honest(self._cells(users, items, histories, times))
+        answers = self._honest(self._cells(users, items, histories, new_items, times))
         return pl.DataFrame(
             {
                 "user": frames.id_series(users, texts=self.users.are_texts),
@@ -139,55 +145,35 @@ class Predictor:
         refusals.check_who(user, history)
         if history is not None:
             refusals.require_lists(self.fitted)
-            return self._honest(self._of_history(self.person(history), items))
+            return self._honest(self._cells_of.history(self.person(history), items))
         refusals.check_times(self.fitted, None, times)
         users = np.full(len(items), self.users.index(user))
-        return self._honest(self._of_users(users, items, times))
+        return self._honest(self._cells_of.users(users, items, times))
 
     def _honest(self, answers: Answers) -> Answers:
         chances = calibrated(answers.probabilities, self._values, self.fitted.calibration)
         return answers._replace(probabilities=chances)
 
     def _cells(
-        self, users: Any, items: Any, histories: Mapping[Any, History] | None, times: Any
+        self,
+        users: Any,
+        items: Any,
+        histories: Mapping[Any, History] | None,
+        new_items: NewItems | None,
+        times: Any,
     ) -> Answers:
-        """Of users by raw id, or by a name in histories; before calibration."""
-        refusals.check_times(self.fitted, histories, times)
+        """Of users and items by raw id, or by a name in what is given; before calibration."""
+        refusals.check_times(self.fitted, histories, times, new_items)
         people = {name: self.person(history) for name, history in (histories or {}).items()}
-        indices = self._indices(items)
-        if not people:
-            return self._of_users(self.users.indices(users), indices, times)
-        places = {name: place for place, name in enumerate(people)}
-        which = np.array([places.get(_plain(user), -1) for user in users], np.int64)
-        parts = []
-        for place, person in enumerate([None, *people.values()], -1):
-            asked = np.flatnonzero(which == place)
-            if not len(asked):
-                continue
-            if person is None:
-                raws = [users[i] for i in asked]
-                answers = self._of_users(self.users.indices(raws), indices[asked], None)
-            else:
-                answers = self._of_history(person, indices[asked])
-            parts.append((asked, answers))
-        order = np.argsort(np.concatenate([asked for asked, _ in parts]), kind="stable")
-        joined = zip(*(answers for _, answers in parts), strict=True)
-        return Answers(*(np.concatenate(column)[order] for column in joined))
-
-    def _of_users(self, users: IntArray, items: IntArray, times: Any) -> Answers:
-        refusals.require_context(self.fitted)
-        if times is not None and np.ndim(times) == 0:
-            times = np.full(len(users), times)
-        chances = self._scorer.probabilities(users, items, times)
-        return self._answers(items, chances, self._scorer.known_of("user", users))
-
-    def _of_history(self, person: Person, items: IntArray) -> Answers:
-        chances = self._scorer.of_person(_who(person), items)
-        return self._answers(items, chances, np.full(len(items), len(person)))
-
-    def _answers(self, items: IntArray, chances: FloatArray, of_user: IntArray) -> Answers:
-        means = means_of(chances, self._values)
-        return Answers(items, means, chances, of_user, self._scorer.known_of("item", items))
+        things = read_new_items(new_items, self.catalogue, self.users, self.scale)
+        if not people and not things:
+            return self._cells_of.users(self.users.indices(users), self._indices(items), times)
+        what = places_in(things, items)
+        indices = np.full(len(items), -1)
+        met = np.flatnonzero(what < 0)
+        indices[met] = self._indices([items[i] for i in met])
+        asked = CellsAsked(users, indices, places_in(people, users), what)
+        return self._cells_of.mixed(asked, list(people.values()), list(things.values()))
 
     def _indices(self, items: Any) -> IntArray:
         return self.catalogue.indices(listed(items)[0])
@@ -333,16 +319,7 @@ class Predictor:
         refusals.check_who(users, history)
         refusals.require_lists(self.fitted)
         if history is not None:
-            return None, [_who(self.person(history))]
+            return None, [self.person(history).who()]
         refusals.require_context(self.fitted)
         raws, _ = listed(users)
         return raws, [self._scorer.person(user) for user in self.users.indices(raws).tolist()]
-
-
-def _who(person: Person) -> Who:
-    return Who(-1, Row(person.items, person.levels))
-
-
-def _plain(raw: Any) -> Any:
-    """A key as a dictionary knows it."""
-    return raw.item() if isinstance(raw, np.generic) else raw
