@@ -32,6 +32,9 @@ FloatArray = npt.NDArray[np.float64]
 SHRINK = 0.5
 """Imagined ratings that say nothing: n known ones count n / (n + SHRINK)."""
 
+MOST = 500
+"""Weights are sought for so many ratings, or some of more: rows are read whole as ever."""
+
 _OTHER: dict[Axis, Axis] = {"user": "item", "item": "user"}
 
 
@@ -161,11 +164,12 @@ class Newcomers:
     def _solution(self, new: Newcomer, start: FloatArray | None) -> FloatArray | None:
         if not len(new.known.levels) or not self._foldings[new.axis]:
             return None
-        others = new.known.columns.astype(np.int64)
+        some = _some_of(new.known)
+        others = some.columns.astype(np.int64)
         parts = [new.ask(folding, others) for folding in self._foldings[new.axis].values()]
         base = self._other_sides(new, others) + np.sum([part[..., 0] for part in parts], axis=0)
         slopes = np.concatenate([part[..., 1:] for part in parts], axis=2)
-        return most_probable(base, slopes, new.known.levels, self._variances(new.axis), start)
+        return most_probable(base, slopes, some.levels, self._variances(new.axis), start)
 
     def _other_sides(self, new: Newcomer, others: IntArray) -> FloatArray:
         """What sides that are not folded say of the known ratings, each without itself. (n, K)."""
@@ -199,6 +203,15 @@ class Newcomers:
                 n = len(new.known.levels)
                 row[1:] = z[begin : begin + sizes[number]] * (n / (n + SHRINK))
         return weights
+
+
+def _some_of(known: Row) -> Row:
+    """At most MOST of the ratings: the same in any order, and but for one without one of them."""
+    if len(known.columns) <= MOST:
+        return known
+    keys = known.columns.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # well mixed, and wraps
+    chosen = np.sort(np.argsort(keys, kind="stable")[:MOST])
+    return Row(known.columns[chosen], known.levels[chosen])
 
 
 def _scores(features: Array, weights: FloatArray, which: IntArray) -> FloatArray:

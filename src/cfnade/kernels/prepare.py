@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numba.core.registry import cpu_target
 
-from cfnade.kernels import bounds, costing, drawing, grouping, passes, request, spelling
+from cfnade.kernels import bounds, costing, drawing, grouping, newton, passes, request, spelling
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.block_drawing import BlockSampler, _mark_block
 from cfnade.kernels.drawing import Sampler
@@ -113,6 +113,7 @@ def _answer_requests() -> None:
     for kind in (bounds.MEAN, bounds.QUANTILE):
         criterion = bounds.Criterion(kind, ends, 1.0, ends, 1, 0.5, np.zeros(3))
         bounds.bounds(scores, criterion)
+    newton.most_probable(np.zeros((1, 2)), np.zeros((1, 2, 1)), _ROWS, np.ones(1))
     Spellings(["a"]).edits("a", 1)
     _score_cells()
 
@@ -129,6 +130,6 @@ TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
         _train_on_blocks,
         (_mark_block, costing._cost_of_scores, passes.score_step, *_DRAWING, *_FITTING, *_SCORING),
     ),
-    "requests": (_answer_requests, (*_ROW, *_LISTS, *_SCORING)),
+    "requests": (_answer_requests, (newton._descend, *_ROW, *_LISTS, *_SCORING)),
 }
 """What kernels are for: training one side on its rows, both on blocks, answering requests."""

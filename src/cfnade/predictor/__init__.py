@@ -42,7 +42,7 @@ from cfnade.predictor.ranking import (
 )
 from cfnade.predictor.thin import default_min_ratings
 from cfnade.scorer import Scorer
-from cfnade.sides.side import Who
+from cfnade.sides.side import What, Who
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -73,6 +73,12 @@ class Predictor:
         """Read a history once, to use it often and to see which of its items are `unknown`."""
         refusals.require_histories(self.fitted)
         return read_history(history, self.catalogue, self.scale)
+
+    def new_items(self, given: NewItems | None) -> dict[Any, What]:
+        """Read the ratings of new items, to use them often."""
+        if given:
+            refusals.require_context(self.fitted)
+        return read_new_items(given, self.catalogue, self.users, self.scale)
 
     # -- given cells --------------------------------------------------------------------------
 
@@ -150,6 +156,16 @@ class Predictor:
         users = np.full(len(items), self.users.index(user))
         return self._honest(self._cells_of.users(users, items, times))
 
+    def predicted_of_new(
+        self, item: What, user: Any = None, *, history: History | None = None
+    ) -> Answers:
+        """The same of a new item, which `new_items` read: one cell."""
+        refusals.check_who(user, history)
+        refusals.check_times(self.fitted, None, None, new_items=[item])
+        if history is not None:
+            return self._honest(self._cells_of.pair(self.person(history), item))
+        return self._honest(self._cells_of.new_item(item, self.users.indices([user])))
+
     def _honest(self, answers: Answers) -> Answers:
         chances = calibrated(answers.probabilities, self._values, self.fitted.calibration)
         return answers._replace(probabilities=chances)
@@ -165,7 +181,7 @@ class Predictor:
         """Of users and items by raw id, or by a name in what is given; before calibration."""
         refusals.check_times(self.fitted, histories, times, new_items)
         people = {name: self.person(history) for name, history in (histories or {}).items()}
-        things = read_new_items(new_items, self.catalogue, self.users, self.scale)
+        things = self.new_items(new_items)
         if not people and not things:
             return self._cells_of.users(self.users.indices(users), self._indices(items), times)
         what = places_in(things, items)

@@ -57,13 +57,11 @@ class Cells:
 
     def new_item(self, thing: What, users: IntArray) -> Answers:
         """Of a new item and users of the data."""
-        refusals.require_context(self._fitted)
         chances = self._scorer.of_item(thing, users)
         return self._of_new(thing, chances, self._scorer.known_of("user", users))
 
     def pair(self, person: Person, thing: What) -> Answers:
         """Of a new person and a new item: one cell."""
-        refusals.require_context(self._fitted)
         chances = self._scorer.of_pair(person.who(), thing)
         return self._of_new(thing, chances, np.array([len(person)]))
 

@@ -54,13 +54,13 @@ def directions(
     steps, first = _steps(table[columns], shared), _steps(bias[columns], shared)
     weights = counts[columns] / (counts[columns] + THIN)
     mean, offset = (_weighted_mean(part, weights) for part in (steps, first))
+    if _alike(steps, mean) and _alike(first, offset):
+        return None
     size = np.sqrt(weights / weights.mean()).astype(table.dtype)
     steps, first = (steps - mean) * size[:, None, None], (first - offset) * size[:, None]
     flat = steps.reshape(-1, len(metric)) @ _root(metric, table)  # one product, not n of them
     measured = np.concatenate([flat.reshape(len(steps), -1), first], 1)
     left, lengths = _leading(measured)  # (n, D), (D,)
-    if not len(lengths):
-        return None
     shares = (left / lengths).astype(table.dtype)
     rows = np.concatenate([mean[None], np.tensordot(shares.T, steps, 1)])  # (1+D, K-1, width)
     biases = np.concatenate([offset[None], shares.T @ first])
@@ -84,6 +84,11 @@ def _cumulated(steps: Array) -> Array:
 
 def _weighted_mean(values: Array, weights: Array) -> Array:
     return np.asarray(np.tensordot((weights / weights.sum()).astype(values.dtype), values, 1))
+
+
+def _alike(values: Array, mean: Array) -> bool:
+    """Whether all are the mean, but for rounding."""
+    return float(np.abs(values - mean).max()) <= 1e-6 * float(np.abs(mean).max())
 
 
 def _root(metric: Array, like: Array) -> Array:

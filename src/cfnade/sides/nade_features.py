@@ -50,9 +50,11 @@ class NadeFeatures:
     def down(self, column: int, rows: IntArray, raters: Row) -> Array:
         if len(self._rows.rows) > KEPT:
             return self._of(self._rows.states_down(column, rows, raters))
-        features = self._every[rows]
-        if column >= 0:
-            held = np.flatnonzero(np.isin(rows, raters.columns))
+        all_rows = len(rows) == len(self._every) - 1 and bool((rows == np.arange(len(rows))).all())
+        features = self._every[:-1] if all_rows else self._every[rows]
+        held = np.flatnonzero(np.isin(rows, raters.columns)) if column >= 0 else rows[:0]
+        if len(held):
+            features = features.copy()  # those of all rows are kept as they are
             features[held] = self._of(self._rows.states_down(column, rows[held], raters))
         return features
 
