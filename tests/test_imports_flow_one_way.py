@@ -27,7 +27,8 @@ FLOW = [
         "metrics",
         "tilting",
     ),
-    *("calibration", "sides", "fitted", "unseen", "personal", "scorer", "training", "evaluation"),
+    *("calibration", "sides", "fitted", "unseen", "personal", "newcomers", "members", "scorer"),
+    *("training", "evaluation"),
     *("checkpoint", "predictor", "recipes", "tuning", "fitting", "estimator", "serve", "cli"),
     "__main__",
 ]

@@ -33,6 +33,7 @@ from cfnade.fitting import (
 )
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import History
+from cfnade.predictor.newitems import NewItems
 from cfnade.predictor.ranking import How
 from cfnade.settings import Settings
 from cfnade.training.run import train
@@ -218,15 +219,19 @@ class CFNADE:
         items: Any,
         *,
         histories: Mapping[Any, History] | None = None,
+        new_items: NewItems | None = None,
         times: Any = None,
     ) -> FloatArray:
         """The expected rating of each (user, item), in stars. Returns (n,).
 
         Raw ids, equally many of both, or one user for many items (or the reverse). histories
-        gives new people by any name: {name: {item or title: stars}}. times, whole seconds since
-        1970, are for a model with time=True, and needed there.
+        gives new people by any name: {name: {item or title: stars}}, new_items new items with
+        what known users said of them: {name: {user: stars}}. times, whole seconds since 1970,
+        are for a model with time=True, and needed there.
         """
-        return self.predictor_.predict(users, items, histories=histories, times=times)
+        return self.predictor_.predict(
+            users, items, histories=histories, new_items=new_items, times=times
+        )
 
     def predict_proba(
         self,
@@ -234,10 +239,13 @@ class CFNADE:
         items: Any,
         *,
         histories: Mapping[Any, History] | None = None,
+        new_items: NewItems | None = None,
         times: Any = None,
     ) -> FloatArray:
         """The calibrated probability of each rating in `classes_`. Returns (n, K)."""
-        return self.predictor_.predict_proba(users, items, histories=histories, times=times)
+        return self.predictor_.predict_proba(
+            users, items, histories=histories, new_items=new_items, times=times
+        )
 
     def predict_frame(
         self,
@@ -245,10 +253,13 @@ class CFNADE:
         items: Any,
         *,
         histories: Mapping[Any, History] | None = None,
+        new_items: NewItems | None = None,
         times: Any = None,
     ) -> pl.DataFrame:
         """Both as a frame, with titles; known_of_user and known_of_item are 0 for unknown ids."""
-        return self.predictor_.predict_frame(users, items, histories=histories, times=times)
+        return self.predictor_.predict_frame(
+            users, items, histories=histories, new_items=new_items, times=times
+        )
 
     def recommend(
         self,

@@ -1,13 +1,13 @@
 """Scorer: what a fitted model says, given the ratings that it conditions on.
 
 Users and items are indices, -1 an unknown one. The rules are here and nowhere else: a known rating
-is never predicted from itself; where training saw nothing, unseen.py says what is said; of several
-members the distributions are averaged. Nothing is calibrated here.
+is never predicted from itself; where training saw nothing, newcomers.py says what is said; of
+several members the distributions are averaged. Nothing is calibrated here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -19,10 +19,11 @@ from cfnade.data.ratings import IntArray
 from cfnade.errors import ModelError, PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.kernels.grouping import levels_of, ratings_of
+from cfnade.members import MemberScores
 from cfnade.once import once
 from cfnade.sides import Axis, Member
-from cfnade.sides.side import Array, BoolArray, Reading, Row, Who, row_of
-from cfnade.unseen import UNSEEN_RULES, paper_distribution, untrained_scores
+from cfnade.sides.side import Array, BoolArray, Row, What, Who, row_of
+from cfnade.unseen import UNSEEN_RULES, paper_distribution
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -45,15 +46,11 @@ class Scorer:
             raise ModelError(f"unseen (={unseen!r}) must be one of {', '.join(UNSEEN_RULES)}")
         self._instead = paper_distribution(fitted.context.scale) if unseen == "paper" else None
         self._frequencies = fitted.level_frequencies
-        self._trained = {axis: counts.sum(1) > 0 for axis, counts in fitted.trained_on.items()}
         self._set(fitted)
 
     def _set(self, fitted: FittedModel) -> None:
         self.fitted = fitted
-        self._members: list[list[Reading]] = [
-            [side.reading(fitted.context) for side in member.sides.values()]
-            for member in fitted.members
-        ]
+        self._members = [MemberScores(member, fitted) for member in fitted.members]
 
     def with_members(self, *members: Member) -> Scorer:
         """The same questions, asked of other weights of the same model."""
@@ -116,8 +113,8 @@ class Scorer:
             people = np.unique(cells[0])
             if len(people) <= FEW_PEOPLE:
                 return self._few(people, *cells)
-        scores = (self._cells(readings, *cells, times) for readings in self._members)
-        return self._or_instead(_mean([distributions(one) for one in scores]), *cells)
+        chances = self._mean(lambda member: member.cells(*cells, times))
+        return self._or_instead(chances, *cells)
 
     def _few(self, people: IntArray, users: IntArray, items: IntArray) -> FloatArray:
         out = np.empty((len(users), len(self._frequencies)))
@@ -128,16 +125,23 @@ class Scorer:
 
     def of_person(self, who: Who, items: IntArray) -> FloatArray:
         """The distributions of some items for one person, on the calling thread. Returns (n, K)."""
-        scores = (self._person(readings, who, items) for readings in self._members)
-        chances = _mean([distributions(one) for one in scores])
+        chances = self._mean(lambda member: member.person(who, items))
         return self._or_instead(chances, np.full(len(items), who.user), items)
+
+    def of_item(self, what: What, users: IntArray) -> FloatArray:
+        """The distributions of some users for one item, on the calling thread. Returns (n, K)."""
+        return self._mean(lambda member: member.item(what, users))
+
+    def of_pair(self, who: Who, what: What) -> FloatArray:
+        """The distribution of a new item for a new person. Returns (1, K)."""
+        return self._mean(lambda member: member.pair(who, what))
 
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
         """Scores of every item for each person, whose softmax are distributions: (items, K) each.
 
         If leave_out, what a person rated is scored from the other ratings.
         """
-        lines = [self._lists(readings, people, leave_out) for readings in self._members]
+        lines = [member.lists(people, leave_out=leave_out) for member in self._members]
         if len(lines) == 1:
             return lines[0]
         return (_log_mean(line) for line in zip(*lines, strict=True))
@@ -149,120 +153,14 @@ class Scorer:
             chances[user | item] = self._instead
         return chances
 
-    # -- scores of one member: its sides' are added -------------------------------------------
-
-    def _cells(
-        self, readings: list[Reading], users: IntArray, items: IntArray, times: Array | None
-    ) -> Array:
-        total = np.zeros((len(users), len(self._frequencies)))
-        for number, reading in enumerate(readings):
-            scores = reading.cells(users, items, times)
-            axis = reading.learns
-            if axis is not None:
-                blank = np.flatnonzero(self._untrained(axis, users if axis == "user" else items))
-                if len(blank):
-                    counts = self._own_levels(axis, users[blank], items[blank])
-                    scores[blank] = self._said(counts, number)
-            total += scores
-        return total
-
-    def _person(self, readings: list[Reading], who: Who, items: IntArray) -> Array:
-        total: Array = np.zeros((len(items), len(self._frequencies)), np.float32)
-        for number, reading in enumerate(readings):
-            scores = reading.person(who, items)
-            self._fill_blanks(scores, reading, number, who, items)
-            total += scores
-        return total
-
-    def _lists(
-        self, readings: list[Reading], people: Sequence[Who], leave_out: bool
-    ) -> Iterator[Array]:
-        every = np.arange(self.fitted.context.n_items)
-        lines = [reading.lists(people, leave_out=leave_out) for reading in readings]
-        for who, *parts in zip(people, *lines, strict=True):
-            for number, (reading, scores) in enumerate(zip(readings, parts, strict=True)):
-                self._fill_blanks(scores, reading, number, who, every)
-            yield parts[0] if len(parts) == 1 else np.sum(parts, axis=0)
-
-    # -- where training saw nothing -----------------------------------------------------------
-
-    def _untrained(self, axis: Axis, indices: IntArray) -> BoolArray:
-        """Which of these users or items have no trained weights. Returns (n,)."""
-        trained = self._trained[axis]
-        if not len(trained):
-            return np.ones(len(indices), bool)
-        return np.asarray((indices < 0) | ~trained[indices])
-
-    def _fill_blanks(
-        self,
-        scores: Array,
-        reading: Reading,
-        number: int,
-        who: Who,
-        items: IntArray,
-        gone: Array | None = None,
-    ) -> None:
-        """What a side without weights for the person, or for an item, says of it.
-
-        gone (n, K) are ratings of the items that are left out, beside the person's own.
-        """
-        axis = reading.learns
-        if axis == "item":
-            blank = np.flatnonzero(self._untrained("item", items))
-            if len(blank):
-                users = np.full(len(blank), who.user)
-                counts = self._own_levels("item", users, items[blank])
-                if gone is not None:
-                    counts -= gone[blank]
-                scores[blank] = self._said(counts, number)
-        elif axis == "user" and self._untrained("user", np.array([who.user]))[0]:
-            scores[:] = self._said(self._levels_of(who.rated, items), number)
-
-    def _said(self, counts: FloatArray, number: int) -> FloatArray:
-        return untrained_scores(counts, self._frequencies, prior=number == 0)
-
-    def _own_levels(self, axis: Axis, users: IntArray, items: IntArray) -> FloatArray:
-        """How often each level was given by the user, or to the item, but for the cell. (n, K)."""
-        indices = users if axis == "user" else items
-        known = self._counts[axis]
-        counts = np.zeros((len(indices), len(self._frequencies)))
-        if len(known):
-            counts += np.where((indices >= 0)[:, None], known[indices], 0)
-        own = self.known_levels(users, items) if self.fitted.has_context else indices * 0 - 1
-        held = np.flatnonzero(own >= 0)
-        counts[held, own[held]] -= 1.0
-        return counts
-
-    def _levels_of(self, rated: Row, items: IntArray) -> FloatArray:
-        """How often a person gave each level, but to each of these items. Returns (n, K)."""
-        K = len(self._frequencies)
-        counts = np.tile(np.bincount(rated.levels, minlength=K).astype(np.float64), (len(items), 1))
-        level = np.full(self.fitted.context.n_items + 1, -1)  # the last one: of an unknown item
-        level[rated.columns] = rated.levels
-        held = np.flatnonzero(level[items] >= 0)
-        counts[held, level[items[held]]] -= 1.0
-        return counts
-
     # -- why ----------------------------------------------------------------------------------
 
     def effects(self, who: Who, item: int) -> Effects:
         """How a person's other ratings move an item's distribution; others' ratings stay."""
         return Effects(
             self.of_person(who, np.array([item]))[0],
-            _mean([distributions(self._without(one, who, item)) for one in self._members]),
+            self._mean(lambda member: member.without_each(who, item)),
         )
-
-    def _without(self, readings: list[Reading], who: Who, item: int) -> Array:
-        others = who._replace(rated=who.rated.without(item))
-        rated = others.rated.columns.astype(np.int64)
-        total = np.zeros((len(rated), len(self._frequencies)))
-        for number, reading in enumerate(readings):
-            scores = reading.without_each(who, item)
-            # A person without weights is known by these ratings alone.
-            asked = np.full(len(rated), item) if reading.learns == "item" else rated
-            self._fill_blanks(scores, reading, number, others, asked)
-            total += scores
-        return total
 
     def effects_of_others(self, who: Who, item: int) -> tuple[Row, Effects, FloatArray]:
         """How others' ratings of an item move it for a person: each rating, and all of a level.
@@ -270,29 +168,16 @@ class Scorer:
         Returns those ratings by user, their effects, and distributions without each level (K, K).
         """
         raters = row_of(self.fitted.context.rows("item"), item).without(who.user)
-        each = [
-            [reading.without_raters(raters, who, item) for reading in readings]
-            for readings in self._members
-        ]
-        levels = [
-            [reading.without_levels(raters, who, item) for reading in readings]
-            for readings in self._members
-        ]
-        whole, one = self.of_person(who, np.array([item]))[0], np.eye(len(self._frequencies))
-        effects = Effects(whole, self._added_up(each, who, item, one[raters.levels]))
-        counts = np.bincount(raters.levels, minlength=len(one))
-        return raters, effects, self._added_up(levels, who, item, np.diag(counts))
+        effects = Effects(
+            self.of_person(who, np.array([item]))[0],
+            self._mean(lambda member: member.without_raters(raters, who, item)),
+        )
+        by_level = self._mean(lambda member: member.without_levels(raters, who, item))
+        return raters, effects, by_level
 
-    def _added_up(self, members: list[list[Array]], who: Who, item: int, gone: Array) -> FloatArray:
-        """The mean distribution of members, given the scores (n, K) of their sides. (n, K).
-
-        gone (n, K) are the item's ratings at each level that are left out of each.
-        """
-        for readings, parts in zip(self._members, members, strict=True):
-            for number, (reading, scores) in enumerate(zip(readings, parts, strict=True)):
-                items = np.full(len(scores), item)
-                self._fill_blanks(scores, reading, number, who, items, gone)
-        return _mean([distributions(np.sum(parts, axis=0)) for parts in members])
+    def _mean(self, scores: Callable[[MemberScores], Array]) -> FloatArray:
+        """The mean distribution of members, given the scores (n, K) of each. Returns (n, K)."""
+        return _mean([distributions(scores(member)) for member in self._members])
 
     # -- borders ------------------------------------------------------------------------------
 

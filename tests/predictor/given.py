@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import torch
-from torch import nn
+from tests.folded import Cell, side_scores
 
 from cfnade.calibration import Calibration
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.models.batch import Context
 from cfnade.settings import Settings
-from cfnade.sides import Member, Side, new_member, side_names
+from cfnade.sides import Member, new_member, side_names
 
 FloatArray = npt.NDArray[np.float64]
 Cells = Mapping[tuple[int, int], int]
@@ -129,46 +127,22 @@ def literal(
     members = []
     for member in fitted.members:
         total = np.zeros(len(fitted.context.scale))
-        for number, side in enumerate(member.sides.values()):
-            total += _side_scores(fitted, side, number, (user, item), cells, time)
+        for number in range(len(member.sides)):
+            total += _side_scores(fitted, member, number, Cell(user, item), cells, time)
         weights = np.exp(total - total.max())
         members.append(weights / weights.sum())
     return np.asarray(np.mean(members, axis=0))
 
 
-@torch.no_grad()
 def _side_scores(
-    fitted: FittedModel, side: Side, number: int, cell: tuple[int, int], cells: Cells, time: int
+    fitted: FittedModel, member: Member, number: int, cell: Cell, cells: Cells, time: int
 ) -> FloatArray:
-    """What one side says: given its row without the cell, in float64, or how often levels came."""
-    user, item = cell
-    network = _exact(side.network)
-    if side.axis is None:
-        moment: Any = side
-        features = moment.features.features([user], [item], [time])
-        return np.asarray(network(torch.from_numpy(features).double())[0].numpy())
-    of_user = {i: k for (u, i), k in cells.items() if u == user and i != item}
-    of_item = {u: k for (u, i), k in cells.items() if i == item and u not in (user, -1)}
-    by_user = side.axis == "user"
-    column = item if by_user else user
-    row, other = (of_user, of_item) if by_user else (of_item, of_user)
-    counts = fitted.trained_on["item" if by_user else "user"]
-    if column < 0 or counts[column].sum() == 0:
-        return _habit(list(other.values()), counts.sum(0), prior=number == 0)
-    columns, levels = (torch.tensor(list(part), dtype=torch.long) for part in (row, row.values()))
-    context = Context(torch.tensor([0, len(row)]), columns, levels)
-    scores = network.scores(network.hidden(context), torch.tensor([0]), torch.tensor([column]))
+    """What one side says: given its row without the cell, or of what it has no weights for."""
+    side = list(member.sides.values())[number]
+    if side.axis is not None:
+        return side_scores(fitted, member, number, cell, cells)
+    moment: Any = side
+    features = moment.features.features([cell.user], [cell.item], [time])
+    with torch.no_grad():
+        scores = deepcopy(side.network).double()(torch.from_numpy(features).double())
     return np.asarray(scores[0].numpy())
-
-
-@lru_cache(64)
-def _exact(network: nn.Module) -> Any:
-    """The network in float64; its weights must not change any more."""
-    return deepcopy(network).double()
-
-
-def _habit(levels: list[int], everyone: Any, *, prior: bool) -> FloatArray:
-    """Log frequencies of levels and five imagined ones, spread like everyone's."""
-    frequencies = np.maximum(everyone / everyone.sum(), 1e-9)
-    own = np.bincount(levels, minlength=len(frequencies)) + 5 * frequencies
-    return np.asarray(np.log(own / own.sum()) - (0 if prior else np.log(frequencies)))

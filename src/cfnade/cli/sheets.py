@@ -105,6 +105,27 @@ def history_of(
     return history if file is not None or typed else None
 
 
+def new_items_of(predictor: Predictor, file: Path | None) -> dict[Any, list[Any]] | None:
+    """What users said of new items, as a file has it: pairs by item."""
+    if file is None:
+        return None
+    sheet, found = Sheet(file), dict[Any, list[Any]]()
+    columns = sheet.column("user"), sheet.column("item"), sheet.column("rating", _RATINGS)
+    for row, (user, item, stars) in enumerate(zip(*columns, strict=True)):
+        rated = found.setdefault(predictor.items.typed(item), [])
+        rated.append((predictor.users.typed(user), _stars(stars, sheet.where(row))))
+    if not found:
+        raise PredictionError(f"{file}: has no ratings of new items; give at least one")
+    return found
+
+
+def _stars(text: str, where: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise PredictionError(f"{where}: rating {text!r} is not a number") from None
+
+
 def item_id(text: str, predictor: Predictor) -> Any:
     """An item by its id or its title."""
     return predictor.items.raw(predictor.catalogue.typed(text))

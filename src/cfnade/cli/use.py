@@ -100,6 +100,14 @@ def predict(
             "date such as 2005-09-06; a column time of the pairs if not given.",
         ),
     ] = None,
+    new_items: Annotated[
+        Path | None,
+        typer.Option(
+            "--new-items",
+            help="A CSV of what known users said of new items, which pairs may then name: user, "
+            "item, rating.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="A .parquet or .csv file; standard output else.")
     ] = None,
@@ -109,14 +117,16 @@ def predict(
     \b
       cfnade predict model pairs.csv --out predictions.parquet
       cfnade predict model pairs.csv --at 2005-09-06
+      cfnade predict model pairs.csv --new-items first-ratings.csv
     """
-    from cfnade.cli.sheets import Sheet, check_out, write_frame
+    from cfnade.cli.sheets import Sheet, check_out, new_items_of, write_frame
 
     check_out(out)
     predictor, sheet = _predictor(model), Sheet(pairs)
     predictions = predictor.predict_frame(
         [predictor.users.typed(text) for text in sheet.column("user")],
         [predictor.items.typed(text) for text in sheet.column("item")],
+        new_items=new_items_of(predictor, new_items),
         times=_times(predictor, sheet, at),
     )
     _count_unknown(predictions)

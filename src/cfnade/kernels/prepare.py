@@ -9,7 +9,17 @@ import numpy as np
 import torch
 from numba.core.registry import cpu_target
 
-from cfnade.kernels import bounds, costing, drawing, grouping, passes, posterior, request, spelling
+from cfnade.kernels import (
+    bounds,
+    costing,
+    drawing,
+    grouping,
+    newton,
+    passes,
+    posterior,
+    request,
+    spelling,
+)
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.block_drawing import BlockSampler, _mark_block
 from cfnade.kernels.drawing import Sampler
@@ -148,6 +158,7 @@ def _answer_requests() -> None:
     for kind in (bounds.MEAN, bounds.QUANTILE):
         criterion = bounds.Criterion(kind, ends, 1.0, ends, 1, 0.5, np.zeros(3))
         bounds.bounds(scores, criterion)
+    newton.most_probable(np.zeros((1, 2)), np.zeros((1, 2, 1)), _ROWS, np.ones(1))
     Spellings(["a"]).edits("a", 1)
     rows, evidence, found = _posteriors()
     cells = tuple(np.zeros(1, np.int64) for _ in range(3))
@@ -175,7 +186,7 @@ TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
     "blocks": (_train_on_blocks, (_mark_block, *_SEVERAL)),
     "requests": (
         _answer_requests,
-        (posterior.posteriors_without, *_POSTERIORS, *_ROW, *_LISTS, *_SCORING),
+        (newton._descend, posterior.posteriors_without, *_POSTERIORS, *_ROW, *_LISTS, *_SCORING),
     ),
 }
 """What kernels are for: training a CF-NADE alone on its rows, with a ridge part, on blocks of users

@@ -26,9 +26,11 @@ from cfnade.options import checked, whole
 from cfnade.personal import Calibrator
 from cfnade.predictor import frames, refusals
 from cfnade.predictor.catalogue import Catalogue
+from cfnade.predictor.cells import Cells, CellsAsked, places_in
 from cfnade.predictor.explain import by_item, by_level
 from cfnade.predictor.histories import History, Person, read_history
 from cfnade.predictor.ids import Ids, listed, paired
+from cfnade.predictor.newitems import NewItems, read_new_items
 from cfnade.predictor.ranking import (
     Answers,
     How,
@@ -36,12 +38,11 @@ from cfnade.predictor.ranking import (
     RankBy,
     Ranking,
     best,
-    means_of,
     rank_by,
 )
 from cfnade.predictor.thin import default_min_ratings
 from cfnade.scorer import Scorer
-from cfnade.sides.side import Row, Who
+from cfnade.sides.side import What, Who
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -59,6 +60,8 @@ class Predictor:
         self.items = Ids("item", fitted.context.item_ids)
         self._scorer, self._calibrator = Scorer(fitted), Calibrator(fitted)
         self._values = self.scale.array()
+        asks = fitted, self._scorer, self.users
+        self._cells_of, self._raw_cells = Cells(*asks, self._calibrator), Cells(*asks, None)
         self.catalogue = Catalogue(self.items, fitted.context, lambda: self._scorer.known("item"))
         """The items by id and title."""
 
@@ -72,6 +75,12 @@ class Predictor:
         refusals.require_histories(self.fitted)
         return read_history(history, self.catalogue, self.scale)
 
+    def new_items(self, given: NewItems | None) -> dict[Any, What]:
+        """Read the ratings of new items, to use them often."""
+        if given:
+            refusals.require_context(self.fitted)
+        return read_new_items(given, self.catalogue, self.users, self.scale)
+
     # -- given cells --------------------------------------------------------------------------
 
     def predict_proba(
@@ -80,16 +89,19 @@ class Predictor:
         items: Any,
         *,
         histories: Mapping[Any, History] | None = None,
+        new_items: NewItems | None = None,
         times: Any = None,
     ) -> FloatArray:
         """The distribution of each (user, item), over the scale's values. Returns (n, K).
 
         A single user goes with all items, and the other way round; items are ids or titles.
         histories gives people by any name; where users contains that name, their history counts
-        and nothing else. A model that knows time needs the times of the ratings, whole seconds
-        since 1970, one for all or one for each, and takes no histories.
+        and nothing else. new_items does the same for items: {name: {user id: stars}}, what known
+        users said of it so far. A model that knows time needs the times of the ratings, whole
+        seconds since 1970, one for all or one for each, and takes neither.
         """
-        return self._cells(*paired(users, items), histories, times, honest=True).probabilities
+        cells = paired(users, items)
+        return self._cells(*cells, histories, new_items, times, honest=True).probabilities
 
     def predict(
         self,
@@ -97,10 +109,12 @@ class Predictor:
         items: Any,
         *,
         histories: Mapping[Any, History] | None = None,
+        new_items: NewItems | None = None,
         times: Any = None,
     ) -> FloatArray:
         """The expected rating of each (user, item), in stars. Returns (n,)."""
-        return self._cells(*paired(users, items), histories, times, honest=False).predictions
+        cells = paired(users, items)
+        return self._cells(*cells, histories, new_items, times, honest=False).predictions
 
     def predict_frame(
         self,
@@ -108,11 +122,12 @@ class Predictor:
         items: Any,
         *,
         histories: Mapping[Any, History] | None = None,
+        new_items: NewItems | None = None,
         times: Any = None,
     ) -> pl.DataFrame:
         """user, item, title, prediction, std, p_…, known_of_user, known_of_item of each cell."""
         users, items = paired(users, items)
-        answers = self._cells(users, items, histories, times, honest=True)
+        answers = self._cells(users, items, histories, new_items, times, honest=True)
         return pl.DataFrame(
             {
                 "user": frames.id_series(users, texts=self.users.are_texts),
@@ -138,59 +153,44 @@ class Predictor:
         refusals.check_who(user, history)
         if history is not None:
             refusals.require_lists(self.fitted)
-            return self._of_history(self.person(history), items, honest=True)
+            return self._cells_of.history(self.person(history), items)
         refusals.check_times(self.fitted, None, times)
         users = np.full(len(items), self.users.index(user))
-        return self._of_users(users, items, times, honest=True)
+        return self._cells_of.users(users, items, times)
+
+    def predicted_of_new(
+        self, item: What, user: Any = None, *, history: History | None = None
+    ) -> Answers:
+        """The same of a new item, which `new_items` read: one cell."""
+        refusals.check_who(user, history)
+        refusals.check_times(self.fitted, None, None, new_items=[item])
+        if history is not None:
+            return self._cells_of.pair(self.person(history), item)
+        return self._cells_of.new_item(item, self.users.indices([user]))
 
     def _cells(
         self,
         users: Any,
         items: Any,
         histories: Mapping[Any, History] | None,
+        new_items: NewItems | None,
         times: Any,
         *,
         honest: bool,
     ) -> Answers:
-        """Of users by raw id, or by a name in histories. If honest, they are calibrated."""
-        refusals.check_times(self.fitted, histories, times)
+        """Of users and items by raw id, or by a name in what is given. If honest, calibrated."""
+        refusals.check_times(self.fitted, histories, times, new_items)
         people = {name: self.person(history) for name, history in (histories or {}).items()}
-        indices = self._indices(items)
-        if not people:
-            return self._of_users(self.users.indices(users), indices, times, honest=honest)
-        places = {name: place for place, name in enumerate(people)}
-        which = np.array([places.get(_plain(user), -1) for user in users], np.int64)
-        parts = []
-        for place, person in enumerate([None, *people.values()], -1):
-            asked = np.flatnonzero(which == place)
-            if not len(asked):
-                continue
-            if person is None:
-                known = self.users.indices([users[i] for i in asked])
-                answers = self._of_users(known, indices[asked], None, honest=honest)
-            else:
-                answers = self._of_history(person, indices[asked], honest=honest)
-            parts.append((asked, answers))
-        order = np.argsort(np.concatenate([asked for asked, _ in parts]), kind="stable")
-        joined = zip(*(answers for _, answers in parts), strict=True)
-        return Answers(*(np.concatenate(column)[order] for column in joined))
-
-    def _of_users(self, users: IntArray, items: IntArray, times: Any, *, honest: bool) -> Answers:
-        refusals.require_context(self.fitted)
-        if times is not None and np.ndim(times) == 0:
-            times = np.full(len(users), times)
-        chances = self._scorer.probabilities(users, items, times)
-        means, known = means_of(chances, self._values), self._scorer.known_of("user", users)
-        if honest:
-            chances = self._calibrator.of_cells(chances, users, items)
-        return Answers(items, means, chances, known, self._scorer.known_of("item", items))
-
-    def _of_history(self, person: Person, items: IntArray, *, honest: bool) -> Answers:
-        chances = self._scorer.of_person(_who(person), items)
-        means, known = means_of(chances, self._values), np.full(len(items), len(person))
-        if honest:
-            chances = self._calibrator.of_person(chances, _who(person), items)
-        return Answers(items, means, chances, known, self._scorer.known_of("item", items))
+        things = self.new_items(new_items)
+        cells = self._cells_of if honest else self._raw_cells
+        if not people and not things:
+            return cells.users(self.users.indices(users), self._indices(items), times)
+        what = places_in(things, items)
+        indices = np.full(len(items), -1)
+        met = np.flatnonzero(what < 0)
+        indices[met] = self._indices([items[i] for i in met])
+        asked = CellsAsked(users, indices, places_in(people, users), what)
+        return cells.mixed(asked, list(people.values()), list(things.values()))
 
     def _indices(self, items: Any) -> IntArray:
         return self.catalogue.indices(listed(items)[0])
@@ -337,16 +337,7 @@ class Predictor:
         refusals.check_who(users, history)
         refusals.require_lists(self.fitted)
         if history is not None:
-            return None, [_who(self.person(history))]
+            return None, [self.person(history).who()]
         refusals.require_context(self.fitted)
         raws, _ = listed(users)
         return raws, [self._scorer.person(user) for user in self.users.indices(raws).tolist()]
-
-
-def _who(person: Person) -> Who:
-    return Who(-1, Row(person.items, person.levels))
-
-
-def _plain(raw: Any) -> Any:
-    """A key as a dictionary knows it."""
-    return raw.item() if isinstance(raw, np.generic) else raw

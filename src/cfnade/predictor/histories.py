@@ -16,6 +16,7 @@ from cfnade.data.ratings import IndexArray
 from cfnade.data.scale import LevelArray, Scale
 from cfnade.errors import PredictionError
 from cfnade.predictor.catalogue import Catalogue
+from cfnade.sides.side import Row, Who
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -34,6 +35,10 @@ class Person:
     def __len__(self) -> int:
         return len(self.items)
 
+    def who(self) -> Who:
+        """As the scorer knows them."""
+        return Who(-1, Row(self.items, self.levels))
+
 
 History = Mapping[Any, float] | Iterable[tuple[Any, float]] | Person
 """{raw item id or title: rating in stars}, the same as pairs, or one that was read before."""
@@ -43,14 +48,14 @@ def read_history(history: History, items: Catalogue, scale: Scale) -> Person:
     """Check a history and look up its items; unknown ones are kept apart and logged."""
     if isinstance(history, Person):
         return history
-    pairs = _pairs(history)
+    pairs = pairs_of(history, "a history is", "item")
     raws = [raw for raw, _ in pairs]
-    levels, on_scale = scale.levels_of(_numbers(pairs))
+    levels, on_scale = scale.levels_of(numbers(pairs, "of item"))
     if not on_scale.all():
         raw, rating = pairs[int(np.argmin(on_scale))]
         raise PredictionError(
             f"rating {rating!r} of item {raw!r} is off the model's scale {scale}; allowed are "
-            f"{_allowed(scale)}"
+            f"{allowed(scale)}"
         )
     indices = items.indices(raws)
     known = indices >= 0
@@ -66,7 +71,8 @@ def read_history(history: History, items: Catalogue, scale: Scale) -> Person:
     return Person(indices[known].astype(np.int32), levels[known], unknown)
 
 
-def _pairs(history: Any) -> list[tuple[Any, Any]]:
+def pairs_of(history: Any, what: str, of: str) -> list[tuple[Any, Any]]:
+    """Ids with ratings; an error begins with `what` it is and says what the ids are `of`."""
     if isinstance(history, Mapping):
         return list(history.items())
     if isinstance(history, Iterable) and not isinstance(history, str | bytes):
@@ -74,11 +80,12 @@ def _pairs(history: Any) -> list[tuple[Any, Any]]:
         if all(isinstance(entry, tuple | list) and len(entry) == 2 for entry in entries):
             return [(raw, rating) for raw, rating in entries]
     raise PredictionError(
-        f"a history is a mapping from item ids to ratings, or pairs of them; got {_brief(history)}"
+        f"{what} a mapping from {of} ids to ratings, or pairs of them; got {_brief(history)}"
     )
 
 
-def _numbers(pairs: list[tuple[Any, Any]]) -> FloatArray:
+def numbers(pairs: list[tuple[Any, Any]], whose: str) -> FloatArray:
+    """The ratings, which must be finite numbers; `whose` stands before an id in an error. (n,)."""
     ratings = [rating for _, rating in pairs]
     if set(map(type, ratings)) <= {int, float}:
         try:
@@ -87,10 +94,10 @@ def _numbers(pairs: list[tuple[Any, Any]]) -> FloatArray:
             values = np.array([math.inf])
         if np.isfinite(values).all():
             return values
-    return np.array([_number(raw, rating) for raw, rating in pairs], np.float64)
+    return np.array([_number(f"{whose} {raw!r}", rating) for raw, rating in pairs], np.float64)
 
 
-def _number(raw: Any, rating: Any) -> float:
+def _number(whose: str, rating: Any) -> float:
     if not isinstance(rating, bool) and isinstance(rating, Real):
         try:
             value = float(rating)
@@ -98,7 +105,7 @@ def _number(raw: Any, rating: Any) -> float:
             value = math.inf
         if math.isfinite(value):
             return value
-    raise PredictionError(f"rating {rating!r} of item {raw!r} is not a finite number")
+    raise PredictionError(f"rating {rating!r} {whose} is not a finite number")
 
 
 def _check_repeats(raws: list[Any], indices: npt.NDArray[np.int64]) -> None:
@@ -118,7 +125,8 @@ def _check_repeats(raws: list[Any], indices: npt.NDArray[np.int64]) -> None:
         earlier[item] = raw
 
 
-def _allowed(scale: Scale) -> str:
+def allowed(scale: Scale) -> str:
+    """The ratings of a scale, in an error."""
     texts = [f"{value:g}" for value in scale.values]
     return ", ".join(texts if len(texts) <= 12 else [*texts[:3], "…", *texts[-2:]])
 

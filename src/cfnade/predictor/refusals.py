@@ -14,13 +14,18 @@ def check_who(users: Any, history: Any) -> None:
         raise PredictionError("give either users or a history, and not both")
 
 
-def check_times(fitted: FittedModel, histories: Any, times: Any) -> None:
-    """Times are for a model that knows them, which takes no histories."""
+def check_times(fitted: FittedModel, histories: Any, times: Any, new_items: Any = None) -> None:
+    """Times are for a model that knows them, which takes no histories and no new items."""
     if times is not None and not fitted.needs_times:
         raise PredictionError("this model does not know time; leave times out")
     if histories and fitted.needs_times:
         raise PredictionError(
             "this model knows time and takes no histories: when their ratings were given is not "
+            "known; train one without time features for that"
+        )
+    if new_items and fitted.needs_times:
+        raise PredictionError(
+            "this model knows time and takes no new items: when their ratings were given is not "
             "known; train one without time features for that"
         )
 

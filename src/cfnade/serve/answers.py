@@ -15,8 +15,9 @@ from cfnade import __version__
 from cfnade.predictor import Predictor
 from cfnade.serve import limits, schemas
 from cfnade.serve.loading import Loaded
-from cfnade.serve.people import Asked, asked_by, item_of
+from cfnade.serve.people import Asked, asked_by, item_of, new_items_in
 from cfnade.serve.problems import Problem
+from cfnade.sides.side import What
 
 Answer = dict[str, Any]
 FloatArray = npt.NDArray[np.float64]
@@ -32,11 +33,16 @@ def predict(loaded: Loaded, asked: schemas.PredictIn) -> Answer:
     predictor = loaded.predictor
     who = asked_by(predictor, asked)
     _check_time(predictor, asked.time)
-    indices = {item: predictor.catalogue.certain(item) for item in asked.items}
-    known = [index for item in asked.items if (index := indices[item]) is not None]
+    new = new_items_in(predictor, asked.new_items)
+    indices = {item: predictor.catalogue.certain(item) for item in asked.items if item not in new}
+    known = [index for item in asked.items if (index := indices.get(item)) is not None]
+    said = iter(_predictions(predictor, who, known, asked.time))
+    told = [item for item in asked.items if item in new or indices[item] is not None]
     return {
-        "predictions": _predictions(predictor, who, known, asked.time),
-        "unknown": [item for item in asked.items if indices[item] is None],
+        "predictions": [
+            _of_new(predictor, who, item, new[item]) if item in new else next(said) for item in told
+        ],
+        "unknown": [item for item in asked.items if item not in new and indices[item] is None],
         "ignored": who.ignored,
     }
 
@@ -169,6 +175,15 @@ def _predictions(
     )
 
 
+def _of_new(predictor: Predictor, who: Asked, name: int | str, item: What) -> Answer:
+    """What is said of a new item, under the name that it was given."""
+    said = predictor.predicted_of_new(item, who.user, history=who.history)
+    (answer,) = _described(
+        predictor, [{"item": name, "title": None}], *said[1:3], said.known_of_item
+    )
+    return answer
+
+
 def _distributions(
     predictor: Predictor,
     indices: IntArray,
@@ -176,7 +191,18 @@ def _distributions(
     chances: FloatArray,  # (n, K)
     counts: IntArray,
 ) -> list[Answer]:
-    """Items with what is said of each, column by column: a list of 500 takes no time."""
+    """Items with what is said of each."""
+    return _described(predictor, _named(predictor, indices), means, chances, counts)
+
+
+def _described(
+    predictor: Predictor,
+    names: list[Answer],
+    means: FloatArray,
+    chances: FloatArray,  # (n, K)
+    counts: IntArray,
+) -> list[Answer]:
+    """The same of items by name, column by column: a list of 500 takes no time."""
     values = predictor.scale.array()
     low, median, high = quantiles(chances, values, np.array([_TAIL, 0.5, 1 - _TAIL]))
     columns = {
@@ -187,7 +213,7 @@ def _distributions(
         "probabilities": chances.tolist(),
         "ratings": counts.tolist(),
     }
-    lines = zip(_named(predictor, indices), *columns.values(), strict=True)
+    lines = zip(names, *columns.values(), strict=True)
     return [named | dict(zip(columns, line, strict=True)) for named, *line in lines]
 
 

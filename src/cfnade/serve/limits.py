@@ -21,6 +21,8 @@ BEST = 500
 """Items in one list."""
 ITEMS = 1_000
 """Items in one prediction, films in one match."""
+NEW_ITEMS = 20
+"""Items that the model has never met, in one prediction."""
 SEARCHED = 50
 """Items found by one search."""
 TEXT = 300

@@ -113,7 +113,8 @@ def _warm_up(predictor: Predictor) -> None:
     if predictor.catalogue.titles is not None:
         predictor.catalogue.certain("a")
         predictor.catalogue.search("a", 1)
-    people: list[dict[str, Any]] = [{"history": {}}] if fitted.takes_histories else []
+    rated = {predictor.items.raw(0): predictor.scale.values[0]}
+    people: list[dict[str, Any]] = [{"history": rated}] if fitted.takes_histories else []
     if fitted.has_context:
         people.append({"user": predictor.users.raw(0)})
     if fitted.needs_times:

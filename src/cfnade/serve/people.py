@@ -14,7 +14,8 @@ from cfnade.errors import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import Person
 from cfnade.serve.problems import Problem
-from cfnade.serve.schemas import Asker, Rated
+from cfnade.serve.schemas import Asker, NewItem, Rated
+from cfnade.sides.side import What
 
 IntArray = npt.NDArray[np.int64]
 
@@ -56,6 +57,20 @@ def item_of(predictor: Predictor, item: int | str, where: str) -> int:
             404, f"item {item!r} is unknown to the model; GET /items?q= finds items", where=where
         )
     return index
+
+
+def new_items_in(predictor: Predictor, given: list[NewItem]) -> dict[int | str, What]:
+    """New items by the names that they were given."""
+    ratings: dict[int | str, Any] = {}
+    for place, one in enumerate(given):
+        if one.item in ratings:
+            where = f"new_items[{place}].item"
+            raise Problem(422, f"{where}: {one.item!r} comes twice; give each once", where=where)
+        ratings[one.item] = [(rated.user, rated.rating) for rated in one.ratings]
+    try:
+        return predictor.new_items(ratings)
+    except PredictionError as error:
+        raise Problem(422, str(error), where="new_items") from None
 
 
 def _known_user(predictor: Predictor, user: int | str) -> Asked:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from cfnade.serve.limits import BEST, HISTORY, ITEMS, SEARCHED, TEXT
+from cfnade.serve.limits import BEST, HISTORY, ITEMS, NEW_ITEMS, SEARCHED, TEXT
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text = Annotated[str, Field(strict=True, min_length=1, max_length=TEXT)]
@@ -48,6 +48,20 @@ class Rated(TypedDict):
     rating: Number
 
 
+class RatedBy(Given):
+    """What a user of the training data said of a new item."""
+
+    user: Id
+    rating: Number
+
+
+class NewItem(Given):
+    """An item that the model has never met, under a name or id of its own."""
+
+    item: Id
+    ratings: list[RatedBy] = Field(min_length=1, max_length=HISTORY)
+
+
 class Asker(Given):
     """Who asks: a new person by their ratings, or a user of the training data by id."""
 
@@ -61,6 +75,9 @@ class PredictIn(Asker):
     )
 
     items: list[Id] = Field(min_length=1, max_length=ITEMS, description="Ids or titles.")
+    new_items: list[NewItem] = Field(
+        [], max_length=NEW_ITEMS, description="Items the model never met; items may name them."
+    )
     time: Annotated[int, Field(strict=True, gt=-(2**52), lt=2**52)] | None = Field(
         None, description="When, in seconds since 1970: for a model that knows time."
     )

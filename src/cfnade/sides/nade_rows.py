@@ -22,10 +22,15 @@ from cfnade.kernels.forward import cell_scores, context_sum
 from cfnade.kernels.grouping import group, levels_of, ratings_of
 from cfnade.models.cfnade import CFNADENetwork
 from cfnade.once import once
+from cfnade.sides.nade_features import features_of
+from cfnade.sides.readings import ColumnFeatures
 from cfnade.sides.side import NOTHING, Array, Row
 
 PIECE = 1 << 22
 """How many numbers a temporary array may hold."""
+
+KEPT = 1 << 16
+"""Summed contexts of so many rows are kept once they are made; of more, each time what is asked."""
 
 FEW = 4
 """How many rows are faster scored one by one than by a matrix product."""
@@ -119,6 +124,10 @@ class NadeRows:
 
     def some(self, row: Row, columns: IntArray) -> Array:
         columns = np.maximum(columns, 0)
+        return self._score(*self.states_given(row, columns), columns)
+
+    def states_given(self, row: Row, columns: IntArray) -> tuple[Array, IntArray]:
+        """States of a row without each of some columns: (B, D'), and which is whose, (n,)."""
         total = self._total(row)
         states = self._states(total[None], np.array([len(row.columns)]))
         which = np.zeros(len(columns), np.int64)
@@ -128,15 +137,23 @@ class NadeRows:
             known = Row(row.columns[held], row.levels[held])
             rest = self._states_without(known, total, len(row.columns))
             states = np.concatenate([states, rest])
-            place = np.zeros(self._b.shape[0], np.int64)
+            place = np.zeros(self._b.shape[0] + 1, np.int64)  # the last one: of an unknown column
             place[known.columns] = 1 + np.arange(len(held))
             which = place[columns]
-        return self._score(states, which, columns)
+        return states, which
 
     def without_each(self, row: Row, column: int) -> Array:
-        return self._column(self._states_without(row, self._total(row), len(row.columns)), column)
+        return self._column(self.states_without_each(row), column)
 
     def without_levels(self, row: Row, column: int) -> Array:
+        return self._column(self.states_without_levels(row), column)
+
+    def states_without_each(self, row: Row) -> Array:
+        """States of a row without each of its ratings. Returns (c, D')."""
+        return self._states_without(row, self._total(row), len(row.columns))
+
+    def states_without_levels(self, row: Row) -> Array:
+        """States of a row without all ratings of each level. Returns (K, D')."""
         K = self._output.shape[1]
         counts = np.bincount(row.levels, minlength=K)
         total = self._total(row)
@@ -144,7 +161,7 @@ class NadeRows:
         for level in np.flatnonzero(counts):
             mine = row.levels == level
             shares[level] = self._total(Row(row.columns[mine], row.levels[mine]))
-        return self._column(self._states(total - shares, len(row.levels) - counts), column)
+        return self._states(total - shares, len(row.levels) - counts)
 
     # -- all columns of rows ------------------------------------------------------------------
 
@@ -191,6 +208,31 @@ class NadeRows:
             self._rescore(scores, held, numbers[held], column, level[numbers[held]])
         return scores
 
+    def states_down(self, column: int, rows: IntArray, raters: Row) -> Array:
+        """States of rows by number without what they say of a column, if it is one. (n, D')."""
+        sums, counts = self._some_rows(rows)
+        if column >= 0:
+            level = np.full(len(self.rows) + 1, -1)
+            level[raters.columns] = raters.levels
+            held = np.flatnonzero(level[rows] >= 0)
+            sums[held] -= self._embed(np.full(len(held), column), level[rows[held]])
+            counts[held] -= 1
+        return self._states(sums, counts)
+
+    def _some_rows(self, rows: IntArray) -> tuple[Array, IntArray]:
+        """Summed contexts of rows by number, and how many ratings each has: (n, D) and (n,)."""
+        if len(self.rows) <= KEPT:
+            every = self._all_rows
+            known = rows >= 0
+            return every.sums[rows] * known[:, None], every.counts[rows] * known
+        data = self.rows
+        numbers, local = np.unique(rows, return_inverse=True)
+        known_ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
+        parts = known_ratings.rows, known_ratings.columns, known_ratings.levels
+        with torch.no_grad():
+            sums = self._sums(*parts, len(numbers))
+        return sums.numpy()[local], np.diff(known_ratings.offsets)[local]
+
     def _rescore(
         self, scores: Array, places: IntArray, rows: IntArray, column: int, levels: IntArray
     ) -> None:
@@ -216,6 +258,9 @@ class NadeRows:
         """The last layer of every row. Returns (N, H)."""
         every = self._all_rows
         return self.network.hidden_from_sums(*map(torch.from_numpy, (every.sums, every.counts)))
+
+    def features(self, counts: IntArray) -> ColumnFeatures | None:
+        return features_of(self, self._output, self._b, counts)
 
     # -- pieces -------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ context after another: slow, obvious, and what faster ones are compared with.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cfnade.data.ratings import IntArray, Rows
 from cfnade.models.batch import Context
-from cfnade.sides.side import Array, Axis, Reading, Row, Who, row_of
+from cfnade.sides.side import Array, Axis, Folding, Reading, Row, What, Who, row_of
 
 
 class RowReading(Protocol):
@@ -44,6 +44,35 @@ class RowReading(Protocol):
         """The same without all ratings of each level. (K, K)."""
 
 
+class ColumnFeatures(Protocol):
+    """Scores of imagined columns, which ratings of other columns say nothing of: see `Folding`.
+
+    A column's number, -1 for a new one, only says which ratings are left out. (n, K, 1 + D) each.
+    """
+
+    variances: Array
+
+    def some(self, row: Row, columns: IntArray) -> Array:
+        """A row given by its ratings, without each of these columns."""
+
+    def down(self, column: int, rows: IntArray, raters: Row) -> Array:
+        """Rows by number, -1 an unknown one, without the column, which `raters` have."""
+
+    def without_each(self, row: Row) -> Array:
+        """The row without each of its ratings."""
+
+    def without_levels(self, row: Row) -> Array:
+        """The row without all ratings of each level."""
+
+
+@runtime_checkable
+class Foldable(Protocol):
+    """A RowReading whose scores are linear in weights of the column can be this, too."""
+
+    def features(self, counts: IntArray) -> ColumnFeatures | None:
+        """From the weights of columns with so many training ratings (M,); None: too few."""
+
+
 def reading_of(axis: Axis | None, rows: RowReading) -> Reading:
     """A side's answers about users and items."""
     return ByUser(rows) if axis == "user" else ByItem(rows)
@@ -63,6 +92,13 @@ class ByUser:
 
     def person(self, who: Who, items: IntArray) -> Array:
         return self._rows.some(who.rated, items)
+
+    def item(self, what: What, users: IntArray) -> Array:
+        return _down(self._rows, what.item, users, what.raters, leave_out=True)
+
+    def folding(self, counts: IntArray) -> Folding | None:
+        features = self._rows.features(counts) if isinstance(self._rows, Foldable) else None
+        return None if features is None else FoldingItems(features)
 
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
         return self._rows.all([who.rated for who in people], leave_out=leave_out)
@@ -92,17 +128,18 @@ class ByItem:
         return self._rows.cells(items, users)
 
     def person(self, who: Who, items: IntArray) -> Array:
-        return self._down(who, items, leave_out=True)
+        return _down(self._rows, who.user, items, who.rated, leave_out=True)
+
+    def item(self, what: What, users: IntArray) -> Array:
+        return self._rows.some(what.raters, users)
+
+    def folding(self, counts: IntArray) -> Folding | None:
+        features = self._rows.features(counts) if isinstance(self._rows, Foldable) else None
+        return None if features is None else FoldingUsers(features)
 
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
         for who in people:
-            yield self._down(who, None, leave_out=leave_out)
-
-    def _down(self, who: Who, items: IntArray | None, *, leave_out: bool) -> Array:
-        if who.user < 0:  # no weights, so nothing to say: the scorer has a rule for that
-            count = len(self._rows.rows) if items is None else len(items)
-            return np.zeros((count, self._rows.rows.n_levels), self._rows.dtype)
-        return self._rows.down(who.user, items, who.rated, leave_out=leave_out)
+            yield _down(self._rows, who.user, None, who.rated, leave_out=leave_out)
 
     def without_each(self, who: Who, item: int) -> Array:
         others = who.rated.without(item).columns
@@ -115,6 +152,65 @@ class ByItem:
     def without_levels(self, raters: Row, who: Who, item: int) -> Array:
         del item
         return self._rows.without_levels(raters, max(who.user, 0))
+
+
+def _down(
+    reading: RowReading, column: int, rows: IntArray | None, raters: Row, *, leave_out: bool
+) -> Array:
+    """A column of rows; a new one has no weights, so nothing to say: the scorer sees to that."""
+    if column < 0:
+        count = len(reading.rows) if rows is None else len(rows)
+        return np.zeros((count, reading.rows.n_levels), reading.dtype)
+    return reading.down(column, rows, raters, leave_out=leave_out)
+
+
+class FoldingItems:
+    """Rows are users, and the imagined column is an item."""
+
+    def __init__(self, features: ColumnFeatures) -> None:
+        self._features, self.variances = features, features.variances
+
+    def person(self, who: Who, items: IntArray) -> Array:
+        return self._features.some(who.rated, items)
+
+    def item(self, what: What, users: IntArray) -> Array:
+        return self._features.down(what.item, users, what.raters)
+
+    def without_each(self, who: Who, item: int) -> Array:
+        return self._features.without_each(who.rated.without(item))
+
+    def without_raters(self, raters: Row, who: Who, item: int) -> Array:
+        return np.repeat(self.person(who, np.array([item])), len(raters.columns), axis=0)
+
+    def without_levels(self, raters: Row, who: Who, item: int) -> Array:
+        del raters
+        features = self.person(who, np.array([item]))
+        return np.repeat(features, features.shape[1], axis=0)
+
+
+class FoldingUsers:
+    """Rows are items, and the imagined column is a user."""
+
+    def __init__(self, features: ColumnFeatures) -> None:
+        self._features, self.variances = features, features.variances
+
+    def person(self, who: Who, items: IntArray) -> Array:
+        return self._features.down(who.user, items, who.rated)
+
+    def item(self, what: What, users: IntArray) -> Array:
+        return self._features.some(what.raters, users)
+
+    def without_each(self, who: Who, item: int) -> Array:
+        others = who.rated.without(item).columns
+        return np.repeat(self.person(who, np.array([item])), len(others), axis=0)
+
+    def without_raters(self, raters: Row, who: Who, item: int) -> Array:
+        del who, item
+        return self._features.without_each(raters)
+
+    def without_levels(self, raters: Row, who: Who, item: int) -> Array:
+        del who, item
+        return self._features.without_levels(raters)
 
 
 ScoresGiven = Callable[[Context, Tensor, Tensor], Tensor]

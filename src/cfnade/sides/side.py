@@ -70,6 +70,40 @@ class Who(NamedTuple):
     rated: Row
 
 
+class What(NamedTuple):
+    """Something: an item of the data by index, or -1 and what a new item was given."""
+
+    item: int
+    raters: Row
+
+
+class Folding(Protocol):
+    """What a side would say of a user or an item that it has no weights for, if these were known.
+
+    They are sought as mean + Σ z_d · direction_d, in the few directions in which trained weights
+    differ most. Answers are features (n, K, 1 + D): scores by the mean, and by each direction. The
+    questions are those of a Reading, with the same care: a known rating is left out of its own.
+    """
+
+    variances: Array
+    """Those of z among the trained, (D,)."""
+
+    def person(self, who: Who, items: IntArray) -> Array:
+        """Of some items, for one person."""
+
+    def item(self, what: What, users: IntArray) -> Array:
+        """Of some users, for one item."""
+
+    def without_each(self, who: Who, item: int) -> Array:
+        """Of the item without each of the person's ratings of others."""
+
+    def without_raters(self, raters: Row, who: Who, item: int) -> Array:
+        """The same without each of the item's ratings by others, who are given."""
+
+    def without_levels(self, raters: Row, who: Who, item: int) -> Array:
+        """The same without all of these ratings at each level."""
+
+
 class Reading(Protocol):
     """What a side says, given the ratings that a model conditions on. Scores have a last axis K.
 
@@ -86,6 +120,9 @@ class Reading(Protocol):
     def person(self, who: Who, items: IntArray) -> Array:
         """Scores of some items for one person (n, K), on the calling thread."""
 
+    def item(self, what: What, users: IntArray) -> Array:
+        """Scores of one item for some users (n, K), on the calling thread."""
+
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
         """Scores of every item for each person: yields (items, K), which may be written to."""
 
@@ -97,6 +134,12 @@ class Reading(Protocol):
 
     def without_levels(self, raters: Row, who: Who, item: int) -> Array:
         """The same without all of these ratings at each level. Returns (K, K)."""
+
+    def folding(self, counts: IntArray) -> Folding | None:
+        """What those without weights can be folded into; None: this side cannot do it.
+
+        counts are the training ratings of each user or item that has weights here.
+        """
 
 
 class SideStepper(Protocol):

@@ -21,7 +21,7 @@ from cfnade.kernels.adam import Rule
 from cfnade.models.time_network import TimeNetwork
 from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
-from cfnade.sides.side import Array, Axis, Before, Row, Side, Who
+from cfnade.sides.side import Array, Axis, Before, Row, Side, What, Who
 from cfnade.sides.stepping import AutogradStepper
 
 DECAY = 1e-4
@@ -163,6 +163,10 @@ class TimeReading:
         del who, items
         return _no_lists()
 
+    def item(self, what: What, users: IntArray) -> Array:
+        del what, users
+        return _no_lists()
+
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
         del people, leave_out
         return _no_lists()
@@ -178,6 +182,10 @@ class TimeReading:
     def without_levels(self, raters: Row, who: Who, item: int) -> Array:
         del raters, who, item
         return _no_lists()
+
+    def folding(self, counts: IntArray) -> None:
+        """Nobody has weights here, so nobody lacks them."""
+        del counts
 
 
 def _no_lists() -> NoReturn:

@@ -1,0 +1,130 @@
+"""The most probable coefficients of features, given some ratings: Newton's method, on one thread.
+
+Level k of rating t scores base[t, k] + slopes[t, k]·z; z has a Gaussian prior around 0. The cost,
+the ratings' negative log-likelihood and that of the prior, is strictly convex, so there is one
+answer, whatever the method starts from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cfnade.kernels.compiled import inner, kernel
+from cfnade.kernels.memory import Array
+
+_ROUNDS = 50
+_CLOSE = 1e-10
+"""A step that promises less is the last: the error after it is about this, squared."""
+_SHORTEST = 1e-6
+
+
+@inner
+def _cost(base: Any, slopes: Any, levels: Any, precision: Any, z: Any, chances: Any) -> Any:
+    """The cost at z; chances (n, K) become those of the levels there."""
+    n, K, D = slopes.shape
+    cost = 0.0
+    for d in range(D):
+        cost += 0.5 * precision[d] * z[d] * z[d]
+    for t in range(n):
+        top = -np.inf
+        for k in range(K):
+            score = base[t, k]
+            for d in range(D):
+                score += slopes[t, k, d] * z[d]
+            chances[t, k] = score
+            top = max(top, score)
+        own, mass = chances[t, levels[t]], 0.0
+        for k in range(K):
+            chances[t, k] = np.exp(chances[t, k] - top)
+            mass += chances[t, k]
+        for k in range(K):
+            chances[t, k] /= mass
+        cost += np.log(mass) + top - own
+    return cost
+
+
+@inner
+def _slope(
+    slopes: Any, levels: Any, precision: Any, z: Any, chances: Any, gradient: Any, curvature: Any
+) -> None:
+    """First and second derivatives of the cost; of the second the lower half."""
+    n, K, D = slopes.shape
+    mean = np.empty(D)
+    curvature[:] = 0.0
+    for d in range(D):
+        gradient[d] = precision[d] * z[d]
+        curvature[d, d] = precision[d]
+    for t in range(n):
+        mean[:] = 0.0
+        for k in range(K):
+            for d in range(D):
+                mean[d] += chances[t, k] * slopes[t, k, d]
+        for d in range(D):
+            gradient[d] += mean[d] - slopes[t, levels[t], d]
+        for k in range(K):
+            for d in range(D):
+                part = chances[t, k] * (slopes[t, k, d] - mean[d])
+                for e in range(d + 1):
+                    curvature[d, e] += part * slopes[t, k, e]
+
+
+@inner
+def _newton_step(curvature: Any, gradient: Any, step: Any) -> Any:
+    """step = curvature⁻¹ gradient, by Cholesky in place; returns gradient · step."""
+    D = len(gradient)
+    for d in range(D):
+        for e in range(d + 1):
+            rest = curvature[d, e]
+            for i in range(e):
+                rest -= curvature[d, i] * curvature[e, i]
+            curvature[d, e] = np.sqrt(rest) if d == e else rest / curvature[e, e]
+        step[d] = gradient[d]
+        for e in range(d):
+            step[d] -= curvature[d, e] * step[e]
+        step[d] /= curvature[d, d]
+    promise = 0.0
+    for i in range(D):
+        d = D - 1 - i
+        for e in range(d + 1, D):
+            step[d] -= curvature[e, d] * step[e]
+        step[d] /= curvature[d, d]
+        promise += gradient[d] * step[d]
+    return promise
+
+
+@kernel
+def _descend(base: Any, slopes: Any, levels: Any, precision: Any, z: Any) -> None:
+    """z, the start, becomes the least cost's place."""
+    n, K, D = slopes.shape
+    chances, curvature = np.empty((n, K)), np.empty((D, D))
+    gradient, step, tried = np.empty(D), np.empty(D), np.empty(D)
+    now = _cost(base, slopes, levels, precision, z, chances)
+    for _ in range(_ROUNDS):
+        _slope(slopes, levels, precision, z, chances, gradient, curvature)
+        promise = _newton_step(curvature, gradient, step)
+        length, cost = 1.0, np.inf
+        while length > _SHORTEST:
+            for d in range(D):
+                tried[d] = z[d] - length * step[d]
+            cost = _cost(base, slopes, levels, precision, tried, chances)
+            if cost <= now:
+                break
+            length *= 0.5
+        if not cost <= now:  # rounding is all that is left to gain
+            break
+        z[:] = tried
+        now = cost
+        if promise < _CLOSE:
+            break
+
+
+def most_probable(
+    base: Array, slopes: Array, levels: Array, variances: Array, start: Array | None = None
+) -> Array:
+    """The coefficients, for base (n, K), slopes (n, K, D) and the prior's variances. (D,)."""
+    z = np.zeros(len(variances)) if start is None else start.astype(np.float64)
+    exact = (np.ascontiguousarray(part, np.float64) for part in (base, slopes))
+    _descend(*exact, levels.astype(np.int64), 1.0 / variances.astype(np.float64), z)
+    return z

@@ -1,0 +1,150 @@
+"""One member's scores: those of its sides, added; where a side has no weights, newcomers.py says
+what stands for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from cfnade.data.ratings import IntArray
+from cfnade.fitted import FittedModel
+from cfnade.newcomers import Newcomer, Newcomers
+from cfnade.sides import Axis, Member
+from cfnade.sides.side import Array, Folding, Row, What, Who
+
+
+class MemberScores:
+    """Scores have a last axis K; a known rating is scored from the others, never from itself."""
+
+    def __init__(self, member: Member, fitted: FittedModel) -> None:
+        self._readings = [side.reading(fitted.context) for side in member.sides.values()]
+        self._K, self._n_items = len(fitted.context.scale), fitted.context.n_items
+        self._newcomers = Newcomers(
+            self._readings,
+            fitted.context,
+            fitted.trained_on,
+            fitted.level_frequencies,
+            folds=not fitted.needs_times,  # when the known ratings were given is not known here
+        )
+
+    # -- given cells --------------------------------------------------------------------------
+
+    def cells(self, users: IntArray, items: IntArray, times: Array | None) -> Array:
+        """Scores of cells (n, K)."""
+        parts = [reading.cells(users, items, times) for reading in self._readings]
+        sorts: list[tuple[Axis, IntArray, IntArray]]
+        sorts = [("user", users, items), ("item", items, users)]
+        for axis, own, others in sorts:
+            blank = np.flatnonzero(self._newcomers.untrained(axis, own))
+            for index in np.unique(own[blank]).tolist():
+                mine = blank[own[blank] == index]
+                self._put(parts, mine, self._own(self._newcomers.known(axis, index), others[mine]))
+        return np.asarray(np.sum(parts, axis=0, dtype=np.float64))
+
+    def person(self, who: Who, items: IntArray) -> Array:
+        """Scores of some items for one person (n, K), on the calling thread."""
+        parts = [reading.person(who, items) for reading in self._readings]
+        self._fill(parts, Newcomer("user", who.user, who.rated), items)
+        return np.asarray(np.sum(parts, axis=0))
+
+    def item(self, what: What, users: IntArray) -> Array:
+        """Scores of one item for some users (n, K), on the calling thread."""
+        parts = [reading.item(what, users) for reading in self._readings]
+        self._fill(parts, Newcomer("item", what.item, what.raters), users)
+        return np.asarray(np.sum(parts, axis=0))
+
+    def pair(self, who: Who, what: What) -> Array:
+        """Scores of a new item for a new person (1, K)."""
+        asked, once = np.array([-1]), np.zeros(1, np.int64)
+        user, item = Newcomer("user", -1, who.rated), Newcomer("item", -1, what.raters)
+        said = self._newcomers.said([user], once, lambda folding: item.ask(folding, asked))
+        said |= self._newcomers.said([item], once, lambda folding: user.ask(folding, asked))
+        return np.asarray(np.sum(list(said.values()), axis=0))
+
+    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
+        """Scores of every item for each person: yields (items, K)."""
+        every = np.arange(self._n_items)
+        lines = [reading.lists(people, leave_out=leave_out) for reading in self._readings]
+        for who, *parts in zip(people, *lines, strict=True):
+            self._fill(parts, Newcomer("user", who.user, who.rated), every, leave_out=leave_out)
+            yield parts[0] if len(parts) == 1 else np.sum(parts, axis=0)
+
+    # -- without some ratings of a cell's user or item ----------------------------------------
+
+    def without_each(self, who: Who, item: int) -> Array:
+        """The item without each of the person's ratings of others. Returns (c, K)."""
+        parts = [reading.without_each(who, item) for reading in self._readings]
+        user, thing = self._pair(who, item)
+        users = [user.without(int(other)) for other in user.known.columns]
+        self._vary(parts, users, [thing], lambda folding: folding.without_each(who, item))
+        return np.asarray(np.sum(parts, axis=0))
+
+    def without_raters(self, raters: Row, who: Who, item: int) -> Array:
+        """The same without each of the item's ratings by others, who are given. Returns (c, K)."""
+        parts = [reading.without_raters(raters, who, item) for reading in self._readings]
+        user, thing = self._pair(who, item)
+        things = [thing.without(int(rater)) for rater in raters.columns]
+        self._vary(parts, [user], things, lambda folding: folding.without_raters(raters, who, item))
+        return np.asarray(np.sum(parts, axis=0))
+
+    def without_levels(self, raters: Row, who: Who, item: int) -> Array:
+        """The same without all of these ratings at each level. Returns (K, K)."""
+        parts = [reading.without_levels(raters, who, item) for reading in self._readings]
+        user, thing = self._pair(who, item)
+        rest = [raters.levels != level for level in range(self._K)]
+        rows = [Row(raters.columns[keep], raters.levels[keep]) for keep in rest]
+        things = [thing.given(row) for row in rows]
+        self._vary(parts, [user], things, lambda folding: folding.without_levels(raters, who, item))
+        return np.asarray(np.sum(parts, axis=0))
+
+    def _pair(self, who: Who, item: int) -> tuple[Newcomer, Newcomer]:
+        """Both of a cell, each without the cell's own rating."""
+        user = Newcomer("user", who.user, who.rated).without(item)
+        return user, self._newcomers.known("item", item).without(who.user)
+
+    # -- where a side has no weights ----------------------------------------------------------
+
+    def _fill(
+        self, parts: list[Array], one: Newcomer, others: IntArray, *, leave_out: bool = True
+    ) -> None:
+        """Of one user or item with some of the other axis: what stands for missing weights."""
+        new, every = self._newcomers, np.arange(len(others))
+        if new.untrained(one.axis, np.array([one.index]))[0]:
+            self._put(parts, every, self._own(one, others, leave_out=leave_out))
+        axis: Axis = "item" if one.axis == "user" else "user"
+        blank = np.flatnonzero(new.untrained(axis, others))
+        if len(blank):
+            left_out = one.index if leave_out else -1
+            news = [new.known(axis, int(other)).without(left_out) for other in others[blank]]
+            said = new.said(
+                news, np.arange(len(blank)), lambda folding: one.ask(folding, others[blank])
+            )
+            self._put(parts, blank, said)
+
+    def _own(self, new: Newcomer, others: IntArray, *, leave_out: bool = True) -> dict[int, Array]:
+        """Of cells of one, each of its ratings left out of its own."""
+        held = np.flatnonzero(np.isin(others, new.known.columns)) if leave_out else others[:0]
+        which = np.zeros(len(others), np.int64)
+        which[held] = 1 + np.arange(len(held))
+        news = [new, *(new.without(int(other)) for other in others[held])]
+        return self._newcomers.said(news, which, lambda folding: new.ask(folding, others))
+
+    def _vary(
+        self,
+        parts: list[Array],
+        users: Sequence[Newcomer],
+        items: Sequence[Newcomer],
+        features: Callable[[Folding], Array],
+    ) -> None:
+        """One cell without some ratings: users or items differ, or there is one of them."""
+        every = np.arange(len(parts[0]))
+        for news in (users, items):
+            if len(every) and self._newcomers.untrained(news[0].axis, np.array([news[0].index]))[0]:
+                which = every if len(news) == len(every) else 0 * every
+                self._put(parts, every, self._newcomers.said(news, which, features))
+
+    @staticmethod
+    def _put(parts: list[Array], places: IntArray, said: dict[int, Array]) -> None:
+        for number, scores in said.items():
+            parts[number][places] = scores

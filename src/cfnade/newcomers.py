@@ -1,0 +1,222 @@
+"""What a member says of users and items that it has no trained weights for.
+
+With known ratings they are folded in: on each side that lacks weights for them and has features for
+that (`Folding`), weights are sought that make the known ratings probable together with what the
+other sides say of these, each rating left out of its own prediction:
+
+    z = argmin Σ_C −log softmax(others + F_0 + F z) + ½ Σ z² / ℓ,   then z · n / (n + ½)
+
+over the n known ratings C, ℓ being the variances among the trained. Several such sides are solved
+as one, their features side by side. Other sides keep the rule of unseen.py, and so do those
+without any known rating. Of a cell where the other one is new as well, the sides that it lacks
+weights on follow that rule inside the sum above: else each would wait for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.data.ratings import IntArray, Ratings
+from cfnade.kernels.newton import most_probable
+from cfnade.once import once
+from cfnade.sides import Axis
+from cfnade.sides.side import Array, BoolArray, Folding, Reading, Row, What, Who, row_of
+from cfnade.unseen import untrained_scores
+
+FloatArray = npt.NDArray[np.float64]
+
+SHRINK = 0.5
+"""Imagined ratings that say nothing: n known ones count n / (n + SHRINK)."""
+
+MOST = 500
+"""Weights are sought for so many ratings, or some of more: rows are read whole as ever."""
+
+_OTHER: dict[Axis, Axis] = {"user": "item", "item": "user"}
+
+
+@dataclass(frozen=True, eq=False)
+class Newcomer:
+    """A user or an item without trained weights: by index, or -1, with what is known of it."""
+
+    axis: Axis
+    index: int
+    known: Row
+    whole: bool = False
+    """Whether this is all that the model conditions on: then its answer is kept."""
+
+    def without(self, other: int) -> Newcomer:
+        """As if it had no rating by that user, or of that item."""
+        if other < 0 or not (self.known.columns == other).any():
+            return self
+        return self.given(self.known.without(other))
+
+    def given(self, known: Row) -> Newcomer:
+        """As if these were all of its ratings."""
+        return replace(self, known=known, whole=False)
+
+    def ask(self, what: Reading | Folding, others: IntArray) -> Array:
+        """Of cells with some of the other axis, its own rating of each left out. (n, …)."""
+        if self.axis == "user":
+            return what.person(Who(self.index, self.known), others)
+        return what.item(What(self.index, self.known), others)
+
+
+class Newcomers:
+    """Of one member, given the ratings that its readings read."""
+
+    def __init__(
+        self,
+        readings: Sequence[Reading],
+        context: Ratings,
+        trained_on: Mapping[Axis, IntArray],
+        frequencies: FloatArray,
+        *,
+        folds: bool,
+    ) -> None:
+        self._readings, self._context, self._trained_on = readings, context, trained_on
+        self._frequencies, self._folds = frequencies, folds
+        self._kept: dict[tuple[Axis, int], FloatArray | None] = {}
+
+    # -- who is one ---------------------------------------------------------------------------
+
+    def untrained(self, axis: Axis, indices: IntArray) -> BoolArray:
+        """Which of these users or items have no trained weights, if any side has such. (n,)."""
+        if axis not in self._trained_on:
+            return np.zeros(len(indices), bool)
+        trained = self._trained[axis]
+        if not len(trained):
+            return np.ones(len(indices), bool)
+        return np.asarray((indices < 0) | ~trained[indices])
+
+    @once
+    def _trained(self) -> dict[Axis, BoolArray]:
+        return {axis: counts.sum(1) > 0 for axis, counts in self._trained_on.items()}
+
+    def known(self, axis: Axis, index: int) -> Newcomer:
+        """One of the data, by index, or one of which nothing is known (-1)."""
+        return Newcomer(axis, index, row_of(self._context.rows(axis), index), whole=index >= 0)
+
+    # -- what is said of them -----------------------------------------------------------------
+
+    def said(
+        self, news: Sequence[Newcomer], which: IntArray, features: Callable[[Folding], Array]
+    ) -> dict[int, FloatArray]:
+        """Scores by number of the sides without weights for some of one axis. (n, K) each.
+
+        Cell t is of news[which[t]]; features are those of the cells, (n, K, 1 + D).
+        """
+        axis = news[0].axis
+        learning = [n for n, reading in enumerate(self._readings) if reading.learns == axis]
+        found = self._solutions(news) if self._folds else [None] * len(news)
+        ruled = np.array([z is None for z in found])
+        answers: dict[int, FloatArray] = {}
+        for number in learning:
+            scores = np.empty((len(which), len(self._frequencies)))
+            folding = self._foldings[axis].get(number) if not ruled.all() else None
+            if folding is None:
+                scores[:] = self._rule(number, news)[which]
+            else:
+                weights = self._weights(number, axis, found, news)
+                scores[:] = _scores(features(folding), weights, which)
+                if ruled.any():
+                    places = np.flatnonzero(ruled[which])
+                    scores[places] = self._rule(number, news)[which[places]]
+            answers[number] = scores
+        return answers
+
+    def _rule(self, number: int, news: Sequence[Newcomer]) -> FloatArray:
+        K = len(self._frequencies)
+        counts = [np.bincount(new.known.levels, minlength=K) for new in news]
+        return untrained_scores(np.array(counts), self._frequencies, prior=number == 0)
+
+    # -- folding ------------------------------------------------------------------------------
+
+    @once
+    def _foldings(self) -> dict[Axis, dict[int, Folding]]:
+        """By what lacks weights, and by number of the side."""
+        every: dict[Axis, dict[int, Folding]] = {"user": {}, "item": {}}
+        for number, reading in enumerate(self._readings):
+            if reading.learns is not None:
+                folding = reading.folding(self._trained_on[reading.learns].sum(1))
+                if folding is not None:
+                    every[reading.learns][number] = folding
+        return every
+
+    def _solutions(self, news: Sequence[Newcomer]) -> list[FloatArray | None]:
+        """Coefficients z of each, all sides' together; None: nothing is known, or can be done."""
+        found: list[FloatArray | None] = []
+        for place, new in enumerate(news):
+            same = place > 0 and new.index == news[0].index
+            start = found[0] if same else None  # one rating less: not far
+            found.append(self._kept_solution(new) if new.whole else self._solution(new, start))
+        return found
+
+    def _kept_solution(self, new: Newcomer) -> FloatArray | None:
+        key = new.axis, new.index
+        if key not in self._kept:  # two threads that come at once find the same
+            self._kept[key] = self._solution(new, None)
+        return self._kept[key]
+
+    def _solution(self, new: Newcomer, start: FloatArray | None) -> FloatArray | None:
+        if not len(new.known.levels) or not self._foldings[new.axis]:
+            return None
+        some = _some_of(new.known)
+        others = some.columns.astype(np.int64)
+        parts = [new.ask(folding, others) for folding in self._foldings[new.axis].values()]
+        base = self._other_sides(new, others) + np.sum([part[..., 0] for part in parts], axis=0)
+        slopes = np.concatenate([part[..., 1:] for part in parts], axis=2)
+        return most_probable(base, slopes, some.levels, self._variances(new.axis), start)
+
+    def _other_sides(self, new: Newcomer, others: IntArray) -> FloatArray:
+        """What sides that are not folded say of the known ratings, each without itself. (n, K)."""
+        total = np.zeros((len(others), len(self._frequencies)))
+        for number, reading in enumerate(self._readings):
+            if reading.learns == new.axis:
+                if number not in self._foldings[new.axis]:
+                    total += self._rule(number, [new.without(int(other)) for other in others])
+                continue
+            scores = new.ask(reading, others)
+            blank = np.flatnonzero(self.untrained(_OTHER[new.axis], others))
+            if len(blank):
+                both = [self.known(_OTHER[new.axis], int(other)) for other in others[blank]]
+                scores[blank] = self._rule(number, [one.without(new.index) for one in both])
+            total += scores
+        return total
+
+    def _variances(self, axis: Axis) -> FloatArray:
+        return np.concatenate([folding.variances for folding in self._foldings[axis].values()])
+
+    def _weights(
+        self, number: int, axis: Axis, found: Sequence[FloatArray | None], news: Sequence[Newcomer]
+    ) -> FloatArray:
+        """What multiplies the features of one side: 1, and its part of each z. (B, 1 + D)."""
+        sizes = {n: len(one.variances) for n, one in self._foldings[axis].items()}
+        begin = sum(size for n, size in sizes.items() if n < number)
+        weights = np.zeros((len(found), 1 + sizes[number]))
+        weights[:, 0] = 1.0
+        for row, z, new in zip(weights, found, news, strict=True):
+            if z is not None:
+                n = len(new.known.levels)
+                row[1:] = z[begin : begin + sizes[number]] * (n / (n + SHRINK))
+        return weights
+
+
+def _some_of(known: Row) -> Row:
+    """At most MOST of the ratings: the same in any order, and but for one without one of them."""
+    if len(known.columns) <= MOST:
+        return known
+    keys = known.columns.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # well mixed, and wraps
+    chosen = np.sort(np.argsort(keys, kind="stable")[:MOST])
+    return Row(known.columns[chosen], known.levels[chosen])
+
+
+def _scores(features: Array, weights: FloatArray, which: IntArray) -> FloatArray:
+    """Features (n, K, 1 + D) times the weights (B, 1 + D) that belong to each. Returns (n, K)."""
+    weights = weights.astype(features.dtype)
+    if len(weights) == 1:
+        return np.asarray(np.einsum("nkd,d->nk", features, weights[0]))
+    return np.asarray(np.einsum("nkd,nd->nk", features, weights[which]))

@@ -1,0 +1,121 @@
+"""Distributions of given cells, whoever or whatever of them is new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.fitted import FittedModel
+from cfnade.personal import Calibrator
+from cfnade.predictor import refusals
+from cfnade.predictor.histories import Person
+from cfnade.predictor.ids import Ids
+from cfnade.predictor.ranking import Answers, means_of
+from cfnade.scorer import Scorer
+from cfnade.sides.side import What
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class CellsAsked(NamedTuple):
+    """Cells, some of them of new people or new items: which of these, or -1."""
+
+    users: Any  # (n,) raw ids
+    items: IntArray  # (n,) indices
+    people: IntArray  # (n,)
+    things: IntArray  # (n,)
+
+
+def places_in(given: Mapping[Any, Any], names: Any) -> IntArray:
+    """Which of those given each name is, -1 for none. Returns (n,)."""
+    places = {name: place for place, name in enumerate(given)}
+    return np.array([places.get(_plain(name), -1) for name in names], np.int64)
+
+
+class Cells:
+    """Puts questions about cells to the scorer; with a calibrator, distributions are honest."""
+
+    def __init__(
+        self, fitted: FittedModel, scorer: Scorer, users: Ids, calibrator: Calibrator | None
+    ) -> None:
+        self._fitted, self._scorer, self._users = fitted, scorer, users
+        self._values, self._calibrator = fitted.context.scale.array(), calibrator
+
+    def users(self, users: IntArray, items: IntArray, times: Any = None) -> Answers:
+        """Of users and items of the data, by index."""
+        refusals.require_context(self._fitted)
+        if times is not None and np.ndim(times) == 0:
+            times = np.full(len(users), times)
+        chances = self._scorer.probabilities(users, items, times)
+        answers = self._answers(items, chances, self._scorer.known_of("user", users))
+        return self._honest_of_users(answers, users)
+
+    def history(self, person: Person, items: IntArray) -> Answers:
+        """Of a new person and items of the data."""
+        chances = self._scorer.of_person(person.who(), items)
+        answers = self._answers(items, chances, np.full(len(items), len(person)))
+        return self._honest_of_person(answers, person)
+
+    def new_item(self, thing: What, users: IntArray) -> Answers:
+        """Of a new item and users of the data."""
+        chances = self._scorer.of_item(thing, users)
+        answers = self._of_new(thing, chances, self._scorer.known_of("user", users))
+        return self._honest_of_users(answers, users)
+
+    def pair(self, person: Person, thing: What) -> Answers:
+        """Of a new person and a new item: one cell."""
+        chances = self._scorer.of_pair(person.who(), thing)
+        answers = self._of_new(thing, chances, np.array([len(person)]))
+        return self._honest_of_person(answers, person)
+
+    def mixed(self, asked: CellsAsked, people: Sequence[Person], things: Sequence[What]) -> Answers:
+        """Of cells of every sort, each sort at once."""
+        parts = []
+        for who, what in sorted(
+            set(zip(asked.people.tolist(), asked.things.tolist(), strict=True))
+        ):
+            mine = np.flatnonzero((asked.people == who) & (asked.things == what))
+            if who >= 0 and what >= 0:
+                columns: tuple[Any, ...] = self.pair(people[who], things[what])
+                answers = Answers(*(np.repeat(column, len(mine), axis=0) for column in columns))
+            elif who >= 0:
+                answers = self.history(people[who], asked.items[mine])
+            else:
+                users = self._users.indices([asked.users[i] for i in mine])
+                if what >= 0:
+                    answers = self.new_item(things[what], users)
+                else:
+                    answers = self.users(users, asked.items[mine])
+            parts.append((mine, answers))
+        order = np.argsort(np.concatenate([mine for mine, _ in parts]), kind="stable")
+        joined = zip(*(answers for _, answers in parts), strict=True)
+        return Answers(*(np.concatenate(column)[order] for column in joined))
+
+    def _honest_of_users(self, answers: Answers, users: IntArray) -> Answers:
+        if self._calibrator is None:
+            return answers
+        honest = self._calibrator.of_cells(answers.probabilities, users, answers.items)
+        return answers._replace(probabilities=honest)
+
+    def _honest_of_person(self, answers: Answers, person: Person) -> Answers:
+        if self._calibrator is None:
+            return answers
+        honest = self._calibrator.of_person(answers.probabilities, person.who(), answers.items)
+        return answers._replace(probabilities=honest)
+
+    def _of_new(self, thing: What, chances: FloatArray, of_user: IntArray) -> Answers:
+        known = np.full(len(chances), len(thing.raters.columns))
+        return self._answers(0 * known - 1, chances, of_user)._replace(known_of_item=known)
+
+    def _answers(self, items: IntArray, chances: FloatArray, of_user: IntArray) -> Answers:
+        means = means_of(chances, self._values)
+        return Answers(items, means, chances, of_user, self._scorer.known_of("item", items))
+
+
+def _plain(raw: Any) -> Any:
+    """A key as a dictionary knows it."""
+    return raw.item() if isinstance(raw, np.generic) else raw

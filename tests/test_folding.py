@@ -1,0 +1,250 @@
+"""Users and items without trained weights, folded in by what is known of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.folded import Cell, Problem, cost, least, side_scores
+from tests.sides.given import N_ITEMS, N_USERS, STARS
+from tests.test_scorer import NEW_ITEM, NEW_USER, SIDES, known_of, make, said
+
+from cfnade import newcomers
+from cfnade.data.synthetic import synthetic
+from cfnade.estimator import CFNADE
+from cfnade.fitted import FittedModel
+from cfnade.kernels.newton import most_probable
+from cfnade.scorer import Scorer
+from cfnade.sides.directions import MOST, directions, gram
+from cfnade.sides.side import NOTHING, Row, What, Who
+
+K = len(STARS)
+each_side = pytest.mark.parametrize("side", list(SIDES))
+
+
+def row(**levels: int) -> Row:
+    """Of columns c1, c2 …"""
+    columns = [int(name[1:]) for name in levels]
+    return Row(np.array(columns, np.int32), np.array(list(levels.values()), np.uint8))
+
+
+# -- the solver ------------------------------------------------------------------------------------
+
+
+def some_problem(n: int, D: int, *, seed: int = 0, size: float = 1.0) -> Problem:
+    rng = np.random.default_rng(seed)
+    return Problem(
+        base=rng.normal(size=(n, K)),
+        slopes=size * rng.normal(size=(n, K, D)),
+        levels=rng.integers(0, K, n),
+        variances=rng.uniform(0.1, 2.0, D),
+        sizes={0: D},
+    )
+
+
+def solved(one: Problem, start: Any = None) -> Any:
+    return most_probable(one.base, one.slopes, one.levels, one.variances, start)
+
+
+@pytest.mark.parametrize("n", [1, 7, 40])
+def test_the_solution_is_that_of_a_fine_grid(n: int) -> None:
+    one = some_problem(n, 2)
+    middle, width = np.zeros(2), 8.0
+    for _ in range(12):  # each grid a quarter as wide
+        ends = [np.linspace(c - width, c + width, 17) for c in middle]
+        points = np.stack(np.meshgrid(*ends), -1).reshape(-1, 2)
+        middle = points[np.argmin([cost(one, z) for z in points])]
+        width /= 4
+    np.testing.assert_allclose(solved(one), middle, atol=1e-5)
+
+
+@pytest.mark.parametrize(("n", "D", "size"), [(3, 24, 1.0), (200, 24, 0.3), (50, 5, 12.0)])
+def test_the_cost_is_flat_at_the_solution(n: int, D: int, size: float) -> None:
+    one = some_problem(n, D, size=size)
+    z = solved(one)
+    for way in 1e-5 * np.eye(D):
+        slope = (cost(one, z + way) - cost(one, z - way)) / 2e-5
+        assert abs(slope) < 1e-5
+    np.testing.assert_allclose(z, least(one), atol=1e-7)
+
+
+def test_it_does_not_matter_where_it_starts() -> None:
+    one = some_problem(30, 6)
+    far = np.full(6, 40.0)
+    np.testing.assert_allclose(solved(one, far), solved(one), atol=1e-8)
+    assert (far == 40.0).all()
+
+
+# -- directions ------------------------------------------------------------------------------------
+
+
+def test_columns_that_differ_in_two_ways_have_two_directions() -> None:
+    rng = np.random.default_rng(2)
+    mean, ways = rng.normal(size=(K, 3)), rng.normal(size=(2, K, 3))
+    z = rng.normal(size=(50, 2))
+    table = mean + np.einsum("nd,dkh->nkh", z, ways)
+    states, counts = rng.normal(size=(20, 3)), np.arange(50)  # the first was not trained
+    found = directions(table, np.zeros((50, K)), counts, gram(states, counts[:20] + 1), shared=True)
+    assert found is not None
+    assert len(found.variances) == 2
+    assert found.variances[0] > found.variances[1] > 0
+    # Every column is the mean and these, up to what a softmax does not see.
+    flat = found.table.swapaxes(0, 1).reshape(3, -1)  # mean and ways, cumulated
+    aimed = table.cumsum(1) - table[:, :1]
+    rest = aimed.reshape(50, -1) - flat[0]
+    fitted = rest @ np.linalg.pinv(flat[1:]) @ flat[1:]
+    np.testing.assert_allclose(fitted, rest, atol=1e-8)
+
+
+def test_directions_are_few_and_need_columns() -> None:
+    rng = np.random.default_rng(3)
+    table, bias = rng.normal(size=(300, K, 12)), rng.normal(size=(300, K))
+    found = directions(table, bias, np.full(300, 9), np.eye(12), shared=False)
+    assert found is not None
+    assert len(found.variances) == MOST
+    counts = np.zeros(300, np.int64)
+    assert directions(table, bias, counts, np.eye(12), shared=True) is None
+    counts[4] = 3
+    assert directions(table, bias, counts, np.eye(12), shared=True) is None
+    same = np.tile(table[:1], (300, 1, 1)), np.tile(bias[:1], (300, 1))
+    assert directions(*same, np.full(300, 9), np.eye(12), shared=True) is None
+
+
+# -- people and items ------------------------------------------------------------------------------
+
+
+@each_side
+def test_a_new_item_is_what_the_equations_say(side: str) -> None:
+    fitted = make(side)
+    raters = row(c2=3, c7=0, c5=1)
+    assert NEW_USER in raters.columns
+    known = known_of(fitted.context) | {
+        (u, -1): k for u, k in zip(raters.columns.tolist(), raters.levels.tolist(), strict=True)
+    }
+    users = np.arange(-1, N_USERS)
+    answer = Scorer(fitted).of_item(What(-1, raters), users)
+    expected = [said(fitted, known, user, -1) for user in users.tolist()]
+    np.testing.assert_allclose(answer, expected, atol=1e-6)
+
+
+@each_side
+def test_a_new_item_for_a_new_person_is_what_the_equations_say(side: str) -> None:
+    fitted, history, raters = make(side), row(c6=3, c4=0, c2=3), row(c2=3, c7=0, c5=1)
+    assert NEW_ITEM in history.columns
+    known = known_of(fitted.context)
+    known |= {
+        (-1, i): k for i, k in zip(history.columns.tolist(), history.levels.tolist(), strict=True)
+    }
+    known |= {
+        (u, -1): k for u, k in zip(raters.columns.tolist(), raters.levels.tolist(), strict=True)
+    }
+    answer = Scorer(fitted).of_pair(Who(-1, history), What(-1, raters))
+    # The two are in nobody's context, so all that each is known by stays as it is.
+    np.testing.assert_allclose(answer[0], said(fitted, known, -1, -1), atol=1e-6)
+
+
+@each_side
+def test_the_order_of_a_history_does_not_matter(side: str) -> None:
+    scorer, every = Scorer(make(side)), np.arange(N_ITEMS)
+    history = row(c6=3, c4=0, c2=3, c1=1)
+    turned = Row(history.columns[::-1], history.levels[::-1])
+    one, other = (scorer.of_person(Who(-1, rated), every) for rated in (history, turned))
+    np.testing.assert_allclose(one, other, atol=1e-6)
+    users, raters = np.arange(N_USERS), row(c2=3, c7=0, c5=1)
+    turned = Row(raters.columns[::-1], raters.levels[::-1])
+    one, other = (scorer.of_item(What(-1, rated), users) for rated in (raters, turned))
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("most", [500, 2])
+@each_side
+def test_a_rating_never_moves_its_own_prediction(
+    side: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it if some of the ratings stand for all."""
+    monkeypatch.setattr(newcomers, "MOST", most)
+    scorer = Scorer(make(side))
+    for item in (6, NEW_ITEM, 2, 1):
+        answers = []
+        for level in range(K):
+            history = row(c6=3, c4=0, c2=3, c1=1)
+            levels = np.where(history.columns == item, level, history.levels).astype(np.uint8)
+            who = Who(-1, Row(history.columns, levels))
+            (line,) = scorer.lists([who], leave_out=True)
+            answers.append((scorer.of_person(who, np.array([item])), line[item]))
+        for chances, scores in answers[1:]:
+            # It is taken off a sum that it was in, which rounds.
+            np.testing.assert_allclose(chances, answers[0][0], atol=1e-10)
+            np.testing.assert_allclose(scores, answers[0][1], atol=1e-10)
+    for user in (2, NEW_USER):
+        asked = np.array([user])
+        one, other = (scorer.of_item(What(-1, row(c2=k, c5=k, c7=0)), asked) for k in (0, 3))
+        gone = [row(c5=k, c7=0) if user == 2 else row(c2=k, c7=0) for k in (0, 3)]
+        for answer, rest in zip((one, other), gone, strict=True):
+            alone = scorer.of_item(What(-1, rest), asked)
+            np.testing.assert_allclose(answer, alone, atol=1e-7)
+
+
+@each_side
+def test_who_is_known_by_nothing_keeps_the_rule(side: str) -> None:
+    fitted = make(side)
+    scorer, known = Scorer(fitted), known_of(fitted.context)
+    answer = scorer.of_person(Who(-1, NOTHING), np.arange(1, N_ITEMS))
+    expected = [said(fitted, known, -1, item) for item in range(1, N_ITEMS)]
+    np.testing.assert_allclose(answer, expected, atol=1e-6)
+    if side == "item":  # no weights and no ratings: everyone's frequencies
+        (member, *_) = fitted.members
+        rule = side_scores(fitted, member, 0, Cell(-1, 3), {})
+        np.testing.assert_allclose(answer[2], np.exp(rule) / np.exp(rule).sum(), atol=1e-6)
+
+
+def test_sides_without_features_keep_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = make("both")
+    monkeypatch.setattr("cfnade.sides.nade_rows.NadeRows.features", lambda *_: None)
+    who = Who(-1, row(c6=3, c2=3))
+    answer = Scorer(fitted).of_person(who, np.array([1]))
+    chances = []
+    for member in fitted.members:
+        cells = known_of(fitted.context) | {(-1, 6): 3, (-1, 2): 3}
+        parts = [side_scores(fitted, member, n, Cell(-1, 1), cells, fold=False) for n in (0, 1)]
+        weights = np.exp(np.sum(parts, axis=0))
+        chances.append(weights / weights.sum())
+    np.testing.assert_allclose(answer[0], np.mean(chances, axis=0), atol=1e-6)
+
+
+# -- of a model that was trained -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained() -> FittedModel:
+    ratings = synthetic(150, 120, 4000, seed=1).ratings
+    return CFNADE(side="both", hidden=(12,), epochs=12, threads=1).fit(ratings).fitted_
+
+
+def test_the_history_of_a_trained_user_gives_what_the_user_gets(trained: FittedModel) -> None:
+    scorer, every = Scorer(trained), np.arange(trained.context.n_items)
+    values, gaps, rules = trained.context.scale.array(), [], []
+    for user in range(0, 150, 5):
+        who = scorer.person(user)
+        free = np.setdiff1d(every, who.rated.columns)
+        aimed = scorer.of_person(who, free) @ values
+        stranger = scorer.of_person(Who(-1, who.rated), free) @ values
+        nobody = scorer.of_person(Who(-1, NOTHING), free) @ values
+        gaps.append(np.square(stranger - aimed).mean())
+        rules.append(np.square(nobody - aimed).mean())
+    print(np.sqrt(np.mean(gaps)), np.sqrt(np.mean(rules)))
+    assert np.sqrt(np.mean(gaps)) < 0.35 * np.sqrt(np.mean(rules))
+
+
+def test_known_users_and_items_are_not_touched(
+    trained: FittedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError("nothing is folded where there are weights")
+
+    context = trained.context
+    monkeypatch.setattr(newcomers.Newcomers, "_solution", never)
+    Scorer(trained).probabilities(context.users[:500], context.items[:500])
+    scorer = Scorer(trained)
+    assert len(list(scorer.lists([scorer.person(3)], leave_out=True))) == 1
