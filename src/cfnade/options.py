@@ -114,7 +114,8 @@ def checked(name: str, value: Any, rule: Allowed[T], error: type[CfnadeError], w
 
 def check_fields(options: object, error: type[CfnadeError], what: str = "") -> None:
     """Check the fields of a dataclass that are annotated with a rule, and make them plain."""
-    for name, rule in _rules(type(options)).items():
+    kind: Any = type(options)
+    for name, rule in _rules(kind).items():
         value = checked(name, getattr(options, name), rule, error, what)
         object.__setattr__(options, name, value)  # it may be frozen
 
@@ -127,7 +128,7 @@ def unknown(what: str, name: str, known: Collection[str]) -> str:
 
 
 @cache  # for the annotations are texts, and each rule would be made anew
-def _rules(kind: Any) -> dict[str, Allowed[Any]]:
+def _rules(kind: type) -> dict[str, Allowed[Any]]:
     hints = get_type_hints(kind, include_extras=True)
     marks = {field.name: getattr(hints[field.name], "__metadata__", ()) for field in fields(kind)}
     return {name: mark for name, of in marks.items() for mark in of if isinstance(mark, Allowed)}

@@ -101,13 +101,11 @@ def locate(data: str | Path, published: PublishedSet | None) -> Path:
         show_terms(published)
         return find(published) or fetch(published)
     path = Path(data).expanduser()
-    if path.is_file() or path.is_dir():
-        return path
-    if path.exists():  # a device or a pipe might never end
-        raise DataError(f"{data}: is not a regular file; give a file, a folder or a zip")
-    if isinstance(data, str) and path.name == data and not path.suffix:
+    if isinstance(data, str) and path.name == data and not path.suffix and not path.exists():
         named(data)  # its error lists the names
-    raise DataError(f"{data}: there is no such file or folder")
+    if not (path.is_file() or path.is_dir()):
+        open_source(path)  # its error says what else it is: a device or a pipe might never end
+    return path
 
 
 def _relabelled(columns: Columns, published: PublishedSet, path: Path) -> Columns:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,20 +55,16 @@ def read_table(data: bytes | Path, label: str, options: ReadOptions = PLAIN) -> 
     """The ratings of a Parquet or Arrow (Feather) file, given by its path or content."""
     whole = memoryview(data) if isinstance(data, bytes) else np.memmap(data, np.uint8, "r").data
     is_parquet = whole[:4] == MAGIC
-    try:
+    with _reading(label):
         if is_parquet:
             check_parquet(whole)
         read_schema = pl.read_parquet_schema if is_parquet else pl.read_ipc_schema
         names = list(read_schema(_file(data)))
         own = pl.read_parquet_metadata(_file(data)) if is_parquet else {}
-    except (*POLARS_ERRORS, OSError, DataError) as error:
-        raise DataError(_damaged(label, error)) from error
     roles = _roles(names, options, label)
-    try:
+    with _reading(label):
         read = pl.read_parquet if is_parquet else pl.read_ipc
         frame = read(_file(data), columns=[names[i] for i in _needed(names, roles)])
-    except (*POLARS_ERRORS, OSError) as error:
-        raise DataError(_damaged(label, error)) from error
     scale, source = (None, "") if options.columns() else _own_metadata(own, label)
     return _columns(frame.to_dict(), names, roles, label, scale, source)
 
@@ -75,11 +73,15 @@ def _file(data: bytes | Path) -> Any:
     return io.BytesIO(data) if isinstance(data, bytes) else data
 
 
-def _damaged(label: str, error: BaseException) -> str:
-    return (
-        f"{label}: cannot be read as a table ({str(error)[:200]}); the file may be truncated or "
-        "damaged: fetch or write it again"
-    )
+@contextmanager
+def _reading(label: str) -> Iterator[None]:
+    try:
+        yield
+    except (*POLARS_ERRORS, OSError, DataError) as error:
+        raise DataError(
+            f"{label}: cannot be read as a table ({str(error)[:200]}); the file may be truncated "
+            "or damaged: fetch or write it again"
+        ) from error
 
 
 def write_parquet(ratings: Ratings, path: Path) -> None:

@@ -38,10 +38,6 @@ class Problem(HTTPException):
         self.where = where
 
 
-class ProblemResponse(Response):
-    media_type = "application/problem+json"
-
-
 def problem_body(status: int, detail: str, where: str | None = None) -> bytes:
     """The JSON of one problem."""
     phrase = http.HTTPStatus(status).phrase
@@ -49,9 +45,9 @@ def problem_body(status: int, detail: str, where: str | None = None) -> bytes:
     return to_json(content if where is None else content | {"where": where})
 
 
-def problem_response(problem: Problem) -> ProblemResponse:
+def problem_response(problem: Problem) -> Response:
     body = problem_body(problem.status_code, problem.detail, problem.where)
-    return ProblemResponse(body, problem.status_code, problem.headers)
+    return Response(body, problem.status_code, problem.headers, "application/problem+json")
 
 
 def add_handlers(app: FastAPI) -> None:
