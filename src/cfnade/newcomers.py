@@ -130,6 +130,9 @@ class Newcomers:
 
     def _rule(self, number: int, news: Sequence[Newcomer]) -> FloatArray:
         K = len(self._frequencies)
+        own = self._readings[number].learns
+        if any(reading.learns == own for reading in self._readings[:number]):
+            return np.zeros((len(news), K))  # an earlier side has said it
         counts = [np.bincount(new.known.levels, minlength=K) for new in news]
         return untrained_scores(np.array(counts), self._frequencies, prior=number == 0)
 

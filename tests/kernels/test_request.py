@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from cfnade.kernels import request
+from cfnade.kernels.grouping import RowRatings
 
 Array = npt.NDArray[Any]
 WIDTHS = [1, 15, 16, 17, 50, 64, 100, 133]
@@ -31,10 +32,11 @@ def test_ratings_add_their_vectors(width: int, shared: bool) -> None:
     for p, (m, k) in enumerate(zip(columns, levels, strict=True)):
         expected = vectors[m, : k + 1].sum(0) if shared else vectors[m, k]
         np.testing.assert_allclose(own[p], expected, rtol=1e-6, atol=1e-6)
-    total = request.sum_ratings(columns, levels, vectors, shared=shared)
-    np.testing.assert_allclose(total, own.sum(0), rtol=1e-5, atol=1e-5)
-    nothing = request.sum_ratings(columns[:0], levels[:0], vectors, shared=shared)
-    assert np.array_equal(nothing, np.zeros(width, np.float32))
+    rows = np.array([0, 0, 0, 2], np.int32)  # and nothing of row 1
+    ratings = RowRatings(np.array([0, 3, 3, 4]), rows, columns, levels)
+    sums = request.sum_ratings(ratings, vectors, shared=shared)
+    expected = np.stack([own[:3].sum(0), 0 * own[0], own[3]])
+    np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -150,7 +150,8 @@ def _score_cells() -> None:
 
 def _answer_requests() -> None:
     table, bias = np.zeros((2, 2, 1), np.float32), np.zeros((2, 2), np.float32)
-    state: Array = request.sum_ratings(_COLUMNS, _LEVELS, table, shared=True)[None]
+    ratings = grouping.ratings_of(_OFFSETS, _COLUMNS, _LEVELS, _ROWS)
+    state: Array = request.sum_ratings(ratings, table, shared=True)
     request.affine(state, state, state[0])
     scores = request.score_all(state[0], table, bias, shared=True)
     request.score_cells(state, _ROWS, _ROWS, table, bias, shared=True)

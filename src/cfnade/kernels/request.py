@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cfnade.kernels.compiled import glue, inner, kernel
+from cfnade.kernels.grouping import RowRatings
 from cfnade.kernels.memory import Array, padded
 from cfnade.kernels.simd import LANES, address, beyond, fill, load, load_part, total
 
@@ -116,10 +117,10 @@ def _score_all(state: Any, table: Any, bias: Any, K: int, shared: bool, out: Any
 # Indices are copied: one integer type, and writable, makes one compiled version of each kernel.
 
 
-def sum_ratings(columns: Array, levels: Array, table: Array, *, shared: bool) -> Array:
-    """The summed embeddings of a row's ratings, table (M, K, D). Returns (D,)."""
-    which = np.zeros(len(columns), np.int64)
-    return _added(columns, levels, which, table, shared, 1).reshape(-1)
+def sum_ratings(ratings: RowRatings, table: Array, *, shared: bool) -> Array:
+    """The summed embeddings of each row's ratings, table (M, K, D). Returns (B, D)."""
+    which, size = ratings.rows.astype(np.int64), len(ratings.offsets) - 1
+    return _added(ratings.columns, ratings.levels, which, table, shared, size)
 
 
 def embed(columns: Array, levels: Array, table: Array, *, shared: bool) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -19,7 +20,8 @@ from cfnade.kernels import request
 from cfnade.kernels.forward import cell_scores
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
 from cfnade.once import once
-from cfnade.sides.side import NOTHING, Array, Row
+from cfnade.sides.side import Array, Row
+from cfnade.sides.state_features import StateFeatures, features_of
 
 PIECE = 1 << 22
 """How many numbers a temporary array may hold."""
@@ -31,13 +33,14 @@ FEW = 4
 class StateRows(ABC):
     """A RowReading (see readings.py) of a side with states of width S."""
 
-    def __init__(self, rows: Rows, output: Array, bias: Array) -> None:
+    def __init__(self, rows: Rows, output: Array, bias: Array, *, shared: bool = True) -> None:
         self.rows, self.dtype = rows, bias.dtype
-        self._output, self._bias = output, bias  # (M, K, S), (M, K); levels add up (Eq. 10)
+        self._output, self._bias = output, bias  # (M, K, S), (M, K)
+        self.shared = shared  # whether levels add up (Eq. 10)
 
     @abstractmethod
     def states(self, ratings: RowRatings) -> Array:
-        """What is known of rows given by their ratings. Returns (B, S)."""
+        """What is known of rows given by their ratings, on the calling thread. Returns (B, S)."""
 
     @abstractmethod
     def states_without(
@@ -48,57 +51,90 @@ class StateRows(ABC):
     # -- cells of many rows -------------------------------------------------------------------
 
     def cells(self, rows: IntArray, columns: IntArray) -> Array:
-        """Scores of cells; those of one row go together, so that its state is made once. (n, K)."""
-        out = np.empty((len(rows), self._bias.shape[1]), self.dtype)
-        order = np.argsort(rows, kind="stable")
-        step = max(1, 2 * PIECE // self._output.shape[2] ** 2)
-        for first in range(0, len(order), step):
-            piece = order[first : first + step]
-            out[piece] = self._piece(rows[piece], columns[piece])
-        return out
-
-    def _piece(self, rows: IntArray, columns: IntArray) -> Array:
         data = self.rows
         numbers, local = np.unique(rows, return_inverse=True)
-        ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
-        levels = levels_of(ratings, local, columns, data.n_columns)
-        states = self.states(ratings)
+        counts = np.where(numbers < 0, 0, data.offsets[numbers + 1] - data.offsets[numbers])
+        out = np.empty((len(rows), self._bias.shape[1]), self.dtype)
+        for first, end in _pieces(counts, np.bincount(local), self._output.shape[2]):
+            mine = np.flatnonzero((local >= first) & (local < end))
+            known = ratings_of(data.offsets, data.columns, data.levels, numbers[first:end])
+            out[mine] = self._scored(known, local[mine] - first, columns[mine])
+        return out
+
+    def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
+        """Cells of rows given by their ratings: which of these, and the column. (n, K)."""
+        counts = np.array([len(row.columns) for row in rows])
+        out = np.empty((len(which), self._bias.shape[1]), self.dtype)
+        asked = np.bincount(which, minlength=len(rows))
+        for first, end in _pieces(counts, asked, self._output.shape[2]):
+            mine = np.flatnonzero((which >= first) & (which < end))
+            out[mine] = self._scored(
+                as_ratings(rows[first:end]), which[mine] - first, columns[mine]
+            )
+        return out
+
+    def _scored(self, ratings: RowRatings, rows: IntArray, columns: IntArray) -> Array:
+        """Scores of cells of these rows, by threads; a known one without itself. (n, K)."""
+        levels = levels_of(ratings, rows, columns, len(self._bias))
+        states, which = self._many_states(ratings), rows.copy()
         held = np.flatnonzero(levels >= 0)
         if len(held):
             # A state more for each such cell: its own row without the cell's rating.
-            rest = self.states_without(ratings, local[held], columns[held], levels[held])
-            local[held] = len(states) + np.arange(len(held))
+            held = held[np.argsort(rows[held], kind="stable")]
+            rest = self._many_without(ratings, rows[held], columns[held], levels[held])
+            which[held] = len(states) + np.arange(len(held))
             states = np.concatenate([states, rest])
-        state, table, bias = map(torch.from_numpy, (states, self._output, self._bias))
-        scores = cell_scores(state, table, bias, local, np.maximum(columns, 0), shared=True)
+        tables = map(torch.from_numpy, (states, self._output, self._bias))
+        state, table, bias = tables
+        scores = cell_scores(state, table, bias, which, np.maximum(columns, 0), shared=self.shared)
         return np.asarray(scores.numpy())
+
+    def _many_states(self, ratings: RowRatings) -> Array:
+        """As `states`, but threads may help."""
+        return self.states(ratings)
+
+    def _many_without(
+        self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
+    ) -> Array:
+        """As `states_without`, but threads may help."""
+        return self.states_without(ratings, rows, columns, levels)
 
     # -- one row, given by its ratings --------------------------------------------------------
 
     def some(self, row: Row, columns: IntArray) -> Array:
-        columns, ratings = np.maximum(columns, 0), _ratings([row])
-        states, which = self.states(ratings), np.zeros(len(columns), np.int64)
+        return self._score(*self.states_given(row, columns), np.maximum(columns, 0))
+
+    def without_each(self, row: Row, column: int) -> Array:
+        return self._column(self.states_without_each(row), column)
+
+    def without_levels(self, row: Row, column: int) -> Array:
+        return self._column(self.states_without_levels(row), column)
+
+    def states_given(self, row: Row, columns: IntArray) -> tuple[Array, IntArray]:
+        """States of a row without each of some columns: (B, S), and which is whose, (n,)."""
+        states, which = self.states(as_ratings([row])), np.zeros(len(columns), np.int64)
         held = np.flatnonzero(np.isin(row.columns, columns))
         if len(held):
             # A state more for each column that is known: without what is known of it.
             states = np.concatenate([states, self._without(row, held)])
-            place = np.zeros(len(self._bias), np.int64)
+            place = np.zeros(len(self._bias) + 1, np.int64)  # the last one: of an unknown column
             place[row.columns[held]] = 1 + np.arange(len(held))
             which = place[columns]
-        return self._score(states, which, columns)
+        return states, which
 
-    def without_each(self, row: Row, column: int) -> Array:
-        return self._column(self._without(row, np.arange(len(row.columns))), column)
+    def states_without_each(self, row: Row) -> Array:
+        """States of a row without each of its ratings. Returns (c, S)."""
+        return self._without(row, np.arange(len(row.columns)))
 
-    def without_levels(self, row: Row, column: int) -> Array:
+    def states_without_levels(self, row: Row) -> Array:
+        """States of a row without all ratings of each level. Returns (K, S)."""
         kept = [row.levels != level for level in range(self._bias.shape[1])]
-        parts = _ratings([Row(row.columns[keep], row.levels[keep]) for keep in kept])
-        return self._column(self.states(parts), column)
+        return self.states(as_ratings([Row(row.columns[k], row.levels[k]) for k in kept]))
 
     def _without(self, row: Row, places: IntArray) -> Array:
         """The row's state without each of its ratings at these places. Returns (n, S)."""
-        zeros = np.zeros(len(places), np.int64)
-        return self.states_without(_ratings([row]), zeros, row.columns[places], row.levels[places])
+        cells = 0 * places, row.columns[places], row.levels[places]
+        return self.states_without(as_ratings([row]), *cells)
 
     # -- all columns of rows ------------------------------------------------------------------
 
@@ -106,59 +142,68 @@ class StateRows(ABC):
         step = max(1, PIECE // self._bias.size)
         for first in range(0, len(rows), step):
             some = rows[first : first + step]
-            states = self.states(_ratings(some))
+            states = self.states(as_ratings(some))
             lines = map(self._score_all, states) if len(some) <= FEW else self._product(states)
             for row, scores in zip(some, lines, strict=True):
                 if leave_out and len(row.columns):
-                    rest = self._without(row, np.arange(len(row.columns)))
+                    rest = self.states_without_each(row)
                     scores[row.columns] = self._score(rest, np.arange(len(rest)), row.columns)
                 yield scores
 
     def _score_all(self, state: Array) -> Array:
-        return request.score_all(state, self._output, self._bias, shared=True)
+        return request.score_all(state, self._output, self._bias, shared=self.shared)
 
     def _product(self, states: Array) -> Array:
         """Scores of every column for each state. Returns (B, M, K)."""
         M, K, width = self._output.shape
         flat = torch.from_numpy(states) @ torch.from_numpy(self._output).view(-1, width).T
         scores = flat.view(-1, M, K) + torch.from_numpy(self._bias)
-        return np.asarray(scores.cumsum(2).numpy())
+        return np.asarray((scores.cumsum(2) if self.shared else scores).numpy())
 
     # -- one column of rows -------------------------------------------------------------------
 
     def down(self, column: int, rows: IntArray | None, raters: Row, *, leave_out: bool) -> Array:
         numbers = np.arange(len(self.rows)) if rows is None else rows
-        nothing = self.states(_ratings([NOTHING]))
-        states = np.where((numbers >= 0)[:, None], self.every[numbers], nothing)
-        if leave_out:
+        left_out = column if leave_out else -1
+        return self._column(self.states_down(left_out, numbers, raters), column)
+
+    def states_down(self, column: int, rows: IntArray, raters: Row) -> Array:
+        """States of rows by number without what they say of a column, if it is one. (n, S)."""
+        states = np.array(self._every_state[rows])
+        if column >= 0:
             level = np.full(len(self.rows) + 1, -1)  # the last one is that of an unknown row
             level[raters.columns] = raters.levels
-            held = np.flatnonzero(level[numbers] >= 0)
-            data, own = self.rows, numbers[held]
-            ratings = ratings_of(data.offsets, data.columns, data.levels, own)
+            held = np.flatnonzero(level[rows] >= 0)
+            data, own = self.rows, rows[held]
+            known = ratings_of(data.offsets, data.columns, data.levels, own)
             cells = np.arange(len(held)), np.full(len(held), column), level[own]
-            states[held] = self.states_without(ratings, *cells)
-        return self._column(states, column)
+            states[held] = self.states_without(known, *cells)
+        return states
 
     @once
-    def every(self) -> Array:
-        """The states of all rows. Returns (N, S)."""
-        data = self.rows
-        numbers = np.arange(len(data))
-        return self.states(ratings_of(data.offsets, data.columns, data.levels, numbers))
+    def _every_state(self) -> Array:
+        """Of all rows, and last of one of which nothing is known. Returns (N + 1, S)."""
+        data, numbers = self.rows, np.append(np.arange(len(self.rows)), -1)
+        return self._many_states(ratings_of(data.offsets, data.columns, data.levels, numbers))
+
+    def features(self, counts: IntArray) -> StateFeatures | None:
+        """What a column without weights is folded into; counts are the others' ratings."""
+        return features_of(self, self._output, self._bias, counts)
 
     # -- pieces -------------------------------------------------------------------------------
 
     def _score(self, states: Array, which: Array, columns: Array) -> Array:
         """Scores of columns (n,), each for one of the states (B, S). Returns (n, K)."""
-        return request.score_cells(states, which, columns, self._output, self._bias, shared=True)
+        return request.score_cells(
+            states, which, columns, self._output, self._bias, shared=self.shared
+        )
 
     def _column(self, states: Array, column: int) -> Array:
         """Scores of one column for each state. Returns (B, K)."""
         return self._score(states, np.arange(len(states)), np.full(len(states), column))
 
 
-def _ratings(rows: Sequence[Row]) -> RowRatings:
+def as_ratings(rows: Sequence[Row]) -> RowRatings:
     """Rows one after another."""
     counts = [len(row.columns) for row in rows]
     return RowRatings(
@@ -167,3 +212,11 @@ def _ratings(rows: Sequence[Row]) -> RowRatings:
         np.concatenate([row.columns for row in rows]).astype(np.int32),
         np.concatenate([row.levels for row in rows]).astype(np.uint8),
     )
+
+
+def _pieces(counts: Array, asked: Array, width: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows whose ratings, cells and states make temporary arrays of a bearable size."""
+    sizes = np.cumsum(width * (1 + asked) + counts)
+    whole = int(sizes[-1]) if len(sizes) else 0
+    cuts = np.searchsorted(sizes, np.arange(PIECE, whole, PIECE))
+    return pairwise(np.unique([0, *cuts, len(counts)]).tolist())

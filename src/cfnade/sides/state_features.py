@@ -1,4 +1,4 @@
-"""A CF-NADE's rows against imagined columns: what a column without weights is folded into."""
+"""Rows' states against imagined columns: what a column without weights is folded into."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cfnade.sides.directions import Directions, directions, gram
 from cfnade.sides.side import NOTHING, Array, Row
 
 if TYPE_CHECKING:
-    from cfnade.sides.nade_rows import NadeRows
+    from cfnade.sides.state_rows import StateRows
 
 SAMPLE = 4_096
 """Of more rows, so many say how states are spread."""
@@ -22,7 +22,9 @@ KEPT = 1 << 15
 """Features of so many rows are kept once they are made."""
 
 
-def features_of(rows: NadeRows, table: Array, bias: Array, counts: IntArray) -> NadeFeatures | None:
+def features_of(
+    rows: StateRows, table: Array, bias: Array, counts: IntArray
+) -> StateFeatures | None:
     """From the output table of columns with so many training ratings; None: they are too few."""
     ratings = rows.rows.counts()
     rated = np.flatnonzero(ratings)
@@ -30,14 +32,14 @@ def features_of(rows: NadeRows, table: Array, bias: Array, counts: IntArray) -> 
     if not len(rated):
         return None
     spread = gram(rows.states_down(-1, rated, NOTHING), ratings[rated])
-    found = directions(table, bias, counts, spread, shared=rows.network.config.shared)
-    return None if found is None else NadeFeatures(rows, found)
+    found = directions(table, bias, counts, spread, shared=rows.shared)
+    return None if found is None else StateFeatures(rows, found)
 
 
-class NadeFeatures:
+class StateFeatures:
     """Features (n, K, 1 + D) of states, by whatever door these come."""
 
-    def __init__(self, rows: NadeRows, found: Directions) -> None:
+    def __init__(self, rows: StateRows, found: Directions) -> None:
         self._rows, self.variances = rows, found.variances
         self._shape = found.bias.shape
         self._table = found.table.reshape(-1, found.table.shape[2])
