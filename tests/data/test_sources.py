@@ -86,7 +86,7 @@ def test_something_after_the_stream_is_refused(kind: str, tmp_path: Path) -> Non
 
 
 def test_an_archive_lists_its_files_and_labels_them(tmp_path: Path) -> None:
-    members = {"ml-1m/ratings.dat": TEXT, "__MACOSX/._x": b"-", "ml-1m/": b"", ".DS_Store": b"-"}
+    members = {"ml-1m/ratings.dat": TEXT, "__MACOSX/x": b"-", "ml-1m/": b"", ".DS_Store": b"-"}
     (tmp_path / "ml-1m.zip").write_bytes(_zip(members))
     source = open_source(tmp_path / "ml-1m.zip")
     assert source.names() == ["ml-1m/ratings.dat"]

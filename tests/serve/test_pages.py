@@ -70,6 +70,12 @@ def cinema(user_model: Path) -> Predictor:
     return Predictor(replace(fitted, context=replace(fitted.context, titles=named)))
 
 
+def test_tastes_are_films_with_their_years() -> None:
+    assert TASTES["Science fiction"]["Alien", 1979] == 1.0
+    assert TASTES["Romantic comedy"]["When Harry Met Sally...", 1989] == 1.0
+    assert all(0 <= liking <= 1 for taste in TASTES.values() for liking in taste.values())
+
+
 def test_tastes_are_found_in_a_catalogue_that_has_their_films(cinema: Predictor) -> None:
     found = samples_of(cinema, cinema.item_counts)
     assert {sample["name"] for sample in found} == set(TASTES)
