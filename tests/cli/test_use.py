@@ -57,6 +57,32 @@ def test_predict_writes_what_the_predictor_says(
     assert shell("predict", user_model, pairs).out.startswith("user,item,title,prediction")
 
 
+def test_predict_takes_new_items_with_their_first_ratings(
+    shell: Shell, user_model: Path, tmp_path: Path
+) -> None:
+    pairs, first = tmp_path / "pairs.csv", tmp_path / "first.csv"
+    pairs.write_text("user,item\n3,7\n5,4444\n")
+    first.write_text("userId,movieId,rating\n3,4444,5\n8,4444,4\n")
+    predictor, given = Predictor.load(user_model), {4444: {3: 5, 8: 4}}
+    expected = predictor.predict([3, 5], [7, 4444], new_items=given)
+    done = shell("predict", user_model, pairs, "--new-items", first)
+    assert done.code == 0, done.err
+    assert pl.read_csv(io.StringIO(done.out))["prediction"].to_list() == pytest.approx(
+        expected.tolist()
+    )
+    assert "nothing is known" not in done.said
+    for text, fault in (
+        ("user,item,rating\n3,4444,good\n", "first.csv:2: rating 'good' is not a number"),
+        ("user,item,rating\n", "first.csv: has no ratings of new items"),
+        ("user,item,rating\n3,7,5\n", "7 is an item that the model knows"),
+        ("user,item\n3,4444\n", "has no column rating"),
+    ):
+        first.write_text(text)
+        done = shell("predict", user_model, pairs, "--new-items", first)
+        assert done.code == 1
+        assert fault in done.err
+
+
 def test_predict_takes_times_from_a_column_or_one_for_all(
     shell: Shell, timed_model: Path, user_model: Path, tmp_path: Path
 ) -> None:

@@ -49,6 +49,43 @@ def test_an_exactly_reached_quantile_is_the_lower_value() -> None:
     assert quantiles(halves, values, np.array([0.5, 1.0])).tolist() == [[1.0], [2.0]]
 
 
+def test_new_items_are_predicted_beside_known_ones(client: TestClient, user_model: Path) -> None:
+    given = {"A new film": {3: 5.0, 8: 1.0}}
+    told = [{"user": user, "rating": r} for user, r in given["A new film"].items()]
+    new = [{"item": "A new film", "ratings": told}]
+    asked = {"items": [140, "A new film", 999, 139], "new_items": new}
+    predictor = Predictor.load(user_model)
+    for who, user in (({"user": 3}, 3), ({"ratings": rated(history())}, "me")):
+        answer = client.post("/predict", json={**who, **asked}).json()
+        assert answer["unknown"] == [999]
+        said = answer["predictions"]
+        assert [one["item"] for one in said] == [140, "A new film", 139]
+        assert (said[1]["title"], said[1]["ratings"]) == (None, 2)
+        expected = predictor.predict(
+            user, [140, "A new film", 139], histories={"me": history()}, new_items=given
+        )
+        assert [one["expected"] for one in said] == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("new", "fault"),
+    [
+        ({"item": 140, "ratings": [{"user": 3, "rating": 5}]}, "that the model knows"),
+        ({"item": 999, "ratings": [{"user": 777, "rating": 5}]}, "user 777, who rated 999"),
+        ({"item": 999, "ratings": [{"user": 3, "rating": 9}]}, "off the model's scale"),
+        ({"item": 999, "ratings": []}, "at least 1 item"),
+    ],
+)
+def test_new_items_that_cannot_be_read_are_refused(
+    client: TestClient, new: dict[str, Any], fault: str
+) -> None:
+    answer = client.post("/predict", json={"user": 3, "items": [999], "new_items": [new]})
+    assert answer.status_code == 422
+    assert fault in answer.json()["detail"]
+    body = {"user": 3, "items": [999], "new_items": [new, new]}
+    assert client.post("/predict", json=body).status_code == 422
+
+
 def test_titles_and_ids_mean_the_same(client: TestClient) -> None:
     by_title = [{"title": TITLES[item], "rating": r} for item, r in history().items()]
     asked = {"items": [140, TITLES[140]]}
