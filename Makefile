@@ -11,7 +11,7 @@ demo: .venv/.core
 
 # The demo's model on a page of its own, at http://127.0.0.1:8000
 serve: .venv/.serve demo
-	$(BIN)/cfnade serve demo/ml-1m-new-users
+	$(BIN)/cfnade serve demo/ml-1m-user
 
 # Kernels are compiled first, once, so that the two workers do not compile them twice.
 test: check

@@ -75,7 +75,7 @@ def model_of(parts: Split, name: str, folder: Path) -> Any:
     chosen = recipe(name)
     kind = "users and items together" if chosen.side == "both" else f"{chosen.side}-based"
     console.print(f"training {name}: {kind}, {chosen.training.epochs} epochs")
-    with TrainingView(chosen.training.epochs, out, []) as view:
+    with TrainingView([chosen.training.epochs], out, []) as view:
         fitted = train(
             parts,
             side=chosen.side,
@@ -149,8 +149,8 @@ def main() -> None:
     joint = model_of(parts, "ml-1m-both", folder)
     show_score(joint, parts, real)
     show_person(joint, parts)
-    show_stranger(model_of(parts, "ml-1m-new-users", folder))
-    page = folder / "ml-1m-new-users"
+    show_stranger(model_of(parts, "ml-1m-user", folder))
+    page = folder / "ml-1m-user"
     console.print(f"\nOn a page of its own: [bold]make serve[/bold], or cfnade serve {page}")
 
 

@@ -98,12 +98,12 @@ def test_every_cell_is_what_the_equations_say(
     fitted, (users, items) = make(side, **fields), every_cell()
     known = known_of(fitted.context)
     answer = Scorer(fitted).probabilities(users, items)
-    expected = [said(fitted, known, u, i) for u, i in zip(users, items, strict=True)]
+    expected = np.array([said(fitted, known, u, i) for u, i in zip(users, items, strict=True)])
     assert answer.dtype == np.float64
     np.testing.assert_allclose(answer, expected, rtol=0, atol=1e-6)
     learned = np.isin(users, [-1, NEW_USER]) | np.isin(items, [-1, NEW_ITEM])
     # Scores of a single person are added up in single precision.
-    answer, expected = answer[~learned], np.array(expected)[~learned]
+    answer, expected = answer[~learned], expected[~learned]
     np.testing.assert_allclose(answer, expected, rtol=0, atol=1e-6 if few else 1e-12)
 
 

@@ -35,6 +35,7 @@ from cfnade.predictor import Predictor
 from cfnade.predictor.histories import History
 from cfnade.predictor.newitems import NewItems
 from cfnade.predictor.ranking import How
+from cfnade.recipes import kinds_in, plans_beside
 from cfnade.settings import Settings
 from cfnade.training.run import train
 
@@ -58,7 +59,8 @@ class CFNADE:
     side: str = "user"
     """Whose ratings predict a rating: "user", the person's others, which also works for people
     met after training; "item", the item's others, more accurate for known users only; or "both",
-    the most accurate."""
+    the most accurate. "both,user" trains members of both kinds and lets validation say what each
+    counts; arguments below are those of the first, the others take their default recipes."""
 
     ridge: int | None = None
     """Dimensions of the ridge part beside the network, an exact Bayesian fold-in: with it a handful
@@ -179,10 +181,11 @@ class CFNADE:
         settings = self._settings()
         trained = train(
             parts_of(data, valid, settings.seed),
-            side=self.side,
+            side=kinds_in(self.side)[0],
             architecture=self._fields(),
             settings=settings,
             seeds=self.seeds,
+            beside=plans_beside(self.side, settings.seed),
             start=_fitted_of(start),
             device=self.device,
             threads=self.threads,
@@ -266,17 +269,18 @@ class CFNADE:
         users: Any = None,
         *,
         history: History | None = None,
+        histories: Mapping[Any, History] | None = None,
         n: int = 10,
         exclude_seen: bool = True,
         **how: Unpack[How],
     ) -> pl.DataFrame:
-        """The n best items for each user, or for a new person's history.
+        """The n best items for each user, for a new person's history, or for many new people's.
 
         Best by `rank` ("expected", "at_least" a `threshold`, or a `quantile`), among items with
         `min_ratings` known ratings: all as in Predictor.recommend.
         """
         return self.predictor_.recommend(
-            users, history=history, n=n, exclude_seen=exclude_seen, **how
+            users, history=history, histories=histories, n=n, exclude_seen=exclude_seen, **how
         )
 
     def explain(

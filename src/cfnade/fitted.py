@@ -35,6 +35,8 @@ class FittedModel:
     has_context: bool = True
     facts: dict[str, Any] = field(default_factory=dict)
     """What to know about it: arguments, fingerprints, metrics, versions. All of it is JSON."""
+    shares: tuple[tuple[float, float], ...] = ()
+    """What each member counts for people who were trained on, and for new ones; () is equally."""
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:

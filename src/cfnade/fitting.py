@@ -14,6 +14,7 @@ from cfnade.data.scale import Scale
 from cfnade.data.splits import TRAIN, VALID, Split, add_validation, cut
 from cfnade.errors import DataError, TrainingError
 from cfnade.fitted import FittedModel
+from cfnade.models.config import CFNADEConfig
 from cfnade.options import checked, whole
 from cfnade.recipes import Recipe, default_recipe, training_settings
 from cfnade.settings import Settings
@@ -28,6 +29,7 @@ TRAINING = (
 )
 """The arguments that are fields of the model, and those that are fields of Settings."""
 
+_PLAIN = {"ridge": 0, "ordinal_weight": CFNADEConfig.ordinal_weight}
 _BY_RECIPE = ("ridge", "hidden", "ordinal_weight")
 _OPTIONAL = TRAINING[: TRAINING.index("refit")]  # None is what the side's default recipe says
 
@@ -118,7 +120,7 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
         fields |= side  # where several have a field, the first one counts
     fields.setdefault("ridge", 0)
     base = default_recipe(fitted.side, fields["ridge"])
-    usual, model = base.training.to_dict(), {"ridge": 0} | base.model
+    usual, model = base.training.to_dict(), _PLAIN | base.model
     found = Settings.from_dict(run["settings"]).to_dict() if "settings" in run else usual
     rare = {name: found[name] for name in found if name not in TRAINING}
     rare = {name: value for name, value in rare.items() if value != usual[name]}
@@ -134,7 +136,7 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
         **{name: _unless_usual(found[name], usual[name]) for name in TRAINING if name in _OPTIONAL},
         **{name: found[name] for name in TRAINING if name not in _OPTIONAL},
         "time": fitted.needs_times,
-        "seeds": len(fitted.members),
+        "seeds": len(fitted.members) - fitted.side.count(","),
         "settings": rare or None,
         "threads": run.get("threads"),
         "device": run.get("device", "cpu"),

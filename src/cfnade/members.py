@@ -54,6 +54,23 @@ class MemberScores:
         self._fill(parts, Newcomer("item", what.item, what.raters), users)
         return np.asarray(np.sum(parts, axis=0))
 
+    def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
+        """Scores of cells of many people (n, K), at once where every side can."""
+        if any(reading.learns == "user" for reading in self._readings):
+            alone = np.ones(len(which), bool)  # each is folded in by themselves
+        else:
+            alone = self._newcomers.untrained("item", items)
+        out = np.empty((len(which), self._K))
+        rest = np.flatnonzero(~alone)
+        parts = [reading.people(people, which[rest], items[rest]) for reading in self._readings]
+        out[rest] = np.sum(parts, axis=0)
+        cells = np.flatnonzero(alone)
+        cells = cells[np.argsort(which[cells], kind="stable")]
+        for mine in np.split(cells, np.flatnonzero(np.diff(which[cells])) + 1):
+            if len(mine):
+                out[mine] = self.person(people[which[mine[0]]], items[mine])
+        return out
+
     def pair(self, who: Who, what: What) -> Array:
         """Scores of a new item for a new person (1, K)."""
         asked, once = np.array([-1]), np.zeros(1, np.int64)

@@ -12,6 +12,7 @@ take it back. As everywhere, a cell's own rating is left out of what is said of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +20,10 @@ import numpy.typing as npt
 
 from cfnade.data.ratings import IndexArray, IntArray
 from cfnade.fitted import FittedModel
-from cfnade.kernels.grouping import levels_of, ratings_of
+from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
 from cfnade.once import once
 from cfnade.sides.side import Row, Who
+from cfnade.sides.state_rows import as_ratings
 from cfnade.unseen import OWN_SMOOTHING
 
 FloatArray = npt.NDArray[np.float64]
@@ -105,9 +107,14 @@ class Leanings:
         return out
 
     def _of_some(self, users: IntArray, items: IntArray) -> FloatArray:
-        data, K = self._fitted.context.rows("user"), len(self._everyone)
+        data = self._fitted.context.rows("user")
         numbers, local = np.unique(users, return_inverse=True)
         known = ratings_of(data.offsets, data.columns, data.levels, numbers)
+        return self.of_rows(known, local, items)
+
+    def of_rows(self, known: RowRatings, local: IntArray, items: IntArray) -> FloatArray:
+        """Of cells of people given by their ratings: whose each is, and the item. (n, K)."""
+        K, numbers = len(self._everyone), range(len(known.offsets) - 1)
         gave = np.bincount(
             known.rows.astype(np.int64) * K + known.levels, minlength=len(numbers) * K
         )
@@ -157,6 +164,18 @@ class Calibrator:
         return self.calibration.apply(
             chances, self._values, None if leaning is None else leaning.of(items)
         )
+
+    def of_people(
+        self, chances: FloatArray, people: Sequence[Who], which: IntArray, items: IntArray
+    ) -> FloatArray:
+        """Distributions (n, K) of cells of many people: whose each is. Returns (n, K)."""
+        if self.calibration is None:
+            return chances
+        leanings = None
+        if self._leanings is not None:
+            known = as_ratings([who.rated for who in people])
+            leanings = self._leanings.of_rows(known, which, items)
+        return self.calibration.apply(chances, self._values, leanings)
 
     def leaning(self, who: Who) -> Leaning | None:
         """How a person leans, if that counts."""

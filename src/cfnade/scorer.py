@@ -110,31 +110,37 @@ class Scorer:
         """The distribution over levels of each cell, before calibration. Returns (n, K)."""
         cells = self._checked(users, items)
         if times is None and not self.fitted.needs_times and len(cells[0]) <= FEW_CELLS:
-            people = np.unique(cells[0])
+            people, which = np.unique(cells[0], return_inverse=True)
             if len(people) <= FEW_PEOPLE:
-                return self._few(people, *cells)
-        chances = self._mean(lambda member: member.cells(*cells, times))
+                return self.of_people([self.person(user) for user in people], which, cells[1])
+        chances = self._mean(lambda member: member.cells(*cells, times), self._new(cells[0]))
         return self._or_instead(chances, *cells)
-
-    def _few(self, people: IntArray, users: IntArray, items: IntArray) -> FloatArray:
-        out = np.empty((len(users), len(self._frequencies)))
-        for user in people.tolist():
-            mine = np.flatnonzero(users == user)
-            out[mine] = self.of_person(self.person(user), items[mine])
-        return out
 
     def of_person(self, who: Who, items: IntArray) -> FloatArray:
         """The distributions of some items for one person, on the calling thread. Returns (n, K)."""
-        chances = self._mean(lambda member: member.person(who, items))
+        new = self._new(np.full(len(items), who.user))
+        chances = self._mean(lambda member: member.person(who, items), new)
         return self._or_instead(chances, np.full(len(items), who.user), items)
 
     def of_item(self, what: What, users: IntArray) -> FloatArray:
         """The distributions of some users for one item, on the calling thread. Returns (n, K)."""
-        return self._mean(lambda member: member.item(what, users))
+        return self._mean(lambda member: member.item(what, users), self._new(users))
+
+    def of_people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> FloatArray:
+        """The distributions of cells of many people: whose each is, and the item. (n, K)."""
+        if len(people) <= FEW_PEOPLE and len(which) <= FEW_CELLS:
+            out = np.empty((len(which), len(self._frequencies)))
+            for number, who in enumerate(people):
+                mine = np.flatnonzero(which == number)
+                out[mine] = self.of_person(who, items[mine])
+            return out
+        users = np.array([who.user for who in people], np.int64)[which]
+        chances = self._mean(lambda member: member.people(people, which, items), self._new(users))
+        return self._or_instead(chances, users, items)
 
     def of_pair(self, who: Who, what: What) -> FloatArray:
         """The distribution of a new item for a new person. Returns (1, K)."""
-        return self._mean(lambda member: member.pair(who, what))
+        return self._mean(lambda member: member.pair(who, what), np.ones(1, bool))
 
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
         """Scores of every item for each person, whose softmax are distributions: (items, K) each.
@@ -144,7 +150,8 @@ class Scorer:
         lines = [member.lists(people, leave_out=leave_out) for member in self._members]
         if len(lines) == 1:
             return lines[0]
-        return (_log_mean(line) for line in zip(*lines, strict=True))
+        news = self._new(np.array([who.user for who in people], np.int64))
+        return (self._log_mean(line, new) for *line, new in zip(*lines, news, strict=True))
 
     def _or_instead(self, chances: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
         """With the paper's rule: its constant where nothing is known of the user or the item."""
@@ -159,7 +166,7 @@ class Scorer:
         """How a person's other ratings move an item's distribution; others' ratings stay."""
         return Effects(
             self.of_person(who, np.array([item]))[0],
-            self._mean(lambda member: member.without_each(who, item)),
+            self._mean(lambda member: member.without_each(who, item), self._new_one(who)),
         )
 
     def effects_of_others(self, who: Who, item: int) -> tuple[Row, Effects, FloatArray]:
@@ -168,16 +175,45 @@ class Scorer:
         Returns those ratings by user, their effects, and distributions without each level (K, K).
         """
         raters = row_of(self.fitted.context.rows("item"), item).without(who.user)
+        new = self._new_one(who)
         effects = Effects(
             self.of_person(who, np.array([item]))[0],
-            self._mean(lambda member: member.without_raters(raters, who, item)),
+            self._mean(lambda member: member.without_raters(raters, who, item), new),
         )
-        by_level = self._mean(lambda member: member.without_levels(raters, who, item))
+        by_level = self._mean(lambda member: member.without_levels(raters, who, item), new)
         return raters, effects, by_level
 
-    def _mean(self, scores: Callable[[MemberScores], Array]) -> FloatArray:
-        """The mean distribution of members, given the scores (n, K) of each. Returns (n, K)."""
-        return _mean([distributions(scores(member)) for member in self._members])
+    # -- several members ----------------------------------------------------------------------
+
+    def _mean(self, scores: Callable[[MemberScores], Array], new: BoolArray) -> FloatArray:
+        """The mean distribution of members, given the scores (n, K) of each. Returns (n, K).
+
+        new (n,), or (1,) for all: whether each is of a new person.
+        """
+        return self._mixed([distributions(scores(member)) for member in self._members], new)
+
+    def _log_mean(self, scores: Sequence[Array], new: bool) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.log(self._mixed([distributions(one) for one in scores], np.array([new])))
+
+    def _mixed(self, members: Sequence[FloatArray], new: BoolArray) -> FloatArray:
+        shares = self.fitted.shares
+        if len(members) == 1:
+            return members[0]
+        if not shares:
+            return np.asarray(np.mean(members, axis=0))
+        each = (np.where(new, fresh, trained)[:, None] for trained, fresh in shares)
+        return np.asarray(sum(share * one for share, one in zip(each, members, strict=True)))
+
+    def _new(self, users: IntArray) -> BoolArray:
+        """Whether each user was not there in training. Returns (n,)."""
+        counts = self.fitted.trained_on.get("user")
+        if counts is None or not len(counts):
+            return users < 0
+        return np.asarray((users < 0) | (counts[users].sum(1) == 0))
+
+    def _new_one(self, who: Who) -> BoolArray:
+        return self._new(np.array([who.user]))
 
     # -- borders ------------------------------------------------------------------------------
 
@@ -208,15 +244,6 @@ def distributions(scores: Array) -> FloatArray:
     weights: FloatArray = np.exp(exact, out=exact)
     weights /= weights.sum(1, keepdims=True)
     return weights
-
-
-def _mean(members: Sequence[FloatArray]) -> FloatArray:
-    return members[0] if len(members) == 1 else np.asarray(np.mean(members, axis=0))
-
-
-def _log_mean(scores: Sequence[Array]) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.log(_mean([distributions(one) for one in scores]))
 
 
 def _indices(name: str, indices: npt.NDArray[Any], limit: int) -> IntArray:

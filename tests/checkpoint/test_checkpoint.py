@@ -166,7 +166,7 @@ def test_model_json_can_be_read_by_a_person(tmp_path: Path) -> None:
     assert list(content)[:3] == ["format", "version", "side"]
     assert list(content)[-1] == "check"
     assert content["format"] == "cfnade-checkpoint"
-    assert content["version"] == 3
+    assert content["version"] == 4
     assert [list(member) for member in content["members"]] == [["user"]]
     assert content["members"][0]["user"]["hidden"] == [6, 5]
     assert content["scale"]["values"] == [k / 2 for k in range(1, 11)]

@@ -74,7 +74,7 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
         (["--device", "cuda"], "--device was cpu, not cuda"),
         (["--threads", "2"], "--threads was 1, not 2"),
         (["--ordinal", "0.5"], "--ordinal was None, not 0.5"),
-        (["--recipe", "ml-1m-item"], "--recipe was default, not ml-1m-item"),
+        (["--recipe", "ml-1m-item"], "--recipe was default-plain, not ml-1m-item"),
         (["--scale", "1-5"], "--scale was None, not 1-5"),
         (["--time", "-"], "--time was None, not -"),
         (["--know-time"], "--know-time was None, not True"),

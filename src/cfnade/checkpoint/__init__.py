@@ -199,6 +199,7 @@ def _load(folder: Path) -> FittedModel:
             calibration=None if calibration is None else Calibration.from_dict(calibration),
             has_context=CONTEXT in paths,
             facts=manifest["facts"],
+            shares=tuple((float(known), float(new)) for known, new in manifest["shares"]),
         )
         _check_axes(where, fitted, manifest)
     except CheckpointError:

@@ -20,6 +20,13 @@ def _sides(fitted: FittedModel) -> str | None:
         for name, side in member.sides.items():
             if reason := side.fault(fitted.context):
                 return f"side {name}: {reason}"
+    shares = np.array(fitted.shares, np.float64)
+    if len(shares) and (
+        len(shares) != len(fitted.members)
+        or not (shares >= 0).all()
+        or not np.allclose(shares.sum(0), 1.0)
+    ):
+        return f"shares (={fitted.shares}) of {len(fitted.members)} members must add up to 1"
     return None
 
 

@@ -1,7 +1,8 @@
 """Folders of earlier versions of the format, seen as the present one.
 
 Versions 1 and 2 knew a model of one side, of both, or several of these: `architecture` had the
-fields of one network, or {"user", "item", "features"}, or {"members": n, "of": either}.
+fields of one network, or {"user", "item", "features"}, or {"members": n, "of": either}. Up to
+version 3 members counted equally.
 """
 
 from __future__ import annotations
@@ -18,8 +19,16 @@ _FIRST = 3
 _MOST_MEMBERS = 1000
 
 
+def keys_of(keys: set[str], version: int) -> set[str]:
+    """What model.json held in a version, given what it holds now."""
+    if version >= _FIRST:
+        return keys if version > _FIRST else keys - {"shares"}
+    return keys - {"members", "shares"} | {"architecture"}
+
+
 def modern_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
     """The content of model.json as the present version has it."""
+    manifest = {"shares": []} | manifest
     if manifest["version"] >= _FIRST:
         return manifest
     architecture = manifest.pop("architecture")

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 
 import cfnade
+from cfnade.checkpoint.legacy import keys_of
 from cfnade.data.store import digest_file, digest_text
 from cfnade.errors import CheckpointError
 from cfnade.fitted import FittedModel
 
-FORMAT, VERSION = "cfnade-checkpoint", 3
-"""Version 3 has members and sides; legacy.py reads the earlier ones."""
+FORMAT, VERSION = "cfnade-checkpoint", 4
+"""Version 4 has the members' shares; legacy.py reads the earlier ones."""
 NAME = "model.json"
 
 _KEYS = {
@@ -27,6 +28,7 @@ _KEYS = {
     "version",
     "side",
     "members",
+    "shares",
     "scale",
     "calibration",
     "context",
@@ -57,6 +59,7 @@ def write_manifest(fitted: FittedModel, part: Path, names: list[str]) -> None:
         "version": VERSION,
         "side": fitted.side,
         "members": [member.to_dict() for member in fitted.members],
+        "shares": fitted.shares,
         "scale": {"values": scale.values, "edges": scale.edges},
         "calibration": None if fitted.calibration is None else fitted.calibration.to_dict(),
         "context": context,
@@ -84,7 +87,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         )
     check = content.get("check")
     rest = {key: value for key, value in content.items() if key != "check"}
-    keys = _KEYS if found > 2 else _KEYS - {"members"} | {"architecture"}
+    keys = keys_of(_KEYS, found)
     if set(content) != keys or check != digest_text(_dumped(rest, sort_keys=True)):
         raise CheckpointError(f"{path}: was damaged or edited by hand; {_AGAIN}")
     return content

@@ -125,9 +125,18 @@ def read_job(out: Path) -> Job:
     return job
 
 
+def settings_of_members(job: Job) -> list[Any]:
+    """The settings of each member that a job trains, in order."""
+    from cfnade.recipes import plans_beside
+    from cfnade.settings import Settings
+
+    first = Settings.from_dict(job["training"])
+    others = [plan.settings for plan in plans_beside(job["side"], first.seed)]
+    return [first] * job["seeds"] + others
+
+
 def refuse_unfinished(out: Path) -> None:
     """A run that was interrupted is not thrown away by a command that forgot --resume."""
-    from cfnade.settings import Settings
     from cfnade.training import state
     from cfnade.training.state import member_folder
 
@@ -135,15 +144,17 @@ def refuse_unfinished(out: Path) -> None:
         return
     try:
         job = read_job(out)
-        settings = Settings.from_dict(job["training"])
-        done = [_epochs_done(member_folder(out, n), settings) for n in range(job["seeds"])]
+        members = settings_of_members(job)
+        done = [_epochs_done(member_folder(out, n), one) for n, one in enumerate(members)]
     except TrainingError:
         return  # nothing that could be gone on with
     left = [epochs for epochs in done if epochs is not None]
     if left:
-        model = f" of model {done.index(left[0]) + 1}" if job["seeds"] > 1 else ""
+        number = done.index(left[0])
+        model = f" of model {number + 1}" if len(members) > 1 else ""
         raise TrainingError(
-            f"{out}: holds an unfinished training ({left[0]} of {settings.epochs} epochs{model}); "
+            f"{out}: holds an unfinished training ({left[0]} of {members[number].epochs} "
+            f"epochs{model}); "
             f"go on with --resume, or delete {state.NAME} to start anew"
         )
 
@@ -180,10 +191,10 @@ def _place(data: str | None) -> str | None:
 
 
 def _check_side(side: str, where: str = "") -> None:
-    from cfnade.sides import side_names
+    from cfnade.recipes import check_side
 
     try:
-        side_names(side)
+        check_side(side)
     except TrainingError as error:
         raise TrainingError(f"{where} {error}" if where else str(error)) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,18 +186,18 @@ def _merged(summary: Summary) -> list[tuple[str, int]]:
 class TrainingView:
     """Shows epochs on standard error and writes each to history.jsonl.
 
-    `begin` is called when training has really begun: until then no file is touched.
+    epochs are those of each member. `begin` is called when training has really begun: until then no
+    file is touched.
     """
 
     def __init__(
         self,
-        epochs: int,
+        epochs: Sequence[int],
         folder: Path,
         done: list[dict[str, Any]],
         begin: Callable[[], None] = lambda: None,
-        members: int = 1,
     ) -> None:
-        self._epochs, self._members, self._history = epochs, members, folder / "history.jsonl"
+        self._epochs, self._history = epochs, folder / "history.jsonl"
         self._member = done[-1].get("member", 0) if done else 0
         self._epoch = done[-1]["epoch"] if done else 0
         self._began, self._drawn = time.monotonic(), 0.0
@@ -205,7 +205,7 @@ class TrainingView:
         self._done, self._begin, self._begun = done, begin, False
         console = Console(stderr=True)
         self._live = Progress(
-            TextColumn("epoch {task.fields[number]}/" + str(epochs)),
+            TextColumn("epoch {task.fields[number]}"),
             BarColumn(20),
             TextColumn("{task.description}"),
             console=console,
@@ -254,10 +254,11 @@ class TrainingView:
         self._history.write_text("".join(json.dumps(record) + "\n" for record in self._done))
 
     def _line(self, record: dict[str, Any]) -> str:
-        width = len(str(self._epochs))
-        parts = [f"epoch {record['epoch']:{width}}/{self._epochs}", f"cost {record['cost']:9.4g}"]
-        if self._members > 1:
-            parts.insert(0, f"model {self._member + 1}/{self._members}")
+        epochs = self._epochs[self._member]
+        width = len(str(epochs))
+        parts = [f"epoch {record['epoch']:{width}}/{epochs}", f"cost {record['cost']:9.4g}"]
+        if len(self._epochs) > 1:
+            parts.insert(0, f"model {self._member + 1}/{len(self._epochs)}")
         if record["valid_rmse"] is not None:
             parts.append(f"valid rmse {record['valid_rmse']:.4f}")
             parts.append(f"best {record['best_rmse']:.4f} @ {record['best_epoch']:<{width}}")
@@ -266,5 +267,5 @@ class TrainingView:
 
     def _left(self) -> float:
         spent = time.monotonic() - self._began
-        left = self._epochs * (self._members - self._member) - self._epoch
+        left = sum(self._epochs[self._member :]) - self._epoch
         return spent / max(1, self._here) * left

@@ -18,7 +18,14 @@ import typer
 
 from cfnade.cli.arguments import Data, panel, with_options, with_reading
 from cfnade.cli.doctor import compile_kernels
-from cfnade.cli.job import RUN, Job, earlier_job, new_job, refuse_unfinished
+from cfnade.cli.job import (
+    RUN,
+    Job,
+    earlier_job,
+    new_job,
+    refuse_unfinished,
+    settings_of_members,
+)
 from cfnade.errors import TrainingError
 from cfnade.options import checked, whole
 
@@ -68,7 +75,9 @@ def train(
     *,
     out: Annotated[Path, _files("The folder to write the model into.", "--out")],
     recipe: Annotated[str | None, _model("A recipe's name or TOML file.")] = None,
-    side: Annotated[str | None, _model("user, item or both: whose ratings predict.")] = None,
+    side: Annotated[
+        str | None, _model("user, item or both: whose ratings predict; both,user: members of each.")
+    ] = None,
     split: Annotated[str | None, _training("How to cut the ratings; paper:0 if not given.")] = None,
     seeds: Annotated[
         int | None, _training("Train so many models from successive seeds and average them.")
@@ -108,18 +117,20 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     from cfnade.cli.show import TrainingView
     from cfnade.data.loader import load_split
     from cfnade.files import write_text
+    from cfnade.recipes import kinds_in, plans_beside
     from cfnade.settings import Settings
     from cfnade.sides import kernel_task, side_names
     from cfnade.training import run, state
     from cfnade.training.loop import DivergedError, Saving
 
-    settings = Settings.from_dict(job["training"])
+    settings, kinds = Settings.from_dict(job["training"]), kinds_in(job["side"])
     parts = load_split(job["data"], job["split"], **job["reading"])
     print(parts, file=sys.stderr)
     earlier = checkpoint.load(job["from"]) if job["from"] else None
     out.mkdir(parents=True, exist_ok=True)
     resume = resume and (out / state.NAME).exists()  # killed before its first state: from anew
-    done = state.read_histories(out, job["seeds"]) if resume else []
+    members = settings_of_members(job)
+    done = state.read_histories(out, len(members)) if resume else []
 
     def begin() -> None:
         """The first step is done: nothing is wrong with the arguments, the earlier run may go."""
@@ -128,16 +139,18 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
             write_text(out / RUN, json.dumps(job, indent=1) + "\n")
 
     if job["device"] == "cpu":
-        compile_kernels(kernel_task(side_names(job["side"], ridge=job["model"].get("ridge", 0))))
+        first = kernel_task(side_names(kinds[0], ridge=job["model"].get("ridge", 0)))
+        compile_kernels(first, *(kernel_task(side_names(kind, ridge=1)) for kind in kinds[1:]))
     try:
-        view = TrainingView(settings.epochs, out, done, begin, job["seeds"])
+        view = TrainingView([one.epochs for one in members], out, done, begin)
         with view, _interrupt() as stop:
             trained = run.train(
                 parts,
-                side=job["side"],
+                side=kinds[0],
                 architecture=job["model"],
                 settings=settings,
                 seeds=job["seeds"],
+                beside=plans_beside(job["side"], settings.seed),
                 start=earlier,
                 device=job["device"],
                 threads=job["threads"],

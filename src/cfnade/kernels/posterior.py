@@ -1,8 +1,8 @@
 """Gaussian posteriors of rows, one small Cholesky factor each: the ridge part's hot spots.
 
 A rating of column i at level k tells of a row: u_i uᵢᵀ + diag(q_i) is added to its precision and
-E_{i,k} to what the precision is solved for (models/ridge.py has the equations). Kernels are serial
-over a range of rows, so threads may take ranges of their own.
+E_{i,k} to what the precision is solved for (models/ridge_network.py has the equations). Kernels are
+serial over a range of rows, so threads may take ranges of their own.
 """
 
 from __future__ import annotations

@@ -202,6 +202,7 @@ class Predictor:
         users: Any = None,
         *,
         history: History | None = None,
+        histories: Mapping[Any, History] | None = None,
         n: int = 10,
         exclude_seen: bool = True,
         rank: Rank = "expected",
@@ -209,7 +210,7 @@ class Predictor:
         quantile: float | None = None,
         min_ratings: int | None = None,
     ) -> pl.DataFrame:
-        """The n best items, for known users or for one person's history.
+        """The n best items, for known users, one person's history, or many people's by any name.
 
         rank says what best is: "expected", the highest expected rating; "at_least", the highest
         chance of a rating of `threshold` or more (a rating in the upper quarter of the scale if
@@ -221,7 +222,7 @@ class Predictor:
         prediction, std, p_…, known_of_user, known_of_item, and hidden: how many more items could
         be listed but for min_ratings. Of equal scores the item of the lower id comes first.
         """
-        raws, people = self._people(users, history)
+        raws, people = self._people(users, history, histories)
         by, length = (
             rank_by(rank, threshold, quantile, self.scale),
             checked("n", n, whole(1), PredictionError),
@@ -332,10 +333,17 @@ class Predictor:
 
     # -- shared -------------------------------------------------------------------------------
 
-    def _people(self, users: Any, history: History | None) -> tuple[Any, list[Who]]:
-        """Raw ids (None for a history), and who they are."""
-        refusals.check_who(users, history)
+    def _people(
+        self,
+        users: Any,
+        history: History | None,
+        histories: Mapping[Any, History] | None = None,
+    ) -> tuple[Any, list[Who]]:
+        """Raw ids (names of histories, None for a single one), and who they are."""
+        refusals.check_who(users, history, histories)
         refusals.require_lists(self.fitted)
+        if histories is not None:
+            return [*histories], [self.person(one).who() for one in histories.values()]
         if history is not None:
             return None, [self.person(history).who()]
         refusals.require_context(self.fitted)

@@ -21,6 +21,10 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
+PIECE = 1 << 18
+"""So many cells of new people are answered at once."""
+
+
 class CellsAsked(NamedTuple):
     """Cells, some of them of new people or new items: which of these, or -1."""
 
@@ -72,24 +76,44 @@ class Cells:
         answers = self._of_new(thing, chances, np.array([len(person)]))
         return self._honest_of_person(answers, person)
 
+    def histories(self, people: Sequence[Person], which: IntArray, items: IntArray) -> Answers:
+        """Of many new people and items of the data: whose each cell is, and the item."""
+        everyone = [person.who() for person in people]
+        counts = np.array([len(person) for person in people], np.int64)
+        parts = []
+        for first in range(0, max(1, len(which)), PIECE):  # flat memory, however many there are
+            mine = slice(first, first + PIECE)
+            some, local = np.unique(which[mine], return_inverse=True)
+            asked = [everyone[i] for i in some], local, items[mine]
+            chances = self._scorer.of_people(*asked)
+            answers = self._answers(items[mine], chances, counts[which[mine]])
+            if self._calibrator is not None:
+                honest = self._calibrator.of_people(chances, *asked)
+                answers = answers._replace(probabilities=honest)
+            parts.append(answers)
+        return Answers(*map(np.concatenate, zip(*parts, strict=True)))
+
     def mixed(self, asked: CellsAsked, people: Sequence[Person], things: Sequence[What]) -> Answers:
         """Of cells of every sort, each sort at once."""
         parts = []
-        for who, what in sorted(
-            set(zip(asked.people.tolist(), asked.things.tolist(), strict=True))
-        ):
+        old = asked.things < 0
+        mine = np.flatnonzero(old & (asked.people >= 0))
+        if len(mine):
+            order = mine[np.argsort(asked.people[mine], kind="stable")]
+            parts.append((order, self.histories(people, asked.people[order], asked.items[order])))
+        mine = np.flatnonzero(old & (asked.people < 0))
+        if len(mine):
+            known = self._users.indices([asked.users[i] for i in mine])
+            parts.append((mine, self.users(known, asked.items[mine])))
+        cells = zip(asked.people[~old].tolist(), asked.things[~old].tolist(), strict=True)
+        for who, what in sorted(set(cells)):
             mine = np.flatnonzero((asked.people == who) & (asked.things == what))
-            if who >= 0 and what >= 0:
+            if who >= 0:
                 columns: tuple[Any, ...] = self.pair(people[who], things[what])
                 answers = Answers(*(np.repeat(column, len(mine), axis=0) for column in columns))
-            elif who >= 0:
-                answers = self.history(people[who], asked.items[mine])
             else:
-                users = self._users.indices([asked.users[i] for i in mine])
-                if what >= 0:
-                    answers = self.new_item(things[what], users)
-                else:
-                    answers = self.users(users, asked.items[mine])
+                known = self._users.indices([asked.users[i] for i in mine])
+                answers = self.new_item(things[what], known)
             parts.append((mine, answers))
         order = np.argsort(np.concatenate([mine for mine, _ in parts]), kind="stable")
         joined = zip(*(answers for _, answers in parts), strict=True)

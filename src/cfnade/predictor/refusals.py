@@ -8,9 +8,9 @@ from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
 
 
-def check_who(users: Any, history: Any) -> None:
-    """A question is about users or about a history."""
-    if (users is None) == (history is None):
+def check_who(users: Any, history: Any, histories: Any = None) -> None:
+    """A question is about users, about a history, or about several."""
+    if sum(given is not None for given in (users, history, histories)) != 1:
         raise PredictionError("give either users or a history, and not both")
 
 

@@ -19,6 +19,7 @@ from cfnade.models.config import CFNADEConfig
 from cfnade.options import TRUE_OR_FALSE, Allowed, checked, whole
 from cfnade.settings import Settings
 from cfnade.sides import KINDS, WITH_RIDGE, side_names
+from cfnade.training.run import Plan
 
 _FOLDER = Path(__file__).parent
 _BESIDE: dict[str, Allowed[Any]] = {
@@ -44,20 +45,41 @@ def names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
+def kinds_in(side: str) -> list[str]:
+    """The kinds of members that a side names: several are joined by commas."""
+    return side.split(",") if isinstance(side, str) else [side]
+
+
 def default_recipe(side: str, ridge: int | None = None) -> Recipe:
-    """What is taken for a side when nothing is said: a ridge part for users, unless it is 0."""
+    """What is taken for a side when nothing is said: a ridge part for users, unless it is 0.
+
+    Of several kinds of members it is that of the first.
+    """
+    first = kinds_in(side)[0]
     if draws_blocks(side):
         name = "default-both"
-    elif side_names(side, ridge=1) in WITH_RIDGE.values() and (ridge or ridge is None):
-        name = "default" if ridge or side == "user" else "default-plain"
+    elif side_names(first, ridge=1) in WITH_RIDGE.values() and (ridge or ridge is None):
+        name = "default" if ridge or first == "user" else "default-plain"
     else:
         name = "default-plain"
     return replace(recipe(name), side=side)
 
 
+def plans_beside(side: str, seed: int) -> list[Plan]:
+    """How members of further kinds are trained: by their default recipes."""
+    usual = [default_recipe(kind) for kind in kinds_in(side)[1:]]
+    return [Plan(one.side, one.model, replace(one.training, seed=seed)) for one in usual]
+
+
+def check_side(side: str) -> None:
+    """Refuse what names no sides."""
+    for kind in kinds_in(side):
+        side_names(kind)
+
+
 def draws_blocks(side: str) -> bool:
     """Whether a model of that side reads both users and items, so that settings mean blocks."""
-    return len({KINDS[name].axis for name in side_names(side)} - {None}) == 2
+    return len({KINDS[name].axis for name in side_names(kinds_in(side)[0])} - {None}) == 2
 
 
 def recipe(name: str | Path) -> Recipe:
@@ -87,7 +109,7 @@ def _parsed(name: str, given: dict[str, Any]) -> Recipe:
         )
     side = given.get("side", "user")
     try:
-        side_names(side)
+        check_side(side)
     except TrainingError as error:
         raise TrainingError(f"recipe {name}: {error}") from error
     for part in ("model", "training", "measured"):

@@ -31,6 +31,9 @@ class RowReading(Protocol):
     def some(self, row: Row, columns: IntArray) -> Array:
         """Some columns of a row given by its ratings, a known one without itself. (n, K)."""
 
+    def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
+        """The same of many such rows at once: which of them, and the column. (n, K)."""
+
     def all(self, rows: Sequence[Row], *, leave_out: bool) -> Iterator[Array]:
         """Every column of each row; known ones without themselves if leave_out. (M, K) each."""
 
@@ -96,6 +99,9 @@ class ByUser:
     def item(self, what: What, users: IntArray) -> Array:
         return _down(self._rows, what.item, users, what.raters, leave_out=True)
 
+    def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
+        return self._rows.many([who.rated for who in people], which, items)
+
     def folding(self, counts: IntArray) -> Folding | None:
         features = self._rows.features(counts) if isinstance(self._rows, Foldable) else None
         return None if features is None else FoldingItems(features)
@@ -132,6 +138,13 @@ class ByItem:
 
     def item(self, what: What, users: IntArray) -> Array:
         return self._rows.some(what.raters, users)
+
+    def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
+        out = np.zeros((len(which), self._rows.rows.n_levels), self._rows.dtype)
+        for number, who in enumerate(people):
+            mine = np.flatnonzero(which == number)
+            out[mine] = self.person(who, items[mine])
+        return out
 
     def folding(self, counts: IntArray) -> Folding | None:
         features = self._rows.features(counts) if isinstance(self._rows, Foldable) else None
@@ -229,6 +242,10 @@ class PlainRows:
 
     def some(self, row: Row, columns: IntArray) -> Array:
         return self._asked([row.without(column) for column in columns], columns)
+
+    def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
+        asked = zip(which.tolist(), columns.tolist(), strict=True)
+        return self._asked([rows[row].without(column) for row, column in asked], columns)
 
     def all(self, rows: Sequence[Row], *, leave_out: bool) -> Iterator[Array]:
         every = np.arange(self.rows.n_columns)

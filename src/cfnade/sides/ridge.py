@@ -1,4 +1,4 @@
-"""The ridge side: a Bayesian fold-in (models/ridge.py) on rows of users or of items.
+"""The ridge side: a Bayesian fold-in (models/ridge_network.py) on rows of users or of items.
 
 It starts from variational factor analysis (factors.py), which is a good model by itself, and is
 then trained by the same cost as the other sides. u and e stay near their start.
@@ -28,7 +28,7 @@ from cfnade.kernels.posterior import (
 from cfnade.kernels.threads import one_torch_thread
 from cfnade.models.batch import Context
 from cfnade.models.initialise import smoothed_log_frequencies, steps
-from cfnade.models.ridge import RidgeConfig, RidgeNetwork
+from cfnade.models.ridge_network import RidgeConfig, RidgeNetwork
 from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.factors import Factors, analyse

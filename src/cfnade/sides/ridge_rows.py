@@ -18,7 +18,7 @@ from cfnade.kernels.posterior import (
     row_posteriors,
 )
 from cfnade.kernels.threads import run
-from cfnade.models.ridge import RidgeNetwork
+from cfnade.models.ridge_network import RidgeNetwork
 from cfnade.sides.side import Array
 from cfnade.sides.state_rows import PIECE, StateRows
 

@@ -123,6 +123,9 @@ class Reading(Protocol):
     def item(self, what: What, users: IntArray) -> Array:
         """Scores of one item for some users (n, K), on the calling thread."""
 
+    def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
+        """Scores of cells of many people (n, K): whose each is, and the item."""
+
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
         """Scores of every item for each person: yields (items, K), which may be written to."""
 

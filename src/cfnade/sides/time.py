@@ -167,6 +167,10 @@ class TimeReading:
         del what, users
         return _no_lists()
 
+    def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
+        del people, which, items
+        return _no_lists()
+
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
         del people, leave_out
         return _no_lists()

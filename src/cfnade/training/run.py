@@ -19,6 +19,7 @@ from cfnade.settings import Settings
 from cfnade.sides import Member, side_names
 from cfnade.training.loop import Reporter, Saving
 from cfnade.training.member import Job, TrainedMember
+from cfnade.training.shares import shares_of
 from cfnade.training.state import NAME, member_folder
 from cfnade.training.validation import calibrated
 
@@ -33,6 +34,15 @@ class Trained:
     diverged: str | None = None
 
 
+@dataclass(frozen=True)
+class Plan:
+    """One kind of member: its sides, their fields, and how it is trained."""
+
+    side: str
+    architecture: Mapping[str, Any]
+    settings: Settings
+
+
 def train(
     split: Split,
     *,
@@ -40,6 +50,7 @@ def train(
     architecture: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
     seeds: int = 1,
+    beside: Sequence[Plan] = (),
     start: FittedModel | None = None,
     device: str = "cpu",
     threads: int | None = None,
@@ -52,42 +63,72 @@ def train(
     What is given of users held out whole (split.given) is conditioned on too, never trained on.
     `architecture` are fields of the sides other than their sizes, and `time`: whether the model
     knows when ratings were given. With `seeds` above 1 so many members are trained, from
-    settings.seed on, and their distributions averaged. `start` is an earlier model whose weights
-    are taken over where its ids occur. split.test is never looked at.
+    settings.seed on, and their distributions averaged; `beside` are members of other kinds, and
+    validation says what each kind counts. `start` is an earlier model whose weights are taken over
+    where its ids occur. split.test is never looked at.
     """
-    settings, fields = settings or Settings(), dict(architecture or {})
-    names = side_names(side, ridge=fields.get("ridge", 0), time=fields.pop("time", False))
     if len(split.train) == 0:
         raise TrainingError("there are no ratings to train on; is the split right?")
     threads = thread_count(threads)
-    job = Job(side, names, fields, settings, start, device, threads, reporter, stop)
-    _check(job, seeds)
+    first = Plan(side, architecture or {}, settings or Settings())
+    how = start, device, threads, reporter, stop
+    jobs = [_job(first, number, *how) for number in range(checked_seeds(seeds))]
+    jobs += [_job(plan, 0, *how) for plan in beside]
+    kinds = [0] * seeds + [1 + number for number in range(len(beside))]
+    for job in jobs:
+        _check(job)
     with torch_threads(threads):  # torch's own number may be larger than what was asked for
-        members = _members(split, job, seeds, saving)
-        chosen = _together([member.chosen for member in members])
-        calibration, metrics = calibrated(chosen, split.valid, seed=settings.seed)
+        members = _members(split, jobs, saving)
+        seed = first.settings.seed
+        shares = _shares(members, kinds, split, seed) if beside else ()
+        chosen = replace(_together([member.chosen for member in members]), shares=shares)
+        calibration, metrics = calibrated(chosen, split.valid, seed=seed)
     fitted = replace(
         _together([member.final for member in members]),
+        side=",".join([side, *(plan.side for plan in beside)]),
         context=split.train.plus(split.valid).plus(split.given),
         calibration=calibration,
-        facts=_facts(split, job, members, seeds) | _outcome(members, metrics, split),
+        shares=shares,
+        facts=_facts(split, jobs, members) | _outcome(members, metrics, split),
     )
     reasons = [member.diverged for member in members if member.diverged]
     history = fitted.facts["history"]
     return Trained(fitted, history, members[-1].stopped, reasons[0] if reasons else None)
 
 
-def _members(split: Split, job: Job, seeds: int, saving: Saving | None) -> list[TrainedMember]:
-    """One member after another, from as many seeds; fewer if they are stopped."""
+def checked_seeds(seeds: Any) -> int:
+    """How many members of the first kind."""
+    return checked("seeds", seeds, whole(1), TrainingError)
+
+
+def _job(plan: Plan, number: int, *how: Any) -> Job:
+    """The training of the member of that number, which has a seed of its own."""
+    fields = dict(plan.architecture)
+    names = side_names(plan.side, ridge=fields.get("ridge", 0), time=fields.pop("time", False))
+    settings = replace(plan.settings, seed=plan.settings.seed + number)
+    return Job(plan.side, names, fields, settings, *how)
+
+
+def _members(split: Split, jobs: list[Job], saving: Saving | None) -> list[TrainedMember]:
+    """One member after another; fewer if they are stopped."""
     members: list[TrainedMember] = []
-    for number in range(seeds):
-        own = replace(job, settings=replace(job.settings, seed=job.settings.seed + number))
-        if job.reporter is not None and seeds > 1:
-            own = replace(own, reporter=_Numbered(job.reporter, number))
-        members.append(own.train(split, partial(_run, split, own), _saving(saving, number)))
+    for number, job in enumerate(jobs):
+        own = job
+        if job.reporter is not None and len(jobs) > 1:
+            own = replace(job, reporter=_Numbered(job.reporter, number))
+        members.append(own.train(split, partial(_run, split, job), _saving(saving, number)))
         if members[-1].stopped:
             break
     return members
+
+
+def _shares(
+    members: list[TrainedMember], kinds: list[int], split: Split, seed: int
+) -> tuple[tuple[float, float], ...]:
+    """What each member counts; those that were not reached nothing."""
+    return shares_of(
+        [member.chosen for member in members], kinds[: len(members)], split.valid, seed=seed
+    )
 
 
 def _saving(saving: Saving | None, number: int) -> Saving | None:
@@ -114,7 +155,8 @@ class _Numbered:
 def _together(models: Sequence[FittedModel]) -> FittedModel:
     """One model of all members."""
     members = tuple(member for model in models for member in model.members)
-    return replace(models[0], members=members)
+    counts = {axis: levels for model in models for axis, levels in model.trained_on.items()}
+    return replace(models[0], members=members, trained_on=counts)
 
 
 def _outcome(members: list[TrainedMember], metrics: dict[str, Any], split: Split) -> dict[str, Any]:
@@ -137,6 +179,7 @@ def _outcome(members: list[TrainedMember], metrics: dict[str, Any], split: Split
         found["members"] = [
             {
                 "seed": member.seed,
+                "side": member.final.side,
                 "best_epoch": member.progress.best_epoch,
                 "best_rmse": member.progress.best_rmse,
             }
@@ -145,8 +188,7 @@ def _outcome(members: list[TrainedMember], metrics: dict[str, Any], split: Split
     return found
 
 
-def _check(job: Job, seeds: int) -> None:
-    checked("seeds", seeds, whole(1), TrainingError)
+def _check(job: Job) -> None:
     try:
         torch.empty(0, device=job.device)
     except (RuntimeError, AssertionError) as error:
@@ -170,10 +212,11 @@ def _run(split: Split, job: Job, member: Member) -> dict[str, Any]:
     }
 
 
-def _facts(split: Split, job: Job, members: list[TrainedMember], seeds: int) -> dict[str, Any]:
+def _facts(split: Split, jobs: list[Job], members: list[TrainedMember]) -> dict[str, Any]:
     """What model.json says of a run."""
-    train = split.train
-    run = _run(split, job, members[0].chosen.members[0]) | ({"seeds": seeds} if seeds > 1 else {})
+    train, seeds = split.train, sum(job.side == jobs[0].side for job in jobs)
+    run = _run(split, jobs[0], members[0].chosen.members[0])
+    run |= {"seeds": seeds} if seeds > 1 else {}
     return {
         "run": run,
         "data": {"source": train.source, "users": train.n_users, "items": train.n_items},

@@ -8,7 +8,7 @@ import torch
 
 from cfnade.errors import ModelError
 from cfnade.models.batch import Context
-from cfnade.models.ridge import RidgeConfig, RidgeNetwork
+from cfnade.models.ridge_network import RidgeConfig, RidgeNetwork
 
 M, K = 5, 3
 
