@@ -58,7 +58,7 @@ def side_scores(
     if not own or not fold or fitted.needs_times:
         return rule(list(own.values()), counts.sum(0), prior=number == 0)
     z = solution(fitted, member, learned(side), column, frozenset(rest.items()))[number]
-    return features(fitted, side, row) @ np.append(1.0, z)
+    return np.asarray(features(fitted, side, row) @ np.append(1.0, z))
 
 
 def seen_by(
@@ -184,7 +184,8 @@ def problem(fitted: FittedModel, member: Member, axis: str, column: int, known: 
     base, slopes, sizes = [], [], {}
     for cell in own:
         rest = {place: level for place, level in known.items() if place != cell}
-        total, parts = np.zeros(len(fitted.context.scale)), []
+        total = np.zeros(len(fitted.context.scale))
+        parts: list[FloatArray] = []
         for number in range(len(member.sides)):
             side, row, _, _ = seen_by(member, number, cell, rest)
             if learned(side) == axis:
