@@ -37,9 +37,12 @@ class MemberScores:
         sorts = [("user", users, items), ("item", items, users)]
         for axis, own, others in sorts:
             blank = np.flatnonzero(self._newcomers.untrained(axis, own))
-            for index in np.unique(own[blank]).tolist():
-                mine = blank[own[blank] == index]
-                self._put(parts, mine, self._own(self._newcomers.known(axis, index), others[mine]))
+            if not len(blank):
+                continue
+            news, which = self._newcomers.all_known(axis, own[blank], -1)
+            for number in np.unique(which).tolist():
+                mine = blank[which == number]
+                self._put(parts, mine, self._own(news[number], others[mine]))
         return np.asarray(np.sum(parts, axis=0, dtype=np.float64))
 
     def person(self, who: Who, items: IntArray) -> Array:
@@ -133,10 +136,8 @@ class MemberScores:
         blank = np.flatnonzero(new.untrained(axis, others))
         if len(blank):
             left_out = one.index if leave_out else -1
-            news = [new.known(axis, int(other)).without(left_out) for other in others[blank]]
-            said = new.said(
-                news, np.arange(len(blank)), lambda folding: one.ask(folding, others[blank])
-            )
+            news, which = new.all_known(axis, others[blank], left_out)
+            said = new.said(news, which, lambda folding: one.ask(folding, others[blank]))
             self._put(parts, blank, said)
 
     def _own(self, new: Newcomer, others: IntArray, *, leave_out: bool = True) -> dict[int, Array]:

@@ -24,7 +24,7 @@ from cfnade.data.ratings import IntArray, Ratings
 from cfnade.kernels.newton import most_probable
 from cfnade.once import once
 from cfnade.sides import Axis
-from cfnade.sides.side import Array, BoolArray, Folding, Reading, Row, What, Who, row_of
+from cfnade.sides.side import NOTHING, Array, BoolArray, Folding, Reading, Row, What, Who, row_of
 from cfnade.unseen import untrained_scores
 
 FloatArray = npt.NDArray[np.float64]
@@ -98,7 +98,26 @@ class Newcomers:
 
     def known(self, axis: Axis, index: int) -> Newcomer:
         """One of the data, by index, or one of which nothing is known (-1)."""
-        return Newcomer(axis, index, row_of(self._context.rows(axis), index), whole=index >= 0)
+        if index < 0:
+            return Newcomer(axis, index, NOTHING)
+        return Newcomer(axis, index, row_of(self._context.rows(axis), index), whole=True)
+
+    def all_known(
+        self, axis: Axis, indices: IntArray, left_out: int
+    ) -> tuple[list[Newcomer], IntArray]:
+        """Some of the data without their ratings by, or of, one; and which each index is. (n,)."""
+        some = self._ratings[axis][indices] > 0
+        numbers = np.unique(indices[some])
+        news = [self.known(axis, int(number)).without(left_out) for number in numbers]
+        which = np.where(some, 1 + np.searchsorted(numbers, indices), 0)
+        return [self.known(axis, -1), *news], which
+
+    @once
+    def _ratings(self) -> dict[Axis, IntArray]:
+        """How many ratings of each are known, and last of an unknown one: to sort takes longer."""
+        context = self._context
+        users = np.bincount(context.users, minlength=context.n_users + 1)
+        return {"user": users, "item": np.bincount(context.items, minlength=context.n_items + 1)}
 
     # -- what is said of them -----------------------------------------------------------------
 
@@ -116,7 +135,7 @@ class Newcomers:
         answers: dict[int, FloatArray] = {}
         for number in learning:
             scores = np.empty((len(which), len(self._frequencies)))
-            folding = self._foldings[axis].get(number) if not ruled.all() else None
+            folding = self._foldings(axis).get(number) if not ruled.all() else None
             if folding is None:
                 scores[:] = self._rule(number, news)[which]
             else:
@@ -138,16 +157,23 @@ class Newcomers:
 
     # -- folding ------------------------------------------------------------------------------
 
+    def _foldings(self, axis: Axis) -> dict[int, Folding]:
+        """What newcomers are folded into, by number of the side."""
+        return self._for_users if axis == "user" else self._for_items
+
     @once
-    def _foldings(self) -> dict[Axis, dict[int, Folding]]:
-        """By what lacks weights, and by number of the side."""
-        every: dict[Axis, dict[int, Folding]] = {"user": {}, "item": {}}
-        for number, reading in enumerate(self._readings):
-            if reading.learns is not None:
-                folding = reading.folding(self._trained_on[reading.learns].sum(1))
-                if folding is not None:
-                    every[reading.learns][number] = folding
-        return every
+    def _for_users(self) -> dict[int, Folding]:
+        return self._found("user")
+
+    @once
+    def _for_items(self) -> dict[int, Folding]:
+        return self._found("item")
+
+    def _found(self, axis: Axis) -> dict[int, Folding]:
+        sides = [n for n, reading in enumerate(self._readings) if reading.learns == axis]
+        counts = self._trained_on[axis].sum(1) if sides else np.empty(0, np.int64)
+        found = {number: self._readings[number].folding(counts) for number in sides}
+        return {number: folding for number, folding in found.items() if folding is not None}
 
     def _solutions(self, news: Sequence[Newcomer]) -> list[FloatArray | None]:
         """Coefficients z of each, all sides' together; None: nothing is known, or can be done."""
@@ -165,11 +191,11 @@ class Newcomers:
         return self._kept[key]
 
     def _solution(self, new: Newcomer, start: FloatArray | None) -> FloatArray | None:
-        if not len(new.known.levels) or not self._foldings[new.axis]:
+        if not len(new.known.levels) or not self._foldings(new.axis):
             return None
         some = _some_of(new.known)
         others = some.columns.astype(np.int64)
-        parts = [new.ask(folding, others) for folding in self._foldings[new.axis].values()]
+        parts = [new.ask(folding, others) for folding in self._foldings(new.axis).values()]
         base = self._other_sides(new, others) + np.sum([part[..., 0] for part in parts], axis=0)
         slopes = np.concatenate([part[..., 1:] for part in parts], axis=2)
         return most_probable(base, slopes, some.levels, self._variances(new.axis), start)
@@ -179,7 +205,7 @@ class Newcomers:
         total = np.zeros((len(others), len(self._frequencies)))
         for number, reading in enumerate(self._readings):
             if reading.learns == new.axis:
-                if number not in self._foldings[new.axis]:
+                if number not in self._foldings(new.axis):
                     total += self._rule(number, [new.without(int(other)) for other in others])
                 continue
             scores = new.ask(reading, others)
@@ -191,13 +217,13 @@ class Newcomers:
         return total
 
     def _variances(self, axis: Axis) -> FloatArray:
-        return np.concatenate([folding.variances for folding in self._foldings[axis].values()])
+        return np.concatenate([folding.variances for folding in self._foldings(axis).values()])
 
     def _weights(
         self, number: int, axis: Axis, found: Sequence[FloatArray | None], news: Sequence[Newcomer]
     ) -> FloatArray:
         """What multiplies the features of one side: 1, and its part of each z. (B, 1 + D)."""
-        sizes = {n: len(one.variances) for n, one in self._foldings[axis].items()}
+        sizes = {n: len(one.variances) for n, one in self._foldings(axis).items()}
         begin = sum(size for n, size in sizes.items() if n < number)
         weights = np.zeros((len(found), 1 + sizes[number]))
         weights[:, 0] = 1.0

@@ -15,7 +15,7 @@ from cfnade.kernels.compiled import inner, kernel
 from cfnade.kernels.memory import Array
 
 _ROUNDS = 50
-_CLOSE = 1e-10
+_CLOSE = 1e-7
 """A step that promises less is the last: the error after it is about this, squared."""
 _SHORTEST = 1e-6
 
@@ -49,7 +49,7 @@ def _cost(base: Any, slopes: Any, levels: Any, precision: Any, z: Any, chances: 
 def _slope(
     slopes: Any, levels: Any, precision: Any, z: Any, chances: Any, gradient: Any, curvature: Any
 ) -> None:
-    """First and second derivatives of the cost; of the second the lower half."""
+    """First and second derivatives of the cost."""
     n, K, D = slopes.shape
     mean = np.empty(D)
     curvature[:] = 0.0
@@ -66,7 +66,7 @@ def _slope(
         for k in range(K):
             for d in range(D):
                 part = chances[t, k] * (slopes[t, k, d] - mean[d])
-                for e in range(d + 1):
+                for e in range(D):
                     curvature[d, e] += part * slopes[t, k, e]
 
 

@@ -20,10 +20,10 @@ SHARE = 0.95
 THIN = 30.0
 """A column of n ratings counts n / (n + THIN): the weights of a thin one say little."""
 
-COLUMNS = 6_144
+COLUMNS = 3_072
 """Of more columns, so many are looked at."""
 
-_SPARE, _SWEEPS = 10, 6  # of the search for the directions
+_SPARE, _SWEEPS = 10, 4  # of the search for the directions
 
 
 class Directions(NamedTuple):

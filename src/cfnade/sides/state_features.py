@@ -15,7 +15,7 @@ from cfnade.sides.side import NOTHING, Array, Row
 if TYPE_CHECKING:
     from cfnade.sides.state_rows import StateRows
 
-SAMPLE = 4_096
+SAMPLE = 2_048
 """Of more rows, so many say how states are spread."""
 
 KEPT = 1 << 15
