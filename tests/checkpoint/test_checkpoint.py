@@ -419,7 +419,7 @@ def put(*keys: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("version", value=4), "version 4 of the format.*install a newer cfnade"),
+        (put("version", value=5), "version 5 of the format.*install a newer cfnade"),
         (put("version", value="1"), "no version of the format"),
         (put("version", value=True), "no version of the format"),
         (put("format", value="something"), "was not written by cfnade"),

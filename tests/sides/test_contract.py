@@ -95,6 +95,10 @@ def answers(reading: Reading) -> Iterator[tuple[str, Array]]:
             yield f"without each {who} {item}", reading.without_each(who, item)
             yield f"without raters {who} {item}", reading.without_raters(raters, who, item)
             yield f"without levels {who} {item}", reading.without_levels(raters, who, item)
+    rng = np.random.default_rng(2)
+    which, some = rng.integers(0, len(asked), 60), rng.integers(-1, N_ITEMS, 60)
+    yield "people", reading.people(asked, which, np.maximum(some, 0))
+    yield "nobody of many", reading.people(asked, which[:0], some[:0])
     for leave_out in (True, False):
         for people in (asked, asked[:2], []):
             lines = list(reading.lists(people, leave_out=leave_out))
