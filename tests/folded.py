@@ -19,11 +19,14 @@ from cfnade.fitted import FittedModel
 from cfnade.models import Context
 from cfnade.sides import Member
 from cfnade.sides.nade import NadeSide
+from cfnade.sides.ridge import RidgeSide
 
 FloatArray = npt.NDArray[np.float64]
 Known = Mapping[tuple[int, int], int]
 """(user, item) -> level; -1 is a new user, or a new item, who is in nobody's context."""
 
+
+RowSide = NadeSide | RidgeSide
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,6 +59,8 @@ def side_scores(
     if column >= 0 and counts[column].sum() > 0:
         return plain(side, row, column)
     if not own or not fold or fitted.needs_times:
+        if any(one.axis == side.axis for one in list(member.sides.values())[:number]):
+            return np.zeros(counts.shape[1])  # an earlier side has said it
         return rule(list(own.values()), counts.sum(0), prior=number == 0)
     z = solution(fitted, member, learned(side), column, frozenset(rest.items()))[number]
     return np.asarray(features(fitted, side, row) @ np.append(1.0, z))
@@ -63,10 +68,10 @@ def side_scores(
 
 def seen_by(
     member: Member, number: int, cell: Cell, rest: Known
-) -> tuple[NadeSide, dict[int, int], dict[int, int], int]:
+) -> tuple[RowSide, dict[int, int], dict[int, int], int]:
     """A side, its row and what is known of its column, without the cell; and the column."""
     side = list(member.sides.values())[number]
-    assert isinstance(side, NadeSide)
+    assert isinstance(side, RowSide)
     of_user = {i: k for (u, i), k in rest.items() if u == cell.user and i >= 0}
     of_item = {u: k for (u, i), k in rest.items() if i == cell.item and u >= 0}
     if side.axis == "user":
@@ -74,7 +79,7 @@ def seen_by(
     return side, of_item, of_user, cell.user
 
 
-def learned(side: NadeSide) -> Any:
+def learned(side: RowSide) -> Any:
     return "item" if side.axis == "user" else "user"
 
 
@@ -86,7 +91,7 @@ def rule(levels: list[int], everyone: Any, *, prior: bool) -> FloatArray:
 
 
 @kept
-def exact(side: NadeSide) -> Any:
+def exact(side: RowSide) -> Any:
     """Its network in float64."""
     return deepcopy(side.network).double()
 
@@ -98,18 +103,18 @@ def context_of(row: frozenset[tuple[int, int]]) -> Context:
     return Context(torch.tensor([0, len(row)]), columns, levels)
 
 
-def plain(side: NadeSide, row: Mapping[int, int], column: int) -> FloatArray:
+def plain(side: RowSide, row: Mapping[int, int], column: int) -> FloatArray:
     """Scores of a trained column in plain torch. (K,)."""
     return _plain(side, frozenset(row.items()), column)
 
 
-def state(side: NadeSide, row: Mapping[int, int]) -> FloatArray:
+def state(side: RowSide, row: Mapping[int, int]) -> FloatArray:
     return _state(side, frozenset(row.items()))
 
 
 @kept
 @torch.no_grad()
-def _plain(side: NadeSide, row: frozenset[tuple[int, int]], column: int) -> FloatArray:
+def _plain(side: RowSide, row: frozenset[tuple[int, int]], column: int) -> FloatArray:
     network = exact(side)
     hidden = network.hidden(context_of(row))
     return np.asarray(network.scores(hidden, torch.tensor([0]), torch.tensor([column]))[0].numpy())
@@ -117,9 +122,14 @@ def _plain(side: NadeSide, row: frozenset[tuple[int, int]], column: int) -> Floa
 
 @kept
 @torch.no_grad()
-def _state(side: NadeSide, row: frozenset[tuple[int, int]]) -> FloatArray:
+def _state(side: RowSide, row: frozenset[tuple[int, int]]) -> FloatArray:
     network = exact(side)
-    return np.asarray(network.output_state(network.hidden(context_of(row)))[0].numpy())
+    hidden = network.hidden(context_of(row))
+    return np.asarray((hidden if _is_ridge(side) else network.output_state(hidden))[0].numpy())
+
+
+def _is_ridge(side: RowSide) -> bool:
+    return isinstance(side, RidgeSide)
 
 
 # -- directions ------------------------------------------------------------------------------------
@@ -133,7 +143,7 @@ class Principal(NamedTuple):
 
 
 @kept
-def principal(fitted: FittedModel, side: NadeSide) -> Principal:
+def principal(fitted: FittedModel, side: RowSide) -> Principal:
     rows = fitted.context.rows(side.axis)
     parts = np.split(np.arange(rows.n_ratings), rows.offsets[1:-1])
     ratings = list(zip(rows.columns.tolist(), rows.levels.tolist(), strict=True))
@@ -143,8 +153,10 @@ def principal(fitted: FittedModel, side: NadeSide) -> Principal:
     root, inverse = turn * np.sqrt(values), turn / np.sqrt(values)
     n = fitted.trained_on[learned(side)].sum(1)
     network, seen = exact(side), n > 0
-    V, b = network.output_table.detach().numpy()[seen], network.b.detach().numpy()[seen]
-    V, b = (V[:, 1:], b[:, 1:]) if network.config.shared else (np.diff(V, axis=1), np.diff(b))
+    table = network.V if _is_ridge(side) else network.output_table
+    V, b = table.detach().numpy()[seen], network.b.detach().numpy()[seen]
+    shared = _is_ridge(side) or network.config.shared
+    V, b = (V[:, 1:], b[:, 1:]) if shared else (np.diff(V, axis=1), np.diff(b))
     X = np.concatenate([(V @ root).reshape(len(V), -1), b], axis=1)
     weights = (n / (n + 30))[seen]
     mean = np.average(X, axis=0, weights=weights)
@@ -156,7 +168,7 @@ def principal(fitted: FittedModel, side: NadeSide) -> Principal:
     return Principal(inverse, mean, vectors[:, :D], variances[:D])
 
 
-def features(fitted: FittedModel, side: NadeSide, row: Mapping[int, int]) -> FloatArray:
+def features(fitted: FittedModel, side: RowSide, row: Mapping[int, int]) -> FloatArray:
     """Scores by the mean column and by each direction. Returns (K, 1 + D)."""
     found = principal(fitted, side)
     K, h = len(fitted.context.scale), state(side, row) @ found.inverse

@@ -33,6 +33,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "user-factored-unshared": {"factors": 3, "shared": False},
     "user-deep-factored-sqrt": {"hidden": (6, 5, 4), "factors": 3, "context_scale": "sqrt"},
     "user-seeds": {"seeds": 3},
+    "user-ridge": {"ridge": 3},
     "item": {"side": "item"},
     "item-deep-unshared": {"side": "item", "hidden": (6, 5), "shared": False, "activation": "elu"},
     "item-seeds": {"side": "item", "seeds": 3},
@@ -83,7 +84,8 @@ def make(
     """A model of that side, with so many members."""
     context = ratings() if data is None else data
     trained = context.select((context.users != UNTRAINED_USER) & (context.items != UNTRAINED_ITEM))
-    names, fields = side_names(side, time=time), {"hidden": (6,)} | fields
+    names = side_names(side, ridge=fields.get("ridge", 0), time=time)
+    fields = {"hidden": (6,)} | fields
     members = [new_member(names, trained, fields, Settings()) for _ in range(seeds)]
     generator = torch.Generator().manual_seed(seed)
     for member in members:

@@ -123,6 +123,34 @@ def test_many_people_are_answered_in_one_call(kind: str) -> None:
         np.testing.assert_allclose(one, alone, atol=2e-6)
 
 
+@pytest.mark.parametrize("kind", ["user", "user-ridge", "user-deep-factored-sqrt", "both"])
+def test_many_new_people_are_answered_as_each_of_them_alone(kind: str) -> None:
+    """At once for more than a few: by matrix products, or threads, where one is answered alone."""
+    predictor, rng = Predictor(make_kind(kind)), np.random.default_rng(5)
+    ids, stars = predictor.items.table, predictor.scale.array()
+    histories = {
+        f"p{n}": dict(
+            zip(rng.permutation(ids)[: n % 6].tolist(), rng.choice(stars, 6), strict=False)
+        )
+        for n in range(40)
+    }
+    names = [name for name in histories for _ in range(9)]
+    items = rng.choice(ids, len(names))
+    chances = predictor.predict_proba(names, items, histories=histories)
+    alone = [
+        predictor.predict_proba(name, [item], histories={name: histories[name]})[0]
+        for name, item in zip(names, items, strict=True)
+    ]
+    np.testing.assert_allclose(chances, alone, rtol=0, atol=2e-6)
+    lists = predictor.recommend(histories=histories, n=4, min_ratings=0)
+    assert lists["user"].unique(maintain_order=True).to_list() == list(histories)
+    for name in ("p0", "p17", "p39"):
+        expected = predictor.recommend(history=histories[name], n=4, min_ratings=0)
+        found = lists.filter(pl.col("user") == name)
+        assert found["item"].to_list() == expected["item"].to_list()
+        np.testing.assert_allclose(found["prediction"], expected["prediction"], atol=1e-5)
+
+
 def test_a_history_counts_instead_of_what_is_known() -> None:
     predictor = Predictor(make("user"))
     other = predictor.predict(0, 105, histories={0: {101: 5}})
@@ -292,7 +320,7 @@ def test_a_vector_is_the_state_of_a_row_or_the_weights_of_a_column(kind: str, ax
     side = next((side for side in sides if side.axis == axis), sides[0])
     network: Any = side.network
     for number in (0, 3, 5):
-        vector = network.output_table[number].flatten()
+        vector = (network.V if kind == "user-ridge" else network.output_table)[number].flatten()
         if side.axis == axis:
             rows = fitted.context.rows(axis)
             part = slice(rows.offsets[number], rows.offsets[number + 1])

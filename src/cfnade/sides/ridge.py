@@ -34,7 +34,17 @@ from cfnade.sides.draw import Draw
 from cfnade.sides.factors import Factors, analyse
 from cfnade.sides.readings import reading_of
 from cfnade.sides.ridge_rows import RidgeRows, evidence_of, posteriors_of
-from cfnade.sides.side import Array, Axis, Before, Member, Reading, Side, column_fault, other_axis
+from cfnade.sides.side import (
+    NOTHING,
+    Array,
+    Axis,
+    Before,
+    Member,
+    Reading,
+    Side,
+    column_fault,
+    other_axis,
+)
 from cfnade.sides.stepping import adam_of, adam_state, move, restore_adam
 
 DIMENSIONS = 20
@@ -169,6 +179,14 @@ class RidgeSide(Side):
 
     def reading(self, context: Ratings) -> Reading:
         return reading_of(self.axis, RidgeRows(self.network, context.rows(self.axis)))
+
+    def vectors(self, context: Ratings, axis: Axis) -> Tensor | None:
+        """Of a row its state (γ m, ω), of a column the output weights of its levels."""
+        if axis != self.axis:
+            return self.network.V.detach().flatten(1)
+        rows = context.rows(axis)
+        states = RidgeRows(self.network, rows).states_down(-1, np.arange(len(rows)), NOTHING)
+        return torch.from_numpy(states)
 
 
 def _moments(counts: Array, smoothing: float) -> tuple[Array, Array]:
