@@ -42,7 +42,7 @@ class Configuration:
         return replace(self, model=self.model | model, training=self.training | training)
 
 
-_MODEL = {*CFNADEConfig.__dataclass_fields__, "time"}
+_MODEL = {*CFNADEConfig.__dataclass_fields__, "ridge", "time"}
 
 
 @dataclass(frozen=True)
