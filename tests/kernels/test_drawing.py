@@ -161,8 +161,14 @@ def test_small_contexts_have_sizes_even_in_their_logarithm() -> None:
     assert 55 < counts.max() < 63
     lower = [(counts < end).mean() for end in (1, 3, 7, 15, 31)]  # log2 of size + 1: 1, 2, 3, 4, 5
     np.testing.assert_allclose(lower, np.arange(1, 6) * np.log(2) / np.log(63), atol=0.03)
-    half = Sampler(offsets, columns, levels, **how, small=0.5).draw(rows, seed=0, step=0)
-    assert (half.counts < 15).mean() == pytest.approx(0.5 * np.log(16) / np.log(63), abs=0.03)
+    half = Sampler(offsets, columns, levels, **(how | {"rate": (0, 1)}), small=0.5).draw(
+        rows, seed=0, step=0
+    )
+    small, free = np.log(16) / np.log(63), 15 / 64  # of rates in 0..1 all sizes come equally often
+    assert (half.counts < 15).mean() == pytest.approx(0.5 * (small + free), abs=0.03)
+    assert (half.counts > 47).mean() == pytest.approx(
+        0.5 * (1 - np.log(49) / np.log(63) + 1 / 4), abs=0.03
+    )
     for row in range(5):  # the context holds as many ratings as was drawn
         assert (half.context.rows == row).sum() == half.counts[row]
     plain = Sampler(offsets, columns, levels, **how).draw(rows, seed=0, step=0)

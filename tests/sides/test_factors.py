@@ -131,3 +131,15 @@ def test_equal_ratings_leave_nothing_to_learn() -> None:
     np.testing.assert_allclose(found.mean, 2.0, atol=0.01)
     assert np.isfinite(found.a).all()
     assert np.abs(found.a).max() < 0.2
+
+
+def test_of_much_data_the_first_sweeps_see_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the last ones all: what is found is nearly the same."""
+    rows, table = dense(2000, 10)
+    whole = analyse(rows, 2, seed=0, threads=1, sweeps=90)
+    monkeypatch.setattr("cfnade.sides.factors.ENOUGH", 5000)
+    found = analyse(rows, 2, seed=0, threads=1, sweeps=90)
+    assert found.noise == pytest.approx(whole.noise, rel=0.01)
+    size = np.abs(whole.a @ whole.a.T).max()
+    np.testing.assert_allclose(found.a @ found.a.T, whole.a @ whole.a.T, atol=0.05 * size)
+    np.testing.assert_allclose(found.mean, table.mean(0), atol=0.02 * table.std())

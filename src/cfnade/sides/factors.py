@@ -9,7 +9,7 @@ and all constants are relative to the spread of a column's ratings, so any scale
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 
 from cfnade.data.ratings import Rows
+from cfnade.kernels.grouping import ratings_of
 from cfnade.kernels.posterior import expect, lower_products, maximise
 from cfnade.kernels.threads import run
 
@@ -25,6 +26,8 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 
 SWEEPS = 30
+ENOUGH = 10_000_000
+"""Ratings: of larger data the first two thirds of the sweeps see some of the rows, evenly taken."""
 MEAN_SHRINKAGE = 2.0
 """Imagined ratings of a column at the mean of all."""
 START_SHRINKAGE = 5.0
@@ -54,42 +57,91 @@ def analyse(
     rows: Rows, dimensions: int, *, seed: int, threads: int, sweeps: int = SWEEPS
 ) -> Factors:
     """Fit to all rows; in the end dimensions are turned so that they are uncorrelated."""
-    M, columns = rows.n_columns, np.array(rows.columns)
-    counts = np.bincount(columns, minlength=M).astype(np.float64)
-    values = rows.levels.astype(np.float32)
-    overall, totals = float(values.mean()), np.bincount(columns, values, M)
-    mean = (totals + START_SHRINKAGE * overall) / (counts + START_SHRINKAGE)
-    spread = max(float(np.square(values - mean[columns]).mean()), 1e-6)
-    a = _start(rows, values - mean[columns], counts, dimensions, spread, seed)
-    c = np.full_like(a, 0.01 * spread)
-    noise, centre = 0.78 * spread, np.zeros(dimensions)
-    centre[0] = 0.43 * np.sqrt(spread)
-    precision = np.full(dimensions, 1 / (0.052 * spread))
-    for _ in range(sweeps):
-        unit = np.float32(np.sqrt(noise))
-        residuals = ((values - mean[columns]) / unit).astype(np.float32)
-        sums = _expected(rows, residuals, a / unit, c / unit**2, threads)
-        a, c = _maximised(sums, precision * noise, centre / np.sqrt(noise), threads)
-        squares = np.bincount(columns, np.square(residuals), M).astype(np.float64)
-        noise *= float(_squared_errors(sums, a, c, squares).sum()) / len(values)
-        a, c = a * unit, c * unit**2
-        fitted = (sums.firsts * a).sum(1)  # Σ a·z of each column
-        mean = (totals - fitted + MEAN_SHRINKAGE * overall) / (counts + MEAN_SHRINKAGE)
-        centre, precision = _relevance(a, c, counts)
-    return _turned(a, c, mean.astype(np.float32), noise, counts)
+    analysis = _Analysis(rows, dimensions, seed)
+    few = _some_rows(rows, ENOUGH)
+    early = 0 if few is rows else sweeps * 2 // 3
+    for sweep in range(sweeps):
+        analysis.sweep(few if sweep < early else rows, threads)
+    return analysis.turned()
 
 
-def _start(
-    rows: Rows, residuals: Any, counts: Doubles, dimensions: int, spread: float, seed: int
-) -> Floats:
+class _Analysis:
+    """What is known of the loadings so far."""
+
+    def __init__(self, rows: Rows, dimensions: int, seed: int) -> None:
+        M = rows.n_columns
+        self._overall = float(rows.levels.mean())
+        counts, totals = _counted(rows)
+        shrunken = START_SHRINKAGE * self._overall + totals
+        self._mean = (shrunken / (counts + START_SHRINKAGE)).astype(np.float32)  # (M,)
+        spread = max(float(np.square(_left(rows, self._mean)).mean()), 1e-6)
+        self._a = _start(_some_rows(rows, ENOUGH), self._mean, dimensions, spread, seed)  # (M, D)
+        self._c = np.full((M, dimensions), 0.01 * spread, np.float32)
+        self._noise, self._centre = 0.78 * spread, np.zeros(dimensions)
+        self._centre[0] = 0.43 * np.sqrt(spread)
+        self._precision = np.full(dimensions, 1 / (0.052 * spread))
+        self._counts = counts
+
+    def sweep(self, rows: Rows, threads: int) -> None:
+        """One expectation and one maximisation step."""
+        unit = np.float32(np.sqrt(self._noise))
+        residuals = _left(rows, self._mean) / unit
+        sums = _expected(rows, residuals, self._a / unit, self._c / unit**2, threads)
+        prior = self._precision * self._noise, self._centre / np.sqrt(self._noise)
+        a, c = _maximised(sums, *prior, threads)
+        squares = np.bincount(rows.columns, np.square(residuals), rows.n_columns)
+        errors = _squared_errors(sums, a, c, squares.astype(np.float64))
+        self._noise *= float(errors.sum()) / rows.n_ratings
+        self._a, self._c = a * unit, c * unit**2
+        counts, totals = _counted(rows)
+        left = totals - (sums.firsts * self._a).sum(1) + MEAN_SHRINKAGE * self._overall
+        self._mean = (left / (counts + MEAN_SHRINKAGE)).astype(np.float32)
+        self._centre, self._precision = _relevance(self._a, self._c, counts)
+
+    def turned(self) -> Factors:
+        """Turned so that Σ n a aᵀ is diagonal: then dimensions can be told apart."""
+        weighted = (self._a * self._counts[:, None]).T.astype(np.float64)
+        importance, turn = np.linalg.eigh(weighted @ self._a / self._counts.sum())
+        return Factors(
+            a=(self._a @ turn).astype(np.float32),
+            c=(self._c @ np.square(turn)).astype(np.float32),
+            mean=self._mean,
+            noise=self._noise,
+            importance=np.maximum(importance, 1e-12).astype(np.float32),
+        )
+
+
+def _some_rows(rows: Rows, most: int) -> Rows:
+    """All rows, or every so many-th if they have more ratings than that."""
+    step = -(-rows.n_ratings // most)
+    if step <= 1:
+        return rows
+    numbers = np.arange(0, len(rows), step)
+    known = ratings_of(rows.offsets, rows.columns, rows.levels, numbers)
+    return replace(rows, offsets=known.offsets, columns=known.columns, levels=known.levels)
+
+
+def _counted(rows: Rows) -> tuple[Doubles, Doubles]:
+    """How many ratings each column has, and their sum. Both (M,)."""
+    counts = np.bincount(rows.columns, minlength=rows.n_columns).astype(np.float64)
+    return counts, np.bincount(rows.columns, rows.levels, rows.n_columns).astype(np.float64)
+
+
+def _left(rows: Rows, mean: Floats) -> Floats:
+    """Ratings minus their column's mean. Returns (n,)."""
+    return rows.levels.astype(np.float32) - mean[rows.columns]
+
+
+def _start(rows: Rows, mean: Floats, dimensions: int, spread: float, seed: int) -> Floats:
     """Loadings from the largest singular vectors of what means leave; the first is constant."""
-    numbers = np.repeat(np.arange(len(rows)), rows.counts())
+    numbers, residuals = np.repeat(np.arange(len(rows)), rows.counts()), _left(rows, mean)
     own = np.bincount(numbers, residuals, len(rows)) / (rows.counts() + START_SHRINKAGE)
     left = (residuals - own[numbers]).astype(np.float32)
     a = np.zeros((rows.n_columns, dimensions), np.float32)
     a[:, 0] = 0.43 * np.sqrt(spread)
     wide = min(dimensions - 1, len(rows), rows.n_columns)
     if wide:
+        counts, _ = _counted(rows)
         vectors, sizes = _singular(rows, numbers, left, wide, seed)
         scale = 0.5 * sizes * np.sqrt(rows.n_columns / max(1, rows.n_ratings))
         a[:, 1 : 1 + wide] = vectors * scale * np.sqrt(counts / (counts + 50.0))[:, None]
@@ -158,16 +210,3 @@ def _relevance(a: Floats, c: Floats, counts: Doubles) -> tuple[Doubles, Doubles]
     centre = np.zeros(a.shape[1])
     centre[0] = np.average(a[seen, 0], weights=(counts / (counts + 20.0))[seen])
     return centre, 1 / np.maximum((np.square(a[seen] - centre) + c[seen]).mean(0), 1e-9)
-
-
-def _turned(a: Floats, c: Floats, mean: Floats, noise: float, counts: Doubles) -> Factors:
-    """Turned so that Σ n a aᵀ is diagonal: then dimensions can be told apart."""
-    moments = (a * counts[:, None]).T.astype(np.float64) @ a / counts.sum()
-    importance, turn = np.linalg.eigh(moments)
-    return Factors(
-        a=(a @ turn).astype(np.float32),
-        c=(c @ np.square(turn)).astype(np.float32),
-        mean=mean,
-        noise=noise,
-        importance=np.maximum(importance, 1e-12).astype(np.float32),
-    )

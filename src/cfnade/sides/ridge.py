@@ -25,7 +25,7 @@ from cfnade.kernels.posterior import (
     posterior_slopes,
     state_slopes,
 )
-from cfnade.kernels.threads import one_torch_thread
+from cfnade.kernels.threads import one_torch_thread, thread_count
 from cfnade.models.batch import Context
 from cfnade.models.initialise import smoothed_log_frequencies, steps
 from cfnade.models.ridge_network import RidgeConfig, RidgeNetwork
@@ -94,7 +94,8 @@ class RidgeSide(Side):
         if before:
             raise TrainingError("a ridge side must be the first of a member")
         rows = ratings.rows(self.axis)
-        factors = analyse(rows, self.network.config.ridge, seed=settings.seed, threads=1)
+        D, threads = self.network.config.ridge, thread_count(None)
+        factors = analyse(rows, D, seed=settings.seed, threads=threads)
         self.fill(factors, ratings.level_counts(other_axis(self.axis)), settings.smoothing)
 
     @torch.no_grad()
