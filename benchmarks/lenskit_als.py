@@ -39,7 +39,8 @@ def answer(folder: Path) -> None:
         for given, of_settings in found.items():
             of_settings.append(predictions(scorer, ask, given))
         predict_s.append((now() - start).tolist())
-    np.savez(folder / "answer.npz", **{given: np.array(x) for given, x in found.items()})
+    arrays: dict[str, Any] = {given: np.array(x) for given, x in found.items()}  # (settings, n)
+    np.savez(folder / "answer.npz", **arrays)
     (folder / "seconds.json").write_text(json.dumps({"fit": fit_s, "predict": predict_s}))
 
 

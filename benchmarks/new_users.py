@@ -8,6 +8,10 @@ fixed random order, the rest asked. What is asked is the same however many of th
 50 given, and for nine tenths of all, more of the asked ratings are given and the rest asked. The
 rivals' settings are chosen on a tenth of the training users, held out in the same way.
 
+--rivals FOLDER keeps the rivals' answers there and takes them from there the next time, so that a
+run with another model of ours need not wait for LensKit; a change of the rivals' code or of the
+split asks them again.
+
 --save keeps a record of each data set in results/ and renews docs/new_users.md; without it figures
 are only printed, as befits a seed for development.
 
@@ -21,11 +25,14 @@ LensKit needs an older pandas, so it lives in an environment of its own, outside
 from __future__ import annotations
 
 import argparse
+import hashlib
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -56,6 +63,7 @@ from cfnade.recipes import Recipe, default_recipe, names, recipe
 from cfnade.training.run import train
 
 _ROOT = Path(__file__).resolve().parents[1]
+_Made = TypeVar("_Made")
 
 
 def ours(parts: Split, test: Panel, chosen: Recipe, threads: int) -> Answers:
@@ -100,16 +108,28 @@ def one_by_one(predictor: Predictor, questions: Questions) -> FloatArray:
 
 
 def compare(
-    data: str, recipes: list[Recipe], *, seed: int, lenskit: str | None, threads: int
+    data: str,
+    recipes: list[Recipe],
+    *,
+    seed: int,
+    lenskit: str | None,
+    folder: Path | None,
+    threads: int,
 ) -> dict[str, Any]:
-    """All methods on the same questions of one seed."""
+    """All methods on the same questions of one seed; the rivals' answers are kept in the folder."""
     at = started(threads)
     parts = split(load(data), f"users:{seed}:{MOST}")
     test = panel(parts, seed)
     tried = panel(split(test.known, f"users:{seed + 1}:{MOST}"), seed + 1)
-    rivals = [global_mean(test), shrunken_means(tried, test)]
-    if lenskit is not None:
-        rivals.append(lenskit_als(lenskit, tried, test, seed, threads))
+
+    def asked() -> tuple[list[Answers], dict[str, Any]]:
+        found = [global_mean(test), shrunken_means(tried, test)]
+        if lenskit is not None:
+            found.append(lenskit_als(lenskit, tried, test, seed, threads))
+        return found, at
+
+    own = f"{parts.fingerprint}-{threads}-{lenskit is not None}"
+    rivals, rivals_at = asked() if folder is None else kept(folder, own, asked)
     mine = [ours(parts, test, chosen, threads) for chosen in recipes]
     return {
         "seed": seed,
@@ -124,7 +144,24 @@ def compare(
             one.name: {other.name: gaps(one, other, test, seed) for other in rivals} for one in mine
         },
         "machine": at,
+        "rivals_machine": rivals_at,
     }
+
+
+def kept(folder: Path, name: str, make: Callable[[], _Made]) -> _Made:
+    """What was made before by the same code, or is made and kept now."""
+    sources = [Path(__file__).with_name(source).read_bytes() for source in _RIVALS_CODE]
+    path = folder / f"{name}-{hashlib.sha256(b''.join(sources)).hexdigest()[:16]}.pickle"
+    if path.exists():
+        made: _Made = pickle.loads(path.read_bytes())
+        return made
+    made = make()
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(pickle.dumps(made))
+    return made
+
+
+_RIVALS_CODE = ("new_users_panel.py", "new_users_rivals.py", "lenskit_als.py")
 
 
 def started(threads: int) -> dict[str, Any]:
@@ -168,6 +205,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[11], help="a split for each")
     parser.add_argument("--lenskit-python", help="Python of an environment with LensKit")
+    parser.add_argument("--rivals", type=Path, help="folder that keeps the rivals' answers")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--save", action="store_true", help="keep records and renew the page")
     return parser.parse_args()
@@ -185,7 +223,16 @@ def main() -> None:
     for data, recipes in chosen.items():
         runs: list[dict[str, Any]] = []
         for seed in given.seeds:
-            runs.append(compare(data, recipes, seed=seed, lenskit=lenskit, threads=given.threads))
+            runs.append(
+                compare(
+                    data,
+                    recipes,
+                    seed=seed,
+                    lenskit=lenskit,
+                    folder=given.rivals,
+                    threads=given.threads,
+                )
+            )
             record = {"data": Path(data).stem, "given": GIVEN, "runs": runs}
             print(tables(record), flush=True)
             if given.save:  # after every seed: a run may be stopped

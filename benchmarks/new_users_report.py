@@ -217,10 +217,18 @@ def _origin(record: dict[str, Any]) -> str:
     at, loads = ats[0], ", ".join(str(one["load"]) for one in ats)
     changes = " with uncommitted changes" if any(one["uncommitted"] for one in ats) else ""
     commits = ", ".join(dict.fromkeys(str(one["commit"]) for one in ats))
+    earlier = ", ".join(
+        dict.fromkeys(
+            f"{run['rivals_machine']['date'][:10]}, commit {run['rivals_machine']['commit']}"
+            for run in record["runs"]
+            if run["rivals_machine"]["date"] != run["machine"]["date"]
+        )
+    )
+    kept = f" The rivals' answers are kept from an earlier run ({earlier})." if earlier else ""
     without = "" if _has_als(record) else "LensKit's ALS was not run. "
     return (
         f"{without}One training a seed. {at['cpu']}, threads: {at['threads']} of {at['cores']} "
-        f"cores, load at the start: {loads}; {at['date'][:10]}, commit {commits}{changes}."
+        f"cores, load at the start: {loads}; {at['date'][:10]}, commit {commits}{changes}.{kept}"
     )
 
 

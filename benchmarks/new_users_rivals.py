@@ -109,12 +109,12 @@ def _ask_lenskit(
     with tempfile.TemporaryDirectory() as name:
         folder, known = Path(name), people.known
         arrays = {"user_id": known.users, "item_id": known.items, "rating": known.values}
-        ask = {f"fit_{field}": array for field, array in arrays.items()}
+        ask: dict[str, Any] = {f"fit_{field}": array for field, array in arrays.items()}
         for q in people.questions:
-            parts = {"offsets": q.offsets, "item": q.items, "rating": q.values()}
-            parts |= {"asked_row": q.rows, "asked_item": q.asked.items}
-            ask |= {f"{q.given}_{field}": array for field, array in parts.items()}
-        np.savez(folder / "ask.npz", **ask)  # type: ignore[arg-type]
+            given = {"offsets": q.offsets, "item": q.items, "rating": q.values()}
+            asked = {"asked_row": q.rows, "asked_item": q.asked.items}
+            ask |= {f"{q.given}_{field}": array for field, array in (given | asked).items()}
+        np.savez(folder / "ask.npz", **ask)
         job = {"settings": settings, "given": GIVEN, "seed": seed}
         (folder / "settings.json").write_text(json.dumps(job))
         script = Path(__file__).with_name("lenskit_als.py")

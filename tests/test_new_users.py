@@ -15,7 +15,7 @@ from cfnade.data.splits import split
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.new_users import recipes_for
+from benchmarks.new_users import kept, recipes_for
 from benchmarks.new_users_goals import GOALS, goals, musts
 from benchmarks.new_users_panel import (
     ALL,
@@ -106,9 +106,9 @@ def test_what_is_given_grows_and_what_is_asked_stays(people: Panel) -> None:
     for user, (longest, asked) in found[str(MOST)].items():
         for number in FEW:
             assert found[str(number)][user] == (longest[:number], asked)
-        for number in (str(MANY), ALL):
-            if user in found[number]:
-                given, rest = found[number][user]
+        for later in (found[str(MANY)], found[ALL]):
+            if user in later:
+                given, rest = later[user]
                 assert given[:MOST] == longest
                 assert set(rest) < set(asked)
 
@@ -202,6 +202,8 @@ def method(name: str, rmse: float, nll: float, **more: Any) -> dict[str, Any]:
 
 def a_run(seed: int, mine: dict[str, Any], *rivals: dict[str, Any]) -> dict[str, Any]:
     gap = [{"rmse": 0.0, "error": 0.001}] * len(GIVEN)
+    at = {"cpu": "a", "cores": 1, "threads": 1, "date": "2026-01-01", "commit": "c"}
+    at |= {"load": "0", "uncommitted": False}
     return {
         "seed": seed,
         "split": f"users:{seed}:20",
@@ -211,8 +213,8 @@ def a_run(seed: int, mine: dict[str, Any], *rivals: dict[str, Any]) -> dict[str,
         "asked": [500] * len(GIVEN),
         "methods": [*rivals, mine],
         "gaps": {mine["method"]: {one["method"]: gap for one in rivals}},
-        "machine": {"cpu": "a", "cores": 1, "threads": 1, "date": "2026-01-01", "commit": "c"}
-        | {"load": "0", "uncommitted": False},
+        "machine": at,
+        "rivals_machine": at,
     }
 
 
@@ -279,6 +281,16 @@ def test_a_data_set_has_its_own_recipe_or_the_default_one() -> None:
     assert [one.name for one in named] == ["ml-1m-user", "ml-1m-both"]
     with pytest.raises(SystemExit, match="item-based"):
         recipes_for("ml-1m", ["ml-1m-item"])
+
+
+def test_what_is_kept_is_not_made_again(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def make() -> int:
+        made.append(1)
+        return len(made)
+
+    assert [kept(tmp_path / "new", name, make) for name in ("a", "a", "b", "a")] == [1, 1, 2, 1]
 
 
 def test_a_section_is_put_at_the_end_once_and_then_replaced(tmp_path: Path) -> None:
