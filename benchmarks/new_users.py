@@ -1,10 +1,19 @@
-"""People never seen in training: RMSE and NLL from 1, 5, 10 and 20 ratings given, beside rivals.
+"""People never seen in training: RMSE and NLL by the number of ratings given, beside rivals.
 
-    python benchmarks/new_users.py ml-1m --lenskit-python PYTHON --docs docs/new_users.md
+    python benchmarks/new_users.py ml-1m ml-100k ml-latest-small --seeds 3 5 7 --threads 1
+        --lenskit-python PYTHON --save
 
 The split is "users:SEED:20": a tenth of the users held out whole, 20 ratings of each given in a
-fixed random order, the rest asked. What is asked is the same however many of the 20 are given. The
+fixed random order, the rest asked. What is asked is the same however many of the 20 are given. For
+50 given, and for nine tenths of all, more of the asked ratings are given and the rest asked. The
 rivals' settings are chosen on a tenth of the training users, held out in the same way.
+
+--rivals FOLDER keeps the rivals' answers there and takes them from there the next time, so that a
+run with another model of ours need not wait for LensKit; a change of the rivals' code or of the
+split asks them again.
+
+--save keeps a record of each data set in results/ and renews docs/new_users.md; without it figures
+are only printed, as befits a seed for development.
 
 LensKit needs an older pandas, so it lives in an environment of its own, outside this folder:
 
@@ -16,12 +25,14 @@ LensKit needs an older pandas, so it lives in an environment of its own, outside
 from __future__ import annotations
 
 import argparse
-import json
+import hashlib
+import pickle
 import subprocess
 import sys
-import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -29,91 +40,136 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import machine
-from benchmarks.new_users_panel import GIVEN, MOST, Answers, FloatArray, Panel, gaps, panel
-from benchmarks.new_users_report import section, write_section
+from benchmarks.new_users_panel import (
+    GIVEN,
+    MOST,
+    Answers,
+    FloatArray,
+    Panel,
+    Questions,
+    Seconds,
+    gaps,
+    panel,
+)
+from benchmarks.new_users_report import save, tables, write_docs
 from benchmarks.new_users_rivals import global_mean, lenskit_als, shrunken_means
 from cfnade.data.loader import load
 from cfnade.data.splits import Split, split
+from cfnade.errors import CfnadeError
 from cfnade.fitting import EpochLines
+from cfnade.kernels.prepare import prepare
 from cfnade.predictor import Predictor
-from cfnade.recipes import Recipe, recipe
+from cfnade.recipes import Recipe, default_recipe, kinds_in, names, plans_beside, recipe
 from cfnade.training.run import train
 
 _ROOT = Path(__file__).resolve().parents[1]
+_Made = TypeVar("_Made")
 
 
-def ours(parts: Split, test: Panel, chosen: Recipe, threads: int | None) -> Answers:
-    """Train once; then one call a person, with what they gave, through the public Predictor."""
-    start = time.perf_counter()
+def ours(parts: Split, test: Panel, chosen: Recipe, threads: int) -> Answers:
+    """Train once; then one call a person, with what they gave, through the public Predictor.
+
+    Nothing of the people held out is in the model, neither what they gave: rivals lack it too.
+    """
+    alone = replace(parts, given=parts.given.select(np.zeros(len(parts.given), bool)))
+    start = Seconds.now()
     trained = train(
-        parts,
-        side=chosen.side,
+        alone,
+        side=kinds_in(chosen.side)[0],
         architecture=chosen.model,
         settings=chosen.training,
+        beside=plans_beside(chosen.side, chosen.training.seed),
         threads=threads,
         reporter=EpochLines(),
     )
-    fit = time.perf_counter() - start
+    fit = Seconds.now().since(start)
     predictor = Predictor(trained.fitted)
-    start = time.perf_counter()
-    chances = [one_by_one(predictor, test, given) for given in GIVEN]
-    each = (time.perf_counter() - start) / len(GIVEN) / len(test.items)
-    means = [p @ test.asked.scale.array() for p in chances]  # calibration keeps the mean
+    start = Seconds.now()
+    chances = [one_by_one(predictor, questions) for questions in test.questions]
+    each = Seconds.now().since(start, sum(questions.people for questions in test.questions))
+    means = [p @ test.scale.array() for p in chances]  # calibration keeps the mean
     notes = {
         "recipe": chosen.name,
         "model": chosen.model,
         "training": chosen.training.to_dict(),
-        "epochs": trained.fitted.facts["epochs"],
-        "best_epoch": trained.fitted.facts["best_epoch"],
-        "valid": trained.fitted.facts["valid"],
+        **{name: trained.fitted.facts[name] for name in ("epochs", "best_epoch", "valid")},
     }
     return Answers(f"cfnade, `{chosen.name}`", means, chances, fit, each, notes)
 
 
-def one_by_one(predictor: Predictor, people: Panel, given: int) -> FloatArray:
-    """Calibrated distributions, from the first `given` ratings of each person. Returns (n, K)."""
-    ids, values = people.asked.item_ids, people.values()
-    ends = np.cumsum(np.bincount(people.rows, minlength=len(people.items)))[:-1]
+def one_by_one(predictor: Predictor, questions: Questions) -> FloatArray:
+    """Calibrated distributions of what is asked, from what each person gave. Returns (n, K)."""
+    ids, values = questions.asked.item_ids, questions.values()
+    told, wanted = ids[questions.items], ids[questions.asked.items]
     out = []
-    for person, wanted in enumerate(np.split(ids[people.asked.items], ends)):
-        told = ids[people.items[person, :given]].tolist()
-        history = dict(zip(told, values[person, :given].tolist(), strict=True))
-        out.append(predictor.predict_proba("new", wanted, histories={"new": history}))
+    for given, asked in questions.by_person():
+        history = dict(zip(told[given].tolist(), values[given].tolist(), strict=True))
+        out.append(predictor.predict_proba("new", wanted[asked], histories={"new": history}))
     return np.concatenate(out)
 
 
 def compare(
-    data: str, chosen: Recipe, *, seed: int, lenskit: str | None, threads: int | None
+    data: str,
+    recipes: list[Recipe],
+    *,
+    seed: int,
+    lenskit: str | None,
+    folder: Path | None,
+    threads: int,
 ) -> dict[str, Any]:
-    """All methods on the same questions."""
+    """All methods on the same questions of one seed; the rivals' answers are kept in the folder."""
     at = started(threads)
     parts = split(load(data), f"users:{seed}:{MOST}")
     test = panel(parts, seed)
     tried = panel(split(test.known, f"users:{seed + 1}:{MOST}"), seed + 1)
-    answers = [global_mean(test), shrunken_means(tried, test)]
-    if lenskit is not None:
-        answers.append(lenskit_als(lenskit, tried, test, seed))
-    answers.append(ours(parts, test, chosen, threads))
+
+    def asked() -> tuple[list[Answers], dict[str, Any]]:
+        found = [global_mean(test), shrunken_means(tried, test)]
+        if lenskit is not None:
+            found.append(lenskit_als(lenskit, tried, test, seed, threads))
+        return found, at
+
+    own = f"{parts.fingerprint}-{threads}-{lenskit is not None}"
+    rivals, rivals_at = asked() if folder is None else kept(folder, own, asked)
+    mine = [ours(parts, test, chosen, threads) for chosen in recipes]
     return {
-        "data": test.known.source or Path(data).name,
+        "seed": seed,
         "split": parts.name,
         "fingerprint": parts.fingerprint,
         "held_out": len(np.unique(parts.test.users)),
-        "scored": len(test.items),
-        "asked": len(test.asked),
-        "tried": len(tried.items),
-        "recipe": chosen.name,
-        "methods": [one.scores(test.asked) for one in answers],
-        "gaps": {one.name: gaps(answers[-1], one, test, seed) for one in answers[:-1]},
+        "tried": tried.people,
+        "people": [questions.people for questions in test.questions],
+        "asked": [len(questions.asked) for questions in test.questions],
+        "methods": [one.scores(test) for one in (*rivals, *mine)],
+        "gaps": {
+            one.name: {other.name: gaps(one, other, test, seed) for other in rivals} for one in mine
+        },
         "machine": at,
+        "rivals_machine": rivals_at,
     }
 
 
-def started(threads: int | None) -> dict[str, Any]:
+def kept(folder: Path, name: str, make: Callable[[], _Made]) -> _Made:
+    """What was made before by the same code, or is made and kept now."""
+    sources = [Path(__file__).with_name(source).read_bytes() for source in _RIVALS_CODE]
+    path = folder / f"{name}-{hashlib.sha256(b''.join(sources)).hexdigest()[:16]}.pickle"
+    if path.exists():
+        made: _Made = pickle.loads(path.read_bytes())
+        return made
+    made = make()
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(pickle.dumps(made))
+    return made
+
+
+_RIVALS_CODE = ("new_users_panel.py", "new_users_rivals.py", "lenskit_als.py")
+
+
+def started(threads: int) -> dict[str, Any]:
     """Machine and commit, asked before the run: the source may change while it lasts."""
     asked = ["git", "status", "--porcelain", "--", "src", "benchmarks/*.py"]
     changed = subprocess.run(asked, capture_output=True, text=True, cwd=_ROOT, check=False).stdout
-    return machine(threads or torch.get_num_threads()) | {"uncommitted": bool(changed)}
+    return machine(threads) | {"uncommitted": bool(changed)}
 
 
 def lenskit_found(python: str | None) -> str | None:
@@ -132,35 +188,57 @@ _INSTALL = (
 )
 
 
-def main() -> None:
+def recipes_for(data: str, named: list[str]) -> list[Recipe]:
+    """Those named; otherwise the data set's own for users, or the default one."""
+    own = f"{Path(data).stem}-user"
+    chosen = [recipe(name) for name in named or [own] * (own in names())]
+    for one in chosen:
+        if one.side == "item":
+            raise SystemExit(f"--recipes {one.name} is item-based: it cannot answer new users")
+    return chosen or [default_recipe("user")]
+
+
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="New users: cfnade beside means and LensKit's ALS")
-    parser.add_argument("data", nargs="?", default="ml-1m", help="a file or a data set's name")
-    parser.add_argument("--recipe", default="ml-1m-user", help="a user-based recipe or TOML file")
+    parser.add_argument("data", nargs="*", default=["ml-1m"], help="names of data sets, or files")
+    parser.add_argument(
+        "--recipes", nargs="+", default=[], help="recipes or TOML files, in place of the usual one"
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[11], help="a split for each")
     parser.add_argument("--lenskit-python", help="Python of an environment with LensKit")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--json", type=Path, help="write all figures here")
-    parser.add_argument("--docs", type=Path, help="renew the table in this page")
-    arguments = parser.parse_args()
-    chosen = recipe(arguments.recipe)
-    if chosen.side == "item":
-        parser.error(f"--recipe {chosen.name} is item-based: it cannot answer new users")
-    found = compare(
-        arguments.data,
-        chosen,
-        seed=arguments.seed,
-        lenskit=lenskit_found(arguments.lenskit_python),
-        threads=arguments.threads,
-    )
-    found["command"] = (
-        f"{arguments.data} --recipe {arguments.recipe} --seed {arguments.seed} "
-        "--lenskit-python PYTHON --docs docs/new_users.md"
-    )
-    print(section(found))
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
-    if arguments.docs is not None:
-        write_section(arguments.docs, section(found))
+    parser.add_argument("--rivals", type=Path, help="folder that keeps the rivals' answers")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--save", action="store_true", help="keep records and renew the page")
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = arguments()
+    try:
+        chosen = {data: recipes_for(data, given.recipes) for data in given.data}
+    except CfnadeError as error:
+        raise SystemExit(f"--recipes: {error}") from error
+    lenskit = lenskit_found(given.lenskit_python)
+    torch.set_num_threads(given.threads)
+    prepare(print)
+    for data, recipes in chosen.items():
+        runs: list[dict[str, Any]] = []
+        for seed in given.seeds:
+            runs.append(
+                compare(
+                    data,
+                    recipes,
+                    seed=seed,
+                    lenskit=lenskit,
+                    folder=given.rivals,
+                    threads=given.threads,
+                )
+            )
+            record = {"data": Path(data).stem, "given": GIVEN, "runs": runs}
+            print(tables(record), flush=True)
+            if given.save:  # after every seed: a run may be stopped
+                save(record)
+                write_docs()
 
 
 if __name__ == "__main__":

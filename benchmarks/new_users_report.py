@@ -1,14 +1,43 @@
-"""The section of docs/new_users.md about new users, made from a run: no figure is typed by hand."""
+"""The section of docs/new_users.md about new users, made from results/new_users-*.json.
+
+    python benchmarks/new_users_report.py
+
+No figure in it is typed by hand.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from benchmarks.new_users_panel import FEWEST, GIVEN, MOST
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.common import RESULTS
+from benchmarks.new_users_goals import GOALS, Must, averaged, goals, musts
+from benchmarks.new_users_panel import FEWEST, FEWEST_OF_MANY, GIVEN, MANY, MOST
 
 BEGIN, END = "<!-- comparison: begin -->", "<!-- comparison: end -->"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "new_users.md"
+NAME = "new_users-{}.json"
+
+
+def save(record: dict[str, Any]) -> None:
+    """Keep what was found on a data set, in place of what was found before."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / NAME.format(record["data"])
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def write_docs() -> None:
+    """Renew the section from all records, the data set with most ratings first."""
+    found = [json.loads(path.read_text()) for path in RESULTS.glob(NAME.format("*"))]
+    found.sort(key=lambda record: -record["runs"][0]["asked"][0])
+    write_section(PAGE, section(found))
 
 
 def write_section(page: Path, text: str) -> None:
@@ -19,45 +48,192 @@ def write_section(page: Path, text: str) -> None:
     page.write_text(f"{before if found else old + chr(10)}{BEGIN}\n{text}{END}{after}")
 
 
-def section(found: dict[str, Any]) -> str:
+def section(records: list[dict[str, Any]]) -> str:
     """How good the answers are, and how that was measured."""
-    head = [f"RMSE, {g} given" for g in GIVEN] + [f"NLL, {g}" for g in GIVEN]
-    lines = _lines(found["methods"])
-    parts = [
-        "## How good the answers are",
-        _filled(_protocol(found)),
-        _table(["", *head, "fit, s", "ms a person"], lines),
-        "cfnade's RMSE less a rival's, from 1 to 20 given (± the standard error over people):",
-        _gaps(found["gaps"]),
-        _filled(_rivals(found)),
-        _filled(_origin(found)),
-        f"    python benchmarks/new_users.py {found['command']}",
-    ]
+    parts = ["## How good the answers are", *map(_filled, _HOW)]
+    for record in records:
+        parts += [f"### {record['data']}", _filled(_people(record)), tables(record)]
+        parts.append(_filled(_origin(record)))
+    parts += ["To measure all of it again (the script says how to install LensKit):", _COMMAND]
     return "\n\n".join(parts) + "\n"
 
 
-def _protocol(found: dict[str, Any]) -> str:
+_HOW = (
+    f"A tenth of the users with more than {MOST} ratings are held out whole. {MOST} ratings of "
+    f"each are given in a fixed random order and all others are asked: the same ones for 0 to "
+    f"{MOST} given. For {MANY} given {MANY - MOST} of these are given too, and the rest is asked. "
+    "For all given, one rating in ten is asked and all others are given. So columns up to "
+    f"{MOST} compare with each other; {MANY} and all ask other things, {MANY} of other people. "
+    f"Only people with {FEWEST} ratings or more are scored ({FEWEST_OF_MANY} for {MANY}). The "
+    "model is trained once, on the other users (5 % of their ratings for validation), and "
+    "answers each person in one pass; nothing of the people held out is in it.",
+    "The rivals' settings are chosen on a tenth of the training users, held out in the same way, "
+    "for each number given separately; ours is one model. Shrunken means are the mean, the item's "
+    "offset and the person's offset, both shrunken by imagined ratings (49 pairs of settings). "
+    "LensKit 2025.8.1 is `BiasedMFScorer` (12 settings of size and regularisation), asked with "
+    "`history_items` and no user id; its seconds are those of one fit. Rivals' predictions are "
+    "clipped to the scale. They are numbers, not distributions: their NLL is that of a Gaussian "
+    "around the number, cut into levels, with width and our calibration fitted on the same "
+    "training users, for each number given. The global mean's NLL is that of the training "
+    "ratings' frequencies. Our calibration is fitted as always, on validation ratings of the "
+    "training users, asked from few and from all of their ratings. `benchmarks/results/` has the "
+    "settings chosen, and our RMSE less each rival's with standard errors.",
+)
+_COMMAND = (
+    "    python benchmarks/new_users.py ml-1m ml-100k ml-latest-small --seeds 3 5 7 --threads 1 "
+    "--lenskit-python PYTHON --save"
+)
+
+
+def _people(record: dict[str, Any]) -> str:
+    runs, many = record["runs"], GIVEN.index(str(MANY))
+    said = [
+        f"seed {run['seed']}: {run['people'][0]:,} of {run['held_out']:,} people held out are "
+        f"scored, on {run['asked'][0]:,} ratings ({run['people'][many]:,} people and "
+        f"{run['asked'][many]:,} ratings at {MANY}, {run['asked'][-1]:,} ratings at all); "
+        f"{run['tried']:,} others for the rivals' settings"
+        for run in runs
+    ]
+    names = ", ".join(f"`{run['split']}`" for run in runs)
+    return f"Splits {names}. " + ". ".join(line[0].upper() + line[1:] for line in said) + "."
+
+
+def tables(record: dict[str, Any]) -> str:
+    """Figures, musts, goals, seconds."""
+    runs = record["runs"]
+    parts = []
+    if len(runs) > 1:
+        parts += [f"Means over {len(runs)} seeds ± their standard deviation:"]
+        parts += [_means(runs, metric) for metric in ("rmse", "nll")]
+        parts += ["By seed:"]
+    parts += [_by_seed(runs, metric) for metric in ("rmse", "nll")]
+    parts += [_filled(_verdict(record)), _must_table(runs, "rmse"), _must_table(runs, "nll")]
+    if reached := goals(record):
+        parts += [f"Goals for RMSE on seed {GOALS[record['data']][0]}:", _goal_table(reached)]
+    return "\n\n".join([*parts, _seconds(runs)])
+
+
+def _means(runs: list[dict[str, Any]], metric: str) -> str:
+    methods = averaged(runs)
+    best = np.min([one[metric] for one in methods], 0)
+    lines = []
+    for at, one in enumerate(methods):
+        spread = np.std([run["methods"][at][metric] for run in runs], 0, ddof=1)
+        cells = [
+            f"{_marked(value, low)} ± {error:.4f}"
+            for value, low, error in zip(one[metric], best, spread, strict=True)
+        ]
+        lines.append([one["method"], *cells])
+    return _table([f"{metric.upper()}, ratings given", *GIVEN], lines)
+
+
+def _by_seed(runs: list[dict[str, Any]], metric: str) -> str:
+    lines = []
+    for run in runs:
+        best = np.min([one[metric] for one in run["methods"]], 0)
+        for one in run["methods"]:
+            cells = [_marked(value, low) for value, low in zip(one[metric], best, strict=True)]
+            lines.append([str(run["seed"]), one["method"], *cells])
+    return _table(["seed", f"{metric.upper()}, ratings given", *GIVEN], lines)
+
+
+def _marked(value: float, best: float) -> str:
+    """Bold if no one has less, as far as it is shown."""
+    text = f"{value:.4f}"
+    return f"**{text}**" if text == f"{best:.4f}" else text
+
+
+# -- musts and goals ------------------------------------------------------------------------------
+
+
+def _verdict(record: dict[str, Any]) -> str:
+    """How many musts are met, and which are not."""
+    runs, demands = record["runs"], musts()
+    mine = next(one["method"] for one in runs[0]["methods"] if "recipe" in one)
+    looks = [(f"seed {run['seed']}", run["methods"]) for run in runs]
+    if len(runs) > 1:
+        looks.append(("the mean of seeds", averaged(runs)))
+    said = []
+    for where, methods in looks:
+        missed = [must for must in demands if not must.met(must.gap(methods))]
+        names = ", ".join(f"{must.metric.upper()} at {must.given}" for must in missed)
+        met = f"{len(demands) - len(missed)} of {len(demands)} met"
+        said.append(f"{where}: {met}" + (f" (missed: {names})" if missed else ""))
     return (
-        f"{found['data']}, split `{found['split']}`: {found['held_out']:,} users are held out "
-        f"whole, a tenth of those with more than {MOST} ratings. {MOST} ratings of each are given "
-        "in a fixed random order and all others are asked: the same ones, however many are given. "
-        f"Only the {found['scored']:,} users with {FEWEST} ratings or more are scored, on "
-        f"{found['asked']:,} ratings. The model was trained once, on the other users (recipe "
-        f"`{found['recipe']}`, 5 % of their ratings for validation), and answers each person in "
-        "one pass."
+        f"What {mine} must reach. {'; '.join(said)}. Differences are ours less the rival's, on "
+        "seeds with the standard error over people for RMSE."
     )
 
 
-def _lines(methods: list[dict[str, Any]]) -> list[list[str]]:
-    """A line a method; the best figure of a column is bold."""
-    figures = [[f"{value:.4f}" for value in one["rmse"] + one["nll"]] for one in methods]
-    best = [min(column, key=float) for column in zip(*figures, strict=True)]
+def _must_table(runs: list[dict[str, Any]], metric: str) -> str:
+    several = len(runs) > 1
+    head = ["given", f"{metric.upper()} must be", *(f"seed {run['seed']}" for run in runs)]
     lines = []
-    for one, line in zip(methods, figures, strict=True):
-        marked = [f"**{x}**" if x == low else x for x, low in zip(line, best, strict=True)]
-        times = [f"{one['fit_s']:.2g}", f"{one['user_ms']:.2g}"]
-        lines.append([one["method"], *marked, *times])
-    return lines
+    for must in musts():
+        if must.metric == metric:
+            cells = [_judged(must, run) for run in runs]
+            if several:
+                gap = must.gap(averaged(runs))
+                cells.append(f"{gap:+.4f} {_met(must.met(gap))}")
+            lines.append([must.given, must.words, *cells])
+    return _table(head + ["mean"] * several, lines)
+
+
+def _judged(must: Must, run: dict[str, Any]) -> str:
+    gap, error = must.gap(run["methods"]), ""
+    if must.metric == "rmse":
+        mine = next(one["method"] for one in run["methods"] if "recipe" in one)
+        other = must.rival(run["methods"])["method"]
+        error = f" ± {run['gaps'][mine][other][must.place]['error']:.4f}"
+    return f"{gap:+.4f}{error} {_met(must.met(gap))}"
+
+
+def _goal_table(reached: list[tuple[str, float, float]]) -> str:
+    lines = [[n, f"{goal:.3f}", f"{got:.4f}", _met(got <= goal)] for n, goal, got in reached]
+    return _table(["given", "no more than", "reached", ""], lines)
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "**missed**"
+
+
+# -- where and how long ---------------------------------------------------------------------------
+
+
+def _seconds(runs: list[dict[str, Any]]) -> str:
+    head = ["", "fit, s", "processor's s", "ms a person", "processor's ms"]
+    lines = [
+        [
+            one["method"],
+            *(f"{one[name]:.2g}" for name in ("fit_s", "fit_cpu_s", "user_ms", "user_cpu_ms")),
+        ]
+        for one in averaged(runs)
+    ]
+    return _table(head, lines)
+
+
+def _origin(record: dict[str, Any]) -> str:
+    ats = [run["machine"] for run in record["runs"]]
+    at, loads = ats[0], ", ".join(str(one["load"]) for one in ats)
+    changes = " with uncommitted changes" if any(one["uncommitted"] for one in ats) else ""
+    commits = ", ".join(dict.fromkeys(str(one["commit"]) for one in ats))
+    earlier = ", ".join(
+        dict.fromkeys(
+            f"{run['rivals_machine']['date'][:10]}, commit {run['rivals_machine']['commit']}"
+            for run in record["runs"]
+            if run["rivals_machine"]["date"] != run["machine"]["date"]
+        )
+    )
+    kept = f" The rivals' answers are kept from an earlier run ({earlier})." if earlier else ""
+    without = "" if _has_als(record) else "LensKit's ALS was not run. "
+    return (
+        f"{without}One training a seed. {at['cpu']}, threads: {at['threads']} of {at['cores']} "
+        f"cores, load at the start: {loads}; {at['date'][:10]}, commit {commits}{changes}.{kept}"
+    )
+
+
+def _has_als(record: dict[str, Any]) -> bool:
+    return any("LensKit" in one["method"] for one in record["runs"][0]["methods"])
 
 
 def _table(head: list[str], lines: list[list[str]]) -> str:
@@ -65,58 +241,9 @@ def _table(head: list[str], lines: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _gaps(gaps: dict[str, list[dict[str, float]]]) -> str:
-    lines = [
-        f"- {name}: " + ", ".join(f"{gap['rmse']:+.4f} ± {gap['error']:.4f}" for gap in of_name)
-        for name, of_name in gaps.items()
-    ]
-    return "\n".join(lines)
-
-
-def _rivals(found: dict[str, Any]) -> str:
-    chosen = {one["method"]: one.get("chosen") for one in found["methods"]}
-    pairs = "; ".join(f"{item:g} and {user:g}" for item, user in chosen["shrunken means"])
-    als = chosen.get("LensKit ALS, fold-in")
-    return (
-        f"The rivals' settings were chosen on {found['tried']:,} of the training users, held out "
-        "in the same way, for each number of given ratings separately; ours is one model. Shrunken "
-        "means are the mean, the item's offset and the person's offset, both shrunken by imagined "
-        f"ratings (chosen for item and person: {pairs}). {_als(als)} Rivals' predictions are "
-        "clipped to the scale. They are numbers, not distributions: their NLL is that of a "
-        "Gaussian around the number, cut into levels, with width and our calibration fitted on the "
-        "same training users. The global mean's NLL is that of the training ratings' frequencies. "
-        "Our calibration was fitted as always, on validation ratings of the training users, asked "
-        "from few and from all of their ratings."
-    )
-
-
-def _als(chosen: list[dict[str, Any]] | None) -> str:
-    if chosen is None:
-        return "LensKit's ALS was not run."
-    settings = "; ".join(
-        f"{one['embedding_size']} and {_plain(one['regularization'])}" for one in chosen
-    )
-    return (
-        "LensKit 2025.8.1 is `BiasedMFScorer`, asked with `history_items` and no user id (chosen "
-        f"embedding size and regularisation: {settings}); its seconds are those of one fit."
-    )
-
-
-def _plain(regularisation: Any) -> str:
-    if isinstance(regularisation, dict):
-        return ", ".join(f"{value:g} ({side}s)" for side, value in regularisation.items())
-    return f"{regularisation:g}"
-
-
-def _origin(found: dict[str, Any]) -> str:
-    at = found["machine"]
-    changes = " with uncommitted changes" if at["uncommitted"] else ""
-    return (
-        f"One split, one training. {at['cpu']}, {at['threads']} threads of {at['cores']} cores, "
-        f"load {at['load']} at the start, {at['date'][:10]}, commit {at['commit']}{changes}. To "
-        "measure again (the script says how to install LensKit):"
-    )
-
-
 def _filled(text: str) -> str:
     return fill(text, 100, break_long_words=False, break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    write_docs()
