@@ -72,6 +72,17 @@ def test_the_best_epoch_may_be_that_of_the_lowest_nll(parts: Split) -> None:
     assert [r["valid_nll"] for r in run.progress.history] == [1.3, 1.2, 1.1]
 
 
+def test_the_start_may_be_the_best(parts: Split) -> None:
+    scores = iter([0.6, 0.7, 0.65])
+    run = run_of(parts, replace(QUICK, epochs=2), score=lambda _: next(scores))
+    start = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    run.consider_start()
+    run.go()
+    assert run.progress.best_epoch == 0
+    assert [r["best_rmse"] for r in run.progress.history] == [0.6, 0.6]
+    assert all(torch.equal(start[name], t) for name, t in run.model.state_dict().items())
+
+
 def test_averaged_weights_are_scored_and_selected(parts: Split) -> None:
     raw = run_of(parts, replace(QUICK, average=0.0))
     averaged = run_of(parts)

@@ -65,6 +65,7 @@ class RidgeSide(Side):
 
     axis: Axis
     network: RidgeNetwork
+    starts_well = True
 
     def __init__(self, axis: Axis, network: RidgeNetwork) -> None:
         super().__init__()

@@ -171,6 +171,8 @@ class Side(nn.Module, ABC):
     """What its rows are; None: it reads no row."""
     needs_times: bool = False
     """Whether it says nothing of a cell without knowing when."""
+    starts_well: bool = False
+    """Whether its start is a model by itself, which validation may prefer to a trained one."""
     network: nn.Module
 
     # -- made, saved, taken over --------------------------------------------------------------

@@ -109,6 +109,11 @@ class Run:
         self._save()
         self.keep_best()
 
+    def consider_start(self) -> None:
+        """Let the weights that a run begins with be chosen too, as those of epoch 0."""
+        if self._score is not None and self.progress.step == 0:
+            self._compare(self._score(self.model), self.model)
+
     def _epoch(self) -> None:
         progress = self.progress
         rng = np.random.default_rng((self.settings.seed, progress.epoch))

@@ -62,6 +62,8 @@ class Job:
             saving=saving,
             identity=identity(member),
         )
+        if any(side.starts_well for side in member.sides.values()):
+            run.consider_start()
         diverged = _go(run, self.stop)
         stopped = run.progress.epoch < self.settings.epochs and self.stop()
         _settle(fitted)
