@@ -15,7 +15,7 @@ from cfnade.recipes import recipe
 from cfnade_rivals.interface import FloatArray, IntArray, checked_cells
 
 # What a recipe that says nothing of them means; the estimator has other defaults.
-_PAPER = {"context_scale": "sum", "target_weight": "paper"}
+_PAPER = {"ridge": 0, "ordinal_weight": 1.0, "context_scale": "sum", "target_weight": "paper"}
 
 # An id that is like no other: an unknown text may be taken for a title with the same words.
 _NOBODY = "nobody, nothing: 6f1e0c93-b7d2"
