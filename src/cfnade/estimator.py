@@ -64,7 +64,7 @@ class CFNADE:
 
     ridge: int | None = None
     """Dimensions of the ridge part beside the network, an exact Bayesian fold-in: with it a handful
-    of ratings is made the most of. 0 is the paper's model; None is 20, or 0 for side "both"."""
+    of ratings is made the most of. 0 is the paper's model; None is 20 for side "user", else 0."""
 
     hidden: Sequence[int] | None = None
     """Units of each hidden layer; None is (100,) beside a ridge part, (500,) without."""

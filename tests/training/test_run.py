@@ -276,7 +276,10 @@ def test_an_earlier_model_can_be_continued(parts: Split, refit: bool) -> None:
     ("change", "message"),
     [
         ({"architecture": {"hidden": (9,)}}, "cannot be continued: its hidden differs"),
-        ({"side": "user"}, r"cannot be continued with side 'user': its side differs"),
+        (
+            {"side": "user", "architecture": {"hidden": (8,), "ridge": 3}},
+            r"with side 'user': its sides are item, not user-ridge \+ user; .*ridge=0",
+        ),
     ],
 )
 def test_a_model_of_another_kind_cannot_be_continued(

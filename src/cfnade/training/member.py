@@ -118,14 +118,15 @@ def _settle(fitted: FittedModel) -> None:
 def take_over(member: Member, start: FittedModel, ratings: Ratings, side: str) -> None:
     """Weights of an earlier model: all dense ones, and those of the columns that it knows."""
     earlier = start.members[0].sides
-    for what, differs in (
-        ("side", list(earlier) != list(member.sides)),
-        ("scale", start.context.scale != ratings.scale),
-    ):
-        if differs:
-            raise TrainingError(
-                f"the earlier model cannot be continued with side {side!r}: its {what} differs"
-            )
+    refused = f"the earlier model cannot be continued with side {side!r}: "
+    if list(earlier) != list(member.sides):
+        had, has = (" + ".join(sides) for sides in (earlier, member.sides))
+        raise TrainingError(
+            f"{refused}its sides are {had}, not {has}; give the same side, and ridge=0 for a model "
+            "without a ridge part"
+        )
+    if start.context.scale != ratings.scale:
+        raise TrainingError(f"{refused}its scale differs")
     if len(start.members) > 1:
         raise TrainingError(
             f"the earlier model cannot be continued: it is the mean of {len(start.members)} models"
