@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.folded import Cell, Problem, cost, least, side_scores
+from tests.folded import Cell, Problem, cost, least, rule, side_scores
+from tests.predictor.given import UNTRAINED_ITEM, make_kind
 from tests.sides.given import N_ITEMS, N_USERS, STARS
 from tests.test_scorer import NEW_ITEM, NEW_USER, SIDES, known_of, make, said
 
@@ -18,6 +19,7 @@ from cfnade.kernels.newton import most_probable
 from cfnade.scorer import Scorer
 from cfnade.sides.directions import MOST, directions, gram
 from cfnade.sides.side import NOTHING, Row, What, Who
+from cfnade.sides.state_rows import StateRows
 
 K = len(STARS)
 each_side = pytest.mark.parametrize("side", list(SIDES))
@@ -248,3 +250,21 @@ def test_known_users_and_items_are_not_touched(
     Scorer(trained).probabilities(context.users[:500], context.items[:500])
     scorer = Scorer(trained)
     assert len(list(scorer.lists([scorer.person(3)], leave_out=True))) == 1
+
+
+def test_without_features_the_rule_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the first of several sides with weights for items: the others have nothing to add."""
+    monkeypatch.setattr(StateRows, "features", lambda *_: None)
+    fitted = make_kind("user-ridge")
+    item, user = UNTRAINED_ITEM, 1
+    levels = {
+        int(u): int(k)
+        for u, i, k in zip(
+            fitted.context.users, fitted.context.items, fitted.context.levels, strict=True
+        )
+        if i == item and u != user
+    }
+    assert levels
+    expected = rule(list(levels.values()), fitted.trained_on["item"].sum(0), prior=True)
+    found = Scorer(fitted).probabilities(np.array([user]), np.array([item]))[0]
+    np.testing.assert_allclose(found, np.exp(expected), atol=1e-6)
