@@ -55,8 +55,7 @@ class StateRows(ABC):
         numbers, local = np.unique(rows, return_inverse=True)
         counts = np.where(numbers < 0, 0, data.offsets[numbers + 1] - data.offsets[numbers])
         out = np.empty((len(rows), self._bias.shape[1]), self.dtype)
-        for first, end in _pieces(counts, np.bincount(local), self._output.shape[2]):
-            mine = np.flatnonzero((local >= first) & (local < end))
+        for first, end, mine in _pieces(counts, local, self._output.shape[2]):
             known = ratings_of(data.offsets, data.columns, data.levels, numbers[first:end])
             out[mine] = self._scored(known, local[mine] - first, columns[mine])
         return out
@@ -65,12 +64,9 @@ class StateRows(ABC):
         """Cells of rows given by their ratings: which of these, and the column. (n, K)."""
         counts = np.array([len(row.columns) for row in rows])
         out = np.empty((len(which), self._bias.shape[1]), self.dtype)
-        asked = np.bincount(which, minlength=len(rows))
-        for first, end in _pieces(counts, asked, self._output.shape[2]):
-            mine = np.flatnonzero((which >= first) & (which < end))
-            out[mine] = self._scored(
-                as_ratings(rows[first:end]), which[mine] - first, columns[mine]
-            )
+        for first, end, mine in _pieces(counts, which, self._output.shape[2]):
+            known = as_ratings(rows[first:end])
+            out[mine] = self._scored(known, which[mine] - first, columns[mine])
         return out
 
     def _scored(self, ratings: RowRatings, rows: IntArray, columns: IntArray) -> Array:
@@ -214,9 +210,15 @@ def as_ratings(rows: Sequence[Row]) -> RowRatings:
     )
 
 
-def _pieces(counts: Array, asked: Array, width: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows whose ratings, cells and states make temporary arrays of a bearable size."""
+def _pieces(counts: Array, which: IntArray, width: int) -> Iterator[tuple[int, int, IntArray]]:
+    """Ranges of rows with their cells, whose temporary arrays are of a bearable size.
+
+    counts (B,) are the rows' ratings, which (n,) says of which row a cell is.
+    """
+    asked = np.bincount(which, minlength=len(counts))
+    order, ends = np.argsort(which, kind="stable"), np.concatenate([[0], np.cumsum(asked)])
     sizes = np.cumsum(width * (1 + asked) + counts)
     whole = int(sizes[-1]) if len(sizes) else 0
-    cuts = np.searchsorted(sizes, np.arange(PIECE, whole, PIECE))
-    return pairwise(np.unique([0, *cuts, len(counts)]).tolist())
+    cuts = np.searchsorted(sizes, np.arange(4 * PIECE, whole, 4 * PIECE))
+    for first, end in pairwise(np.unique([0, *cuts, len(counts)]).tolist()):
+        yield first, end, order[ends[first] : ends[end]]
