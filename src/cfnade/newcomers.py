@@ -191,8 +191,10 @@ class Newcomers:
         return self._kept[key]
 
     def _solution(self, new: Newcomer, start: FloatArray | None) -> FloatArray | None:
-        if not len(new.known.levels) or not self._foldings(new.axis):
+        if not self._foldings(new.axis):
             return None
+        if not len(new.known.levels):
+            return np.zeros(len(self._variances(new.axis)))
         some = _some_of(new.known)
         others = some.columns.astype(np.int64)
         parts = [new.ask(folding, others) for folding in self._foldings(new.axis).values()]

@@ -15,8 +15,9 @@ SCHEDULES = ("cosine", "linear", "constant", "plateau")
 class Settings:
     """The defaults suit a few million ratings; recipes hold what was found for published sets."""
 
-    epochs: Annotated[int, whole(1)] = 50
-    """Times that validation is looked at, each after `passes` over all rows; at most."""
+    epochs: Annotated[int, whole(0)] = 50
+    """Times that validation is looked at, each after `passes` over all rows; at most. 0: the start
+    values are the model."""
 
     batch_rows: Annotated[int | None, optional(whole(1))] = None
     """Rows of one update, at most; None is a tenth of all rows, but 32 to 512. With side "both":

@@ -31,7 +31,7 @@ from cfnade.sides import (
     Side,
     nade_rows,
     new_member,
-    ridge_rows,
+    posterior_rows,
     saved_member,
     side_names,
     state_rows,
@@ -126,7 +126,7 @@ def some_side(name: str, fields: dict[str, Any]) -> NadeSide | RidgeSide:
 def test_a_reading_says_what_plain_torch_says_of_one_context_after_another(
     name: str, variant: str, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (nade_rows, ridge_rows, state_rows):
+    for module in (nade_rows, posterior_rows, state_rows):
         monkeypatch.setattr(module, "PIECE", piece)  # 40 numbers: a row or two at a time
     side = some_side(name, (VARIANTS | {"ridge": {"ridge": 3}})[variant])
     reading = side.reading(RATINGS)

@@ -13,6 +13,7 @@ import torch
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError, TrainingError
 from cfnade.settings import Settings
+from cfnade.sides.factor_side import FactorSide
 from cfnade.sides.nade import NadeSide
 from cfnade.sides.ridge import RidgeSide
 from cfnade.sides.side import Array, Axis, Member, Side
@@ -31,6 +32,8 @@ KINDS: dict[str, Kind] = {
     "item": Kind(NadeSide, "item"),
     "user-ridge": Kind(RidgeSide, "user"),
     "item-ridge": Kind(RidgeSide, "item"),
+    "user-factors": Kind(FactorSide, "user"),
+    "item-factors": Kind(FactorSide, "item"),
     "time": Kind(TimeSide, None),
 }
 LISTS: dict[str, tuple[str, ...]] = {"both": ("user", "item")}

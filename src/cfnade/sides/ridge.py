@@ -33,7 +33,7 @@ from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.factors import Factors, analyse
 from cfnade.sides.readings import reading_of
-from cfnade.sides.ridge_rows import RidgeRows, evidence_of, posteriors_of
+from cfnade.sides.posterior_rows import evidence_of, posteriors_of, ridge_rows
 from cfnade.sides.side import (
     NOTHING,
     Array,
@@ -180,14 +180,14 @@ class RidgeSide(Side):
     # -- asked --------------------------------------------------------------------------------
 
     def reading(self, context: Ratings) -> Reading:
-        return reading_of(self.axis, RidgeRows(self.network, context.rows(self.axis)))
+        return reading_of(self.axis, ridge_rows(self.network, context.rows(self.axis)))
 
     def vectors(self, context: Ratings, axis: Axis) -> Tensor | None:
         """Of a row its state (γ m, ω), of a column the output weights of its levels."""
         if axis != self.axis:
             return self.network.V.detach().flatten(1)
         rows = context.rows(axis)
-        states = RidgeRows(self.network, rows).states_down(-1, np.arange(len(rows)), NOTHING)
+        states = ridge_rows(self.network, rows).states_down(-1, np.arange(len(rows)), NOTHING)
         return torch.from_numpy(states)
 
 

@@ -124,7 +124,7 @@ class StateRows(ABC):
 
     def states_without_levels(self, row: Row) -> Array:
         """States of a row without all ratings of each level. Returns (K, S)."""
-        kept = [row.levels != level for level in range(self._bias.shape[1])]
+        kept = [row.levels != level for level in range(self.rows.n_levels)]
         return self.states(as_ratings([Row(row.columns[k], row.levels[k]) for k in kept]))
 
     def _without(self, row: Row, places: IntArray) -> Array:

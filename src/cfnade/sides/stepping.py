@@ -81,3 +81,27 @@ class AutogradStepper:
     def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
         del steps
         restore_adam(self._adam, state)
+
+
+class FixedStepper:
+    """Of a side without parameters: it says what it says, and does not move."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+
+    def add_scores(self, draw: Draw, scores: Array) -> None:
+        with one_torch_thread():
+            scores += self._side.plain_scores(draw).numpy()
+
+    def fit(self, draw: Draw, slopes: Array, rate: float) -> None:
+        pass
+
+    def step_at_once(self, draw: Draw, rate: float) -> float | None:
+        del draw, rate
+        return None
+
+    def state(self) -> dict[str, Tensor]:
+        return {}
+
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        pass

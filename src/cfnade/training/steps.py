@@ -70,7 +70,7 @@ class KernelStepper:
         threads: int,
     ) -> None:
         self.draws, self._levels = draws, len(ratings.scale)
-        self._dtype = next(member.parameters()).detach().cpu().numpy().dtype
+        self._dtype = next(iter(member.state_dict().values())).cpu().numpy().dtype
         self._ordinal_weight, self._threads = ordinal_weight, threads
         self._sides = {
             name: side.stepper(
@@ -123,6 +123,7 @@ class TorchStepper:
         self._adams = {
             name: adam_of(side, side.rules(ratings, draws.settings, share=draws.share(side.axis)))
             for name, side in member.sides.items()
+            if list(side.parameters())
         }
 
     def step(self, rows: RowIds, *, step: int, rate: float) -> float:

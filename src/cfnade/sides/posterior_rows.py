@@ -1,7 +1,8 @@
-"""What a ridge part says about its rows and columns, from the posteriors of its rows."""
+"""What is said about rows and columns from the posteriors of rows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -45,13 +46,21 @@ def posteriors_of(rows: RaggedRows, evidence: Evidence, threads: int = 1) -> Pos
     return out
 
 
-class RidgeRows(StateRows):
+class PosteriorRows(StateRows):
     """A state is (γ m, ω)."""
 
-    def __init__(self, network: RidgeNetwork, rows: Rows) -> None:
-        output, bias = network.V.detach().numpy(), network.b.detach().numpy()
-        super().__init__(rows, output, bias)
-        self._gain, self._evidence = network.gain, evidence_of(network)
+    def __init__(
+        self,
+        rows: Rows,
+        evidence: Evidence,
+        output: Array,
+        bias: Array,
+        *,
+        gain: Callable[[Array], Array] = np.ones_like,
+        shared: bool = True,
+    ) -> None:
+        super().__init__(rows, output, bias, shared=shared)
+        self._gain, self._evidence = gain, evidence
 
     def states(self, ratings: RowRatings) -> Array:
         D, rows = len(self._evidence.prior), len(ratings.offsets) - 1
@@ -76,6 +85,12 @@ class RidgeRows(StateRows):
     def _joined(self, means: Array, unknown: Array) -> Array:
         gain = self._gain(unknown).astype(self.dtype)
         return np.concatenate([means * gain[:, None], unknown[:, None]], 1)
+
+
+def ridge_rows(network: RidgeNetwork, rows: Rows) -> PosteriorRows:
+    """What a ridge part says of its rows."""
+    output, bias = network.V.detach().numpy(), network.b.detach().numpy()
+    return PosteriorRows(rows, evidence_of(network), output, bias, gain=network.gain)
 
 
 def _ragged(ratings: RowRatings) -> RaggedRows:

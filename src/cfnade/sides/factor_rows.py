@@ -1,0 +1,69 @@
+"""What a factor analysis says about its rows and columns: posteriors, then the mean link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from cfnade.data.ratings import IntArray, Rows
+from cfnade.kernels.posterior import Evidence, lower_products
+from cfnade.models.factor_network import FactorNetwork
+from cfnade.sides.posterior_rows import PosteriorRows
+from cfnade.sides.side import Array, Row
+from cfnade.sides.state_features import StateFeatures, features_of
+
+
+def _evidence_of(network: FactorNetwork) -> Evidence:
+    a, c = network.a.numpy(), network.c.numpy()
+    noise, mean = network.noise.numpy(), network.mean.numpy()
+    (M, D), k = a.shape, np.arange(network.config.levels, dtype=a.dtype)
+    products = np.empty((M, D * (D + 1) // 2), a.dtype)
+    lower_products(a / np.sqrt(noise), c / noise, products)
+    told = a[:, None] * ((k - mean[:, None]) / noise)[:, :, None]  # (M, K, D)
+    return Evidence(a, products, told, np.ones(D, a.dtype), network.importance.numpy())
+
+
+class FactorRows:
+    """A RowReading: (η, ω) of cells by the posteriors of their rows, turned into scores."""
+
+    def __init__(self, network: FactorNetwork, rows: Rows) -> None:
+        self._network, self._link = network, network.link()
+        self.rows, self.dtype = rows, np.dtype(np.float64)
+        M, D = network.a.shape
+        output = np.zeros((M, 2, D + 1), network.a.numpy().dtype)  # of (m, ω)
+        output[:, 0, :D], output[:, 1, D] = network.a.numpy(), 1.0
+        bias = np.stack([network.mean.numpy(), np.zeros_like(output[:, 0, 0])], 1)
+        self.posteriors = PosteriorRows(rows, _evidence_of(network), output, bias, shared=False)
+
+    def cells(self, rows: IntArray, columns: IntArray) -> Array:
+        return self._link.scores(self.posteriors.cells(rows, columns))
+
+    def some(self, row: Row, columns: IntArray) -> Array:
+        return self._link.scores(self.posteriors.some(row, columns))
+
+    def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
+        return self._link.scores(self.posteriors.many(rows, which, columns))
+
+    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Iterator[Array]:
+        return map(self._link.scores, self.posteriors.all(rows, leave_out=leave_out))
+
+    def down(self, column: int, rows: IntArray | None, raters: Row, *, leave_out: bool) -> Array:
+        found = self.posteriors.down(column, rows, raters, leave_out=leave_out)
+        return self._link.scores(found)
+
+    def without_each(self, row: Row, column: int) -> Array:
+        return self._link.scores(self.posteriors.without_each(row, column))
+
+    def without_levels(self, row: Row, column: int) -> Array:
+        return self._link.scores(self.posteriors.without_levels(row, column))
+
+    def features(self, counts: IntArray) -> StateFeatures | None:
+        """For a column without loadings: by bells that are not tilted, whose scores are linear."""
+        a, k = self._network.a.numpy(), np.arange(self.rows.n_levels)
+        (M, D), variance = a.shape, float(self._network.variances[0])
+        table = np.zeros((M, len(k), D + 1), a.dtype)
+        table[:, :, :D] = a[:, None] * (k / variance)[:, None]
+        bells = -np.square(k - self._network.mean.numpy()[:, None]) / (2 * variance)
+        bias = self._network.log_weights.numpy() + bells
+        return features_of(self.posteriors, table, bias.astype(a.dtype), counts)

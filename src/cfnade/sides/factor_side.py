@@ -1,0 +1,161 @@
+"""The side that is factor analysis alone: made in seconds, good on anything, trained no further.
+
+Rows are users or items. Its mean is that of the analysis, which on small data no gradient betters;
+the shape of its distributions is found on training ratings, each left out of its own prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cfnade.data.ratings import Ratings
+from cfnade.kernels.adam import Rule
+from cfnade.kernels.threads import thread_count
+from cfnade.models.batch import Context
+from cfnade.models.factor_network import FactorConfig, FactorNetwork
+from cfnade.models.mean_link import MeanLink
+from cfnade.settings import Settings
+from cfnade.sides.draw import Draw
+from cfnade.sides.factor_rows import FactorRows
+from cfnade.sides.factors import analyse
+from cfnade.sides.readings import reading_of
+from cfnade.sides.side import (
+    NOTHING,
+    Array,
+    Axis,
+    Before,
+    Reading,
+    Side,
+    column_fault,
+    other_axis,
+)
+from cfnade.sides.stepping import FixedStepper
+
+DIMENSIONS = 20
+SAMPLE = 50_000
+"""Training ratings that the shape of distributions is found on."""
+ROUNDS = 20
+"""Of fitting the levels' weights; each brings them nearer to how often levels came."""
+
+
+class FactorSide(Side):
+    """Loadings of columns; a row is its posterior."""
+
+    axis: Axis
+    network: FactorNetwork
+    starts_well = True
+
+    def __init__(self, axis: Axis, network: FactorNetwork) -> None:
+        super().__init__()
+        self.axis, self.network = axis, network
+
+    # -- made, saved, taken over --------------------------------------------------------------
+
+    @classmethod
+    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+        assert axis is not None
+        config = FactorConfig(
+            columns=len(ratings.ids(other_axis(axis))),
+            levels=len(ratings.scale),
+            dimensions=fields.get("ridge") or DIMENSIONS,
+        )
+        return cls(axis, FactorNetwork(config))
+
+    @torch.no_grad()
+    def start(
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+    ) -> None:
+        del generator, before
+        net, rows = self.network, ratings.rows(self.axis)
+        D, threads = net.config.dimensions, thread_count(None)
+        factors = analyse(rows, D, seed=settings.seed, threads=threads)
+        for name in ("a", "c", "mean", "importance"):
+            getattr(net, name).copy_(torch.from_numpy(getattr(factors, name)))
+        net.noise.fill_(factors.noise)
+        self._shape(ratings)
+
+    def _shape(self, ratings: Ratings) -> None:
+        """Variances and the levels' weights, from training ratings left out of their own."""
+        rows, net = ratings.rows(self.axis), self.network
+        places = np.arange(rows.n_ratings)[:: -(-rows.n_ratings // SAMPLE)]
+        numbers = np.searchsorted(rows.offsets, places, side="right") - 1
+        columns, levels = rows.columns[places].astype(np.int64), rows.levels[places]
+        predicted = FactorRows(net, rows).posteriors.cells(numbers, columns)
+        means = net.mean.numpy()[columns]
+        spread = float(np.square(levels - means).mean())
+        error = float(np.square(levels - predicted[:, 0]).mean())
+        # error = v at the mean ω, and v goes from the noise to the spread.
+        unknown = min(float(predicted[:, 1].mean()), 0.9)
+        noise = max((error - unknown * spread) / (1 - unknown), 0.05 * spread, 1e-3)
+        net.variances.copy_(torch.tensor([noise, max(spread, noise)]))
+        frequencies = np.bincount(levels, minlength=net.config.levels) + 0.5
+        net.log_weights.copy_(torch.from_numpy(_weights(predicted, frequencies, net)))
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.network.config.to_dict()
+
+    @classmethod
+    def from_saved(
+        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> Self:
+        del arrays
+        assert axis is not None
+        return cls(axis, FactorNetwork(FactorConfig.from_dict(fields)))
+
+    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
+        """Nothing: its start takes seconds and knows the new ratings."""
+
+    def fault(self, ratings: Ratings) -> str | None:
+        return column_fault(self.network.config, ratings, self.axis)
+
+    # -- trained ------------------------------------------------------------------------------
+
+    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+        del ratings, settings, share
+        return {}
+
+    def plain_scores(self, draw: Draw) -> Tensor:
+        batch = draw.batch(self.axis, self.network.a.device)
+        return self.scores_given(batch.context, batch.targets.rows, batch.targets.columns)
+
+    def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
+        """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""
+        net = self.network
+        predicted = net.predicted(net.hidden(context), rows, columns)
+        return torch.from_numpy(net.link().scores(predicted.cpu().numpy())).to(net.a)
+
+    def stepper(
+        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+    ) -> FixedStepper:
+        del ratings, settings, share, threads
+        return FixedStepper(self)
+
+    # -- asked --------------------------------------------------------------------------------
+
+    def reading(self, context: Ratings) -> Reading:
+        return reading_of(self.axis, FactorRows(self.network, context.rows(self.axis)))
+
+    def vectors(self, context: Ratings, axis: Axis) -> Tensor | None:
+        """Of a row its state (m, ω), of a column its loadings."""
+        if axis != self.axis:
+            return self.network.a
+        rows = context.rows(axis)
+        found = FactorRows(self.network, rows).posteriors
+        return torch.from_numpy(found.states_down(-1, np.arange(len(rows)), NOTHING))
+
+
+def _weights(predicted: Array, frequencies: Array, network: FactorNetwork) -> Array:
+    """log w (K,) with which levels are expected as often as they came."""
+    noise, spread = network.variances.tolist()
+    weights, wanted = np.zeros(len(frequencies)), np.log(frequencies / frequencies.sum())
+    for _ in range(ROUNDS):
+        scores = MeanLink(weights, noise, spread).scores(predicted)
+        chances = np.exp(scores - scores.max(1, keepdims=True))
+        expected = (chances / chances.sum(1, keepdims=True)).mean(0)
+        weights += wanted - np.log(expected)
+    return weights
