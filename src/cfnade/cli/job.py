@@ -27,7 +27,7 @@ _KINDS: dict[str, type | UnionType] = {
     "device": str,
     "from": str | None,
     "without_context": bool,
-    "float16": bool,
+    "half": bool,
     "keep_state": bool,
     "seeds": int,
 }
@@ -35,11 +35,11 @@ _DEFAULTS: Job = {
     "split": "paper:0",
     "device": "cpu",
     "without_context": False,
-    "float16": False,
+    "half": False,
     "keep_state": False,
     "seeds": 1,
 }
-_LATER = ("float16", "keep_state", "seeds")
+_LATER = ("half", "keep_state", "seeds")
 """Fields that runs begun with an earlier version lack; they did as the defaults do."""
 _PARAMETERS = {
     ("from", "from"): "start",

@@ -92,7 +92,7 @@ def train(
     without_context: Annotated[
         bool | None, _files("Leave the ratings out of the saved model.", "--without-context")
     ] = None,
-    float16: Annotated[
+    half: Annotated[
         bool | None,
         _files("Save weights in half the bytes, where it changes no more than 0.001.", "--float16"),
     ] = None,
@@ -114,7 +114,7 @@ def train(
     asked: Job = {"data": data, "split": split, "reading": reading, "recipe": recipe, "side": side}
     asked |= {"model": model, "training": training, "threads": threads, "device": device}
     asked |= {"from": start, "without_context": without_context, "seeds": seeds}
-    asked |= {"float16": float16, "keep_state": keep_state}
+    asked |= {"half": half, "keep_state": keep_state}
     with own_folder(out):
         if resume:
             job = earlier_job(out, asked)
@@ -173,7 +173,7 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
         raise
     model = replace(trained.fitted, facts=trained.fitted.facts | {"job": job})
     with nothing_lost(out):
-        checkpoint.save(model, out, with_context=not job["without_context"], half=job["float16"])
+        checkpoint.save(model, out, with_context=not job["without_context"], half=job["half"])
     if trained.diverged:
         state.forget(out)
     elif not trained.stopped:
