@@ -59,7 +59,7 @@ def test_the_file_of_a_large_model_halves(tmp_path: Path, caplog: pytest.LogCapt
     fitted = make(data=data, hidden=(100,))
     with torch.no_grad():
         for parameter in fitted.members[0].parameters():
-            parameter *= 0.1
+            parameter.mul_(0.1)
     save(fitted, tmp_path / "whole")
     caplog.set_level(logging.INFO, "cfnade")
     save(fitted, tmp_path / "half", half=True)

@@ -1,8 +1,9 @@
-"""The folder of a run: its own while the run lives, small when it is done, never lost by mistake."""
+"""The folder of a run: its own while that lives, small when it is done, never lost by mistake."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -56,6 +57,20 @@ def test_a_finished_run_keeps_its_model_and_not_its_state(
     assert weights(out) == before
     assert shell("train", "--resume", "--out", kept).code == 0
     assert weights(kept) == before
+
+
+def test_float16_is_remembered_by_a_resumed_run_and_says_what_it_spares(
+    shell: Shell, ratings_file: Path, tmp_path: Path, stopped: pytest.MonkeyPatch
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "model"
+    assert "stopped" in shell("train", ratings_file, *options(out, 3), "--float16").out
+    stopped.undo()
+    assert shell("train", ratings_file, *options(whole, 3)).code == 0
+    done = shell("train", "--resume", "--out", out)
+    assert done.code == 0, done.err
+    assert re.search(r"\d of \d tables of weights are saved as float16, \d\.\d MB less", done.said)
+    sizes = [(folder / "model.safetensors").stat().st_size for folder in (out, whole)]
+    assert sizes[0] < 0.7 * sizes[1]
 
 
 def test_what_kills_left_of_a_state_goes_with_it(
@@ -187,9 +202,9 @@ def test_of_many_processes_one_has_the_lock(tmp_path: Path) -> None:
 
 def test_the_holder_is_named(tmp_path: Path) -> None:
     with only_one(tmp_path / "lock"):
-        with pytest.raises(TakenError, match=rf"^process {os.getpid()} on "):
-            with only_one(tmp_path / "lock"):
-                pass
+        named = pytest.raises(TakenError, match=rf"^process {os.getpid()} on ")
+        with named, only_one(tmp_path / "lock"):
+            pass
         assert (tmp_path / "lock").exists()
 
 
@@ -210,7 +225,7 @@ def test_a_disk_without_room_is_refused_before_the_first_step(
 
     def free(count: float) -> None:
         usage = Usage(10**12, 0, int(count))
-        monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
 
     free(0.95 * truly)
     done = shell("train", ratings_file, *options(out, 1), *how)

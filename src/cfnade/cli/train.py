@@ -174,10 +174,10 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     model = replace(trained.fitted, facts=trained.fitted.facts | {"job": job})
     with nothing_lost(out):
         checkpoint.save(model, out, with_context=not job["without_context"], half=job["half"])
-    if trained.diverged:
-        state.forget(out)
-    elif not trained.stopped:
-        end_run(out, job)
+        if trained.diverged:
+            state.forget(out)
+        elif not trained.stopped:
+            end_run(out, job)
     _say_how_it_ended(trained, out, job["without_context"])
 
 

@@ -33,8 +33,8 @@ def require_space(folder: Path, split: Split, jobs: Sequence[Job]) -> None:
     if free < needed:
         raise TrainingError(
             f"{folder}: the disk has {_size(free)} free, and training needs about "
-            f"{_size(needed)}: {_size(sum(states))} for its state and {_size(model)} for the "
-            "model; make room there, or train into a folder on another disk"
+            f"{_size(needed)} there while it runs, for its state and for the model "
+            f"({_size(model)}); make room, or train into a folder on another disk"
         )
 
 
