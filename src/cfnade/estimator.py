@@ -295,12 +295,13 @@ class CFNADE:
 
     # -- keeping ------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path, *, with_context: bool = True) -> None:
+    def save(self, folder: str | Path, *, with_context: bool = True, half: bool = False) -> None:
         """Write the fitted model into a folder; docs/checkpoint.md has the format.
 
-        Without context no one's ratings are in it; then only histories can be answered.
+        Without context no one's ratings are in it; then only histories can be answered. `half`
+        writes weights as float16 where that changes no probability by more than 0.001.
         """
-        checkpoint.save(self.fitted_, folder, with_context=with_context)
+        checkpoint.save(self.fitted_, folder, with_context=with_context, half=half)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

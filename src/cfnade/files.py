@@ -27,6 +27,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     _flush_folder(path.parent)
 
 
+def parts_of(path: Path) -> list[Path]:
+    """What killed writers of `path` left behind."""
+    return list(path.parent.glob(f".{path.name}.*.part"))
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace the file at `path` by `text`, encoded as UTF-8."""
     with replacing(path) as file:

@@ -55,17 +55,17 @@ class Run:
     """One command under way."""
 
     def __init__(self, server: Server, pid: int, out: Path, err: Path) -> None:
-        self._server, self._pid, self._out, self._err = server, pid, out, err
+        self._server, self.pid, self._out, self._err = server, pid, out, err
         self.code: int | None = None
 
     def poll(self) -> int | None:
         """Its exit code, as subprocess has it; None while it runs."""
         if self.code is None:
-            self.code = self._server.ask({"code_of": self._pid})
+            self.code = self._server.ask({"code_of": self.pid})
         return self.code
 
     def signal(self, number: signal.Signals) -> None:
-        os.kill(self._pid, number)
+        os.kill(self.pid, number)
 
     def end(self, seconds: float = 240.0) -> tuple[str, str]:
         """Wait for it, and give what it said on standard output and standard error."""

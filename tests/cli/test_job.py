@@ -31,7 +31,7 @@ def test_a_wrong_argument_leaves_an_earlier_run_as_it_was(
     shell: Shell, ratings_file: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "model"
-    assert shell("train", ratings_file, *options(out, 1)).code == 0
+    assert shell("train", ratings_file, *options(out, 1), "--keep-state").code == 0
     before = digests(out)
     for line, message in {
         "--side movie": "--side (='movie') must be",
@@ -46,7 +46,7 @@ def test_a_wrong_argument_leaves_an_earlier_run_as_it_was(
         "--scale 1-3": "off the scale",
         f"--hidden 20 --from {out}": "cannot be continued",
     }.items():
-        done = shell("train", ratings_file, *options(out, 1), *line.split())
+        done = shell("train", ratings_file, *options(out, 1), *line.split(), "--force")
         assert done.code == 1
         assert message in done.said
         assert digests(out) == before
@@ -63,7 +63,7 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
     refused = shell("train", ratings_file, *options(out, 2))
     assert refused.code == 1
     assert "holds an unfinished training" in refused.said
-    assert "go on with --resume, or delete training.safetensors to start anew" in refused.said
+    assert "go on with --resume, or start anew with --force" in refused.said
     other = tmp_path / "other.csv"
     other.write_text(ratings_file.read_text())
     differing = [
@@ -80,6 +80,8 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
         (["--know-time"], "--know-time was None, not True"),
         (["--no-cache"], "--no-cache was None, not False"),
         (["--without-context"], "--without-context was False, not True"),
+        (["--float16"], "--float16 was False, not True"),
+        (["--keep-state"], "--keep-state was False, not True"),
         (["--from", str(tmp_path)], f"--from was None, not {tmp_path}"),
         ([str(other)], f"DATA was {ratings_file}, not {other}"),
     ]
@@ -93,8 +95,10 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
     monkeypatch.chdir(ratings_file.parent)
     again = shell("train", "ratings.csv", *options(out, EPOCHS), "--split", "paper:0", "--resume")
     assert again.code == 0, again.err
-    # Now that it is finished, it may be replaced.
-    assert shell("train", ratings_file, *options(out, 1)).code == 0
+    # Now that it is finished, there is a model to lose.
+    refused = shell("train", ratings_file, *options(out, 1))
+    assert refused.code == 1
+    assert "holds a trained model; give --force to replace it" in refused.said
 
 
 def test_a_run_that_patience_ended_is_finished(
@@ -104,7 +108,11 @@ def test_a_run_that_patience_ended_is_finished(
     early = [*options(out, 60), "--patience", "1", "--learning-rate", "0.2"]
     assert shell("train", ratings_file, *early).code == 0
     assert load(out).facts["epochs"] < 60
-    assert shell("train", ratings_file, *early).code == 0
+    assert not (out / "training.safetensors").exists()
+    assert (
+        "is finished, so there is nothing to resume"
+        in shell("train", "--resume", "--out", out).said
+    )
 
 
 def test_data_is_found_from_another_folder(
@@ -114,7 +122,7 @@ def test_data_is_found_from_another_folder(
     test = ratings_file.parent / "test.csv"
     test.write_text("userId,movieId,rating,timestamp\n900,3,4,9\n")
     monkeypatch.chdir(ratings_file.parent)
-    arguments = [*options(out, 1), "--split", "file:test.csv", "--scale", "1-5"]
+    arguments = [*options(out, 1), "--split", "file:test.csv", "--scale", "1-5", "--keep-state"]
     done = shell("train", ratings_file.name, *arguments)
     assert done.code == 0, done.err
     monkeypatch.chdir(tmp_path)

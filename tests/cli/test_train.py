@@ -160,7 +160,7 @@ def test_a_full_disk_loses_nothing_that_was_saved(
     before = {path.name: digest_file(path) for path in out.iterdir()}
     for size in (3_000, 20_000):  # no file may grow beyond this many bytes
         run = processes.start(
-            "train", ratings_file, *options(out, 2), "--seed", "9", file_bytes=size
+            "train", ratings_file, *options(out, 2), "--seed", "9", "--force", file_bytes=size
         )
         _, err = run.end()
         assert run.code == 1
@@ -192,7 +192,7 @@ def test_divergence_keeps_the_best_model_and_fails(
     assert all(bool(weight.isfinite().all()) for weight in kept.members[0].parameters())
     # What it suggests can be followed: nothing is left to go on with.
     before = weights(out)
-    assert shell("train", ratings_file, *options(out, 6)).code == 0
+    assert shell("train", ratings_file, *options(out, 6), "--force").code == 0
     assert weights(out) != before
 
 
@@ -202,7 +202,7 @@ def test_divergence_before_any_good_epoch_leaves_the_model_that_was_there(
     out = tmp_path / "model"
     assert shell("train", ratings_file, *options(out, 1)).code == 0
     before = weights(out)
-    wild = ["--learning-rate", "1e30", "--save-every", "0"]
+    wild = ["--learning-rate", "1e30", "--save-every", "0", "--force"]
     done = shell("train", ratings_file, *options(out, 30), *wild)
     assert done.code == 1
     assert "diverged" in done.said

@@ -51,7 +51,7 @@ def test_seeds_are_shown_saved_as_one_model_and_resumed(
     assert len(load(whole).members) == 2
 
     # As if it had been stopped when the first model was done.
-    assert shell(*options, *SMALL, out).code == 0
+    assert shell(*options, *SMALL, out, "--keep-state").code == 0
     second = state.member_folder(out, 1) / state.NAME
     second.unlink()
     again = shell(*options, *SMALL, out)

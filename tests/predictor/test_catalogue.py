@@ -139,6 +139,15 @@ def test_an_unknown_title_that_is_an_id_is_not_taken_for_one_that_holds_it() -> 
     assert ask.person({"Reloaded": 5, "Hamlet (1948)": 4}).unknown == ("Reloaded",)
 
 
+@pytest.mark.parametrize("ask", [predictor(texts=True), titles_as_ids()], ids=["ids", "titles"])
+def test_explaining_an_unknown_text_lists_the_nearest(ask: Predictor) -> None:
+    rated = {ask.items.raw(0): 4}
+    with pytest.raises(PredictionError, match=r"'Matrx' is unknown .*; did you mean: Matrix, The"):
+        ask.explain(history=rated, item="Matrx")
+    with pytest.raises(PredictionError, match=r"'Casablanca' is unknown to the model$"):
+        ask.explain(history=rated, item="Casablanca")
+
+
 def test_codes_are_no_titles() -> None:
     codes = [f"item_{n}" for n in range(2, 30, 2)]
     ask = titles_as_ids(codes)

@@ -27,14 +27,20 @@ _KINDS: dict[str, type | UnionType] = {
     "device": str,
     "from": str | None,
     "without_context": bool,
+    "half": bool,
+    "keep_state": bool,
     "seeds": int,
 }
 _DEFAULTS: Job = {
     "split": "paper:0",
     "device": "cpu",
     "without_context": False,
+    "half": False,
+    "keep_state": False,
     "seeds": 1,
 }
+_LATER = ("half", "keep_state", "seeds")
+"""Fields that runs begun with an earlier version lack; they did as the defaults do."""
 _PARAMETERS = {
     ("from", "from"): "start",
     ("model", "time"): "know_time",
@@ -113,7 +119,7 @@ def read_job(out: Path) -> Job:
         raise _damaged(out, str(error)) from error
     if not isinstance(job, dict):
         raise _damaged(out, "it is not the arguments of a training")
-    job.setdefault("seeds", 1)  # as in runs begun before there were ensembles
+    job = {name: _DEFAULTS[name] for name in _LATER} | job
     for name, kind in _KINDS.items():
         if name not in job or not isinstance(job[name], kind):
             raise _damaged(out, f"{name} is {'wrong' if name in job else 'missing'}")
@@ -155,7 +161,7 @@ def refuse_unfinished(out: Path) -> None:
         raise TrainingError(
             f"{out}: holds an unfinished training ({left[0]} of {members[number].epochs} "
             f"epochs{model}); "
-            f"go on with --resume, or delete {state.NAME} to start anew"
+            "go on with --resume, or start anew with --force"
         )
 
 

@@ -5,7 +5,6 @@ Both can be interrupted at any moment and gone on with.
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -18,14 +17,15 @@ import typer
 
 from cfnade.cli.arguments import Data, panel, with_options, with_reading
 from cfnade.cli.doctor import compile_kernels
-from cfnade.cli.job import (
-    RUN,
-    Job,
-    earlier_job,
-    new_job,
-    refuse_unfinished,
-    settings_of_members,
+from cfnade.cli.folder import (
+    begin_run,
+    end_run,
+    nothing_lost,
+    own_folder,
+    refuse_finished,
+    refuse_overwriting,
 )
+from cfnade.cli.job import Job, earlier_job, new_job, settings_of_members
 from cfnade.errors import TrainingError
 from cfnade.options import checked, whole
 
@@ -92,6 +92,14 @@ def train(
     without_context: Annotated[
         bool | None, _files("Leave the ratings out of the saved model.", "--without-context")
     ] = None,
+    half: Annotated[
+        bool | None,
+        _files("Save weights in half the bytes, where it changes no more than 0.001.", "--float16"),
+    ] = None,
+    keep_state: Annotated[
+        bool | None, _files("Keep the training state of a finished run.", "--keep-state")
+    ] = None,
+    force: Annotated[bool, _files("Replace the model that the folder holds.", "--force")] = False,
     model: dict[str, Any],
     training: dict[str, Any],
     reading: dict[str, Any],
@@ -106,17 +114,21 @@ def train(
     asked: Job = {"data": data, "split": split, "reading": reading, "recipe": recipe, "side": side}
     asked |= {"model": model, "training": training, "threads": threads, "device": device}
     asked |= {"from": start, "without_context": without_context, "seeds": seeds}
-    job = earlier_job(out, asked) if resume else new_job(asked)
-    if not resume:
-        refuse_unfinished(out)
-    _train(job, out, resume, save_every)
+    asked |= {"half": half, "keep_state": keep_state}
+    with own_folder(out):
+        if resume:
+            job = earlier_job(out, asked)
+            refuse_finished(out, job)
+        else:
+            job = new_job(asked)
+            refuse_overwriting(out, force=force)
+        _train(job, out, resume, save_every)
 
 
 def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     from cfnade import checkpoint
     from cfnade.cli.show import TrainingView
     from cfnade.data.loader import load_split
-    from cfnade.files import write_text
     from cfnade.recipes import kinds_in, plans_beside
     from cfnade.settings import Settings
     from cfnade.sides import kernel_task, side_names
@@ -127,7 +139,6 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     parts = load_split(job["data"], job["split"], **job["reading"])
     print(parts, file=sys.stderr)
     earlier = checkpoint.load(job["from"]) if job["from"] else None
-    out.mkdir(parents=True, exist_ok=True)
     resume = resume and (out / state.NAME).exists()  # killed before its first state: from anew
     members = settings_of_members(job)
     done = state.read_histories(out, len(members)) if resume else []
@@ -135,15 +146,14 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     def begin() -> None:
         """The first step is done: nothing is wrong with the arguments, the earlier run may go."""
         if not resume:
-            state.forget(out)
-            write_text(out / RUN, json.dumps(job, indent=1) + "\n")
+            begin_run(out, job)
 
     if job["device"] == "cpu":
         first = kernel_task(side_names(kinds[0], ridge=job["model"].get("ridge", 0)))
         compile_kernels(first, *(kernel_task(side_names(kind, ridge=1)) for kind in kinds[1:]))
     try:
         view = TrainingView([one.epochs for one in members], out, done, begin)
-        with view, _interrupt() as stop:
+        with nothing_lost(out), view, _interrupt() as stop:
             trained = run.train(
                 parts,
                 side=kinds[0],
@@ -162,9 +172,12 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
         state.forget(out)  # going on would only diverge again
         raise
     model = replace(trained.fitted, facts=trained.fitted.facts | {"job": job})
-    checkpoint.save(model, out, with_context=not job["without_context"])
-    if trained.diverged:
-        state.forget(out)
+    with nothing_lost(out):
+        checkpoint.save(model, out, with_context=not job["without_context"], half=job["half"])
+        if trained.diverged:
+            state.forget(out)
+        elif not trained.stopped:
+            end_run(out, job)
     _say_how_it_ended(trained, out, job["without_context"])
 
 
@@ -184,7 +197,9 @@ def _say_how_it_ended(trained: Any, out: Path, without_context: bool) -> None:
         best += f", validation RMSE {facts['valid']['rmse']:.4f}"
     print(f"{out}: model of {best}, {facts['seconds']:.1f} s of training")
     if trained.diverged:
-        raise TrainingError(f"{trained.diverged}. The best model before that is kept in {out}")
+        raise TrainingError(
+            f"{trained.diverged}. The best model before that is kept in {out}; --force replaces it"
+        )
     if trained.stopped:
         print(f"stopped; go on with: cfnade train --resume --out {out}")
     elif without_context:

@@ -320,9 +320,7 @@ class Predictor:
         count, prediction, `without` all of these, `change`, and `mean_change` of leaving out one.
         """
         _, people = self._people(None if user is None else [user], history)
-        index = self.catalogue.index(item)
-        if index < 0:
-            raise PredictionError(f"item {item!r} is unknown to the model; nothing moves it")
+        index = self.catalogue.known(item)
         if history is None and people[0].user < 0:
             raise PredictionError(
                 f"user {user!r} is unknown to the model, so no rating moved the prediction; "

@@ -64,8 +64,16 @@ class Catalogue:
         items = self._surely(item) or (self._containing(item) if self._guesses else [])
         return -1 if self.ids.are_texts and not items else self._only(items, item)
 
+    def known(self, item: Any) -> int:
+        """The same, but there must be an item: none is an error that lists the nearest."""
+        index = self.index(item)
+        if index < 0:
+            hint = self._nearest(item) if isinstance(item, str) and self.titles is not None else ""
+            raise PredictionError(f"item {item!r} is unknown to the model{hint}")
+        return index
+
     def indices(self, items: Any) -> IntArray:
-        """The same for many. Returns (n,)."""
+        """The same as `index` for many. Returns (n,)."""
         if isinstance(items, np.ndarray) or self.titles is None:
             return self.ids.indices(items)
         texts = dict.fromkeys(item for item in items if isinstance(item, str))
@@ -78,7 +86,7 @@ class Catalogue:
         )
 
     def typed(self, text: str) -> int:
-        """The same for what a person types: a number may be an id, and there must be an item."""
+        """As `index` for what a person types: a number may be an id, and there must be an item."""
         if self.ids.are_texts or text.isdecimal():
             index = self.ids.index(self.ids.typed(text))
             if index >= 0:
@@ -120,9 +128,14 @@ class Catalogue:
             best_known = sorted(items, key=lambda item: (-int(self._counts()[item]), item))
             some = self._listed(best_known[:_SHOWN]) + ("; …" if len(items) > _SHOWN else "")
             raise PredictionError(f"{text!r} is in {len(items)} titles, say which one: {some}")
+        raise PredictionError(
+            f"{text!r} is neither an item id nor part of a title{self._nearest(text)}"
+        )
+
+    def _nearest(self, text: str) -> str:
+        """A hint for the end of an error."""
         near = self.search(text, _SHOWN)[0].tolist()
-        hint = f"; did you mean: {self._listed(near)}" if near else ""
-        raise PredictionError(f"{text!r} is neither an item id nor part of a title{hint}")
+        return f"; did you mean: {self._listed(near)}" if near else ""
 
     def _listed(self, items: list[int]) -> str:
         assert self.titles is not None

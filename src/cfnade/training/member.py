@@ -70,6 +70,7 @@ class Job:
         final = fitted
         if self.settings.refit and not stopped and diverged is None:
             final = self._refit(split, run.progress.best_epoch) or fitted
+            stopped = final is fitted and self.stop()  # the refit can be gone on with too
         return TrainedMember(fitted, final, run.progress, self.settings.seed, stopped, diverged)
 
     def _fitted(self, ratings: Ratings) -> FittedModel:

@@ -20,6 +20,7 @@ from cfnade.sides import Member, side_names
 from cfnade.training.loop import Reporter, Saving
 from cfnade.training.member import Job, TrainedMember
 from cfnade.training.shares import shares_of
+from cfnade.training.space import require_space
 from cfnade.training.state import NAME, member_folder
 from cfnade.training.validation import calibrated
 
@@ -77,6 +78,8 @@ def train(
     kinds = [0] * seeds + [1 + number for number in range(len(beside))]
     for job in jobs:
         _check(job)
+    if saving is not None:
+        require_space(saving.folder, split, jobs)
     with torch_threads(threads):  # torch's own number may be larger than what was asked for
         members = _members(split, jobs, saving)
         seed = first.settings.seed

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cfnade.data.store import read_arrays, write_arrays
 from cfnade.errors import DataError, TrainingError
+from cfnade.files import parts_of
 
 FORMAT, VERSION = "cfnade-training", "1"
 NAME = "training.safetensors"
@@ -102,7 +103,15 @@ def read_histories(folder: Path, members: int) -> list[dict[str, Any]]:
     return found
 
 
+def states_in(folder: Path) -> list[Path]:
+    """The files of a run's states, of all its models, and what kills left of writing them."""
+    places = (folder, *folder.glob("seed-*"))
+    return [path for place in places for path in (*place.glob(NAME), *parts_of(place / NAME))]
+
+
 def forget(folder: Path) -> None:
-    """Remove the states of a run, of all its models."""
-    for place in (folder, *folder.glob("seed-*")):
-        (place / NAME).unlink(missing_ok=True)
+    """Remove the states of a run."""
+    for path in states_in(folder):
+        path.unlink()
+        if path.parent != folder and not any(path.parent.iterdir()):
+            path.parent.rmdir()

@@ -1,0 +1,113 @@
+"""Weights in half the bytes, where what the model says stays the same: measured, not hoped for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cfnade.data.ratings import Ratings
+from cfnade.errors import CheckpointError
+from cfnade.fitted import FittedModel
+from cfnade.personal import Calibrator
+from cfnade.scorer import Scorer
+
+BOUND = 1e-3
+"""No probability of a cell that was looked at may change by more."""
+
+CELLS = 10_000
+"""So many are looked at: of a smaller model all, else half known ratings and half any cells."""
+
+
+class Halves(NamedTuple):
+    """Tables that may be saved as float16, by their names in the file, and what that changes."""
+
+    names: frozenset[str]
+    change: float
+    cells: int
+    spared: int
+    """Bytes."""
+
+
+def weights_of(fitted: FittedModel) -> dict[str, Tensor]:
+    """Weights as member.side.parameter, sharing memory with the model."""
+    return {
+        f"{number}.{name}.{key}": tensor
+        for number, member in enumerate(fitted.members)
+        for name, side in member.sides.items()
+        for key, tensor in side.network.state_dict().items()
+    }
+
+
+def halves_of(fitted: FittedModel) -> Halves:
+    """All tables if together they change little; else as many as do, the largest first."""
+    if not fitted.has_context:
+        raise CheckpointError(
+            "half=True measures what the model says about known ratings, and this one came without "
+            "them; save it in halves from a copy with its context, or leave half out"
+        )
+    asked = _cells(fitted)
+    change_by = _measure(fitted, asked)
+    tables = weights_of(fitted)
+    names = sorted(tables, key=lambda name: (-tables[name].numel(), name))
+    chosen, change = set(names), change_by(names)
+    if not change <= BOUND:
+        chosen, change = set(), 0.0
+        for name in names:
+            found = change_by({*chosen, name})
+            if found <= BOUND:
+                chosen.add(name)
+                change = found
+    spared = sum(2 * tables[name].numel() for name in chosen)
+    return Halves(frozenset(chosen), change, len(asked[0]), spared)
+
+
+def _measure(
+    fitted: FittedModel, cells: tuple[Any, Any, Any]
+) -> Callable[[Collection[str]], float]:
+    """How much probabilities change at most if tables of these names are rounded."""
+    users, items, _ = cells
+    whole, honest = Scorer(fitted), Calibrator(fitted)
+    before = honest.of_cells(whole.probabilities(*cells), users, items)
+    tables, members = weights_of(fitted), deepcopy(fitted.members)
+    rounded = weights_of(replace(fitted, members=members))
+
+    def change_by(names: Collection[str]) -> float:
+        with torch.no_grad():
+            for name, table in tables.items():
+                rounded[name].copy_(table.half() if name in names else table)
+        if not all(bool(rounded[name].isfinite().all()) for name in names):
+            return np.inf  # float16 ends at 65,504
+        after = whole.with_members(*members).probabilities(*cells)
+        changes = np.abs(honest.of_cells(after, users, items) - before)
+        return float(changes.max()) if np.isfinite(changes).all() else np.inf
+
+    return change_by
+
+
+def _cells(fitted: FittedModel) -> tuple[Any, Any, Any]:
+    """Users, items, and times where the model needs them."""
+    context, random = fitted.context, np.random.default_rng(0)
+    if context.n_users * context.n_items <= CELLS:
+        users, items = np.divmod(np.arange(context.n_users * context.n_items), context.n_items)
+    else:
+        users, items = _sampled(context, random)
+    if not fitted.needs_times:
+        return users, items, None
+    assert context.times is not None
+    return users, items, random.choice(context.times, len(users))
+
+
+def _sampled(context: Ratings, random: np.random.Generator) -> tuple[Any, Any]:
+    known = random.integers(len(context), size=CELLS // 2)
+    users = random.integers(context.n_users, size=CELLS - len(known))
+    items = random.integers(context.n_items, size=CELLS - len(known))
+    return (
+        np.concatenate([context.users[known], users]).astype(np.int64),
+        np.concatenate([context.items[known], items]).astype(np.int64),
+    )

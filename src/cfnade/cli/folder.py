@@ -1,0 +1,108 @@
+"""The folder of a training run: one run at a time, and nothing in it is lost by mistake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cfnade.cli.job import RUN, Job, refuse_unfinished
+from cfnade.cli.lock import TakenError, only_one
+from cfnade.errors import CheckpointError, TrainingError
+
+LOCK = "training.lock"
+_FINISHED = "finished"  # in run.json: the run is at its end
+
+
+@contextmanager
+def own_folder(out: Path) -> Iterator[None]:
+    """Make the folder and keep other runs out; if nothing comes into it, it goes again."""
+    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        with only_one(out / LOCK):
+            yield
+    except TakenError as taken:
+        raise TrainingError(
+            f"{out}: {taken} is training into it; wait until that has ended, or give another "
+            "folder with --out"
+        ) from None
+    finally:
+        for folder in missing:
+            with suppress(OSError):  # it holds something
+                folder.rmdir()
+
+
+def refuse_overwriting(out: Path, *, force: bool) -> None:
+    """A model, or a run that can be gone on with, is replaced only if that is said."""
+    from cfnade.checkpoint import check_place
+    from cfnade.checkpoint.folders import current
+    from cfnade.checkpoint.manifest import NAME
+
+    check_place(out)
+    if force:
+        return
+    refuse_unfinished(out)
+    if current(out, NAME).exists():
+        raise TrainingError(
+            f"{out}: holds a trained model; give --force to replace it, or another folder with "
+            "--out"
+        )
+
+
+def begin_run(out: Path, job: Job) -> None:
+    """What an earlier run left makes place for this one."""
+    from cfnade.training import state
+
+    state.forget(out)
+    _write(out, job)
+
+
+def end_run(out: Path, job: Job) -> None:
+    """The model is saved: its training state, several times as large, goes unless it is wanted."""
+    from cfnade.training import state
+
+    _write(out, job | {_FINISHED: True})
+    if not job["keep_state"]:
+        state.forget(out)
+
+
+def refuse_finished(out: Path, job: Job) -> None:
+    """A run that is done, and whose state is gone, cannot be gone on with."""
+    from cfnade.training import state
+
+    if job.pop(_FINISHED, False) and not (out / state.NAME).exists():
+        raise TrainingError(
+            f"{out}: its training is finished, so there is nothing to resume: the state of it "
+            "went when the model was saved (--keep-state keeps it). To train the model further, "
+            f"give --from {out} and another folder with --out"
+        )
+
+
+@contextmanager
+def nothing_lost(out: Path) -> Iterator[None]:
+    """A disk that fails in the middle costs nothing that was saved, and the message says so."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (OSError, CheckpointError) as error:
+        from cfnade.training import state
+
+        what = str(error)
+        if isinstance(error, OSError):
+            what = f"{error.filename or out}: cannot be written ({error.strerror or error})"
+        advice = "nothing of this run was saved before; put that right and start it again"
+        if (out / state.NAME).exists():
+            advice = (
+                "the state of the run is whole: put that right and go on with: cfnade train "
+                f"--resume --out {out}"
+            )
+        raise TrainingError(f"{what}; {advice}") from error
+
+
+def _write(out: Path, job: Job) -> None:
+    from cfnade.files import write_text
+
+    write_text(out / RUN, json.dumps(job, indent=1) + "\n")

@@ -1,0 +1,277 @@
+"""The folder of a run: its own while that lives, small when it is done, never lost by mistake."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import namedtuple
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.forks import Server
+from tests.cli.test_train import options, wait_for, weights
+
+from cfnade.checkpoint import load
+from cfnade.cli.folder import LOCK
+from cfnade.cli.lock import TakenError, only_one
+
+Shell = Any
+STATE = "training.safetensors"
+LONG = 100_000  # epochs: more than any test waits for
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """As if Ctrl-C were pressed in the first epoch."""
+    monkeypatch.setattr("cfnade.cli.train._interrupt", lambda: nullcontext(lambda: True))
+    return monkeypatch
+
+
+# -- small when done ------------------------------------------------------------------------------
+
+
+def test_a_finished_run_keeps_its_model_and_not_its_state(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    out, kept = tmp_path / "model", tmp_path / "kept"
+    for folder, more in ((out, []), (kept, ["--keep-state"])):
+        done = shell("train", ratings_file, *options(folder, 2), "--seeds", "2", *more)
+        assert done.code == 0, done.err
+    assert not list(out.rglob(f"*{STATE}*"))
+    assert not list(out.glob("seed-*"))
+    assert {path.parent.name for path in kept.rglob(STATE)} == {"kept", "seed-1"}
+    assert weights(out) == weights(kept)
+
+    before = weights(out)
+    again = shell("train", "--resume", "--out", out)
+    assert again.code == 1
+    assert "training is finished, so there is nothing to resume" in again.said
+    assert "--keep-state keeps it" in again.said
+    assert f"give --from {out} and another folder with --out" in again.said
+    assert weights(out) == before
+    assert shell("train", "--resume", "--out", kept).code == 0
+    assert weights(kept) == before
+
+
+def test_float16_is_remembered_by_a_resumed_run_and_says_what_it_spares(
+    shell: Shell, ratings_file: Path, tmp_path: Path, stopped: pytest.MonkeyPatch
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "model"
+    assert "stopped" in shell("train", ratings_file, *options(out, 3), "--float16").out
+    stopped.undo()
+    assert shell("train", ratings_file, *options(whole, 3)).code == 0
+    done = shell("train", "--resume", "--out", out)
+    assert done.code == 0, done.err
+    assert re.search(r"\d of \d tables of weights are saved as float16, \d\.\d MB less", done.said)
+    sizes = [(folder / "model.safetensors").stat().st_size for folder in (out, whole)]
+    assert sizes[0] < 0.7 * sizes[1]
+
+
+def test_what_kills_left_of_a_state_goes_with_it(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    out.mkdir()
+    (out / f".{STATE}.0123456789abcdef.part").write_bytes(b"half a state")
+    (out / "notes.txt").write_text("mine")
+    assert shell("train", ratings_file, *options(out, 1)).code == 0
+    assert not list(out.glob(f".{STATE}*"))
+    assert (out / "notes.txt").read_text() == "mine"
+
+
+def test_a_run_stopped_in_its_refit_is_not_finished(
+    shell: Shell, ratings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "model"
+    assert shell("train", ratings_file, *options(whole, 2), "--refit").code == 0
+    history = out / "history.jsonl"
+
+    def pressed() -> bool:
+        return len(history.read_text().splitlines()) == 2  # the run's epochs are done
+
+    with monkeypatch.context() as patched:
+        patched.setattr("cfnade.cli.train._interrupt", lambda: nullcontext(pressed))
+        done = shell("train", ratings_file, *options(out, 2), "--refit")
+    assert done.code == 0, done.err
+    assert load(out).facts["best_epoch"] == 2  # so the refit was stopped after the first of two
+    assert "stopped; go on with" in done.out
+    assert shell("train", "--resume", "--out", out).code == 0
+    assert weights(out) == weights(whole)
+
+
+# -- never lost by mistake ------------------------------------------------------------------------
+
+
+def test_a_model_is_replaced_only_if_that_is_said_and_that_before_any_data_is_read(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    assert shell("train", ratings_file, *options(out, 1)).code == 0
+    before = weights(out)
+    for more in (["--seed", "5"], ["--from", str(out)]):
+        refused = shell("train", "no-such-file.csv", *options(out, 1), *more)
+        assert refused.code == 1
+        assert f"{out}: holds a trained model; give --force to replace it" in refused.said
+        assert weights(out) == before
+    for more in (["--seed", "5"], ["--from", str(out)]):
+        before = weights(out)
+        assert shell("train", ratings_file, *options(out, 1), *more, "--force").code == 0
+        assert weights(out) != before
+
+
+def test_force_replaces_an_unfinished_run(
+    shell: Shell, ratings_file: Path, tmp_path: Path, stopped: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "model"
+    assert "stopped" in shell("train", ratings_file, *options(out, 9)).out
+    assert (out / STATE).exists()
+    stopped.undo()
+    done = shell("train", ratings_file, *options(out, 1), "--force")
+    assert done.code == 0, done.err
+    assert load(out).facts["job"]["training"]["epochs"] == 1
+
+
+def test_files_that_are_no_model_are_refused_before_training(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "model.json").write_text("{}")
+    refused = shell("train", "no-such-file.csv", *options(tmp_path, 1), "--force")
+    assert refused.code == 1
+    assert "was not written by cfnade" in refused.said
+    assert (tmp_path / "model.json").read_text() == "{}"
+
+
+def test_an_error_leaves_no_empty_folder(shell: Shell, ratings_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "model"
+    for wrong in (["--device", "toaster"], ["--factors", "99"], ["--split", "papr:0"]):
+        assert shell("train", ratings_file, *options(out, 1), *wrong).code == 1
+        assert list(tmp_path.iterdir()) == []
+    (tmp_path / "deep").mkdir()
+    assert shell("train", ratings_file, *options(out, 1), "--factors", "99").code == 1
+    assert list((tmp_path / "deep").iterdir()) == []  # what was there stays
+
+
+# -- one run at a time ----------------------------------------------------------------------------
+
+
+def test_a_second_run_is_refused_while_the_first_lives_and_not_after_a_kill(
+    processes: Server, shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    first = processes.start("train", ratings_file, *options(out, LONG), "--save-every", "0")
+    wait_for(out / STATE, first)
+    try:
+        for second in ([ratings_file, *options(out, 1), "--force"], ["--resume", "--out", out]):
+            refused = shell("train", *second)
+            assert refused.code == 1
+            assert f"{out}: process {first.pid} on " in refused.said
+            assert "is training into it" in refused.said
+        assert first.poll() is None
+    finally:
+        first.signal(signal.SIGKILL)
+        first.end()
+    assert (out / LOCK).exists()  # the file says nothing, the system held the lock
+    done = shell("train", ratings_file, *options(out, 1), "--force")
+    assert done.code == 0, done.err
+    assert not (out / LOCK).exists()
+
+
+def test_of_many_processes_one_has_the_lock(tmp_path: Path) -> None:
+    """Each adds 1 to a number many times, reading and writing: none is lost if they take turns."""
+    number, lock = tmp_path / "number", tmp_path / "lock"
+    number.write_text("0")
+    code = (
+        "import sys; from pathlib import Path; from cfnade.cli.lock import TakenError, only_one\n"
+        "number, lock, done = Path(sys.argv[1]), Path(sys.argv[2]), 0\n"
+        "while done < 200:\n"
+        "    try:\n"
+        "        with only_one(lock):\n"
+        "            number.write_text(str(int(number.read_text()) + 1)); done += 1\n"
+        "    except TakenError: pass\n"
+    )
+    command = [sys.executable, "-c", code, str(number), str(lock)]
+    running = [subprocess.Popen(command) for _ in range(4)]
+    assert [process.wait(120) for process in running] == [0] * 4
+    assert number.read_text() == "800"
+    assert not lock.exists()
+
+
+def test_the_holder_is_named(tmp_path: Path) -> None:
+    with only_one(tmp_path / "lock"):
+        named = pytest.raises(TakenError, match=rf"^process {os.getpid()} on ")
+        with named, only_one(tmp_path / "lock"):
+            pass
+        assert (tmp_path / "lock").exists()
+
+
+# -- room -----------------------------------------------------------------------------------------
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def test_a_disk_without_room_is_refused_before_the_first_step(
+    shell: Shell, ratings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, out = tmp_path / "kept", tmp_path / "model"
+    how = ["--hidden", "400", "--keep-state", "--seeds", "2"]
+    assert shell("train", ratings_file, *options(kept, 1), *how).code == 0
+    states = [path.stat().st_size for path in kept.rglob(STATE)]
+    # All states, and one more while it is written.
+    truly = sum(states) + max(states)
+
+    def free(count: float) -> None:
+        usage = Usage(10**12, 0, int(count))
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+
+    free(0.95 * truly)
+    done = shell("train", ratings_file, *options(out, 1), *how)
+    assert done.code == 1
+    assert f"{out}: the disk has {0.95 * truly / 1e6:.1f} MB free, and training needs" in done.said
+    assert not out.exists()
+    # States that are there make place for themselves.
+    free(0.95 * truly - sum(states))
+    assert "the disk has" in shell("train", "--resume", "--out", kept).said
+    free(1.05 * truly - sum(states))
+    assert shell("train", "--resume", "--out", kept).code == 0
+    free(1.05 * truly)
+    assert shell("train", ratings_file, *options(out, 1), *how).code == 0
+
+
+def test_a_disk_that_fills_up_in_the_middle_costs_nothing_that_was_saved(
+    shell: Shell, ratings_file: Path, tmp_path: Path, stopped: pytest.MonkeyPatch
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "model"
+    assert "stopped" in shell("train", ratings_file, *options(out, 6)).out
+    stopped.undo()
+    assert shell("train", ratings_file, *options(whole, 6)).code == 0
+
+    for name in ("cfnade.training.loop.write_state", "cfnade.checkpoint.write_manifest"):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(name, _full)
+            done = shell("train", "--resume", "--out", out)
+        assert done.code == 1
+        assert "No space left on device" in done.said
+        assert done.err.count("error: ") == 1
+        assert f"go on with: cfnade train --resume --out {out}" in done.said
+        load(out)  # that of the stopped run
+    assert shell("train", "--resume", "--out", out).code == 0
+    assert weights(out) == weights(whole)
+
+
+def _full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_disk_that_is_full_from_the_start_is_one_message(
+    processes: Server, ratings_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    run = processes.start("train", ratings_file, *options(out, 2), file_bytes=3_000)
+    _, err = run.end()
+    assert run.code == 1
+    assert err.count("error: ") == 1
+    assert "nothing of this run was saved before" in err
