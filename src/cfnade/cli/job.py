@@ -177,13 +177,13 @@ def _epochs_done(folder: Path, settings: Any) -> int | None:
 def _settled(asked: Job) -> Job:
     """Data and paths that mean the same in any folder and at any time."""
     from cfnade.data.elsewhere import settled
-    from cfnade.data.loader import test_file
+    from cfnade.data.loader import file_of_split
 
     now = dict(asked)
     if asked["data"] is not None:
         now["data"], now["reading"] = settled(asked["data"], asked["reading"])
     if asked["split"] is not None and asked["split"].startswith("file:"):
-        now["split"] = f"file:{settled(test_file(asked['split']), {})[0]}"
+        now["split"] = f"file:{settled(file_of_split(asked['split']), {})[0]}"
     now["from"] = None if asked["from"] is None else str(Path(asked["from"]).resolve())
     return now
 

@@ -29,14 +29,16 @@ _NAME = "query-result"
 _ROWS = 1 << 16  # that SQLite hands over at once
 _SECONDS = 10  # for a server to answer
 _WRAPPING = re.compile(r"^.*(?:ERROR|FATAL):\s*|^[A-Z_]+: (?:\[libpq\] )?(?:Failed to \w+: )?")
-_EXAMPLE = 'query="select user_id, item_id, rating from ratings"'
 
 
 def keep_answer(address: str, query: str | None) -> Path:
     """The rows that a query gives, as a Parquet file."""
     shown = masked(address)
     if query is None or not query.strip():
-        raise DataError(f"{shown}: say which rows with query=, as in {_EXAMPLE}")
+        raise DataError(
+            f"{shown}: is a database; say which rows with query=, such as: select user_id, "
+            "item_id, rating from reviews"
+        )
     read = _from_sqlite if address.lower().startswith("sqlite:") else _from_postgresql
     try:
         table = read(address, query, shown)

@@ -14,23 +14,23 @@ from cfnade.errors import DataError
 def bring(data: str | Path, query: str | None = None) -> Path | None:
     """The file that data from elsewhere becomes; None if it is a path or a name."""
     kind = scheme(data) if isinstance(data, str) else None
-    if isinstance(data, str) and kind in DATABASES:
+    if kind is not None and kind not in (*WEB, *DATABASES):
+        raise DataError(
+            f"{masked(str(data))}: {kind}:// cannot be read; http://, https://, sqlite:/// and "
+            "postgresql:// can"
+        )
+    if kind in DATABASES:
         from cfnade.data.database import keep_answer
 
-        return keep_answer(data, query)
+        return keep_answer(str(data), query)
     if query is not None:
         raise DataError(
             "query= is for databases (sqlite:///shop.db, postgresql://user@host/shop); leave it out"
         )
-    if isinstance(data, str) and kind in WEB:
+    if kind in WEB:
         from cfnade.data.web import download
 
-        return download(data)
-    if isinstance(data, str) and kind is not None:
-        raise DataError(
-            f"{masked(data)}: {kind}:// cannot be read; http://, https://, sqlite:/// and "
-            "postgresql:// can"
-        )
+        return download(str(data))
     if data == PIPE:
         from cfnade.data.piped import keep_standard_input
 

@@ -102,12 +102,13 @@ def load_split(data: Any, name: str, **reading: Any) -> Split:
         train, test = (_canonical_part(data, f"{name}.{end}", whole) for end in ("base", "test"))
         return predefined(train, test, name=name, whole=whole)
     if name.startswith("file:"):
-        train, test = load(data, **reading), load(test_file(name), **reading)
-        return predefined(train, test, name=f"file:{Path(masked(test_file(name))).name}")
+        other = file_of_split(name)
+        train, test = load(data, **reading), load(other, **reading)
+        return predefined(train, test, name=f"file:{Path(masked(other)).name}")
     return split(load(data, **reading), name)
 
 
-def test_file(split_name: str) -> str:
+def file_of_split(split_name: str) -> str:
     """The path or address in "file:PATH"."""
     other = split_name.removeprefix("file:")
     if _only_once(other):

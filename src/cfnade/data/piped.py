@@ -22,7 +22,7 @@ def keep_standard_input() -> Path:
     if stream is None or stream.closed or stream.isatty():
         raise DataError(f"standard input is no pipe; {_HOW}")
     path = keep(_NAME, _copy)
-    log.info("standard input: kept as %s, for whatever reads these ratings again", path)
+    log.info("standard input: kept as %s, where later commands find it", path)
     return path
 
 
