@@ -171,7 +171,7 @@ def test_types_of_postgresql_become_ids_ratings_and_times(server: str) -> None:
 
 
 def test_bytes_are_refused_with_what_to_write(server: str) -> None:
-    with pytest.raises(DataError, match="column 'id' holds bytes.*cast"):
+    with pytest.raises(DataError, match=r"column 'id' holds bytes.*cast"):
         load(address(server), query="select id, product, stars from reviews")
     cast = "select cast(id as text) as user_id, product, stars from reviews"
     assert {len(user) for user, _, _ in triples(address(server), query=cast)} == {36}

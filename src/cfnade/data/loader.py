@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import polars as pl
 
@@ -151,7 +152,7 @@ def _canonical_part(data: Any, file: str, whole: Ratings) -> Ratings:
     if not isinstance(data, str | Path):
         raise DataError(f"split {file.split('.')[0]!r} needs MovieLens 100K by name or path")
     path = locate(data, SETS.get(str(data)))
-    source = open_source(path if path.is_dir() or path.suffix == ".zip" else path.parent)
+    source = open_source(path if path.is_dir() or is_zipfile(path) else path.parent)
     members = [member for member in source.names() if Path(member).name == file]
     if len(members) != 1:
         raise DataError(

@@ -39,12 +39,11 @@ def download(address: str) -> Path:
         request, name = _request(address)
         place = place_of(shown, name)
         if place.exists():
-            log.info("%s: as downloaded before; delete %s to have it anew", shown, place)
             return place
         log.info("%s: downloading", shown)
         with urllib.request.urlopen(request, timeout=SECONDS) as answer, replacing(place) as file:
             size = _copy(answer, file, shown, place)
-    log.info("%s: %s bytes, kept as %s", shown, f"{size:,}", place)
+    log.info("%s: %s bytes, kept as %s until you delete it", shown, f"{size:,}", place)
     return place
 
 
