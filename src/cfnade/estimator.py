@@ -170,7 +170,7 @@ class CFNADE:
     def fit(
         self, data: Any, valid: Any = None, *, start: CFNADE | str | Path | None = None
     ) -> Self:
-        """Train on ratings: Ratings, a frame, a path or name that load() takes, or a Split.
+        """Train on ratings: Ratings, a Split, or anything that load() takes.
 
         valid are ratings to choose the best epoch and to calibrate by; without them 5 % of the
         data, drawn by the seed, are held back for that. A Split brings its own; its test part is

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cfnade.cli.arguments import with_reading
+from cfnade.cli.arguments import Data, with_reading
 from cfnade.errors import ModelError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ PICTURE, FIGURES = "comparison.svg", "comparison.json"
 
 @with_reading
 def compare(
-    data: Annotated[str, typer.Argument(help="Ratings: a file, a folder or a data set's name.")],
+    data: Data,
     *,
     models: Annotated[
         str | None, typer.Option(help="Names with commas between; all if not given.")
@@ -47,6 +47,8 @@ def compare(
       cfnade compare ml-1m --models i-cfnade,i-autorec,biasmf --splits authors:1234,authors:2341
       cfnade compare ml-100k --splits u1,u2,u3,u4,u5 --out comparison --picture
     """
+    from cfnade.data.addresses import masked
+    from cfnade.data.elsewhere import settled
     from cfnade.files import write_text
     from cfnade_rivals.chart import draw, require_matplotlib
     from cfnade_rivals.comparison import Task
@@ -56,11 +58,11 @@ def compare(
 
     if picture:
         require_matplotlib()
-    task = Task(_place(data), reading, _seed(seed), threads)
+    task = Task(*settled(data, reading), _seed(seed), threads)
     names = None if models is None else _names(models, "--models")
     split_names = _names(splits, "--splits")
     outcomes = run(task, names, split_names, out=out, say=_say)
-    about = {"data": data, "splits": split_names, "seed": seed, "threads": threads}
+    about = {"data": masked(data), "splits": split_names, "seed": seed, "threads": threads}
     result = json.dumps(figures(outcomes, about), indent=1)
     table = standings(outcomes)
     if out is not None:
@@ -70,7 +72,7 @@ def compare(
     else:
         _show(table, split_names)
     if picture and any(row.splits for row in table):
-        draw(table, (out or Path()) / PICTURE, f"{data}: {', '.join(split_names)}")
+        draw(table, (out or Path()) / PICTURE, f"{masked(data)}: {', '.join(split_names)}")
     if not any(row.splits for row in table):
         raise ModelError("no model could be fitted; the lines above say why")
 
@@ -126,9 +128,3 @@ def _seed(seed: int) -> int:
     if seed < 0:
         raise ModelError(f"--seed {seed}: must not be negative")
     return seed
-
-
-def _place(data: str) -> str:
-    """A path that means the same in any folder; names of data sets stay as they are."""
-    path = Path(data).expanduser()
-    return str(path.resolve()) if path.exists() else data

@@ -15,7 +15,8 @@ from typer.core import TyperCommand
 from cfnade.errors import CfnadeError
 
 Model = Annotated[Path, typer.Argument(help="The folder of a saved model.", metavar="MODEL")]
-Data = Annotated[str, typer.Argument(help="Ratings: a file, a folder or a data set's name.")]
+RATINGS = "Ratings: a file, a folder, a data set's name, an address, or - for standard input."
+Data = Annotated[str, typer.Argument(help=RATINGS)]
 Json = Annotated[bool, typer.Option("--json", help="Print figures for a machine.")]
 
 
@@ -124,6 +125,9 @@ _READING: dict[str, Any] = {
     ],
     "encoding": Annotated[
         str | None, _reading("Text encoding, such as latin-1; UTF-8 if not given.")
+    ],
+    "query": Annotated[
+        str | None, _reading("What to select where the data is a database's address.")
     ],
     "scale": Annotated[str | None, _reading('The rating scale, such as "1-5" or "0.5-5/0.5".')],
     "bins": Annotated[int | None, _reading("Cut continuous ratings into this many levels.")],

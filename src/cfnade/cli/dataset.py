@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from cfnade.cli.arguments import Command, Data, Json, with_reading
+from cfnade.data.addresses import masked
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -54,7 +55,7 @@ def info(
     from cfnade.data.loader import load
     from cfnade.data.summary import summarise
 
-    with _waiting(f"reading {data}"):
+    with _waiting(f"reading {masked(data)}"):
         summary = summarise(load(data, **reading))
     if as_json:
         print(json.dumps(asdict(summary), indent=1))
@@ -82,7 +83,7 @@ def convert(
 
     if out.suffix != ".parquet":
         raise CfnadeError(f"{out}: the name of the file to write must end in .parquet")
-    with _waiting(f"reading {data}"):
+    with _waiting(f"reading {masked(data)}"):
         ratings = load(data, **reading)
     with _waiting(f"writing {out}"):
         write_parquet(ratings, out)
@@ -107,7 +108,7 @@ def split_command(
     from cfnade.data.typed_tables import write_parquet
     from cfnade.files import write_text
 
-    with _waiting(f"splitting {data}"):
+    with _waiting(f"splitting {masked(data)}"):
         split = load_split(data, name, **reading)
     sizes = {}
     for part, ratings in split.parts().items():

@@ -55,7 +55,9 @@ def new_job(asked: Job) -> Job:
     from cfnade.settings import Settings
 
     if asked["data"] is None:
-        raise TrainingError("say what to train on: a file, a folder or a data set's name")
+        raise TrainingError(
+            "say what to train on: a file, a folder, a data set's name, an address or - (a pipe)"
+        )
     chosen: Job = _DEFAULTS | _filled(_settled(asked))
     checked("seeds", chosen["seeds"], whole(1), TrainingError)
     _check_side(chosen.get("side", "user"))
@@ -179,21 +181,17 @@ def _epochs_done(folder: Path, settings: Any) -> int | None:
 
 
 def _settled(asked: Job) -> Job:
-    """Paths that mean the same in any folder."""
-    settled = {**asked, "data": _place(asked["data"])}
+    """Data and paths that mean the same in any folder and at any time."""
+    from cfnade.data.elsewhere import settled
+    from cfnade.data.loader import file_of_split
+
+    now = dict(asked)
+    if asked["data"] is not None:
+        now["data"], now["reading"] = settled(asked["data"], asked["reading"])
     if asked["split"] is not None and asked["split"].startswith("file:"):
-        settled["split"] = f"file:{_place(asked['split'].removeprefix('file:'))}"
-    settled["from"] = None if asked["from"] is None else str(Path(asked["from"]).resolve())
-    return settled
-
-
-def _place(data: str | None) -> str | None:
-    from cfnade.data.named import SETS
-
-    if data is None or data in SETS:
-        return data
-    path = Path(data).expanduser()
-    return str(path.resolve()) if path.exists() else data
+        now["split"] = f"file:{settled(file_of_split(asked['split']), {})[0]}"
+    now["from"] = None if asked["from"] is None else str(Path(asked["from"]).resolve())
+    return now
 
 
 def _check_side(side: str, where: str = "") -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cfnade.cli.arguments import Data, panel, with_options, with_reading
+from cfnade.cli.arguments import RATINGS, Data, panel, with_options, with_reading
 from cfnade.cli.doctor import compile_kernels
 from cfnade.cli.folder import (
     begin_run,
@@ -68,10 +68,7 @@ def _fields(options: dict[str, Any]) -> dict[str, Any]:
 @with_options("training", _SETTINGS)
 @with_options("model", _ARCHITECTURE, _fields)
 def train(
-    data: Annotated[
-        str | None,
-        typer.Argument(help="Ratings: a file, a folder or a data set's name.", show_default=False),
-    ] = None,
+    data: Annotated[str | None, typer.Argument(help=RATINGS, show_default=False)] = None,
     *,
     out: Annotated[Path, _files("The folder to write the model into.", "--out")],
     recipe: Annotated[str | None, _model("A recipe's name or TOML file.")] = None,
@@ -109,6 +106,7 @@ def train(
     cfnade train ml-1m --recipe ml-1m-item --split authors:1234 --out model
     cfnade train ml-1m --recipe ml-1m-both --seeds 3 --out model
     cfnade train ratings.csv --out model
+    cfnade train sqlite:///shop.db --query "select user, item, stars from reviews" --out model
     cfnade train --resume --out model
     """
     asked: Job = {"data": data, "split": split, "reading": reading, "recipe": recipe, "side": side}

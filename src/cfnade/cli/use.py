@@ -66,6 +66,7 @@ def evaluate(
 
 
 def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
+    from cfnade.data.addresses import masked
     from cfnade.data.loader import load, load_split
 
     if data is None and reading:
@@ -74,7 +75,7 @@ def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[
             "too, or leave it out"
         )
     if data is not None:
-        return load(data, **{"scale": fitted.context.scale, **reading}), data
+        return load(data, **{"scale": fitted.context.scale, **reading}), masked(data)
     job = fitted.facts.get("job")
     if job is None:
         raise PredictionError("this model does not say on what data it was trained; give the data")

@@ -22,7 +22,7 @@ _NOT_DATA = (
 _DOCUMENTS = ("readme", "license", "licence", "copying", "changelog", "citation", "notice")
 _FOREIGN = {
     b"\x89HDF": "HDF5; save the ratings as csv or Parquet",
-    b"SQLite format 3": "an SQLite database; save the ratings as csv or Parquet",
+    b"SQLite format 3": "an SQLite database; give it as sqlite:///PATH with query=",
     b"FEA1": "Feather of the first version; write it again as Feather version 2 or Parquet",
     b"\x93NUMPY": "a NumPy array; save the ratings as csv or Parquet",
     b"<": "HTML or XML: perhaps an error page in place of the file; fetch it again",

@@ -1,4 +1,4 @@
-"""load() and load_split(): from a name, a file, a folder or a frame to checked ratings or parts."""
+"""load() and load_split(): from a name, a path, an address or a table to ratings or parts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import polars as pl
 
+from cfnade.data.addresses import DATABASES, PIPE, masked, scheme
 from cfnade.data.build import Options, Repeats, build
 from cfnade.data.cache import cached
 from cfnade.data.columns import Columns
+from cfnade.data.containers import as_frame
+from cfnade.data.elsewhere import bring, settled
 from cfnade.data.formats import companions, read
 from cfnade.data.named import SETS, PublishedSet, fetch, find, named, show_terms
 from cfnade.data.predefined import predefined
@@ -41,12 +45,17 @@ def load(
     separator: str | None = None,
     header: bool | None = None,
     encoding: str | None = None,
+    query: str | None = None,
     scale: str | Sequence[float] | Scale | None = None,
     bins: int | Sequence[float] | None = None,
     repeats: Repeats = "error",
     cache: bool = True,
 ) -> Ratings:
-    """Ratings from a data set's name ("ml-1m"), a path, or a pandas, polars or pyarrow frame.
+    """Ratings from a data set's name ("ml-1m"), a path, an address, or a table in memory.
+
+    An address is http(s)://…, or that of a database (sqlite:///shop.db, postgresql://…) with a
+    `query` for its rows; "-" is standard input. A table is a pandas, polars or pyarrow frame, a
+    NumPy array, a scipy.sparse matrix, a list of tuples or a dict; docs/data.md has each.
 
     Formats, columns and scale are recognised; the arguments say what cannot be, or is not as it
     looks. `user`, `item`, `rating` and `time` are column names, or positions that count from 0.
@@ -57,13 +66,15 @@ def load(
     options = Options(scale, bins, repeats)
     reading = ReadOptions(user, item, rating, time, separator, header, encoding)
     if isinstance(data, Ratings):
-        if (reading, options) != (PLAIN, Options()):
+        if (reading, options, query) != (PLAIN, Options(), None):
             raise DataError("these are Ratings already; give such arguments when loading the file")
         return data
     if not isinstance(data, str | Path):
-        return build(read_frame(data, reading), options)
+        if query is not None:
+            raise DataError("query= is for databases, not for tables in memory; leave it out")
+        return build(read_frame(as_frame(data), reading), options)
     published = SETS.get(data) if isinstance(data, str) else None
-    path = locate(data, published)
+    path = locate(data, published, query)
 
     def parse() -> tuple[Ratings, str]:
         columns, recognised = read(path, reading)
@@ -85,21 +96,39 @@ def load_split(data: Any, name: str, **reading: Any) -> Split:
     Beside the names that `split` knows: "u1" … "u5", "ua" and "ub" of MovieLens 100K, and
     "file:PATH", where the data is the training part and PATH the test part.
     """
+    if isinstance(data, str) and _only_once(data):
+        data, reading = settled(data, reading)
     if name in CANONICAL:
         whole = load(data, **reading)
         train, test = (_canonical_part(data, f"{name}.{end}", whole) for end in ("base", "test"))
         return predefined(train, test, name=name, whole=whole)
     if name.startswith("file:"):
-        train, test = load(data, **reading), load(name.removeprefix("file:"), **reading)
-        return predefined(train, test, name=f"file:{Path(name.removeprefix('file:')).name}")
+        other = file_of_split(name)
+        train, test = load(data, **reading), load(other, **reading)
+        return predefined(train, test, name=f"file:{Path(masked(other)).name}")
     return split(load(data, **reading), name)
 
 
-def locate(data: str | Path, published: PublishedSet | None) -> Path:
-    """Where the data lies on disk, after getting it if it is a published set that does not."""
-    if published is not None:
+def file_of_split(split_name: str) -> str:
+    """The path or address in "file:PATH"."""
+    other = split_name.removeprefix("file:")
+    if _only_once(other):
+        raise DataError(f"split file:{masked(other)}: the test part must be a file; save it as one")
+    return other
+
+
+def _only_once(data: str) -> bool:
+    """Whether asking again may give something else, or nothing."""
+    return data == PIPE or scheme(data) in DATABASES
+
+
+def locate(data: str | Path, published: PublishedSet | None, query: str | None = None) -> Path:
+    """Where the data lies on disk, after getting it if it does not lie there."""
+    if published is not None and query is None:
         show_terms(published)
         return find(published) or fetch(published)
+    if (brought := bring(data, query)) is not None:
+        return brought
     path = Path(data).expanduser()
     if isinstance(data, str) and path.name == data and not path.suffix and not path.exists():
         named(data)  # its error lists the names
@@ -123,7 +152,7 @@ def _canonical_part(data: Any, file: str, whole: Ratings) -> Ratings:
     if not isinstance(data, str | Path):
         raise DataError(f"split {file.split('.')[0]!r} needs MovieLens 100K by name or path")
     path = locate(data, SETS.get(str(data)))
-    source = open_source(path if path.is_dir() or path.suffix == ".zip" else path.parent)
+    source = open_source(path if path.is_dir() or is_zipfile(path) else path.parent)
     members = [member for member in source.names() if Path(member).name == file]
     if len(members) != 1:
         raise DataError(

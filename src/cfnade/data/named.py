@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cfnade.data.cache import cache_folder
+from cfnade.data.download_bar import DownloadBar
 from cfnade.data.ratings import Ratings
 from cfnade.errors import DataError
 from cfnade.files import replacing, write_text
@@ -183,7 +184,7 @@ def _download(published: PublishedSet, url: str, folder: Path) -> Path:
         known_hash=None if published.md5 is None else f"md5:{published.md5}",
         path=folder,
         fname=f"{published.name}.zip",
-        downloader=pooch.HTTPDownloader(progressbar=_DownloadBar(published.name), timeout=_SECONDS),
+        downloader=pooch.HTTPDownloader(progressbar=DownloadBar(published.name), timeout=_SECONDS),
     )
     return Path(got)
 
@@ -221,29 +222,3 @@ def _by_hand(published: PublishedSet, why: str) -> DataError:
         f"{published.name}: {why}. Put {places}{where} into {_downloads_folder()}, or into a "
         "folder that the environment variable CFNADE_DATA names"
     )
-
-
-class _DownloadBar:
-    """Rich's, in the shape that pooch drives: on standard error if that is a terminal."""
-
-    def __init__(self, name: str) -> None:
-        from rich import progress
-        from rich.console import Console
-
-        console = Console(stderr=True)
-        self.total = 0
-        columns = (progress.BarColumn(), progress.DownloadColumn(), progress.TransferSpeedColumn())
-        self._progress = progress.Progress(
-            progress.TextColumn(name), *columns, console=console, disable=not console.is_terminal
-        )
-        self._task = self._progress.add_task(name, total=None)
-
-    def update(self, amount: int) -> None:
-        self._progress.start()
-        self._progress.update(self._task, total=self.total, advance=amount)
-
-    def reset(self) -> None:
-        self._progress.reset(self._task)
-
-    def close(self) -> None:
-        self._progress.stop()

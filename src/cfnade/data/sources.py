@@ -95,7 +95,9 @@ def open_source(path: Path) -> FileSource:
         if path.is_dir():
             source = FileSource(path, _walk(path))
         elif not path.is_file():
-            raise DataError(f"{path}: is not a regular file; give a file, a folder or a zip")
+            raise DataError(
+                f"{path}: is not a regular file; give a file, a folder or a zip, or send it to -"
+            )
         elif _starts_as_zip(path):
             archive = _guarded(str(path), lambda: zipfile.ZipFile(path))
             source = FileSource(path, {m.filename: m for m in _contents(archive)}, archive)

@@ -44,7 +44,8 @@ def read_frame(frame: Any, options: ReadOptions = PLAIN) -> Columns:
     except Exception as error:  # each library has its own for a frame that is not one
         raise DataError(
             f"a {type(frame).__name__} is not a table that can be read ({error}); give a pandas, "
-            "polars or pyarrow frame (a lazy one must be collected first)"
+            "polars or pyarrow frame (a lazy one must be collected first), an array, a sparse "
+            "matrix, a list of tuples or a dict"
         ) from error
     roles = _roles(names, options, "the frame")
     columns = {names[i]: _column(table, i, names[i]) for i in _needed(names, roles)}

@@ -1,0 +1,75 @@
+"""A PostgreSQL server of the tests' own, on loopback, in a folder that goes with it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+PASSWORD = "pass:w/rd@1"
+"""Has to be escaped in an address: what people forget, and what must not show."""
+
+
+@contextmanager
+def postgres(binaries: Path) -> Iterator[str]:
+    """Runs a server and gives its address, without user and password: 127.0.0.1:PORT."""
+    with tempfile.TemporaryDirectory(prefix="cfnade-postgres-") as name:
+        folder, rights = Path(name), _unprivileged()
+        (folder / "password").write_text(PASSWORD)
+        if rights:
+            for place in (folder, folder / "password"):
+                shutil.chown(place, rights["user"], rights["group"])
+
+        def run(program: str, *arguments: str) -> None:
+            command = [str(binaries / program), "-D", str(folder / "data"), *arguments]
+            with (folder / "said").open("a+") as said:  # a pipe would be held open by the server
+                done = subprocess.run(command, cwd=folder, stdout=said, stderr=said, **rights)
+                said.seek(0)
+                assert done.returncode == 0, said.read()
+
+        run("initdb", "-A", "scram-sha-256", "-U", "shop", f"--pwfile={folder / 'password'}")
+        port = _free_port()
+        options = (
+            f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
+        )
+        run("pg_ctl", "-w", "-o", options, "start")
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            run("pg_ctl", "-w", "-m", "immediate", "stop")
+
+
+def address(server: str, password: str = PASSWORD) -> str:
+    return f"postgresql://shop:{quote(password, safe='')}@{server}/postgres"
+
+
+def find_binaries() -> Path | None:
+    """Where the server's programs lie: on the path, or where Debian puts them."""
+    on_path = shutil.which("pg_ctl")
+    places = [Path(on_path).resolve().parent] if on_path else []
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((place for place in places if (place / "initdb").exists()), None)
+
+
+def _unprivileged() -> dict[str, Any]:
+    """The server refuses to run as root: it runs as somebody else then."""
+    if os.getuid() != 0:
+        return {}
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    user = pwd.getpwnam("postgres" if "postgres" in names else "nobody")
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
