@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from cfnade.data.build import build
 from cfnade.data.columns import Columns
 from cfnade.data.roles import PLAIN, ReadOptions
-from cfnade.data.text import clean, read_text
+from cfnade.data.characters import clean
+from cfnade.data.text import read_text
 from cfnade.errors import DataError
 
 HEADER = "userId,movieId,rating,timestamp\n"
@@ -101,11 +102,10 @@ def test_the_same_ratings_however_they_are_written(data: str | bytes) -> None:
         (HEADER + '1,10,4,5\n2,"20,3,6\n', r"r\.csv:3: this line cannot be cut into fields"),
         (HEADER + "1,10,4,5\n2,2\r0,3,6\n", r"r\.csv:3: .*carriage return"),
         (HEADER + "1,10,4,5\n2,2\x000,3,6\n", r"r\.csv:3: a NUL byte: this is not text"),
-        (b"1,Am\xe9lie,4\n", r'r\.csv:1: byte 0xe9 is not UTF-8; .*encoding="latin-1"'),
         (HEADER, r"r\.csv: holds a header and no ratings"),
         ("", r"r\.csv: is empty; it should hold a user, an item and a rating"),
         ("\n\n", r"r\.csv: is empty"),
-        ("hello\nworld\n", r"r\.csv:1: no separator cuts the lines .*'hello'.*separator="),
+        ("hello\nworld\n", r"(?s)r\.csv:1: no separator cuts .*separator=.*\n    hello\n"),
         ("1,2\n3,4\n", r"r\.csv:1: no separator cuts the lines into a user, an item and a rating"),
         ("a,b,c\n1,2,3\n", r"which column is the user and which the item .*'a', 'b', 'c'; say"),
         ("1,2,3,4,5\n1,2,3,4,5\n", r"which column is the user .*5 columns without names"),
@@ -201,7 +201,7 @@ def test_quoted_text_is_what_the_csv_module_wrote(pairs: list[tuple[str, str]]) 
 
 
 def test_text_is_cleaned_of_what_editors_add() -> None:
-    assert clean(b"\xef\xbb\xbf1,2,3\r\n4,5,6\r\n\r\n", "r.csv") == b"1,2,3\n4,5,6"
+    assert clean(b"\xef\xbb\xbf1,2,3\r\n4,5,6\r\n\r\n", "r.csv")[0] == b"1,2,3\n4,5,6"
 
 
 def test_lines_are_counted_through_quoted_line_breaks() -> None:

@@ -123,7 +123,14 @@ _READING: dict[str, Any] = {
         bool | None, _reading("Whether the first line names the columns.", "--header/--no-header")
     ],
     "encoding": Annotated[
-        str | None, _reading("Text encoding, such as latin-1; UTF-8 if not given.")
+        str | None, _reading("Text encoding, such as latin-1 or gbk; UTF-8 or cp1252 are found.")
+    ],
+    "skip_bad_lines": Annotated[
+        bool | None,
+        _reading("Leave out lines that cannot be read, and show them.", "--skip-bad-lines"),
+    ],
+    "items": Annotated[
+        str | None, _reading("A file of items: a column of ids, one of titles, one of genres.")
     ],
     "scale": Annotated[str | None, _reading('The rating scale, such as "1-5" or "0.5-5/0.5".')],
     "bins": Annotated[int | None, _reading("Cut continuous ratings into this many levels.")],

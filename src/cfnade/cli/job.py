@@ -177,6 +177,9 @@ def _settled(asked: Job) -> Job:
     settled = {**asked, "data": _place(asked["data"])}
     if asked["split"] is not None and asked["split"].startswith("file:"):
         settled["split"] = f"file:{_place(asked['split'].removeprefix('file:'))}"
+    if "items" in asked["reading"]:
+        items = str(_place(asked["reading"]["items"]))
+        settled["reading"] = {**asked["reading"], "items": items}
     settled["from"] = None if asked["from"] is None else str(Path(asked["from"]).resolve())
     return settled
 
