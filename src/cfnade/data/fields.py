@@ -11,6 +11,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -25,7 +26,7 @@ SEPARATORS = {"::": '"::"', "\t": "tab", ",": "comma", ";": "semicolon", "|": "p
 _UNIT = "\x1f"  # stands in for a separator of several characters: neither polars nor csv takes one
 _QUOTE = "\x1e"  # stands in for a quote that a backslash keeps from closing its field
 _ESCAPED = re.compile(rb'\\([\\"])')
-_RECORD = 1000  # lines that a quoted field may go on for
+_RECORD = 10_000  # lines that a quoted field may go on for
 
 
 @dataclass(frozen=True)
@@ -169,65 +170,54 @@ def _count(data: bytes, byte: str) -> int:
 
 
 def _slow(data: bytes, shape: TextShape, bad: BadLines) -> Table:
-    records = list(_records(data.decode().split("\n"), shape, bad))[int(shape.header) :]
-    if not records:
+    lines: list[int] = []
+    columns: list[list[str | None]] = [[] for _ in range(shape.width)]
+    for line, fields in _records(data.decode().split("\n"), shape, bad):
+        lines.append(line)
+        for column, text in zip(columns, fields, strict=True):
+            column.append(text or None)
+    first = int(shape.header)
+    if len(lines) == first:
         raise DataError(f"{bad.label}: holds a header and no ratings")
-    lines, fields = zip(*records, strict=True)
-    columns = {
-        str(i): pl.Series([text or None for text in column], dtype=pl.String)
-        for i, column in enumerate(zip(*fields, strict=True))
-    }
-    return Table(pl.DataFrame(columns), lines)
+    series = {str(i): pl.Series(texts[first:], dtype=pl.String) for i, texts in enumerate(columns)}
+    return Table(pl.DataFrame(series), lines[first:])
 
 
 def _records(lines: list[str], shape: TextShape, bad: BadLines) -> Iterator[tuple[int, list[str]]]:
     """Each record's first line, from 0, and its fields, as many as there must be."""
+
+    def rest(start: int) -> Iterator[str]:
+        for place in range(start, len(lines)):
+            if place > line + _RECORD:
+                return  # of a quote that was never closed
+            yield lines[place] + "\n"
+
     line = 0
     while line < len(lines):
-        after = line + 1  # a bad line is left alone: an open quote would take the next ones along
+        start, reader = line, _reader(rest(line), shape)
         try:
-            fields, end = _record(lines, line, shape)
-            if len(fields) == shape.width:
+            for fields in reader:
+                if len(fields) != shape.width:
+                    bad.add(line, *_ragged(len(fields), shape))
+                    break
                 yield line, fields
-                after = end
-            else:
-                bad.add(line, *_ragged(len(fields), shape))
+                line = start + reader.line_num
         except csv.Error as error:
             bad.add(
                 line,
                 f"this line cannot be cut into fields ({error})",
                 "look for a stray double quote or carriage return in it",
             )
-        line = after
+        line += 1  # only this one: an open quote would take the next ones along
 
 
-def _record(lines: list[str], line: int, shape: TextShape) -> tuple[list[str], int]:
-    """The fields of the record that starts at a line, and the line after it."""
-    text, end = lines[line], line + 1
-    if '"' not in text and "\r" not in text:
-        return (text.split(shape.cut) if text else []), end
-    if not shape.quoted:
-        return _parsed(text, shape), end
-    try:
-        return _parsed(text, shape), end
-    except csv.Error:
-        open_quote = text.count('"') % 2 == 1
-        if not open_quote:
-            raise
-    while open_quote and end < min(len(lines), line + _RECORD):  # a quoted field goes on
-        open_quote = open_quote != (lines[end].count('"') % 2 == 1)
-        end += 1
-    return _parsed("\n".join(lines[line:end]), shape), end
-
-
-def _parsed(text: str, shape: TextShape) -> list[str]:
-    reader = csv.reader(
-        [text],
+def _reader(lines: Iterator[str], shape: TextShape) -> Any:
+    return csv.reader(
+        lines,
         delimiter=shape.cut,
         quoting=csv.QUOTE_MINIMAL if shape.quoted else csv.QUOTE_NONE,
         strict=True,
     )
-    return next(reader, [])
 
 
 def _ragged(count: int, shape: TextShape) -> tuple[str, str]:
