@@ -68,5 +68,5 @@ def reason(column: pl.Series, role: str, row: int) -> str:
     except DataError as error:
         return str(error).removeprefix(": ").partition(";")[0]
     if role == "time":
-        return f"time {text[0]!r} is not written like the others"
+        return f"time {text[0]!r} is not written like the others (numbers, or ISO dates)"
     return f"the {role} id holds damaged characters"

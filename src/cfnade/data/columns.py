@@ -246,14 +246,19 @@ def _from_iso(texts: pl.Series, where: Where) -> npt.NDArray[np.int64]:
     parsed = pl.Series([iso_seconds(text) for text in distinct.to_list()], dtype=pl.Int64)
     values = texts.replace_strict(distinct, parsed, return_dtype=pl.Int64)
     if values.null_count():
-        # among numbers the word is to blame, among dates the number
-        wrong = values.is_null() & texts.cast(pl.Float64, strict=False).is_null()
-        row = _first(wrong if wrong.any() else values.is_null())
-        raise DataError(
-            f"{where(row)}: time {_shown(str(texts[row]))} is neither a number nor an ISO date "
-            f"such as 2005-09-06; {_LEAVE_OUT}"
-        )
+        row, fault = _odd_time(texts, values)
+        raise DataError(f"{where(row)}: time {_shown(str(texts[row]))} {fault}; {_LEAVE_OUT}")
     return values.to_numpy()
+
+
+def _odd_time(texts: pl.Series, dates: pl.Series) -> tuple[int, str]:
+    """The row to blame where not all are dates, and for what."""
+    numeric = texts.str.strip_chars().cast(pl.Float64, strict=False).is_not_null()
+    neither = dates.is_null() & ~numeric
+    if neither.any():
+        return _first(neither), "is neither a number nor an ISO date such as 2005-09-06"
+    odd = ~numeric if 2 * int(numeric.sum()) > len(texts) else numeric
+    return _first(odd), "is not written like the others (numbers, or ISO dates)"
 
 
 def iso_seconds(text: str) -> int | None:

@@ -71,11 +71,10 @@ def cut_fields(data: bytes, shape: TextShape, bad: BadLines) -> Table:
     data = _with_one_byte_separators(data, shape, bad.label)
     first = int(shape.header)
     quotes = shape.quoted and b'"' in data
-    orderly = not quotes or encloses_fields(data, shape.cut)
-    escaped = not orderly and _escapes_quotes(data, shape.cut)
+    escaped = quotes and _escapes_quotes(data, shape.cut)
     if escaped:
         data = _without_escapes(data)
-        orderly = encloses_fields(data, shape.cut)
+    orderly = not quotes or encloses_fields(data, shape.cut)
     if orderly and b"\r" not in data:
         start = data.find(b"\n") + 1 if shape.header else 0
         frame = _fast(data[start:], shape, quotes)
@@ -126,8 +125,9 @@ def _escapes_quotes(data: bytes, cut: str) -> bool:
     """
     if b'\\"' not in data or _QUOTE.encode() in data:
         return False
-    inside = re.compile(rb'\\"[^"\n' + re.escape(cut.encode()) + rb"]")
-    return inside.search(data) is not None or encloses_fields(_without_escapes(data), cut)
+    if re.search(rb'\\"[^"\n' + re.escape(cut.encode()) + rb"]", data):
+        return True
+    return not encloses_fields(data, cut) and encloses_fields(_without_escapes(data), cut)
 
 
 def _without_escapes(data: bytes) -> bytes:

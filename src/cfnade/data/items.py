@@ -88,8 +88,8 @@ def _ids(table: _Items) -> list[str]:
     if len(repeats):
         again = int(repeats[0])
         raise DataError(
-            f"{table.where(again)}: item {ids[again]} is listed again ({len(repeats):,} such "
-            "rows); keep one row of each item"
+            f"{table.where(again)}: item {ids[again]} is listed again ({len(repeats):,} "
+            "repeated in all); keep one row of each item"
         )
     found: list[str] = ids.to_list()
     return found
