@@ -123,7 +123,7 @@ def _escapes_quotes(data: bytes, cut: str) -> bool:
     """Whether quotes inside fields are written with a backslash, as in "\\"0210000010", and not
     doubled: then one of them stands where no field could end, or without them all is in order.
     """
-    if b'\\"' not in data or _QUOTE.encode() in data:
+    if b"\\" not in data or _QUOTE.encode() in data:  # one byte is looked for far faster than two
         return False
     if re.search(rb'\\"[^"\n' + re.escape(cut.encode()) + rb"]", data):
         return True
