@@ -186,6 +186,12 @@ def test_bad_lines_of_published_sets_are_left_out_too(
     assert "; skipped 1 bad line (line " in said
 
 
+def test_a_file_that_needs_lines_left_out_is_not_taken_for_the_ratings(tmp_path: Path) -> None:
+    files = {"ratings.csv": b"1,10,5\n2,10,4\n", "people.csv": b"1,25,engineer\n2,30,4\n"}
+    path = _write(files, tmp_path)
+    assert list(formats.read(path, ReadOptions(skip_bad_lines=True))[0].items) == [10, 10]
+
+
 def test_bad_lines_are_not_left_out_where_lines_belong_together(tmp_path: Path) -> None:
     path = _write({"combined_data_1.txt": b"1:\n7,3,2005-09-06\n"}, tmp_path)
     with pytest.raises(DataError, match="skip_bad_lines= is not for Netflix Prize files"):
