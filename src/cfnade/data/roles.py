@@ -35,7 +35,10 @@ _STEMS = {
 _OTHERS = {
     "user": "uid usersid username profilename reviewername customername membername nickname",
     "item": "iid mid pid parentasin contentid ean upc gtin",
-    "rating": "",
+    "rating": (
+        "bookrating movierating userrating starrating reviewrating reviewscore reviewoverall "
+        "overallrating"
+    ),
     "time": "",
 }
 _ENDINGS = ("id", "", "ids", "s", "no", "nr", "num", "number", "index", "idx", "key", "code")
