@@ -128,3 +128,36 @@ def test_wrong_input_gets_one_message_and_an_exit_code(
     assert message in done.said
     assert "Traceback" not in done.err
     assert done.out == ""
+
+
+def test_bad_lines_are_an_error_that_names_the_option_or_left_out_and_shown(
+    shell: Shell, csv: Path
+) -> None:
+    csv.write_text(CSV + "8,31,good,851868750\n9,31\n")
+    done = shell("data", "info", csv)
+    assert done.code == 1
+    assert "own.csv:6: the line has 2 fields" in done.err
+    assert "leave such lines out with --skip-bad-lines" in done.err
+    for _ in range(2):  # parsed, and from the cache
+        done = shell("data", "info", csv, "--json", "--skip-bad-lines")
+        assert "skipped 2 bad lines (line 5: rating 'good' is not a number; line 6: " in done.err
+        assert json.loads(done.out)["ratings"] == 3
+
+
+def test_a_file_of_items_brings_titles_and_genres(shell: Shell, csv: Path, tmp_path: Path) -> None:
+    items, out = tmp_path / "items.csv", tmp_path / "out.parquet"
+    items.write_text("movieId;title;genres\n31;Dangerous Minds;Drama\n1;Toy Story;Comedy\n")
+    done = shell("data", "convert", csv, out, "--items", items)
+    assert done.code == 0
+    assert "items.csv: 1 of 2 items are in it" in done.err
+    columns = read_table(out, "out")
+    assert (columns.titles, columns.genres) == ({31: "Dangerous Minds"}, {31: "Drama"})
+
+
+def test_columns_that_cannot_be_told_are_asked_for_by_option(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text("who,what,how much\nann,alien,5\nbob,alien,4\n")
+    done = shell("data", "info", path)
+    assert done.code == 1
+    assert "say it with --user, --item, --rating" in done.err
+    assert "    who,what,how much\n    ann,alien,5\n" in done.err

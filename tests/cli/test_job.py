@@ -121,8 +121,10 @@ def test_data_is_found_from_another_folder(
     out = tmp_path / "model"
     test = ratings_file.parent / "test.csv"
     test.write_text("userId,movieId,rating,timestamp\n900,3,4,9\n")
+    (ratings_file.parent / "items.csv").write_text("movieId,title\n3,Alien\n")
     monkeypatch.chdir(ratings_file.parent)
     arguments = [*options(out, 1), "--split", "file:test.csv", "--scale", "1-5", "--keep-state"]
+    arguments += ["--items", "items.csv"]
     done = shell("train", ratings_file.name, *arguments)
     assert done.code == 0, done.err
     monkeypatch.chdir(tmp_path)

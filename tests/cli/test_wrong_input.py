@@ -72,7 +72,7 @@ CASES = [
     ("predict {user} {huge}", "user '9223372036854775808': an id is a whole number from", 1),
     ("predict {user} nowhere.csv", "there is no such file", 1),
     ("predict {user} {csv} --out out.xlsx", "must end in .parquet or .csv", 1),
-    ("predict {user} {text}", "has no column user (userid, user, uid …)", 1),
+    ("predict {user} {text}", "has no column user (userid, user, reviewerid …)", 1),
     ("predict {user} {letters}", "user ids of this model are whole numbers", 1),
     ("predict {user} {gap}", "item is missing; fill it in", 1),
     ("predict {user} {pairs} --at 2005-09-06", "--at 2005-09-06: this model does not know time", 1),

@@ -160,8 +160,42 @@ def test_times_can_be_left_out_in_every_format(files: dict[str, bytes], tmp_path
 
 def test_text_options_for_a_table_are_refused(tmp_path: Path) -> None:
     path = _write({"r.parquet": _bytes(FRAME.write_parquet)}, tmp_path)
-    with pytest.raises(DataError, match="a Parquet table takes no separator=, header= or encoding"):
+    with pytest.raises(
+        DataError, match="a Parquet table takes no separator=, header=, encoding= or"
+    ):
         formats.read(path, ReadOptions(encoding="latin-1"))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"ratings.dat": b"1::10::5::9\n1::10\n2::10::4::9\n", "movies.dat": b"10::Al\xe9::A\n"},
+        {
+            "a.inter": b"user_id:token\titem_id:token\trating:float\n1\t10\t5\n\n2\t10\t4\n",
+            "a.item": "item_id:token\tmovie_title:token_seq\n10\tAl\u00e9\n".encode(),
+        },
+    ],
+)
+def test_bad_lines_of_published_sets_are_left_out_too(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    path = _write(files, tmp_path)
+    columns, said = formats.read(path, ReadOptions(skip_bad_lines=True))
+    assert list(columns.users) == [1, 2]
+    assert columns.titles == {10: "Al\u00e9"}
+    assert "; skipped 1 bad line (line " in said
+
+
+def test_a_file_that_needs_lines_left_out_is_not_taken_for_the_ratings(tmp_path: Path) -> None:
+    files = {"ratings.csv": b"1,10,5\n2,10,4\n", "people.csv": b"1,25,engineer\n2,30,4\n"}
+    path = _write(files, tmp_path)
+    assert list(formats.read(path, ReadOptions(skip_bad_lines=True))[0].items) == [10, 10]
+
+
+def test_bad_lines_are_not_left_out_where_lines_belong_together(tmp_path: Path) -> None:
+    path = _write({"combined_data_1.txt": b"1:\n7,3,2005-09-06\n"}, tmp_path)
+    with pytest.raises(DataError, match="skip_bad_lines= is not for Netflix Prize files"):
+        formats.read(path, ReadOptions(skip_bad_lines=True))
 
 
 def test_companions_are_the_files_of_titles_that_are_read_along(tmp_path: Path) -> None:

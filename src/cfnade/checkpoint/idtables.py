@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from cfnade.data.fields import POLARS_ERRORS
 from cfnade.data.parquet_check import check_parquet
-from cfnade.data.text import POLARS_ERRORS
 from cfnade.errors import CheckpointError
 
 _TYPES = {"id": (pl.Int64, pl.String), "title": (pl.String,), "genres": (pl.String,)}

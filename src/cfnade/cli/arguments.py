@@ -124,7 +124,14 @@ _READING: dict[str, Any] = {
         bool | None, _reading("Whether the first line names the columns.", "--header/--no-header")
     ],
     "encoding": Annotated[
-        str | None, _reading("Text encoding, such as latin-1; UTF-8 if not given.")
+        str | None, _reading("Text encoding, such as latin-1 or gbk; UTF-8 or cp1252 are found.")
+    ],
+    "skip_bad_lines": Annotated[
+        bool | None,
+        _reading("Leave out lines that cannot be read, and show them.", "--skip-bad-lines"),
+    ],
+    "items": Annotated[
+        str | None, _reading("A file of items: a column of ids, one of titles, one of genres.")
     ],
     "query": Annotated[
         str | None, _reading("What to select where the data is a database's address.")

@@ -190,6 +190,8 @@ def _settled(asked: Job) -> Job:
         now["data"], now["reading"] = settled(asked["data"], asked["reading"])
     if asked["split"] is not None and asked["split"].startswith("file:"):
         now["split"] = f"file:{settled(file_of_split(asked['split']), {})[0]}"
+    if "items" in now["reading"]:
+        now["reading"] = now["reading"] | {"items": settled(now["reading"]["items"], {})[0]}
     now["from"] = None if asked["from"] is None else str(Path(asked["from"]).resolve())
     return now
 

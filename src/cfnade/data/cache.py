@@ -22,7 +22,7 @@ from cfnade.data.store import digest_file, digest_text, read_noted, write_rating
 from cfnade.errors import DataError
 from cfnade.files import write_text
 
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 """Raised whenever a reader would give other ratings for the same file."""
 
 log = logging.getLogger(__name__)

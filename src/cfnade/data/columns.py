@@ -180,6 +180,19 @@ def titles(column: pl.Series) -> pl.Series | None:
     return column.fill_null("") if column.dtype == pl.String else None
 
 
+def by_item(items: pl.Series, column: pl.Series, sure: bool = False) -> dict[Any, str]:
+    """Texts of items, if the column is about items or that is `sure`: "title" may as well be a
+    review's.
+    """
+    texts = titles(column)
+    if texts is None:
+        return {}
+    pairs = pl.DataFrame({"item": items, "text": texts}).filter(texts != "").unique()
+    if not sure and pairs["item"].n_unique() < pairs.height:
+        return {}
+    return dict(pairs.iter_rows())
+
+
 def _unpacked(column: pl.Series) -> pl.Series:
     """Without the packaging of repeated texts."""
     packed = isinstance(column.dtype, pl.Categorical | pl.Enum)
@@ -230,20 +243,26 @@ def _from_iso(texts: pl.Series, where: Where) -> npt.NDArray[np.int64]:
     if days.null_count() == 0:
         return days.to_physical().to_numpy().astype(np.int64) * _DAY
     distinct = texts.unique()
-    parsed = pl.Series([_iso_seconds(text) for text in distinct.to_list()], dtype=pl.Int64)
+    parsed = pl.Series([iso_seconds(text) for text in distinct.to_list()], dtype=pl.Int64)
     values = texts.replace_strict(distinct, parsed, return_dtype=pl.Int64)
     if values.null_count():
-        # among numbers the word is to blame, among dates the number
-        wrong = values.is_null() & texts.cast(pl.Float64, strict=False).is_null()
-        row = _first(wrong if wrong.any() else values.is_null())
-        raise DataError(
-            f"{where(row)}: time {_shown(str(texts[row]))} is neither a number nor an ISO date "
-            f"such as 2005-09-06; {_LEAVE_OUT}"
-        )
+        row, fault = _odd_time(texts, values)
+        raise DataError(f"{where(row)}: time {_shown(str(texts[row]))} {fault}; {_LEAVE_OUT}")
     return values.to_numpy()
 
 
-def _iso_seconds(text: str) -> int | None:
+def _odd_time(texts: pl.Series, dates: pl.Series) -> tuple[int, str]:
+    """The row to blame where not all are dates, and for what."""
+    numeric = texts.str.strip_chars().cast(pl.Float64, strict=False).is_not_null()
+    neither = dates.is_null() & ~numeric
+    if neither.any():
+        return _first(neither), "is neither a number nor an ISO date such as 2005-09-06"
+    odd = ~numeric if 2 * int(numeric.sum()) > len(texts) else numeric
+    return _first(odd), "is not written like the others (numbers, or ISO dates)"
+
+
+def iso_seconds(text: str) -> int | None:
+    """Seconds since 1970 of an ISO date, None if it is none."""
     try:
         moment = datetime.fromisoformat(text.strip())
         moment = moment.replace(tzinfo=moment.tzinfo or UTC)

@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from cfnade.data import movielens, netflix, recbole
+from cfnade.data.characters import clean
 from cfnade.data.columns import Columns
 from cfnade.data.parquet_check import MAGIC as PARQUET
 from cfnade.data.roles import NO_TIME, PLAIN, ReadOptions
 from cfnade.data.sources import HEAD, FileSource, bare, open_source
-from cfnade.data.text import clean, read_text, recognise
+from cfnade.data.text import read_text, recognise
 from cfnade.data.typed_tables import ARROW, read_table
 from cfnade.errors import DataError
 
@@ -39,8 +40,9 @@ def read(path: Path, options: ReadOptions = PLAIN) -> tuple[Columns, str]:
     source = open_source(path)
     if siblings := companions(path):
         source = FileSource(path, {file.name: file for file in (path, *siblings)})
-    alone = options in (PLAIN, ReadOptions(time=NO_TIME))
-    if alone and (published := _published(source)) is not None:
+    skip = ReadOptions(skip_bad_lines=options.skip_bad_lines)
+    alone = options in (skip, replace(skip, time=NO_TIME))
+    if alone and (published := _published(source, skip)) is not None:
         columns, recognised = published
         return (replace(columns, times=None) if options.time else columns), recognised
     return _read_file(source, _only_candidate(source, options), options)
@@ -62,12 +64,12 @@ def companions(path: Path) -> list[Path]:
         return []  # a folder that may not be listed: the ratings can still be read
 
 
-def _published(source: FileSource) -> tuple[Columns, str] | None:
+def _published(source: FileSource, options: ReadOptions) -> tuple[Columns, str] | None:
     """The published set in the source, if it holds exactly one, and what it is."""
     sets = {name: reader.read for reader in _READERS for name in reader.find(source)}
     if len(sets) > 1:
         raise DataError(_several(source, list(sets)))
-    return next((read(source, name) for name, read in sets.items()), None)
+    return next((read(source, name, options) for name, read in sets.items()), None)
 
 
 def _only_candidate(source: FileSource, options: ReadOptions) -> str:
@@ -103,9 +105,9 @@ def _is_likely(source: FileSource, name: str, options: ReadOptions, whole: bool)
             return True
         lines = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
         if whole:
-            read_text(lines, name, options)
+            read_text(lines, name, replace(options, skip_bad_lines=False))
         else:
-            recognise(clean(lines, name, options.encoding), name, options)
+            recognise(clean(lines, name, options.encoding)[0], name, options)
     except DataError:
         return False
     return True
@@ -119,15 +121,15 @@ def _read_file(source: FileSource, name: str, options: ReadOptions) -> tuple[Col
         kind = "Parquet" if head.startswith(PARQUET) else "Arrow (Feather)"
         if options.of_text():
             raise DataError(
-                f"{label}: a {kind} table takes no separator=, header= or encoding=; leave them out"
+                f"{label}: a {kind} table takes no separator=, header=, encoding= or "
+                "skip_bad_lines=; leave them out"
             )
         return read_table(data, label, options), f"{kind} table"
-    if bare(name).endswith(".inter") and not options.of_text():
+    if bare(name).endswith(".inter") and options.of_text() in ([], ["skip_bad_lines"]):
         return recbole.read(source, name, options)
     if foreign := _foreign(head):
         raise DataError(f"{label}: this is {foreign}")
-    columns, layout = read_text(source.read(name), label, options)
-    return columns, str(layout)
+    return read_text(source.read(name), label, options)
 
 
 def _foreign(head: bytes) -> str | None:

@@ -18,6 +18,7 @@ from cfnade.data.columns import Columns
 from cfnade.data.containers import as_frame
 from cfnade.data.elsewhere import bring, settled
 from cfnade.data.formats import companions, read
+from cfnade.data.items import with_items
 from cfnade.data.named import SETS, PublishedSet, fetch, find, named, show_terms
 from cfnade.data.predefined import predefined
 from cfnade.data.ratings import Ratings
@@ -46,6 +47,8 @@ def load(
     header: bool | None = None,
     encoding: str | None = None,
     query: str | None = None,
+    skip_bad_lines: bool = False,
+    items: Any = None,
     scale: str | Sequence[float] | Scale | None = None,
     bins: int | Sequence[float] | None = None,
     repeats: Repeats = "error",
@@ -60,19 +63,21 @@ def load(
     Formats, columns and scale are recognised; the arguments say what cannot be, or is not as it
     looks. `user`, `item`, `rating` and `time` are column names, or positions that count from 0.
     `bins` cuts continuous ratings into levels; `repeats` says which of several ratings of one item
-    by one user counts ("first", "last" or "mean"; otherwise they are an error). What was parsed
-    from a file is kept for the next time unless `cache` is false.
+    by one user counts ("first", "last" or "mean"; otherwise they are an error). Lines of text that
+    cannot be read are an error too, or left out and told if `skip_bad_lines`. `items` is a file or
+    frame with a column of item ids and one of titles, of genres or both. What was parsed from a
+    file is kept for the next time unless `cache` is false.
     """
     options = Options(scale, bins, repeats)
-    reading = ReadOptions(user, item, rating, time, separator, header, encoding)
+    reading = ReadOptions(user, item, rating, time, separator, header, encoding, skip_bad_lines)
     if isinstance(data, Ratings):
         if (reading, options, query) != (PLAIN, Options(), None):
             raise DataError("these are Ratings already; give such arguments when loading the file")
-        return data
+        return with_items(data, items)
     if not isinstance(data, str | Path):
         if query is not None:
             raise DataError("query= is for databases, not for tables in memory; leave it out")
-        return build(read_frame(as_frame(data), reading), options)
+        return with_items(build(read_frame(as_frame(data), reading), options), items)
     published = SETS.get(data) if isinstance(data, str) else None
     path = locate(data, published, query)
 
@@ -87,7 +92,7 @@ def load(
     asked = f"{published.name if published else ''} {options} {reading}"
     ratings, recognised = cached(path, asked, parse, companions(path)) if cache else parse()
     log.info("%s: %s", path, recognised)
-    return ratings
+    return with_items(ratings, items)
 
 
 def load_split(data: Any, name: str, **reading: Any) -> Split:

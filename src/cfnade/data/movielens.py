@@ -8,10 +8,13 @@ from pathlib import PurePosixPath
 
 import polars as pl
 
+from cfnade.data.bad_lines import BadLines
+from cfnade.data.characters import clean
 from cfnade.data.columns import Columns
-from cfnade.data.roles import ReadOptions
+from cfnade.data.fields import TextShape, cut_fields
+from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.data.sources import FileSource, bare
-from cfnade.data.text import TextShape, clean, cut_fields, read_text
+from cfnade.data.text import read_columns, recognise
 from cfnade.errors import DataError
 
 _SIZES = {
@@ -62,17 +65,20 @@ def find(source: FileSource) -> list[str]:
     return ratings
 
 
-def read(source: FileSource, name: str) -> tuple[Columns, str]:
+def read(source: FileSource, name: str, options: ReadOptions = PLAIN) -> tuple[Columns, str]:
     """Ratings, titles and genres, and which MovieLens it is."""
-    edition = EDITIONS[bare(name)]
-    columns, _ = read_text(source.read(name), source.label(name), edition.ratings)
+    edition, label, skip = EDITIONS[bare(name)], source.label(name), options.skip_bad_lines
+    data, _ = clean(source.read(name), label, forgiving=skip)
+    layout = recognise(data, label, edition.ratings)
+    columns, skipped = read_columns(data, layout, BadLines(label, skip))
     movies = source.beside(name, edition.movies)
     used = PurePosixPath(name).name
     if movies is not None:
         used += f", {PurePosixPath(movies).name}"
         columns = _with_movies(columns, source, movies, edition)
     size = _SIZES.get(len(columns.values))
-    return columns, f"MovieLens {size} ({used})" if size else f"MovieLens files ({used})"
+    what = f"MovieLens {size} ({used})" if size else f"MovieLens files ({used})"
+    return columns, f"{what}; {skipped}" if skipped else what
 
 
 def _with_movies(columns: Columns, source: FileSource, name: str, edition: _Edition) -> Columns:
@@ -89,18 +95,14 @@ def _with_movies(columns: Columns, source: FileSource, name: str, edition: _Edit
 
 def _movies(source: FileSource, name: str, edition: _Edition) -> pl.DataFrame:
     """id, title, genres; of 100K id, title, three fields more and a flag for each genre."""
-    data, label = source.read(name), source.label(name)
-    try:
-        data.decode()
-        encoding = None
-    except UnicodeDecodeError:
-        encoding = "latin-1"  # 100K and 1M
+    label = source.label(name)
     of_flags = edition.movies == "u.item"
     width = 5 + len(_genre_names(source, name)) if of_flags else 3
     separator = "|" if of_flags else edition.separator
     shape = TextShape(separator, separator == ",", width, edition.header, like="a movie")
     try:
-        return cut_fields(clean(data, label, encoding), shape, label).frame.fill_null("")
+        data, _ = clean(source.read(name), label)  # 100K and 1M are in Latin-1
+        return cut_fields(data, shape, BadLines(label)).frame.fill_null("")
     except DataError as error:
         raise DataError(
             f"{str(error).partition(';')[0]}; correct it, or take the file away to read the "

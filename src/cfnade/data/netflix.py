@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.columns import Columns
+from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.errors import DataError
 
 if TYPE_CHECKING:
@@ -37,8 +38,17 @@ def find(source: FileSource) -> list[str]:
     return []
 
 
-def read(source: FileSource, name: str = "") -> tuple[Columns, str]:  # noqa: ARG001
+def read(
+    source: FileSource,
+    name: str = "",  # noqa: ARG001
+    options: ReadOptions = PLAIN,
+) -> tuple[Columns, str]:
     """All ratings in the order of the files, dates as seconds, titles if they are there."""
+    if options.skip_bad_lines:
+        raise DataError(
+            f"{source.path}: skip_bad_lines= is not for Netflix Prize files, where a line belongs "
+            "to the movie named before it; leave it out, and correct a line that is named"
+        )
     files = [_read_file(source, file) for file in _rating_files(source)]
     firsts = np.cumsum([0] + [len(file.stars) for file in files])
 

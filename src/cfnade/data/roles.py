@@ -14,29 +14,66 @@ Choice = str | int | None
 NO_TIME = "-"
 """As `time=`: leave the times out."""
 
-# Usual names, the most telling first, without case and punctuation.
-_USUAL_NAMES = {
+# Words for each, the most telling first. Case and punctuation are ignored, and what ids end in.
+_STEMS = {
     "user": (
-        "userid user uid usersid userno userindex useridx usernum reviewerid customerid "
-        "memberid profileid accountid visitorid personid reviewer customer member person "
-        "username profilename"
+        "user reviewer customer member profile account visitor person client rater viewer reader "
+        "listener player subscriber shopper buyer guest consumer student critic judge"
     ),
     "item": (
-        "itemid item iid movieid asin parentasin productid bookid isbn songid trackid artistid "
-        "albumid animeid gameid businessid beerid recipeid jokeid placeid filmid itemno itemindex "
-        "itemidx contentid movie product book song track artist album anime game business beer "
-        "recipe joke place film mid"
+        "item asin sku isbn movie film product book song track artist album anime manga app game "
+        "business beer wine recipe joke place venue restaurant hotel show series episode video "
+        "article course listing title"
     ),
-    "rating": (
-        "rating ratings score stars star rate overall bookrating reviewrating reviewscore "
-        "userrating starrating reviewoverall overallrating value"
-    ),
+    "rating": "rating score star rate overall grade value point mark vote preference",
     "time": (
-        "timestamp unixreviewtime unixtime reviewtime time datetime date ts ratedat createdat "
-        "tstamp timestamps ratingtimestamp ratingdate ratingtime"
+        "timestamp unixreviewtime unixtime reviewtime time datetime date ts tstamp ratedat "
+        "createdat updatedat reviewedat ratingtimestamp ratingdate ratingtime reviewdate "
+        "reviewtimestamp eventtime eventtimestamp createddate creationdate purchasedate unix"
     ),
 }
-USUAL = {role: names.split() for role, names in _USUAL_NAMES.items()}
+_OTHERS = {
+    "user": "uid usersid username profilename reviewername customername membername nickname",
+    "item": "iid mid pid parentasin contentid ean upc gtin",
+    "rating": (
+        "bookrating movierating userrating starrating reviewrating reviewscore reviewoverall "
+        "overallrating"
+    ),
+    "time": "",
+}
+_ENDINGS = ("id", "", "ids", "s", "no", "nr", "num", "number", "index", "idx", "key", "code")
+_PLURAL = ("", "s")
+
+
+def _usual(role: str) -> list[str]:
+    endings = _ENDINGS if role in ("user", "item") else _PLURAL
+    stems = _STEMS[role].split()
+    common = [stem + ending for stem in stems for ending in endings[:2]]
+    rare = [stem + ending for stem in stems for ending in endings[2:]]
+    return [*common, *_OTHERS[role].split(), *rare]
+
+
+USUAL = {role: _usual(role) for role in _STEMS}
+"""Names of columns, bare, the most telling first."""
+_TEXT_NAMES = {
+    "titles": (
+        "title itemtitle itemname movietitle moviename filmtitle booktitle bookname producttitle "
+        "productname songtitle songname trackname artistname albumname animename gamename "
+        "businessname placename videotitle"
+    ),
+    "genres": "genres genre categories category",
+}
+TEXTS = {kind: names.split() for kind, names in _TEXT_NAMES.items()}
+"""The same of columns that describe items."""
+
+# A longer name that ends in one of these means it too, if no other column does: "Book-Rating".
+_LAST = {
+    "user": {*_STEMS["user"].split()},
+    "item": {*_STEMS["item"].split()} - {"title"},
+    "rating": {"rating", "score", "star", "grade"},
+}
+_FIGURES = {"avg", "average", "mean", "count", "num", "n", "total", "max", "min", "predicted"}
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _NEEDED = ("user", "item", "rating")
 
 
@@ -51,6 +88,7 @@ class ReadOptions:
     separator: str | None = None
     header: bool | None = None
     encoding: str | None = None
+    skip_bad_lines: bool = False
 
     def columns(self) -> dict[str, str | int]:
         """The columns that were not left to be guessed."""
@@ -59,8 +97,8 @@ class ReadOptions:
 
     def of_text(self) -> list[str]:
         """The names of options that were given and make sense for text only."""
-        names = ("separator", "header", "encoding")
-        return [name for name in names if getattr(self, name) is not None]
+        names = ("separator", "header", "encoding", "skip_bad_lines")
+        return [name for name in names if getattr(self, name) != getattr(PLAIN, name)]
 
 
 PLAIN = ReadOptions()
@@ -78,7 +116,18 @@ class Roles:
 
     def positions(self) -> list[int]:
         """In the order user, item, rating, and time if there is one."""
-        return [p for p in (self.user, self.item, self.rating, self.time) if p is not None]
+        return list(self.named().values())
+
+    def named(self) -> dict[str, int]:
+        """Each role that a column has, and its position."""
+        places = {role: getattr(self, role) for role in USUAL}
+        return {role: place for role, place in places.items() if place is not None}
+
+    def texts(self, names: Sequence[str]) -> dict[str, int]:
+        """Columns that may hold titles and genres of items, under these names."""
+        found = {kind: find_name(usual, names) for kind, usual in TEXTS.items()}
+        taken = self.positions()
+        return {kind: p for kind, p in found.items() if p is not None and p not in taken}
 
 
 def choose(names: Sequence[str] | None, width: int, options: ReadOptions, label: str) -> Roles:
@@ -92,9 +141,12 @@ def choose(names: Sequence[str] | None, width: int, options: ReadOptions, label:
     for role in USUAL:
         if role in places or (role == "time" and options.time is not None):
             continue
-        guess = _by_order(role, width, options) if names is None else _by_name(role, names)
+        guess = _by_order(role, width, options) if names is None else find_name(USUAL[role], names)
         if guess is not None and guess not in places.values():
             places[role] = guess
+    for role in _NEEDED:
+        if role not in places and names is not None:
+            places |= _by_last_word(role, names, places)
     if missing := [role for role in _NEEDED if role not in places]:
         arguments = ", ".join(f"{role}=" for role in missing)
         raise DataError(
@@ -122,9 +174,30 @@ def _place(
     return int(choice)
 
 
-def _by_name(role: str, names: Sequence[str]) -> int | None:
+def find_name(usual: Sequence[str], names: Sequence[str]) -> int | None:
+    """The position of the most telling name."""
     bare = [_bare(name) for name in names]
-    return next((bare.index(usual) for usual in USUAL[role] if usual in bare), None)
+    return next((bare.index(name) for name in usual if name in bare), None)
+
+
+def _by_last_word(role: str, names: Sequence[str], taken: dict[str, int]) -> dict[str, int]:
+    """The one column whose name ends in a word for the role, if there is just one."""
+    found = [
+        place
+        for place, name in enumerate(names)
+        if place not in taken.values() and _last_word(name) in _LAST[role]
+    ]
+    return {role: found[0]} if len(found) == 1 else {}
+
+
+def _last_word(name: str) -> str:
+    """What a name says when "id" and its like are taken off; nothing if it is a figure's."""
+    words: list[str] = [word.lower() for word in _WORDS.findall(name)]
+    if not words or _FIGURES.intersection(words[:-1]):
+        return ""
+    while len(words) > 1 and words[-1] in _ENDINGS:
+        words.pop()
+    return words[-1] if words[-1] in _LAST["item"] else words[-1].removesuffix("s")
 
 
 def _by_order(role: str, width: int, options: ReadOptions) -> int | None:

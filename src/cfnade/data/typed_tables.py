@@ -21,46 +21,51 @@ import narwhals.stable.v1 as nw
 import numpy as np
 import polars as pl
 
-from cfnade.data.columns import Columns, Where, numbers, times, titles, typed_ids
+from cfnade.data.columns import Columns, Where, by_item, numbers, times, typed_ids
+from cfnade.data.fields import POLARS_ERRORS
 from cfnade.data.parquet_check import MAGIC, check_parquet
 from cfnade.data.ratings import Ratings
 from cfnade.data.roles import PLAIN, ReadOptions, Roles, choose
 from cfnade.data.scale import Scale
-from cfnade.data.text import POLARS_ERRORS
 from cfnade.errors import DataError
 from cfnade.files import replacing
 
 ARROW = b"ARROW1"
-_OWN = ("title", "genres")
 
 
 def read_frame(frame: Any, options: ReadOptions = PLAIN) -> Columns:
     """The ratings of a pandas, polars or pyarrow frame."""
     if names := options.of_text():
         raise DataError(f"{names[0]}= is for text files, not for frames; leave it out")
+    table, names = _opened(frame)
+    roles = _roles(names, options, "the frame")
+    columns = {names[i]: _column(table, i, names[i]) for i in _needed(names, roles)}
+    return _columns(columns, names, roles, "")
+
+
+def frame_columns(frame: Any) -> dict[str, pl.Series]:
+    """All columns of a frame."""
+    table, names = _opened(frame)
+    return {name: _column(table, i, name) for i, name in enumerate(names)}
+
+
+def _opened(frame: Any) -> tuple[nw.DataFrame[Any], list[str]]:
     try:
         table = nw.from_native(frame, eager_only=True)
-        names = [str(name) for name in table.columns]
+        return table, [str(name) for name in table.columns]
     except Exception as error:  # each library has its own for a frame that is not one
         raise DataError(
             f"a {type(frame).__name__} is not a table that can be read ({error}); give a pandas, "
             "polars or pyarrow frame (a lazy one must be collected first), an array, a sparse "
             "matrix, a list of tuples or a dict"
         ) from error
-    roles = _roles(names, options, "the frame")
-    columns = {names[i]: _column(table, i, names[i]) for i in _needed(names, roles)}
-    return _columns(columns, names, roles, "")
 
 
 def read_table(data: bytes | Path, label: str, options: ReadOptions = PLAIN) -> Columns:
     """The ratings of a Parquet or Arrow (Feather) file, given by its path or content."""
-    whole = memoryview(data) if isinstance(data, bytes) else np.memmap(data, np.uint8, "r").data
-    is_parquet = whole[:4] == MAGIC
     with _reading(label):
-        if is_parquet:
-            check_parquet(whole)
-        read_schema = pl.read_parquet_schema if is_parquet else pl.read_ipc_schema
-        names = list(read_schema(_file(data)))
+        is_parquet = _checked(data)
+        names = list((pl.read_parquet_schema if is_parquet else pl.read_ipc_schema)(_file(data)))
         own = pl.read_parquet_metadata(_file(data)) if is_parquet else {}
     roles = _roles(names, options, label)
     with _reading(label):
@@ -68,6 +73,21 @@ def read_table(data: bytes | Path, label: str, options: ReadOptions = PLAIN) -> 
         frame = read(_file(data), columns=[names[i] for i in _needed(names, roles)])
     scale, source = (None, "") if options.columns() else _own_metadata(own, label)
     return _columns(frame.to_dict(), names, roles, label, scale, source)
+
+
+def table_columns(data: bytes, label: str) -> dict[str, pl.Series]:
+    """All columns of a Parquet or Arrow file."""
+    with _reading(label):
+        return (pl.read_parquet if _checked(data) else pl.read_ipc)(_file(data)).to_dict()
+
+
+def _checked(data: bytes | Path) -> bool:
+    """Whether it is Parquet, whose structure is then sound."""
+    whole = memoryview(data) if isinstance(data, bytes) else np.memmap(data, np.uint8, "r").data
+    is_parquet = whole[:4] == MAGIC
+    if is_parquet:
+        check_parquet(whole)
+    return is_parquet
 
 
 def _file(data: bytes | Path) -> Any:
@@ -113,8 +133,7 @@ def _roles(names: list[str], options: ReadOptions, label: str) -> Roles:
 
 
 def _needed(names: list[str], roles: Roles) -> list[int]:
-    texts = [i for i, name in enumerate(names) if name.lower() in _OWN]
-    return sorted({*roles.positions(), *texts})
+    return sorted({*roles.positions(), *roles.texts(names).values()})
 
 
 def _columns(
@@ -137,31 +156,20 @@ def _columns(
     own = scale is not None
     (users, at_user), (items, at_item) = placed(roles.user), placed(roles.item)
     item_ids = typed_ids(items, "item", at_item)
+    texts: dict[str, Any] = {
+        kind: by_item(item_ids, columns[names[place]], sure=own)
+        for kind, place in roles.texts(names).items()
+    }
     return Columns(
         users=typed_ids(users, "user", at_user),
         items=item_ids,
         values=numbers(*placed(roles.rating)),
         times=None if roles.time is None else times(*placed(roles.time), exact=own),
-        titles=_by_item(item_ids, columns, "title", own),
-        genres=_by_item(item_ids, columns, "genres", own),
         source=source,
         where=where,
         scale=scale,
+        **texts,
     )
-
-
-def _by_item(
-    items: pl.Series, columns: dict[str, pl.Series], name: str, own: bool
-) -> dict[Any, str]:
-    """Texts of items, if the column is about items: "title" may as well be a review's."""
-    column = next((column for key, column in columns.items() if key.lower() == name), None)
-    texts = None if column is None else titles(column)
-    if texts is None:
-        return {}
-    pairs = pl.DataFrame({"item": items, "text": texts}).unique()
-    if not own and pairs["item"].n_unique() < pairs.height:
-        return {}
-    return {item: text for item, text in pairs.iter_rows() if text}
 
 
 def _own_metadata(own: dict[str, str], label: str) -> tuple[Scale | None, str]:

@@ -28,6 +28,8 @@ Doubles = npt.NDArray[np.float64]
 SWEEPS = 30
 ENOUGH = 10_000_000
 """Ratings: of larger data the first two thirds of the sweeps see some of the rows, evenly taken."""
+LEAST_NOISE = 1e-3
+"""Over the spread of a column's ratings: of data that follow a rule nothing else would be left."""
 MEAN_SHRINKAGE = 2.0
 """Imagined ratings of a column at the mean of all."""
 START_SHRINKAGE = 5.0
@@ -81,6 +83,7 @@ class _Analysis:
         self._centre[0] = 0.43 * np.sqrt(spread)
         self._precision = np.full(dimensions, 1 / (0.052 * spread))
         self._counts = counts
+        self._least = LEAST_NOISE * spread
 
     def sweep(self, rows: Rows, threads: int) -> None:
         """One expectation and one maximisation step."""
@@ -91,7 +94,8 @@ class _Analysis:
         a, c = _maximised(sums, *prior, threads)
         squares = np.bincount(rows.columns, np.square(residuals), rows.n_columns)
         errors = _squared_errors(sums, a, c, squares.astype(np.float64))
-        self._noise *= float(errors.sum()) / rows.n_ratings
+        left_over = float(errors.sum()) / rows.n_ratings
+        self._noise = max(self._noise * left_over, self._least)
         self._a, self._c = a * unit, c * unit**2
         counts, totals = _counted(rows)
         left = totals - (sums.firsts * self._a).sum(1) + MEAN_SHRINKAGE * self._overall
