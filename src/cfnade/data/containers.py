@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cfnade.data.text import POLARS_ERRORS
+from cfnade.data.fields import POLARS_ERRORS
 from cfnade.errors import DataError
 
 _WIDTHS = (3, 4)

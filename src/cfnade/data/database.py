@@ -20,7 +20,7 @@ import polars as pl
 
 from cfnade.data.addresses import masked, password_of
 from cfnade.data.kept import keep
-from cfnade.data.text import POLARS_ERRORS
+from cfnade.data.fields import POLARS_ERRORS
 from cfnade.errors import DataError
 
 log = logging.getLogger(__name__)
