@@ -18,6 +18,7 @@ import polars as pl
 
 from cfnade import checkpoint
 from cfnade.data.scale import Scale
+from cfnade.data.splits import Split
 from cfnade.errors import CfnadeError, CheckpointError, PredictionError, TrainingError
 from cfnade.evaluation import Scores, evaluate
 from cfnade.fitted import FittedModel
@@ -26,6 +27,8 @@ from cfnade.fitting import (
     TRAINING,
     EpochLines,
     arguments_of,
+    automatic,
+    chosen_plans,
     fields_of,
     parts_of,
     read,
@@ -37,7 +40,8 @@ from cfnade.predictor.newitems import NewItems
 from cfnade.predictor.ranking import How
 from cfnade.recipes import kinds_in, plans_beside
 from cfnade.settings import Settings
-from cfnade.training.run import train
+from cfnade.training.floor import behind_means
+from cfnade.training.run import Plan, train
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -56,11 +60,14 @@ class CFNADE:
     after fit() or load().
     """
 
-    side: str = "user"
-    """Whose ratings predict a rating: "user", the person's others, which also works for people
-    met after training; "item", the item's others, more accurate for known users only; or "both",
-    the most accurate. "both,user" trains members of both kinds and lets validation say what each
-    counts; arguments below are those of the first, the others take their default recipes."""
+    side: str | None = None
+    """Whose ratings predict a rating: "user", the person's others; "item", the item's others;
+    "both"; or "auto", which tries several and lets validation say what each counts. "both,user"
+    trains members of these kinds; arguments below are those of the first, the others take their
+    default recipes. None is "auto" if nothing below says what the model is, else "user"."""
+
+    minutes: float | None = None
+    """How long "auto" may take, about, on two cores; None is 40 seconds for most data."""
 
     ridge: int | None = None
     """Dimensions of the ridge part beside the network, an exact Bayesian fold-in: with it a handful
@@ -178,14 +185,17 @@ class CFNADE:
         whose weights this one takes over where ids are the same; data must then hold all ratings
         to condition on, the earlier ones too.
         """
-        settings = self._settings()
+        auto = start is None and automatic(self.get_params(), _PARAMETERS)
+        split = parts_of(data, valid, self.seed)
+        plans = self._plans(split, auto=auto)
         trained = train(
-            parts_of(data, valid, settings.seed),
-            side=kinds_in(self.side)[0],
-            architecture=self._fields(),
-            settings=settings,
+            split,
+            side=plans[0].side,
+            architecture=plans[0].architecture,
+            settings=plans[0].settings,
             seeds=self.seeds,
-            beside=plans_beside(self.side, settings.seed),
+            beside=plans[1:],
+            choose=auto,
             start=_fitted_of(start),
             device=self.device,
             threads=self.threads,
@@ -193,16 +203,27 @@ class CFNADE:
         )
         if trained.diverged is not None:
             _log.warning("%s; the best weights before that were kept", trained.diverged)
+        if (warning := behind_means(trained.fitted.facts)) is not None:
+            _log.warning(warning)
         facts = trained.fitted.facts | {"history": trained.history, "diverged": trained.diverged}
+        facts |= {"auto": {"minutes": self.minutes}} if auto else {}
         return self._adopt(replace(trained.fitted, facts=facts))
+
+    def _plans(self, split: Split, *, auto: bool) -> list[Plan]:
+        """What to train: of the first `seeds` members."""
+        if auto:
+            return chosen_plans(split, self.minutes, self.seed, self.refit)
+        side, settings = self.side or "user", self._settings()
+        first = Plan(kinds_in(side)[0], self._fields(), settings)
+        return [first, *plans_beside(side, settings.seed)]
 
     def _fields(self) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in (*ARCHITECTURE, "time")}
-        return fields_of(self.side, given)
+        return fields_of(self.side or "user", given)
 
     def _settings(self) -> Settings:
         given = {name: getattr(self, name) for name in TRAINING}
-        return settings_of(self.side, given, self.settings, self.ridge)
+        return settings_of(self.side or "user", given, self.settings, self.ridge)
 
     def _adopt(self, fitted: FittedModel) -> Self:
         self.predictor_ = Predictor(fitted)

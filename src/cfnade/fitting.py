@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from cfnade.data.splits import TRAIN, VALID, Split, add_validation, cut
 from cfnade.errors import DataError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.models.config import CFNADEConfig
-from cfnade.options import checked, whole
+from cfnade.options import checked, number, whole
 from cfnade.recipes import Recipe, default_recipe, training_settings
+from cfnade.recipes.auto import Shape, plans_for, usual_seconds
 from cfnade.settings import Settings
+from cfnade.training.run import Plan
 
 ARCHITECTURE = (
     *("ridge", "hidden", "factors", "shared", "activation"),
@@ -28,6 +31,10 @@ TRAINING = (
     *("average", "patience", "refit", "seed"),
 )
 """The arguments that are fields of the model, and those that are fields of Settings."""
+
+_SAID = (*ARCHITECTURE, *(name for name in TRAINING if name not in ("refit", "seed")))
+_SAID += ("time", "seeds", "settings")
+"""The arguments that say what a model is."""
 
 _PLAIN = {"ridge": 0, "ordinal_weight": CFNADEConfig.ordinal_weight}
 _BY_RECIPE = ("ridge", "hidden", "ordinal_weight")
@@ -61,6 +68,39 @@ _LABELS = np.array([TRAIN, VALID], np.uint8)
 def read(data: Any, scale: Scale | None = None) -> Ratings:
     """Ratings as they are; anything else is loaded, on the scale if one is known already."""
     return data if isinstance(data, Ratings) else load(data, scale=scale)
+
+
+def automatic(given: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
+    """Whether the members are to be chosen: where nothing is said of them.
+
+    given are all arguments, usual their defaults.
+    """
+    said = [name for name in _SAID if given[name] != usual[name]]
+    if given["side"] == "auto" and said:
+        raise TrainingError(
+            f'{said[0]} (={given[said[0]]!r}) is for a side that is named, and side="auto" chooses '
+            'sides and settings by itself; give side="user", "item" or "both", or leave it out'
+        )
+    chosen = given["side"] == "auto" or (given["side"] is None and not said)
+    if given["minutes"] is not None:
+        if not chosen:
+            raise TrainingError(
+                f'minutes (={given["minutes"]!r}) is for side="auto", which chooses what to train; '
+                "leave it out, or what you say of the model"
+            )
+        checked("minutes", given["minutes"], number(above=0), TrainingError)
+    return chosen
+
+
+def chosen_plans(split: Split, minutes: float | None, seed: int, refit: bool) -> list[Plan]:
+    """The members that the data and the time allow."""
+    checked("seed", seed, whole(0, 2**63 - 1), TrainingError)
+    shape = Shape.of(split.train)
+    seconds = usual_seconds(shape) if minutes is None else 60 * minutes
+    plans = plans_for(shape, seconds=seconds, seed=seed)
+    if not refit:
+        return plans
+    return [replace(plan, settings=replace(plan.settings, refit=True)) for plan in plans]
 
 
 class EpochLines:
@@ -115,6 +155,9 @@ def settings_of(side: str, given: Mapping[str, Any], extra: Any, ridge: Any) -> 
 def arguments_of(fitted: FittedModel) -> dict[str, Any]:
     """The arguments that give a fitted model again."""
     run = fitted.facts.get("run", {})
+    if "auto" in fitted.facts:
+        own = {"minutes": fitted.facts["auto"]["minutes"], "seed": run["settings"]["seed"]}
+        return own | {"threads": run.get("threads"), "device": run.get("device", "cpu")}
     fields: dict[str, Any] = {}
     for side in reversed(fitted.members[0].to_dict().values()):
         fields |= side  # where several have a field, the first one counts

@@ -7,9 +7,10 @@ other sides say of these, each rating left out of its own prediction:
     z = argmin Σ_C −log softmax(others + F_0 + F z) + ½ Σ z² / ℓ,   then z · n / (n + ½)
 
 over the n known ratings C, ℓ being the variances among the trained. Several such sides are solved
-as one, their features side by side. Other sides keep the rule of unseen.py, and so do those
-without any known rating. Of a cell where the other one is new as well, the sides that it lacks
-weights on follow that rule inside the sum above: else each would wait for the other.
+as one, their features side by side. Without any known rating z is 0: the mean of the trained, so
+that what is known of the other one of the cell still counts. Other sides keep the rule of
+unseen.py. Of a cell where the other one is new as well, the sides that it lacks weights on follow
+that rule inside the sum above: else each would wait for the other.
 """
 
 from __future__ import annotations
@@ -130,6 +131,14 @@ class Newcomers:
         """
         axis = news[0].axis
         learning = [n for n, reading in enumerate(self._readings) if reading.learns == axis]
+        if self._folds and not any(len(new.known.levels) for new in news):
+            means = self._means(axis)
+            return {
+                number: _scores(features(means[number]), np.ones((1, 1)), 0 * which)
+                if number in means
+                else self._rule(number, news)[which]
+                for number in learning
+            }
         found = self._solutions(news) if self._folds else [None] * len(news)
         ruled = np.array([z is None for z in found])
         answers: dict[int, FloatArray] = {}
@@ -169,10 +178,24 @@ class Newcomers:
     def _for_items(self) -> dict[int, Folding]:
         return self._found("item")
 
-    def _found(self, axis: Axis) -> dict[int, Folding]:
+    def _means(self, axis: Axis) -> dict[int, Folding]:
+        """What stands for those of whom nothing is known: the mean of the trained."""
+        return self._mean_user if axis == "user" else self._mean_item
+
+    @once
+    def _mean_user(self) -> dict[int, Folding]:
+        return self._found("user", mean_only=True)
+
+    @once
+    def _mean_item(self) -> dict[int, Folding]:
+        return self._found("item", mean_only=True)
+
+    def _found(self, axis: Axis, *, mean_only: bool = False) -> dict[int, Folding]:
         sides = [n for n, reading in enumerate(self._readings) if reading.learns == axis]
         counts = self._trained_on[axis].sum(1) if sides else np.empty(0, np.int64)
-        found = {number: self._readings[number].folding(counts) for number in sides}
+        found = {
+            number: self._readings[number].folding(counts, mean_only=mean_only) for number in sides
+        }
         return {number: folding for number, folding in found.items() if folding is not None}
 
     def _solutions(self, news: Sequence[Newcomer]) -> list[FloatArray | None]:

@@ -19,8 +19,8 @@ from urllib.parse import quote, unquote
 import polars as pl
 
 from cfnade.data.addresses import masked, password_of
-from cfnade.data.kept import keep
 from cfnade.data.fields import POLARS_ERRORS
+from cfnade.data.kept import keep
 from cfnade.errors import DataError
 
 log = logging.getLogger(__name__)

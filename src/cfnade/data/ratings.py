@@ -24,7 +24,7 @@ _OTHER: dict[Side, Side] = {"user": "item", "item": "user"}
 _SORTING = Lock()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rows:
     """Row r rated columns[offsets[r]:offsets[r+1]] at the levels beside them.
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from cfnade.errors import ModelError
 from cfnade.models.batch import Context
 from cfnade.models.mean_link import MeanLink
-from cfnade.options import check_fields, number, whole
+from cfnade.options import check_fields, whole
 
 
 @dataclass(frozen=True, kw_only=True)

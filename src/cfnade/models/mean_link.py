@@ -62,7 +62,7 @@ class MeanLink:
             chances = np.exp(scores - scores.max(1, keepdims=True))
             below = chances @ k < flat * chances.sum(1)
             low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return ((low + high) / 2).reshape(means.shape)
+        return np.asarray(((low + high) / 2).reshape(means.shape))
 
     def _tilt(self, means: Floats, unknown: Floats) -> Floats:
         """Between the points of the grid, linear in both."""

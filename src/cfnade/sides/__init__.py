@@ -66,7 +66,8 @@ def kernel_task(names: tuple[str, ...]) -> str:
     """What training such a member needs compiled (kernels/prepare.py)."""
     if len({KINDS[name].axis for name in names} - {None}) == 2:
         return "blocks"
-    return "ridge" if any(KINDS[name].side is RidgeSide for name in names) else "rows"
+    posteriors = (RidgeSide, FactorSide)
+    return "ridge" if any(KINDS[name].side in posteriors for name in names) else "rows"
 
 
 def new_member(

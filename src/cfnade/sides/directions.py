@@ -47,12 +47,10 @@ def directions(
 
     None if all trained columns say the same, or fewer than two were trained.
     """
-    columns = np.flatnonzero(counts)
-    columns = columns[:: max(1, -(-len(columns) // COLUMNS))]
+    columns, weights = _looked_at(counts)
     if len(columns) < 2:
         return None
     steps, first = _steps(table[columns], shared), _steps(bias[columns], shared)
-    weights = counts[columns] / (counts[columns] + THIN)
     mean, offset = (_weighted_mean(part, weights) for part in (steps, first))
     if _alike(steps, mean) and _alike(first, offset):
         return None
@@ -69,6 +67,23 @@ def directions(
         _cumulated(biases).astype(table.dtype),
         np.square(lengths) / len(columns),
     )
+
+
+def mean_column(table: Array, bias: Array, counts: IntArray, *, shared: bool) -> Directions | None:
+    """The mean column alone, as `directions` has it; None where that finds none."""
+    columns, weights = _looked_at(counts)
+    if len(columns) < 2:
+        return None
+    parts = (_steps(part[columns], shared) for part in (table, bias))
+    mean, offset = (_cumulated(_weighted_mean(part, weights)[None]) for part in parts)
+    return Directions(mean.astype(table.dtype), offset.astype(table.dtype), np.empty(0))
+
+
+def _looked_at(counts: IntArray) -> tuple[IntArray, Array]:
+    """Some of the trained columns, and what each counts."""
+    columns = np.flatnonzero(counts)
+    columns = columns[:: max(1, -(-len(columns) // COLUMNS))]
+    return columns, counts[columns] / (counts[columns] + THIN)
 
 
 def _steps(levels: Array, shared: bool) -> Array:

@@ -58,7 +58,7 @@ class FactorRows:
     def without_levels(self, row: Row, column: int) -> Array:
         return self._link.scores(self.posteriors.without_levels(row, column))
 
-    def features(self, counts: IntArray) -> StateFeatures | None:
+    def features(self, counts: IntArray, *, mean_only: bool = False) -> StateFeatures | None:
         """For a column without loadings: by bells that are not tilted, whose scores are linear."""
         a, k = self._network.a.numpy(), np.arange(self.rows.n_levels)
         (M, D), variance = a.shape, float(self._network.variances[0])
@@ -66,4 +66,6 @@ class FactorRows:
         table[:, :, :D] = a[:, None] * (k / variance)[:, None]
         bells = -np.square(k - self._network.mean.numpy()[:, None]) / (2 * variance)
         bias = self._network.log_weights.numpy() + bells
-        return features_of(self.posteriors, table, bias.astype(a.dtype), counts)
+        return features_of(
+            self.posteriors, table, bias.astype(a.dtype), counts, mean_only=mean_only
+        )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -55,10 +56,21 @@ class _Sums(NamedTuple):
     firsts: Floats  # (M, D) Σ z
 
 
+_KEPT: WeakKeyDictionary[Rows, dict[tuple[int, ...], Factors]] = WeakKeyDictionary()
+"""Of rows that are still in use: several members of a model may start from the same analysis."""
+
+
 def analyse(
     rows: Rows, dimensions: int, *, seed: int, threads: int, sweeps: int = SWEEPS
 ) -> Factors:
     """Fit to all rows; in the end dimensions are turned so that they are uncorrelated."""
+    kept, key = _KEPT.setdefault(rows, {}), (dimensions, seed, threads, sweeps)
+    if key not in kept:
+        kept[key] = _analysed(rows, dimensions, seed, threads, sweeps)
+    return kept[key]
+
+
+def _analysed(rows: Rows, dimensions: int, seed: int, threads: int, sweeps: int) -> Factors:
     analysis = _Analysis(rows, dimensions, seed)
     few = _some_rows(rows, ENOUGH)
     early = 0 if few is rows else sweeps * 2 // 3

@@ -72,7 +72,7 @@ class ColumnFeatures(Protocol):
 class Foldable(Protocol):
     """A RowReading whose scores are linear in weights of the column can be this, too."""
 
-    def features(self, counts: IntArray) -> ColumnFeatures | None:
+    def features(self, counts: IntArray, *, mean_only: bool) -> ColumnFeatures | None:
         """From the weights of columns with so many training ratings (M,); None: too few."""
 
 
@@ -102,8 +102,8 @@ class ByUser:
     def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
         return self._rows.many([who.rated for who in people], which, items)
 
-    def folding(self, counts: IntArray) -> Folding | None:
-        features = self._rows.features(counts) if isinstance(self._rows, Foldable) else None
+    def folding(self, counts: IntArray, *, mean_only: bool = False) -> Folding | None:
+        features = _features(self._rows, counts, mean_only)
         return None if features is None else FoldingItems(features)
 
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
@@ -146,8 +146,8 @@ class ByItem:
             out[mine] = self.person(who, items[mine])
         return out
 
-    def folding(self, counts: IntArray) -> Folding | None:
-        features = self._rows.features(counts) if isinstance(self._rows, Foldable) else None
+    def folding(self, counts: IntArray, *, mean_only: bool = False) -> Folding | None:
+        features = _features(self._rows, counts, mean_only)
         return None if features is None else FoldingUsers(features)
 
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
@@ -165,6 +165,10 @@ class ByItem:
     def without_levels(self, raters: Row, who: Who, item: int) -> Array:
         del item
         return self._rows.without_levels(raters, max(who.user, 0))
+
+
+def _features(reading: RowReading, counts: IntArray, mean_only: bool) -> ColumnFeatures | None:
+    return reading.features(counts, mean_only=mean_only) if isinstance(reading, Foldable) else None
 
 
 def _down(

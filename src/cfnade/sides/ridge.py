@@ -32,8 +32,8 @@ from cfnade.models.ridge_network import RidgeConfig, RidgeNetwork
 from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.factors import Factors, analyse
-from cfnade.sides.readings import reading_of
 from cfnade.sides.posterior_rows import evidence_of, posteriors_of, ridge_rows
+from cfnade.sides.readings import reading_of
 from cfnade.sides.side import (
     NOTHING,
     Array,

@@ -138,10 +138,11 @@ class Reading(Protocol):
     def without_levels(self, raters: Row, who: Who, item: int) -> Array:
         """The same without all of these ratings at each level. Returns (K, K)."""
 
-    def folding(self, counts: IntArray) -> Folding | None:
+    def folding(self, counts: IntArray, *, mean_only: bool = False) -> Folding | None:
         """What those without weights can be folded into; None: this side cannot do it.
 
-        counts are the training ratings of each user or item that has weights here.
+        counts are the training ratings of each user or item that has weights here. mean_only finds
+        no directions: it suffices for those of whom nothing is known, and is made at once.
         """
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from cfnade.data.ratings import IntArray
 from cfnade.kernels import request
 from cfnade.once import once
-from cfnade.sides.directions import Directions, directions, gram
+from cfnade.sides.directions import Directions, directions, gram, mean_column
 from cfnade.sides.side import NOTHING, Array, Row
 
 if TYPE_CHECKING:
@@ -23,9 +23,12 @@ KEPT = 1 << 15
 
 
 def features_of(
-    rows: StateRows, table: Array, bias: Array, counts: IntArray
+    rows: StateRows, table: Array, bias: Array, counts: IntArray, *, mean_only: bool
 ) -> StateFeatures | None:
     """From the output table of columns with so many training ratings; None: they are too few."""
+    if mean_only:
+        mean = mean_column(table, bias, counts, shared=rows.shared)
+        return None if mean is None else StateFeatures(rows, mean)
     ratings = rows.rows.counts()
     rated = np.flatnonzero(ratings)
     rated = rated[:: max(1, -(-len(rated) // SAMPLE))]

@@ -182,9 +182,9 @@ class StateRows(ABC):
         data, numbers = self.rows, np.append(np.arange(len(self.rows)), -1)
         return self._many_states(ratings_of(data.offsets, data.columns, data.levels, numbers))
 
-    def features(self, counts: IntArray) -> StateFeatures | None:
+    def features(self, counts: IntArray, *, mean_only: bool = False) -> StateFeatures | None:
         """What a column without weights is folded into; counts are the others' ratings."""
-        return features_of(self, self._output, self._bias, counts)
+        return features_of(self, self._output, self._bias, counts, mean_only=mean_only)
 
     # -- pieces -------------------------------------------------------------------------------
 

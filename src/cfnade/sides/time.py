@@ -187,9 +187,9 @@ class TimeReading:
         del raters, who, item
         return _no_lists()
 
-    def folding(self, counts: IntArray) -> None:
+    def folding(self, counts: IntArray, *, mean_only: bool = False) -> None:
         """Nobody has weights here, so nobody lacks them."""
-        del counts
+        del counts, mean_only
 
 
 def _no_lists() -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,7 @@ class TrainedMember:
     final: FittedModel
     progress: Progress
     seed: int
+    seconds: float
     stopped: bool
     diverged: str | None
 
@@ -54,6 +56,7 @@ class Job:
         self, split: Split, identity: Callable[[Member], dict[str, Any]], saving: Saving | None
     ) -> TrainedMember:
         """Train on split.train, choose by split.valid; `identity` says which run that is."""
+        began = time.monotonic()
         fitted = self._fitted(split.train)
         member = fitted.members[0]
         run = self._run(
@@ -71,7 +74,10 @@ class Job:
         if self.settings.refit and not stopped and diverged is None:
             final = self._refit(split, run.progress.best_epoch) or fitted
             stopped = final is fitted and self.stop()  # the refit can be gone on with too
-        return TrainedMember(fitted, final, run.progress, self.settings.seed, stopped, diverged)
+        seconds = max(time.monotonic() - began, run.progress.seconds)  # longer if it was resumed
+        return TrainedMember(
+            fitted, final, run.progress, self.settings.seed, seconds, stopped, diverged
+        )
 
     def _fitted(self, ratings: Ratings) -> FittedModel:
         """A model of one member with its start values, and what it is trained on."""

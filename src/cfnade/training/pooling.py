@@ -23,7 +23,7 @@ from cfnade.sides.side import Row, Who
 FloatArray = npt.NDArray[np.float64]
 
 SIZES = (1, 5, 20)
-PEOPLE, RATINGS = 1000, 12_000
+PEOPLE, RATINGS = 500, 12_000
 """Asked about from few ratings, at most: more would only take longer."""
 
 ALL = 3
@@ -45,6 +45,39 @@ class Answered(NamedTuple):
 
     def plus(self, other: Answered) -> Answered:
         return _together([self, other])
+
+
+class Asked(NamedTuple):
+    """What a model says of the validation part."""
+
+    everything: Answered  # given all that the context holds
+    few: Answered | None  # given a few ratings of some people; None: it reads no histories
+
+
+def asked(fitted: FittedModel, valid: Ratings, *, seed: int) -> Asked:
+    """A model's answers; seed draws the few ratings."""
+    reads = fitted.takes_histories and not fitted.needs_times
+    few = asked_from_few(fitted, valid, seed=seed) if reads else None
+    return Asked(asked_from_all(fitted, valid), few)
+
+
+def mixed(answers: Sequence[Asked], shares: Sequence[tuple[float, float]]) -> Asked:
+    """What members say together, by their shares for known and for new people."""
+    known, new = zip(*shares, strict=True)
+    few = [answer.few for answer in answers]
+    counting = [(one, share) for one, share in zip(few, new, strict=True) if share > 0]
+    read = [(one, share) for one, share in counting if one is not None]
+    return Asked(
+        _mixture(
+            [(answer.everything, share) for answer, share in zip(answers, known, strict=True)]
+        ),
+        _mixture(read) if read and len(read) == len(counting) else None,
+    )
+
+
+def _mixture(answers: Sequence[tuple[Answered, float]]) -> Answered:
+    total = sum(share * answered.probabilities for answered, share in answers)
+    return answers[0][0]._replace(probabilities=np.asarray(total))
 
 
 def asked_from_all(fitted: FittedModel, valid: Ratings) -> Answered:

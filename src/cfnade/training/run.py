@@ -17,9 +17,11 @@ from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.options import checked, whole
 from cfnade.settings import Settings
 from cfnade.sides import Member, side_names
+from cfnade.training.floor import means_rmse
 from cfnade.training.loop import Reporter, Saving
 from cfnade.training.member import Job, TrainedMember
-from cfnade.training.shares import shares_of
+from cfnade.training.pooling import asked, mixed
+from cfnade.training.shares import Shares, equal_shares, shares_of
 from cfnade.training.space import require_space
 from cfnade.training.state import NAME, member_folder
 from cfnade.training.validation import calibrated
@@ -52,6 +54,7 @@ def train(
     settings: Settings | None = None,
     seeds: int = 1,
     beside: Sequence[Plan] = (),
+    choose: bool = False,
     start: FittedModel | None = None,
     device: str = "cpu",
     threads: int | None = None,
@@ -65,8 +68,9 @@ def train(
     `architecture` are fields of the sides other than their sizes, and `time`: whether the model
     knows when ratings were given. With `seeds` above 1 so many members are trained, from
     settings.seed on, and their distributions averaged; `beside` are members of other kinds, and
-    validation says what each kind counts. `start` is an earlier model whose weights are taken over
-    where its ids occur. split.test is never looked at.
+    validation says what each kind counts; if `choose`, those that add little are left out. `start`
+    is an earlier model whose weights are taken over where its ids occur. split.test is never looked
+    at.
     """
     if len(split.train) == 0:
         raise TrainingError("there are no ratings to train on; is the split right?")
@@ -82,21 +86,30 @@ def train(
         require_space(saving.folder, split, jobs)
     with torch_threads(threads):  # torch's own number may be larger than what was asked for
         members = _members(split, jobs, saving)
-        seed = first.settings.seed
-        shares = _shares(members, kinds, split, seed) if beside else ()
-        chosen = replace(_together([member.chosen for member in members]), shares=shares)
-        calibration, metrics = calibrated(chosen, split.valid, seed=seed)
+        stopped, tried = members[-1].stopped, {}
+        kinds = kinds[: len(members)]  # fewer if it was stopped
+        shares, calibration, metrics = equal_shares(kinds), None, dict[str, Any]()
+        if len(split.valid):
+            seed = first.settings.seed
+            answers = [asked(member.chosen, split.valid, seed=seed) for member in members]
+            if beside:
+                shares = shares_of(answers, kinds, split.valid, choose=choose)
+            calibration, metrics = calibrated(mixed(answers, shares), split.valid)
+            metrics["means_rmse"] = means_rmse(split.train, split.valid)
+    if beside:
+        tried = _tried(members, shares)
+        members, jobs, shares = _counting(members, jobs, shares)
     fitted = replace(
         _together([member.final for member in members]),
-        side=",".join([side, *(plan.side for plan in beside)]),
+        side=",".join(dict.fromkeys(job.side for job in jobs)),
         context=split.train.plus(split.valid).plus(split.given),
         calibration=calibration,
-        shares=shares,
-        facts=_facts(split, jobs, members) | _outcome(members, metrics, split),
+        shares=shares if beside else (),
+        facts=_facts(split, jobs, members) | _outcome(members, metrics, split) | tried,
     )
     reasons = [member.diverged for member in members if member.diverged]
     history = fitted.facts["history"]
-    return Trained(fitted, history, members[-1].stopped, reasons[0] if reasons else None)
+    return Trained(fitted, history, stopped, reasons[0] if reasons else None)
 
 
 def checked_seeds(seeds: Any) -> int:
@@ -125,13 +138,28 @@ def _members(split: Split, jobs: list[Job], saving: Saving | None) -> list[Train
     return members
 
 
-def _shares(
-    members: list[TrainedMember], kinds: list[int], split: Split, seed: int
-) -> tuple[tuple[float, float], ...]:
-    """What each member counts; those that were not reached nothing."""
-    return shares_of(
-        [member.chosen for member in members], kinds[: len(members)], split.valid, seed=seed
-    )
+def _tried(members: list[TrainedMember], shares: Shares) -> dict[str, Any]:
+    """What every member gave, those too that count nothing."""
+    return {
+        "tried": [
+            {
+                "side": member.final.side,
+                "valid_rmse": member.progress.best_rmse,
+                "seconds": round(member.seconds, 2),
+                "share": round(known, 4),
+                "share_of_new": round(new, 4),
+            }
+            for member, (known, new) in zip(members, shares, strict=True)
+        ]
+    }
+
+
+def _counting(
+    members: list[TrainedMember], jobs: list[Job], shares: Shares
+) -> tuple[list[TrainedMember], list[Job], Shares]:
+    """Those that count for anybody."""
+    kept = [n for n, share in enumerate(shares) if max(share) > 0]
+    return [members[n] for n in kept], [jobs[n] for n in kept], tuple(shares[n] for n in kept)
 
 
 def _saving(saving: Saving | None, number: int) -> Saving | None:
@@ -167,7 +195,7 @@ def _outcome(members: list[TrainedMember], metrics: dict[str, Any], split: Split
     found = {
         "epochs": first.epoch,
         "best_epoch": first.best_epoch,
-        "seconds": round(sum(member.progress.seconds for member in members), 2),
+        "seconds": round(sum(member.seconds for member in members), 2),
         "refit": all(member.refitted for member in members),
         "valid": metrics,
         "context": "train + valid + given" if len(split.given) else "train + valid",

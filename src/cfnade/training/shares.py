@@ -1,51 +1,89 @@
-"""What members of different kinds count, by validation.
+"""What members of different kinds count: the shares of their distributions in the mean.
 
-Shares are those under which the mean prediction of validation ratings has the smallest squared
-error: once for people who were trained on, once for the same people asked about as new ones.
+Members of one kind share alike. Between kinds, shares are those with which the validation part is
+predicted with the smallest squared error: once for people who were trained on, once for the same
+people asked about as new ones. A small validation part says little of them, so they are drawn
+towards equal ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.ratings import Ratings
-from cfnade.fitted import FittedModel
-from cfnade.training.pooling import Answered, asked_from_all, asked_from_few
+from cfnade.training.pooling import Answered, Asked
 
 FloatArray = npt.NDArray[np.float64]
+Shares = tuple[tuple[float, float], ...]
+
+EQUAL = 2_000
+"""Imagined ratings that all kinds predict equally well."""
+
+LEAST = 0.05
+"""A kind with a smaller share, for known and for new people, is not worth its time."""
 
 
 def shares_of(
-    models: Sequence[FittedModel], kinds: Sequence[int], valid: Ratings, *, seed: int
-) -> tuple[tuple[float, float], ...]:
-    """Of models of one member each, whose kinds are numbers from 0 on; those of a kind share alike.
+    answers: Sequence[Asked], kinds: Sequence[int], valid: Ratings, *, choose: bool = False
+) -> Shares:
+    """Of members, whose kinds are numbers from 0 on; those of a kind share alike.
 
-    Equal ones where there is nothing to choose by.
+    Those that read no histories count nothing for new people, if others do. If `choose`, kinds that
+    add little get no share at all.
     """
-    among = [kinds.count(kind) for kind in kinds]
-    if len(valid) == 0:
-        return tuple((1 / len(models), 1 / len(models)) for _ in models)
-    known = _of_kinds([asked_from_all(model, valid) for model in models], kinds, valid)
+    G, stars = max(kinds) + 1, valid.scale.array()
+    known = _Stars({n: answer.everything for n, answer in enumerate(answers)}, kinds, stars)
+    few = {n: answer.few for n, answer in enumerate(answers) if answer.few is not None}
+    readers = np.isin(np.arange(G), [kinds[n] for n in few])
     new = known
-    if all(model.takes_histories and not model.needs_times for model in models):
-        few = [asked_from_few(model, valid, seed=seed) for model in models]
-        if len(few[0].levels):
-            new = _of_kinds(few, kinds, valid)
+    if readers.any() and all(len(answer.levels) for answer in few.values()):
+        new = _Stars(few, kinds, stars)
+    if not readers.any():
+        readers[:] = True
+    shares = known.shares(np.ones(G, bool)), new.shares(readers)
+    if choose:
+        kept = (shares[0] >= LEAST) | (shares[1] >= LEAST)
+        shares = known.shares(kept), new.shares(kept & readers)
+    return _each(kinds, *shares)
+
+
+def equal_shares(kinds: Sequence[int]) -> Shares:
+    """Where there is nothing to choose by."""
+    alike = np.full(max(kinds) + 1, 1 / (max(kinds) + 1))
+    return _each(kinds, alike, alike)
+
+
+def _each(kinds: Sequence[int], known: FloatArray, new: FloatArray) -> Shares:
+    """Of each member, from those of kinds."""
     return tuple(
-        (float(known[kind]) / count, float(new[kind]) / count)
-        for kind, count in zip(kinds, among, strict=True)
+        (float(known[kind]) / kinds.count(kind), float(new[kind]) / kinds.count(kind))
+        for kind in kinds
     )
 
 
-def _of_kinds(answers: Sequence[Answered], kinds: Sequence[int], valid: Ratings) -> FloatArray:
-    stars = valid.scale.array()
-    means = np.stack([answered.probabilities @ stars for answered in answers], 1)
-    each = [means[:, [k == kind for k in kinds]].mean(1) for kind in range(max(kinds) + 1)]
-    return best_shares(np.stack(each, 1), stars[answers[0].levels])
+class _Stars:
+    """What each kind expects of some ratings, and the truth."""
+
+    def __init__(
+        self, answers: Mapping[int, Answered], kinds: Sequence[int], stars: FloatArray
+    ) -> None:
+        first = next(iter(answers.values()))
+        self._truth = stars[first.levels]  # (n,)
+        self._means = np.zeros((len(self._truth), max(kinds) + 1))  # 0 of a kind without answers
+        for kind in {kinds[n] for n in answers}:
+            alike = [one.probabilities @ stars for n, one in answers.items() if kinds[n] == kind]
+            self._means[:, kind] = np.mean(alike, axis=0)
+
+    def shares(self, among: npt.NDArray[np.bool_]) -> FloatArray:
+        """Of all kinds, 0 of those that are not asked. Returns (G,)."""
+        out, count = np.zeros(len(among)), len(self._truth)
+        best = best_shares(self._means[:, among], self._truth)
+        out[among] = (count * best + EQUAL / len(best)) / (count + EQUAL)
+        return out
 
 
 def best_shares(predictions: FloatArray, truth: FloatArray) -> FloatArray:

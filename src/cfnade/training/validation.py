@@ -17,7 +17,7 @@ from cfnade.metrics import calibration_error, nll, rmse
 from cfnade.scorer import Scorer
 from cfnade.sides import Axis, Member
 from cfnade.training.loop import Validated
-from cfnade.training.pooling import Answered, asked_from_all, asked_from_few, pooled
+from cfnade.training.pooling import Answered, Asked, pooled
 
 MOST = 500_000
 """About how many validation ratings are looked at after an epoch; more take longer than it does."""
@@ -59,20 +59,13 @@ def looked_at(valid: Ratings, axes: tuple[Axis, ...]) -> Ratings:
     return valid.select(kept)
 
 
-def calibrated(
-    fitted: FittedModel, valid: Ratings, *, seed: int = 0
-) -> tuple[Calibration | None, dict[str, Any]]:
-    """The calibration that fits the validation part, and what both give there.
-
-    seed draws the few ratings from which some people are asked about, if the model takes histories.
-    """
-    if len(valid) == 0:
-        return None, {}
-    stars, everything = valid.scale.array(), asked_from_all(fitted, valid)
+def calibrated(answers: Asked, valid: Ratings) -> tuple[Calibration, dict[str, Any]]:
+    """The calibration that fits what a model says of the validation part, and what both give."""
+    stars, everything = valid.scale.array(), answers.everything
     calibration, raw = _of(everything, stars), everything.probabilities
     after = calibration.apply(raw, stars, everything.leanings)
-    if fitted.takes_histories and not fitted.needs_times:
-        for_few_too = _of(pooled(everything, asked_from_few(fitted, valid, seed=seed)), stars)
+    if answers.few is not None:
+        for_few_too = _of(pooled(everything, answers.few), stars)
         then = for_few_too.apply(raw, stars, everything.leanings)
         if nll(then, valid.levels) <= nll(after, valid.levels) + WORSE:
             calibration, after = for_few_too, then

@@ -1,0 +1,128 @@
+"""What is trained when nothing is said: which members, of which sizes, for data of any shape.
+
+Factor analysis by users and by items is always made: it takes seconds, needs no settings and is
+hard to beat on small data. Beside it come a CF-NADE of items with its ridge part, a joint one and
+one of users, each if its time is still in the budget. Validation then says what each counts, and
+leaves out who adds nothing (training/shares.py).
+
+Times are those of two cores without AVX-512, in seconds; they follow from the sizes alone, so the
+same data and budget give the same members on any machine. docs/defaults.md shows how good it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cfnade.data.ratings import Ratings
+from cfnade.recipes import recipe
+from cfnade.settings import Settings
+from cfnade.training.run import Plan
+
+MOST_SECONDS, LEAST_SECONDS, SECONDS_A_RATING = 40.0, 12.0, 6e-5
+"""The budget, if none is given: small data need not wait."""
+
+CORES = 1.6
+"""How much faster two cores are than one."""
+
+PATIENCE = 3
+"""Epochs without a gain after which a member stops."""
+
+JOINT = ((500, 8), (300, 8), (200, 6), (200, 3), (100, 3))
+"""Hidden units and passes an epoch of a joint member, the largest that the budget allows."""
+
+SHORT = 100_000
+"""Ratings below which a single CF-NADE is trained again with the validation part, too."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What settings follow from."""
+
+    users: int
+    items: int
+    ratings: int
+    levels: int
+
+    @classmethod
+    def of(cls, ratings: Ratings) -> Shape:
+        return cls(ratings.n_users, ratings.n_items, len(ratings), len(ratings.scale))
+
+
+def usual_seconds(shape: Shape) -> float:
+    """How long is spent on data of that shape if nothing is said."""
+    return min(MOST_SECONDS, LEAST_SECONDS + SECONDS_A_RATING * shape.ratings)
+
+
+def plans_for(shape: Shape, *, seconds: float, seed: int = 0) -> list[Plan]:
+    """The members to try, in the order in which they are trained."""
+    plans = [_factors("user", seed), _factors("item", seed)]
+    left = seconds - _factor_seconds(shape)
+    item, user = _single("item", shape, seed), _single("user", shape, seed)
+    if (cost := _single_seconds(shape, shape.users)) <= left:
+        plans, left = [*plans, item], left - cost
+    for hidden, passes in JOINT:
+        if (cost := _joint_seconds(shape, hidden, passes)) <= left:
+            plans, left = [*plans, _joint(hidden, passes, shape, seed)], left - cost
+            break
+    if _single_seconds(shape, shape.items) <= left:
+        plans.append(user)
+    return plans
+
+
+def about(shape: Shape, plans: list[Plan]) -> float:
+    """How long these take, in seconds."""
+    costs = {"item": _single_seconds(shape, shape.users)}
+    costs["user"] = _single_seconds(shape, shape.items)
+    total = _factor_seconds(shape)
+    for plan in plans:
+        if plan.side == "both":
+            hidden = plan.architecture["hidden"][0]
+            total += _joint_seconds(shape, hidden, plan.settings.passes)
+        total += costs.get(plan.side, 0.0)
+    return total
+
+
+# -- members -------------------------------------------------------------------------------------
+
+
+def _factors(axis: str, seed: int) -> Plan:
+    return Plan(f"{axis}-factors", {}, Settings(epochs=0, average=0.0, refit=True, seed=seed))
+
+
+def _single(axis: str, shape: Shape, seed: int) -> Plan:
+    """A CF-NADE with its ridge part."""
+    base = recipe("default")
+    refit = shape.ratings < SHORT
+    settings = replace(base.training, patience=PATIENCE, refit=refit, seed=seed)
+    return Plan(axis, base.model, settings)
+
+
+def _joint(hidden: int, passes: int, shape: Shape, seed: int) -> Plan:
+    """Both sides. The ordinal cost suits five stars; on finer scales plain likelihood is better."""
+    base = recipe("default-both")
+    fields: dict[str, Any] = {"hidden": (hidden,)}
+    if shape.levels > 5:
+        fields["ordinal_weight"] = 0.0
+    settings = replace(base.training, passes=passes, patience=PATIENCE, seed=seed)
+    return Plan("both", base.model | fields, settings)
+
+
+# -- their times ---------------------------------------------------------------------------------
+
+
+def _factor_seconds(shape: Shape) -> float:
+    """Of both; with the refit."""
+    return 2 * (22e-6 * shape.ratings + 5.5e-4 * (shape.users + shape.items)) / CORES
+
+
+def _single_seconds(shape: Shape, columns: int) -> float:
+    """Ratings are read once an epoch, tables are moved by every step."""
+    again = 2 if shape.ratings < SHORT else 1
+    return again * (14e-6 * shape.ratings + 2.2e-4 * columns * shape.levels) / CORES
+
+
+def _joint_seconds(shape: Shape, hidden: int, passes: int) -> float:
+    n, width = shape.ratings, (shape.users + shape.items) * shape.levels
+    a_pass = 0.17 + 4e-7 * n + hidden * (1.5e-9 * n + 1.5e-8 * width)
+    return 12 * passes * a_pass / CORES
