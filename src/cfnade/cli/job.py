@@ -9,7 +9,7 @@ from typing import Any
 
 from cfnade.cli.arguments import READING
 from cfnade.errors import TrainingError
-from cfnade.options import checked, whole
+from cfnade.options import checked, number, whole
 
 RUN = "run.json"
 
@@ -30,6 +30,8 @@ _KINDS: dict[str, type | UnionType] = {
     "half": bool,
     "keep_state": bool,
     "seeds": int,
+    "minutes": float | int | None,
+    "plans": list | None,
 }
 _DEFAULTS: Job = {
     "split": "paper:0",
@@ -38,8 +40,10 @@ _DEFAULTS: Job = {
     "half": False,
     "keep_state": False,
     "seeds": 1,
+    "minutes": None,
+    "plans": None,
 }
-_LATER = ("half", "keep_state", "seeds")
+_LATER = ("half", "keep_state", "seeds", "minutes", "plans")
 """Fields that runs begun with an earlier version lack; they did as the defaults do."""
 _PARAMETERS = {
     ("from", "from"): "start",
@@ -58,6 +62,8 @@ def new_job(asked: Job) -> Job:
         raise TrainingError(
             "say what to train on: a file, a folder, a data set's name, an address or - (a pipe)"
         )
+    if _chooses_itself(asked):
+        return _auto_job(asked)
     chosen: Job = _DEFAULTS | _filled(_settled(asked))
     checked("seeds", chosen["seeds"], whole(1), TrainingError)
     _check_side(chosen.get("side", "user"))
@@ -85,6 +91,76 @@ def new_job(asked: Job) -> Job:
         "model": model_fields(base.model | _filled(asked["model"]), f"recipe {base.name}"),
         "training": settings.to_dict(),
     }
+
+
+def _chooses_itself(asked: Job) -> bool:
+    """Whether members are chosen by the data: nothing is said of the model, or just that."""
+    said = [part for part in ("recipe", "seeds", "from") if asked[part] is not None]
+    said += [*_filled(asked["model"]), *(set(_filled(asked["training"])) - {"refit", "seed"})]
+    if asked["side"] == "auto" and said:
+        name = _PARAMETERS.get(("model", said[0]), _PARAMETERS.get((said[0], said[0]), said[0]))
+        raise TrainingError(
+            f'{name}= is for a side that is named, and side "auto" chooses sides and settings by '
+            "itself; name a side, or leave it out"
+        )
+    chosen = asked["side"] == "auto" or (asked["side"] is None and not said)
+    if asked["minutes"] is not None:
+        if not chosen:
+            raise TrainingError(
+                'minutes= is for side "auto", which chooses what to train; leave it out, or what '
+                "you say of the model"
+            )
+        checked("minutes", asked["minutes"], number(above=0), TrainingError)
+    return chosen
+
+
+def _auto_job(asked: Job) -> Job:
+    """A job whose plans are made when the data are known."""
+    from cfnade.settings import Settings
+
+    settings = Settings.from_dict(_filled(asked["training"]))
+    if asked["without_context"]:
+        raise TrainingError(
+            "--without-context: a model that is chosen by the data reads the ratings of the items "
+            "that it predicts; train with --side user to share it without ratings"
+        )
+    chosen = _DEFAULTS | {"threads": None, "from": None} | _filled(_settled(asked))
+    return chosen | {"recipe": "auto", "side": "auto", "model": {}, "training": settings.to_dict()}
+
+
+def with_plans(job: Job, split: Any) -> Job:
+    """The job with the members that the data and the time allow, if they are to be chosen."""
+    from cfnade.fitting import chosen_plans
+
+    if job["side"] != "auto" or job["plans"] is not None:
+        return job
+    settings = job["training"]
+    plans = chosen_plans(split, job["minutes"], settings["seed"], settings["refit"])
+    described = [
+        {"side": one.side, "model": one.architecture, "training": one.settings.to_dict()}
+        for one in plans
+    ]
+    return job | {"plans": json.loads(json.dumps(described))}
+
+
+def plans_of(job: Job) -> list[Any]:
+    """The kinds of members that a job trains; of the first one, `seeds` members."""
+    from cfnade.recipes import kinds_in, model_fields, plans_beside
+    from cfnade.settings import Settings
+    from cfnade.training.run import Plan
+
+    if job["side"] == "auto":
+        return [
+            Plan(
+                one["side"],
+                model_fields(one["model"], RUN),
+                Settings.from_dict(one["training"]),
+            )
+            for one in job["plans"] or []
+        ]
+    settings = Settings.from_dict(job["training"])
+    first = Plan(kinds_in(job["side"])[0], job["model"], settings)
+    return [first, *plans_beside(job["side"], settings.seed)]
 
 
 def earlier_job(out: Path, asked: Job) -> Job:
@@ -129,18 +205,15 @@ def read_job(out: Path) -> Job:
         raise _damaged(out, f"reading has an unknown argument {min(unknown)!r}")
     model_fields(job["model"], str(out / RUN))
     training_settings(job["training"], str(out / RUN))
-    _check_side(job["side"], f"{out / RUN}:")
+    if job["side"] != "auto":
+        _check_side(job["side"], f"{out / RUN}:")
     return job
 
 
 def settings_of_members(job: Job) -> list[Any]:
     """The settings of each member that a job trains, in order."""
-    from cfnade.recipes import plans_beside
-    from cfnade.settings import Settings
-
-    first = Settings.from_dict(job["training"])
-    others = [plan.settings for plan in plans_beside(job["side"], first.seed)]
-    return [first] * job["seeds"] + others
+    first, *others = plans_of(job)
+    return [first.settings] * job["seeds"] + [plan.settings for plan in others]
 
 
 def refuse_unfinished(out: Path) -> None:

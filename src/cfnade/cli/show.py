@@ -186,21 +186,24 @@ def _merged(summary: Summary) -> list[tuple[str, int]]:
 class TrainingView:
     """Shows epochs on standard error and writes each to history.jsonl.
 
-    epochs are those of each member. `begin` is called when training has really begun: until then no
-    file is touched.
+    names and epochs are those of each member. `begin` is called when training has really begun:
+    until then no file is touched.
     """
 
     def __init__(
         self,
+        names: Sequence[str],
         epochs: Sequence[int],
         folder: Path,
         done: list[dict[str, Any]],
         begin: Callable[[], None] = lambda: None,
     ) -> None:
+        self._names = names
         self._epochs, self._history = epochs, folder / "history.jsonl"
         self._member = done[-1].get("member", 0) if done else 0
         self._epoch = done[-1]["epoch"] if done else 0
-        self._began, self._drawn = time.monotonic(), 0.0
+        self._began: float | None = None  # the first step
+        self._drawn = 0.0
         self._here = 0  # epochs since it began
         self._done, self._begin, self._begun = done, begin, False
         console = Console(stderr=True)
@@ -223,6 +226,8 @@ class TrainingView:
 
     def step(self, done: float, cost: float) -> None:
         self._touch_files()
+        if self._began is None:
+            self._began = time.monotonic()
         if time.monotonic() - self._drawn > _EVERY:
             self._drawn = time.monotonic()
             self._live.update(self._task, completed=done, description=f"cost {cost:.4g}")
@@ -258,7 +263,8 @@ class TrainingView:
         width = len(str(epochs))
         parts = [f"epoch {record['epoch']:{width}}/{epochs}", f"cost {record['cost']:9.4g}"]
         if len(self._epochs) > 1:
-            parts.insert(0, f"model {self._member + 1}/{len(self._epochs)}")
+            place = f"{self._member + 1}/{len(self._epochs)}"
+            parts.insert(0, f"model {place} {self._names[self._member]}")
         if record["valid_rmse"] is not None:
             parts.append(f"valid rmse {record['valid_rmse']:.4f}")
             parts.append(f"best {record['best_rmse']:.4f} @ {record['best_epoch']:<{width}}")
@@ -266,6 +272,18 @@ class TrainingView:
         return "   ".join(parts) + f"   {self._left():5.0f} s left"
 
     def _left(self) -> float:
-        spent = time.monotonic() - self._began
+        spent = time.monotonic() - (self._began or time.monotonic())
         left = sum(self._epochs[self._member :]) - self._epoch
         return spent / max(1, self._here) * left
+
+
+def show_tried(tried: Sequence[dict[str, Any]]) -> None:
+    """What each member gave on the validation part, and what it counts."""
+    if not tried:
+        return
+    table = _table("tried", "valid RMSE", "share", "for new people", "seconds")
+    for one in tried:
+        rmse = "–" if one["valid_rmse"] is None else f"{one['valid_rmse']:.4f}"
+        shares = [f"{100 * one[key]:.0f} %" for key in ("share", "share_of_new")]
+        table.add_row(one["side"], rmse, *shares, f"{one['seconds']:.1f}")
+    Console().print(table)

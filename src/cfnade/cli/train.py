@@ -25,7 +25,7 @@ from cfnade.cli.folder import (
     refuse_finished,
     refuse_overwriting,
 )
-from cfnade.cli.job import Job, earlier_job, new_job, settings_of_members
+from cfnade.cli.job import Job, earlier_job, new_job, plans_of, settings_of_members, with_plans
 from cfnade.errors import TrainingError
 from cfnade.options import checked, whole
 
@@ -73,7 +73,14 @@ def train(
     out: Annotated[Path, _files("The folder to write the model into.", "--out")],
     recipe: Annotated[str | None, _model("A recipe's name or TOML file.")] = None,
     side: Annotated[
-        str | None, _model("user, item or both: whose ratings predict; both,user: members of each.")
+        str | None,
+        _model(
+            "user, item or both: whose ratings predict; both,user: members of each; auto, the "
+            "default: whatever the data are good for."
+        ),
+    ] = None,
+    minutes: Annotated[
+        float | None, _model("How long auto may take, about; a minute at most if not given.")
     ] = None,
     split: Annotated[str | None, _training("How to cut the ratings; paper:0 if not given.")] = None,
     seeds: Annotated[
@@ -112,7 +119,7 @@ def train(
     asked: Job = {"data": data, "split": split, "reading": reading, "recipe": recipe, "side": side}
     asked |= {"model": model, "training": training, "threads": threads, "device": device}
     asked |= {"from": start, "without_context": without_context, "seeds": seeds}
-    asked |= {"half": half, "keep_state": keep_state}
+    asked |= {"half": half, "keep_state": keep_state, "minutes": minutes}
     with own_folder(out):
         if resume:
             job = earlier_job(out, asked)
@@ -127,15 +134,14 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     from cfnade import checkpoint
     from cfnade.cli.show import TrainingView
     from cfnade.data.loader import load_split
-    from cfnade.recipes import kinds_in, plans_beside
-    from cfnade.settings import Settings
     from cfnade.sides import kernel_task, side_names
     from cfnade.training import run, state
     from cfnade.training.loop import DivergedError, Saving
 
-    settings, kinds = Settings.from_dict(job["training"]), kinds_in(job["side"])
     parts = load_split(job["data"], job["split"], **job["reading"])
     print(parts, file=sys.stderr)
+    job = with_plans(job, parts)
+    first, *beside = plans = plans_of(job)
     earlier = checkpoint.load(job["from"]) if job["from"] else None
     resume = resume and (out / state.NAME).exists()  # killed before its first state: from anew
     members = settings_of_members(job)
@@ -147,18 +153,23 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
             begin_run(out, job)
 
     if job["device"] == "cpu":
-        first = kernel_task(side_names(kinds[0], ridge=job["model"].get("ridge", 0)))
-        compile_kernels(first, *(kernel_task(side_names(kind, ridge=1)) for kind in kinds[1:]))
+        ridges = [(one.side, one.architecture.get("ridge", 0)) for one in plans]
+        compile_kernels(*(kernel_task(side_names(side, ridge=ridge)) for side, ridge in ridges))
+    if chosen := job["side"] == "auto":
+        begin()  # nothing that could be wrong was said
+        print(_announced(parts, plans), file=sys.stderr)
+    names = [first.side] * job["seeds"] + [one.side for one in beside]
     try:
-        view = TrainingView([one.epochs for one in members], out, done, begin)
+        view = TrainingView(names, [one.epochs for one in members], out, done, begin)
         with nothing_lost(out), view, _interrupt() as stop:
             trained = run.train(
                 parts,
-                side=kinds[0],
-                architecture=job["model"],
-                settings=settings,
+                side=first.side,
+                architecture=first.architecture,
+                settings=first.settings,
                 seeds=job["seeds"],
-                beside=plans_beside(job["side"], settings.seed),
+                beside=beside,
+                choose=chosen,
                 start=earlier,
                 device=job["device"],
                 threads=job["threads"],
@@ -169,7 +180,9 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     except DivergedError:
         state.forget(out)  # going on would only diverge again
         raise
-    model = replace(trained.fitted, facts=trained.fitted.facts | {"job": job})
+    facts = trained.fitted.facts | {"job": job}
+    facts |= {"auto": {"minutes": job["minutes"]}} if chosen else {}
+    model = replace(trained.fitted, facts=facts)
     with nothing_lost(out):
         checkpoint.save(model, out, with_context=not job["without_context"], half=job["half"])
         if trained.diverged:
@@ -177,6 +190,15 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
         elif not trained.stopped:
             end_run(out, job)
     _say_how_it_ended(trained, out, job["without_context"])
+
+
+def _announced(parts: Any, plans: list[Any]) -> str:
+    from cfnade.recipes.auto import Shape, about
+
+    seconds = about(Shape.of(parts.train), plans)
+    took = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    names = ", ".join(plan.side for plan in plans)
+    return f"to be tried: {names}; about {took} on two cores (--minutes 10 to search longer)"
 
 
 _WITHOUT_CONTEXT = {
@@ -187,13 +209,20 @@ _WITHOUT_CONTEXT = {
 
 
 def _say_how_it_ended(trained: Any, out: Path, without_context: bool) -> None:
+    from cfnade.cli.show import show_tried
+    from cfnade.training.floor import behind_means
+
     facts = trained.fitted.facts
     best = f"epoch {facts['best_epoch']}"
     if "members" in facts:
-        best = "epochs " + ", ".join(str(member["best_epoch"]) for member in facts["members"])
+        best = f"{len(facts['members'])} members"
     if facts["valid"]:
         best += f", validation RMSE {facts['valid']['rmse']:.4f}"
+        best += f" (plain means {facts['valid']['means_rmse']:.4f})"
+    show_tried(facts.get("tried", []))
     print(f"{out}: model of {best}, {facts['seconds']:.1f} s of training")
+    if (warning := behind_means(facts)) is not None:
+        print(f"warning: {warning}", file=sys.stderr)
     if trained.diverged:
         raise TrainingError(
             f"{trained.diverged}. The best model before that is kept in {out}; --force replaces it"
