@@ -58,10 +58,12 @@ def side_scores(
     counts = fitted.trained_on[learned(side)]
     if column >= 0 and counts[column].sum() > 0:
         return plain(side, row, column)
-    if not own or not fold or fitted.needs_times:
+    if not fold or fitted.needs_times:
         if any(one.axis == side.axis for one in list(member.sides.values())[:number]):
             return np.zeros(counts.shape[1])  # an earlier side has said it
         return rule(list(own.values()), counts.sum(0), prior=number == 0)
+    if not own:
+        return np.asarray(features(fitted, side, row)[:, 0])  # the mean of the trained
     z = solution(fitted, member, learned(side), column, frozenset(rest.items()))[number]
     return np.asarray(features(fitted, side, row) @ np.append(1.0, z))
 

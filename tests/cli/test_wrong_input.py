@@ -29,7 +29,11 @@ CASES = [
     ("train {csv} --out {new} --hidden 0", "--hidden (=[0]) must be a sequence", 1),
     ("train {csv} --out {new} --hidden 8 --factors 9", "--factors (=9) must not exceed", 1),
     ("train {csv} --out {new} --ordinal 1.5", "--ordinal (=1.5) must be a number in 0..1", 1),
-    ("train {csv} --out {new} --epochs 0", "--epochs (=0) must be a whole number of at least 1", 1),
+    (
+        "train {csv} --out {new} --epochs -1",
+        "--epochs (=-1) must be a whole number of at least 0",
+        1,
+    ),
     ("train {csv} --out {new} --epochs many", "integer", 2),
     (
         "train {csv} --out {new} --learning-rate -1",
@@ -47,7 +51,7 @@ CASES = [
     ("train {csv} --out {csv}", "{csv}", 1),
     ("train {csv} --out {new} --hidden 999999999999", "GB, too large for any machine", 1),
     ("train {csv} --out {new} --recipe {flat}", "must be a list: write [500]", 1),
-    ("train {csv} --out {new} --recipe {none}", "training setting epochs (=0)", 1),  # not --epochs
+    ("train {csv} --out {new} --recipe {none}", "training setting epochs (=-1)", 1),  # not --epochs
     ("train {csv} --out {new} --recipe {three}", "model (=3) must be a table", 1),
     ("train /dev/zero --out {new}", "/dev/zero: is not a regular file", 1),
     ("train {pipe} --out {new}", "is not a regular file", 1),
@@ -136,7 +140,7 @@ CASES = [
 FILES = {
     "flat.toml": "[model]\nhidden = 500\n",
     "three.toml": "model = 3\n",
-    "none.toml": "[training]\nepochs = 0\n",
+    "none.toml": "[training]\nepochs = -1\n",
     "run_empty/run.json": "{}",
     "run_list/run.json": "[]",
     "run_text/run.json": "{",

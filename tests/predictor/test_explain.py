@@ -80,14 +80,12 @@ def test_item_based_explanations_are_by_level_and_name_nobody(kind: str, user: i
         assert row["mean_change"] == pytest.approx(np.mean(changes), abs=2e-5)
 
 
-def test_nothing_moves_an_item_that_training_never_saw() -> None:
+def test_ratings_move_an_item_that_training_never_saw_as_they_move_the_mean_one() -> None:
     predictor = Predictor(make("user"))
     frame = predictor.explain(user=0, item=100 + NEW_ITEM)
-    assert frame["change"].to_list() == [0.0] * frame.height
-    assert frame.height > 0
+    assert frame["change"].abs().max() > 0
     prediction = predictor.predict(0, 100 + NEW_ITEM)[0]
     assert frame["prediction"][0] == pytest.approx(prediction, rel=1e-12)
-    assert Predictor(make("item")).explain(user=NEW_USER * 10, item=101)["change"].abs().max() == 0
 
 
 def test_someone_with_one_rating_and_someone_with_none() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from tests.folded import Cell, side_scores
 from tests.predictor.given import (
     FOR_PEOPLE,
     ITEMS,
@@ -284,14 +285,23 @@ def test_someone_who_rated_everything_gets_an_empty_list() -> None:
     assert frame["item"].dtype == pl.Int64
 
 
-def test_an_unknown_user_of_an_item_based_model_gets_the_training_mean() -> None:
+def test_an_unknown_user_of_an_item_based_model_gets_what_the_mean_user_would() -> None:
     fitted = fitted_of("item")
     frame = Predictor(fitted).recommend([999], n=3, min_ratings=0)
-    counts = fitted.trained_on["user"].sum(0)
-    mean = counts @ fitted.context.scale.array() / counts.sum()
-    np.testing.assert_allclose(frame["prediction"], mean, rtol=1e-6)
+    known = {
+        (int(u), int(i)): int(k)
+        for u, i, k in zip(
+            fitted.context.users, fitted.context.items, fitted.context.levels, strict=True
+        )
+    }
+    stars = fitted.context.scale.array()
+    for item, prediction in frame.select("item", "prediction").iter_rows():
+        scores = [
+            side_scores(fitted, member, 0, Cell(-1, item - 100), known) for member in fitted.members
+        ]
+        chances = np.mean([np.exp(one) / np.exp(one).sum() for one in scores], axis=0)
+        assert prediction == pytest.approx(chances @ stars, abs=1e-5)
     assert frame["known_of_user"].to_list() == [0, 0, 0]
-    assert frame["item"].to_list() == [100, 101, 102]
 
 
 def test_text_ids_and_missing_titles() -> None:

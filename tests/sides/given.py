@@ -20,6 +20,8 @@ LISTS: dict[str, tuple[str, ...]] = {
     "both": ("user", "item"),
     "user-ridge": ("user-ridge",),
     "item-ridge+item": ("item-ridge", "item"),
+    "user-factors+user": ("user-factors", "user"),
+    "item-factors+item": ("item-factors", "item"),
     "user+time": ("user", "time"),
     "both+time": ("user", "item", "time"),
 }

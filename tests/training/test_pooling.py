@@ -18,7 +18,14 @@ from cfnade.personal import Leanings
 from cfnade.settings import Settings
 from cfnade.sides.side import Row, row_of
 from cfnade.training import pooling, validation
-from cfnade.training.pooling import Answered, asked_from_all, asked_from_few, contexts, pooled
+from cfnade.training.pooling import (
+    Answered,
+    asked,
+    asked_from_all,
+    asked_from_few,
+    contexts,
+    pooled,
+)
 from cfnade.training.run import train
 from cfnade.training.validation import calibrated
 
@@ -133,7 +140,7 @@ def test_it_is_fitted_on_few_and_all(trained: tuple[Split, FittedModel]) -> None
     pool = pooled(everything, asked_from_few(fitted, parts.valid, seed=0))
     together = fit(pool.probabilities, pool.levels, stars, pool.leanings)
     alone = fit(everything.probabilities, everything.levels, stars, everything.leanings)
-    found, metrics = calibrated(fitted, parts.valid, seed=0)
+    found, metrics = calibrated(asked(fitted, parts.valid, seed=0), parts.valid)
     before, after = (
         nll(one.apply(everything.probabilities, stars, everything.leanings), everything.levels)
         for one in (alone, together)
@@ -149,9 +156,10 @@ def test_those_who_are_known_do_not_pay_for_it(
     everything = asked_from_all(fitted, parts.valid)
     alone = fit(*everything[:2], parts.valid.scale.array(), everything.leanings)
     monkeypatch.setattr(validation, "WORSE", 1.0)
-    assert calibrated(fitted, parts.valid)[0] != alone
+    answers = asked(fitted, parts.valid, seed=0)
+    assert calibrated(answers, parts.valid)[0] != alone
     monkeypatch.setattr(validation, "WORSE", -1.0)
-    assert calibrated(fitted, parts.valid)[0] == alone
+    assert calibrated(answers, parts.valid)[0] == alone
 
 
 def test_a_model_that_takes_no_histories_is_asked_from_all(

@@ -304,7 +304,7 @@ def test_facts_say_on_what_data_and_how_good(parts: Split) -> None:
     facts = fitted.facts
     assert facts["run"]["data"] == parts.data
     assert facts["run"]["split"]["fingerprint"] == parts.fingerprint
-    names = {"rmse", "nll", "nll_raw", "calibration_error", "calibration_error_raw"}
+    names = {"rmse", "means_rmse", "nll", "nll_raw", "calibration_error", "calibration_error_raw"}
     assert set(facts["valid"]) == names
     assert facts["valid"]["nll"] <= facts["valid"]["nll_raw"]
     assert len(fitted.context) == len(parts.train) + len(parts.valid)

@@ -13,7 +13,7 @@ from cfnade.settings import Settings
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"epochs": 0}, r"epochs \(=0\) must be a whole number of at least 1"),
+        ({"epochs": -1}, r"epochs \(=-1\) must be a whole number of at least 0"),
         ({"batch_rows": -1}, r"batch_rows \(=-1\) must be a whole number of at least 1, or None"),
         ({"learning_rate": 0.0}, r"learning_rate \(=0.0\) must be a number above 0"),
         ({"weight_decay": -0.1}, r"weight_decay \(=-0.1\) must be a number of at least 0"),

@@ -31,8 +31,8 @@ ENOUGH = 10_000_000
 """Ratings: of larger data the first two thirds of the sweeps see some of the rows, evenly taken."""
 LEAST_NOISE = 1e-3
 """Over the spread of a column's ratings: of data that follow a rule nothing else would be left."""
-MEAN_SHRINKAGE = 2.0
-"""Imagined ratings of a column at the mean of all."""
+FIRST_PULL, LEAST_PULL, MOST_PULL = 2.0, 0.5, 50.0
+"""Imagined ratings of a column at the mean of all, to begin with; how many they are is learned."""
 START_SHRINKAGE = 5.0
 """The same for the means that the analysis starts from."""
 
@@ -95,7 +95,7 @@ class _Analysis:
         self._centre[0] = 0.43 * np.sqrt(spread)
         self._precision = np.full(dimensions, 1 / (0.052 * spread))
         self._counts = counts
-        self._least = LEAST_NOISE * spread
+        self._least, self._pull = LEAST_NOISE * spread, FIRST_PULL
 
     def sweep(self, rows: Rows, threads: int) -> None:
         """One expectation and one maximisation step."""
@@ -110,9 +110,17 @@ class _Analysis:
         self._noise = max(self._noise * left_over, self._least)
         self._a, self._c = a * unit, c * unit**2
         counts, totals = _counted(rows)
-        left = totals - (sums.firsts * self._a).sum(1) + MEAN_SHRINKAGE * self._overall
-        self._mean = (left / (counts + MEAN_SHRINKAGE)).astype(np.float32)
+        left = totals - (sums.firsts * self._a).sum(1) + self._pull * self._overall
+        self._mean = (left / (counts + self._pull)).astype(np.float32)
+        self._pull = self._pulled(counts)
         self._centre, self._precision = _relevance(self._a, self._c, counts)
+
+    def _pulled(self, counts: Doubles) -> float:
+        """Imagined ratings of a column at the mean of all: noise over the spread of true means."""
+        seen = counts > 0
+        unsure = self._noise / (counts[seen] + self._pull)
+        spread = float((np.square(self._mean[seen] - self._overall) + unsure).mean())
+        return min(max(self._noise / spread, LEAST_PULL), MOST_PULL)
 
     def turned(self) -> Factors:
         """Turned so that Σ n a aᵀ is diagonal: then dimensions can be told apart."""

@@ -24,7 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 
 SIZES = (1, 5, 20)
 PEOPLE, RATINGS = 500, 12_000
-"""Asked about from few ratings, at most: more would only take longer."""
+"""Replies about from few ratings, at most: more would only take longer."""
 
 ALL = 3
 """Ratings asked from all that is known, for each that is asked from few. Those who know a model
@@ -47,27 +47,27 @@ class Answered(NamedTuple):
         return _together([self, other])
 
 
-class Asked(NamedTuple):
+class Replies(NamedTuple):
     """What a model says of the validation part."""
 
     everything: Answered  # given all that the context holds
     few: Answered | None  # given a few ratings of some people; None: it reads no histories
 
 
-def asked(fitted: FittedModel, valid: Ratings, *, seed: int) -> Asked:
+def asked(fitted: FittedModel, valid: Ratings, *, seed: int) -> Replies:
     """A model's answers; seed draws the few ratings."""
     reads = fitted.takes_histories and not fitted.needs_times
     few = asked_from_few(fitted, valid, seed=seed) if reads else None
-    return Asked(asked_from_all(fitted, valid), few)
+    return Replies(asked_from_all(fitted, valid), few)
 
 
-def mixed(answers: Sequence[Asked], shares: Sequence[tuple[float, float]]) -> Asked:
+def mixed(answers: Sequence[Replies], shares: Sequence[tuple[float, float]]) -> Replies:
     """What members say together, by their shares for known and for new people."""
     known, new = zip(*shares, strict=True)
     few = [answer.few for answer in answers]
     counting = [(one, share) for one, share in zip(few, new, strict=True) if share > 0]
     read = [(one, share) for one, share in counting if one is not None]
-    return Asked(
+    return Replies(
         _mixture(
             [(answer.everything, share) for answer, share in zip(answers, known, strict=True)]
         ),

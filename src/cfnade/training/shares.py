@@ -3,7 +3,7 @@
 Members of one kind share alike. Between kinds, shares are those with which the validation part is
 predicted with the smallest squared error: once for people who were trained on, once for the same
 people asked about as new ones. A small validation part says little of them, so they are drawn
-towards equal ones.
+towards equal ones of those kinds that may well be as good as the best.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.ratings import Ratings
-from cfnade.training.pooling import Answered, Asked
+from cfnade.training.pooling import Answered, Replies
 
 FloatArray = npt.NDArray[np.float64]
 Shares = tuple[tuple[float, float], ...]
 
 EQUAL = 2_000
-"""Imagined ratings that all kinds predict equally well."""
+"""Imagined ratings that all good kinds predict equally well."""
+
+SURE = 2.0
+"""Standard errors by which a kind is behind the best, before it is no longer taken for as good."""
 
 LEAST = 0.05
 """A kind with a smaller share, for known and for new people, is not worth its time."""
 
 
 def shares_of(
-    answers: Sequence[Asked], kinds: Sequence[int], valid: Ratings, *, choose: bool = False
+    answers: Sequence[Replies], kinds: Sequence[int], valid: Ratings, *, choose: bool = False
 ) -> Shares:
     """Of members, whose kinds are numbers from 0 on; those of a kind share alike.
 
@@ -82,8 +85,16 @@ class _Stars:
         """Of all kinds, 0 of those that are not asked. Returns (G,)."""
         out, count = np.zeros(len(among)), len(self._truth)
         best = best_shares(self._means[:, among], self._truth)
-        out[among] = (count * best + EQUAL / len(best)) / (count + EQUAL)
+        good = self._good(among)
+        out[among] = (count * best + EQUAL * good / good.sum()) / (count + EQUAL)
         return out
+
+    def _good(self, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Which may well be as good as the best of them."""
+        errors = np.square(self._means[:, among] - self._truth[:, None])  # (n, G)
+        behind = errors - errors[:, [int(errors.mean(0).argmin())]]
+        unsure = behind.std(0) / np.sqrt(len(behind))
+        return np.asarray(behind.mean(0) <= SURE * unsure)
 
 
 def best_shares(predictions: FloatArray, truth: FloatArray) -> FloatArray:

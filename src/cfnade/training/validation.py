@@ -17,7 +17,7 @@ from cfnade.metrics import calibration_error, nll, rmse
 from cfnade.scorer import Scorer
 from cfnade.sides import Axis, Member
 from cfnade.training.loop import Validated
-from cfnade.training.pooling import Answered, Asked, pooled
+from cfnade.training.pooling import Answered, Replies, pooled
 
 MOST = 500_000
 """About how many validation ratings are looked at after an epoch; more take longer than it does."""
@@ -59,7 +59,7 @@ def looked_at(valid: Ratings, axes: tuple[Axis, ...]) -> Ratings:
     return valid.select(kept)
 
 
-def calibrated(answers: Asked, valid: Ratings) -> tuple[Calibration, dict[str, Any]]:
+def calibrated(answers: Replies, valid: Ratings) -> tuple[Calibration, dict[str, Any]]:
     """The calibration that fits what a model says of the validation part, and what both give."""
     stars, everything = valid.scale.array(), answers.everything
     calibration, raw = _of(everything, stars), everything.probabilities

@@ -1,0 +1,179 @@
+"""A file and no settings: `CFNADE().fit(ratings)` beside rivals, with their defaults and tuned.
+
+    python benchmarks/defaults.py --workers 2            # all that is not in results/ yet
+    python benchmarks/defaults.py filmtrust --seeds 0 1 2
+    python benchmarks/defaults.py --report               # only docs/defaults.md
+
+Each set is cut by "paper:SEED". A rival that is tuned takes the settings that are best on the
+validation part, and is then fitted again to training and validation ratings together; with its
+defaults it is fitted to both at once. Ours is what fit() makes of the training and validation parts
+without any argument but the seed. The test part is scored once. Rivals that predict a number are
+given a distribution: a normal one around it, cut into levels, as wide as its validation errors.
+
+Seconds are CPU seconds on one thread, those of the search included where there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.common import RESULTS, machine
+from benchmarks.defaults_report import write_docs
+from benchmarks.new_users_rivals import discretised
+from cfnade import CFNADE, Ratings
+from cfnade.data.loader import load
+from cfnade.data.splits import Split, split
+from cfnade.data.synthetic import Synthetic, synthetic
+from cfnade.metrics import nll, rmse
+from cfnade_rivals import make
+
+FOLDER = RESULTS / "defaults"
+SETS: dict[str, dict[str, Any]] = {
+    "filmtrust": {"data": "other/filmtrust.txt.xz", "repeats": "last"},
+    "douban": {"data": "other/douban.csv.xz", "user": "who", "item": "what"},
+    "ml-100k": {"data": "ml-100k"},
+    "ml-latest-small": {"data": "ml-latest-small"},
+    "ml-1m": {"data": "ml-1m"},
+}
+SHAPES: dict[str, tuple[int, int, int, int, str]] = {
+    "tiny": (290, 300, 7_000, 4, "1-5"),
+    "long rows": (200, 2_000, 60_000, 4, "1-5"),
+    "short rows": (8_000, 500, 80_000, 4, "1-5"),
+    "sparse": (3_000, 3_000, 26_000, 4, "0.5-5/0.5"),
+    "dense": (400, 500, 100_000, 2, "1-5"),
+    "two levels": (1_500, 1_000, 60_000, 4, "0-1"),
+    "ten levels": (1_000, 1_000, 100_000, 4, "1-10"),
+    "no tastes": (2_000, 1_500, 50_000, 1, "1-5"),
+}
+"""Made-up data, whose best reachable RMSE is known: users, items, ratings, factors, scale."""
+
+TRIED: dict[str, dict[str, tuple[Any, ...]]] = {
+    "means": {"item_shrinkage": (1.0, 5.0, 20.0), "user_shrinkage": (1.0, 5.0, 20.0)},
+    "svd": {"factors": (10, 100), "epochs": (20, 60), "regularisation": (0.02, 0.1)},
+    "biasmf": {"factors": (10, 100), "epochs": (20, 60), "regularisation": (0.05, 0.15)},
+    "bfm": {"rank": (4, 8, 16, 32), "iterations": (200,), "kept": (170,)},
+}
+"""What each rival is tuned over."""
+
+
+def parts_of(name: str, seed: int) -> tuple[Split, Synthetic | None]:
+    if name in SETS:
+        options = dict(SETS[name])
+        return split(load(_found(options.pop("data")), **options), f"paper:{seed}"), None
+    users, items, ratings, factors, scale = SHAPES[name]
+    made = synthetic(users, items, ratings, factors=factors, scale=scale, seed=1)
+    return split(made.ratings, f"paper:{seed}"), made
+
+
+def _found(data: str) -> str:
+    """Files beside the published sets are found in the same folder."""
+    return str(Path(os.environ["CFNADE_DATA"]) / data) if "/" in data else data
+
+
+def rows(name: str, seed: int) -> Iterator[dict[str, Any]]:
+    """The scores of every contestant, one after another."""
+    parts, made = parts_of(name, seed)
+    if made is not None:
+        best = made.means(parts.test.users, parts.test.items)
+        yield {"model": "best reachable", "rmse": rmse(parts.test.values, best)}
+    yield ours(parts, seed)
+    for model in TRIED:
+        for tuned in (False, True):
+            yield rival(model, parts, seed, tuned=tuned)
+
+
+def ours(parts: Split, seed: int) -> dict[str, Any]:
+    began = time.process_time()
+    model = CFNADE(seed=seed, threads=1).fit(parts)
+    seconds = time.process_time() - began
+    scores = model.evaluate(parts.test)
+    said = {"rmse": scores.rmse, "nll": scores.nll, "seconds": seconds}
+    return {"model": "cfnade"} | said | {"tried": model.fitted_.facts["tried"]}
+
+
+def rival(model: str, parts: Split, seed: int, *, tuned: bool) -> dict[str, Any]:
+    began = time.process_time()
+    grid = TRIED[model]
+    choices = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    found = [_errors(model, options, parts, seed) for options in (choices if tuned else [{}])]
+    best = int(np.argmin([np.square(errors).mean() for errors in found]))
+    options = choices[best] if tuned else {}
+    everything = parts.train.plus(parts.valid)
+    fitted = make(model, **options).fit(everything, parts.valid, seed=seed, threads=1)
+    predicted = _predicted(fitted, parts.test)
+    seconds = time.process_time() - began
+    width = float(np.sqrt(np.square(found[best]).mean()))
+    chances = discretised(predicted, width, parts.test.scale.array())
+    return {
+        "model": model,
+        "tuned": tuned,
+        "options": options,
+        "rmse": rmse(parts.test.values, predicted),
+        "nll": nll(chances, parts.test.levels),
+        "seconds": seconds,
+    }
+
+
+def _errors(model: str, options: dict[str, Any], parts: Split, seed: int) -> Any:
+    fitted = make(model, **options).fit(parts.train, parts.valid, seed=seed, threads=1)
+    return _predicted(fitted, parts.valid) - parts.valid.values
+
+
+def _predicted(fitted: Any, asked: Ratings) -> Any:
+    stars = asked.scale.array()
+    cells = asked.users.astype(np.int64), asked.items.astype(np.int64)
+    return np.clip(fitted.predict(*cells), stars[0], stars[-1])
+
+
+def _record(name: str, seed: int) -> Path:
+    return FOLDER / f"{name.replace(' ', '-')}-{seed}.json"
+
+
+def _one(name: str, seed: int) -> None:
+    """All of one split, in this process."""
+    found = {"data": name, "seed": seed, "rows": list(rows(name, seed)), **machine(1)}
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    _record(name, seed).write_text(json.dumps(found, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", nargs="*", help="sets and shapes; all if none")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    names = asked.data or [*SETS, *SHAPES]
+    if asked.here:
+        _one(names[0], asked.seeds[0])
+        return
+    if not asked.report:
+        todo = [(n, s) for s in asked.seeds for n in names if not _record(n, s).exists()]
+
+        def start(job: tuple[str, int]) -> None:
+            own = [sys.executable, __file__, job[0], "--seeds", str(job[1]), "--here"]
+            done = subprocess.run(own, check=False)
+            print(*job, "done" if done.returncode == 0 else "FAILED", flush=True)
+
+        with ThreadPoolExecutor(asked.workers) as pool:
+            list(pool.map(start, todo))
+    write_docs(FOLDER, [*SETS], [*SHAPES])
+
+
+if __name__ == "__main__":
+    main()

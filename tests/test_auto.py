@@ -1,0 +1,219 @@
+"""Nothing said: which members are tried, what each counts, and what is told of it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cfnade import CFNADE, Split
+from cfnade.data.ratings import Ratings
+from cfnade.data.splits import split
+from cfnade.data.synthetic import synthetic
+from cfnade.errors import TrainingError
+from cfnade.recipes.auto import Shape, about, plans_for, usual_seconds
+from cfnade.training.floor import behind_means, means_rmse
+from cfnade.training.pooling import Answered, Replies, mixed
+from cfnade.training.shares import shares_of
+
+SMALL = Shape(users=600, items=500, ratings=20_000, levels=5)
+LARGE = Shape(users=480_000, items=17_770, ratings=100_000_000, levels=5)
+
+
+@pytest.fixture(scope="module")
+def parts() -> Split:
+    return split(synthetic(120, 80, 3_000, factors=2, seed=3).ratings, "paper:0")
+
+
+@pytest.fixture(scope="module")
+def fitted(parts: Split) -> CFNADE:
+    return CFNADE(minutes=0.1, threads=1).fit(parts)
+
+
+# -- which members ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [SMALL, LARGE, replace(SMALL, levels=10)])
+@pytest.mark.parametrize("seconds", [1.0, 15.0, 60.0, 3600.0])
+def test_factor_analyses_come_first_and_the_rest_fits_the_time(
+    shape: Shape, seconds: float
+) -> None:
+    plans = plans_for(shape, seconds=seconds)
+    assert [plan.side for plan in plans[:2]] == ["user-factors", "item-factors"]
+    assert len({plan.side for plan in plans}) == len(plans)
+    assert len(plans) == 2 or about(shape, plans) <= seconds
+
+
+def test_more_time_never_means_fewer_or_smaller_members() -> None:
+    before: set[str] = set()
+    hidden = 0
+    for seconds in (1.0, 5.0, 10.0, 20.0, 60.0, 600.0):
+        plans = plans_for(SMALL, seconds=seconds)
+        sides = {plan.side for plan in plans}
+        joint = [plan.architecture["hidden"][0] for plan in plans if plan.side == "both"]
+        assert sides - {"user"} >= before - {"user"}  # a larger joint one may take its place
+        assert max(joint, default=0) >= hidden
+        before, hidden = sides, max(joint, default=0)
+    assert before == {"user-factors", "item-factors", "item", "both", "user"}
+
+
+def test_the_usual_time_grows_with_the_data_up_to_a_bound() -> None:
+    times = [usual_seconds(replace(SMALL, ratings=n)) for n in (1_000, 100_000, 10**7, 10**9)]
+    assert times == sorted(times)
+    assert times[-1] == times[-2] == 40
+
+
+def test_finer_scales_are_trained_by_likelihood_alone() -> None:
+    for levels, weight in ((5, None), (10, 0.0)):
+        plans = plans_for(replace(SMALL, levels=levels), seconds=600)
+        (joint,) = (plan for plan in plans if plan.side == "both")
+        assert joint.architecture.get("ordinal_weight") == weight
+
+
+# -- what they count -------------------------------------------------------------------------------
+
+
+def replies(means: Any, truth: Any, *, few: bool) -> Replies:
+    """Of a model that expects these means of ratings on a scale 1, 2."""
+    chances = np.stack([2 - means, means - 1], 1)
+    answered = Answered(chances, (truth - 1).astype(np.uint8), np.zeros_like(chances))
+    return Replies(answered, answered if few else None)
+
+
+def made_up(n: int, noises: list[float]) -> tuple[Ratings, list[Any], Any]:
+    rng = np.random.default_rng(1)
+    truth = rng.integers(1, 3, n).astype(float)
+    means = [np.clip(truth + rng.normal(0, size, n), 1, 2) for size in noises]
+    drawn = synthetic(40, 40, 1_000, levels=2, seed=1).ratings
+    return drawn.select(np.arange(1_000)), means, truth
+
+
+def test_those_who_read_no_histories_count_nothing_for_new_people() -> None:
+    valid, means, truth = made_up(5_000, [0.5, 0.5])
+    answers = [replies(means[0], truth, few=True), replies(means[1], truth, few=False)]
+    (known, new), (other_known, other_new) = shares_of(answers, [0, 1], valid)
+    assert 0.4 < known < 0.6
+    assert known + other_known == pytest.approx(1)
+    assert (new, other_new) == (pytest.approx(1), 0)
+
+
+def test_who_adds_nothing_is_left_out_only_if_that_is_asked() -> None:
+    valid, means, truth = made_up(50_000, [0.2, 0.9])
+    answers = [replies(one, truth, few=True) for one in means]
+    assert shares_of(answers, [0, 1], valid, choose=True) == ((1.0, 1.0), (0.0, 0.0))
+    valid, means, truth = made_up(50_000, [0.3, 0.5])
+    answers = [replies(one, truth, few=True) for one in means]
+    kept = shares_of(answers, [0, 1], valid)
+    assert kept == shares_of(answers, [0, 1], valid, choose=True)
+    assert 0.05 < kept[1][0] < 0.5
+
+
+def test_a_small_validation_part_leaves_good_members_nearly_equal() -> None:
+    valid, means, truth = made_up(60, [0.5, 0.52, 3.0])
+    (first, _), (second, _), (bad, _) = shares_of(
+        [replies(one, truth, few=True) for one in means], [0, 1, 2], valid
+    )
+    assert abs(first - second) < 0.05
+    assert bad < 0.05
+
+
+def test_a_mixture_is_the_weighted_mean_of_distributions() -> None:
+    _, means, truth = made_up(100, [0.3, 0.6])
+    answers = [replies(means[0], truth, few=True), replies(means[1], truth, few=False)]
+    together = mixed(answers, [(0.25, 1.0), (0.75, 0.0)])
+    expected = 0.25 * (means[0] - 1) + 0.75 * (means[1] - 1)
+    np.testing.assert_allclose(together.everything.probabilities[:, 1], expected)
+    assert together.few is not None
+    np.testing.assert_allclose(together.few.probabilities[:, 1], means[0] - 1)
+
+
+# -- trained ---------------------------------------------------------------------------------------
+
+
+def test_what_was_tried_is_kept_with_what_it_gave(fitted: CFNADE) -> None:
+    tried = fitted.fitted_.facts["tried"]
+    assert [one["side"] for one in tried[:2]] == ["user-factors", "item-factors"]
+    for key in ("share", "share_of_new"):
+        assert sum(one[key] for one in tried) == pytest.approx(1, abs=1e-3)
+    assert all(one["seconds"] > 0 for one in tried)
+    kept = [one for one in tried if max(one["share"], one["share_of_new"]) > 0]
+    assert len(fitted.fitted_.members) == len(kept)
+    assert fitted.fitted_.facts["valid"]["rmse"] < fitted.fitted_.facts["valid"]["means_rmse"]
+
+
+def test_it_predicts_nearly_as_well_as_can_be() -> None:
+    """The truth is known here: two tastes, and enough ratings to see them."""
+    made = synthetic(150, 120, 14_000, factors=1, seed=5)
+    cut = split(made.ratings, "paper:0")
+    best = np.sqrt(np.mean((made.means(cut.test.users, cut.test.items) - cut.test.values) ** 2))
+    found = CFNADE(minutes=0.05, threads=1).fit(cut).evaluate(cut.test).rmse
+    assert found < best + 0.03
+    assert means_rmse(cut.train, cut.test) > found + 0.05
+
+
+def test_a_saved_one_comes_back_and_is_trained_again_alike(
+    fitted: CFNADE, parts: Split, tmp_path: Path
+) -> None:
+    fitted.save(tmp_path)
+    back = CFNADE.load(tmp_path)
+    assert back.get_params() == fitted.get_params()
+    cells = parts.test.user_ids[parts.test.users], parts.test.item_ids[parts.test.items]
+    np.testing.assert_array_equal(back.predict_proba(*cells), fitted.predict_proba(*cells))
+    again = back.fit(parts)
+    np.testing.assert_array_equal(again.predict_proba(*cells), fitted.predict_proba(*cells))
+
+
+def test_new_people_are_answered_by_those_who_read_histories(fitted: CFNADE) -> None:
+    item = fitted.fitted_.context.item_ids
+    low, high = (
+        fitted.predict("x", item[50:60], histories={"x": dict.fromkeys(item[:8].tolist(), stars)})
+        for stars in (1, 5)
+    )
+    assert (high > low + 0.2).all()
+
+
+def test_arguments_of_a_model_mean_a_named_side(parts: Split) -> None:
+    one = CFNADE(hidden=(6,), epochs=1, threads=1).fit(parts)
+    assert one.fitted_.side == "user"
+    for wrong, message in (
+        ({"side": "auto", "hidden": (6,)}, r"hidden \(=\(6,\)\) is for a side that is named"),
+        ({"side": "user", "minutes": 1.0}, r'minutes \(=1.0\) is for side="auto"'),
+        ({"minutes": -1.0}, r"minutes \(=-1.0\) must be"),
+        ({"seed": -1}, r"seed \(=-1\) must be"),
+    ):
+        with pytest.raises(TrainingError, match=message):
+            CFNADE(**wrong).fit(parts)
+
+
+# -- the floor -------------------------------------------------------------------------------------
+
+
+def test_means_are_shrunk_offsets_of_items_then_users(parts: Split) -> None:
+    train, valid = parts.train, parts.valid
+    mean = train.values.mean()
+    errors = []
+    for user, item, value in zip(valid.users, valid.items, valid.values, strict=True):
+
+        def offset(thing: int) -> float:
+            own = train.values[train.items == thing] - mean
+            return float(own.sum() / (len(own) + 5))
+
+        mine = train.users == user
+        rest = [v - mean - offset(i) for v, i in zip(train.values[mine], train.items[mine])]  # noqa: B905
+        said = mean + offset(item) + sum(rest) / (len(rest) + 5)
+        errors.append(np.clip(said, 1, 5) - value)
+    assert means_rmse(train, valid) == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+
+
+def test_a_model_behind_plain_means_is_told(parts: Split, caplog: pytest.LogCaptureFixture) -> None:
+    hasty = {"side": "user", "ridge": 0, "hidden": (6,), "epochs": 1, "threads": 1}
+    with caplog.at_level(logging.WARNING, "cfnade"):
+        model = CFNADE(**hasty, learning_rate=1e-9).fit(parts)
+    assert "is no better than plain means" in caplog.text
+    assert behind_means(model.fitted_.facts) is not None
+    assert behind_means({"valid": {"rmse": 0.8, "means_rmse": 0.9}}) is None
+    assert behind_means({"valid": {}}) is None
