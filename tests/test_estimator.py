@@ -40,7 +40,7 @@ def fitted(parts: Split) -> CFNADE:
 
 @pytest.fixture(scope="module")
 def item_based(parts: Split) -> CFNADE:
-    return CFNADE(**SMALL, side="item").fit(parts)
+    return CFNADE(**SMALL | {"side": "item"}).fit(parts)
 
 
 def frame_of(ratings: Ratings) -> pl.DataFrame:
@@ -411,7 +411,7 @@ def test_training_ratings_cannot_be_evaluated_on(fitted: CFNADE, parts: Split) -
         fitted.evaluate(parts.train)
 
 
-def test_unknown_ids_are_answered_and_counted(fitted: CFNADE, parts: Split) -> None:
+def test_unknown_ids_are_answered_and_counted(fitted: CFNADE) -> None:
     frame = fitted.predict_frame([1, 1, 777, 777], [1, 888, 1, 888])
     assert (frame["known_of_user"] == 0).to_list() == [False, False, True, True]
     assert (frame["known_of_item"] == 0).to_list() == [False, True, False, True]
@@ -450,7 +450,7 @@ def test_an_explanation_is_the_prediction_with_and_without(fitted: CFNADE) -> No
 
 
 def test_a_model_of_both_sides_reads_how_somebody_new_rates(parts: Split) -> None:
-    estimator = CFNADE(**SMALL, side="both").fit(parts)
+    estimator = CFNADE(**SMALL | {"side": "both"}).fit(parts)
     items = parts.train.item_ids[:4].tolist()
     glad, sad = (
         estimator.predict("x", [7], histories={"x": dict.fromkeys(items, stars)})[0]
@@ -461,7 +461,9 @@ def test_a_model_of_both_sides_reads_how_somebody_new_rates(parts: Split) -> Non
 
 
 def test_time_changes_predictions_and_must_be_given(parts: Split) -> None:
-    knowing, blind = (CFNADE(**SMALL, side="both", time=time).fit(parts) for time in (True, False))
+    knowing, blind = (
+        CFNADE(**SMALL | {"side": "both"}, time=time).fit(parts) for time in (True, False)
+    )
     now = int(parts.train.times[0])  # type: ignore[index]
     assert abs(float(knowing.predict([1], [1], times=now)[0] - blind.predict([1], [1])[0])) > 1e-6
     with pytest.raises(PredictionError, match="give times"):

@@ -9,7 +9,6 @@ import pytest
 from tests.predictor.given import (
     FOR_PEOPLE,
     NEW_ITEM,
-    NEW_USER,
     UNTRAINED_ITEM,
     UNTRAINED_USER,
     history_of,
