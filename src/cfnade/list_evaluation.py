@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cfnade.data.choices import chosen
 from cfnade.data.ratings import IntArray, Ratings
 from cfnade.data.scale import usual_threshold
-from cfnade.data.splits import chosen
 from cfnade.errors import PredictionError
 from cfnade.evaluation import cells_asked
 from cfnade.options import checked, number, optional, sequence, whole
