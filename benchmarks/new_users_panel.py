@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.data.choices import keys_of
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
-from cfnade.data.splits import Split, keys_of
+from cfnade.data.splits import Split
 from cfnade.metrics import nll, rmse
 
 FloatArray = npt.NDArray[np.float64]

@@ -25,11 +25,22 @@ FLOW = [
         "kernels",
         "models",
         "metrics",
+        "ranking_metrics",
         "tilting",
     ),
     *("calibration", "sides", "fitted", "unseen", "personal", "newcomers", "members", "scorer"),
     *("training", "evaluation"),
-    *("checkpoint", "predictor", "recipes", "tuning", "fitting", "estimator", "serve", "cli"),
+    *(
+        "checkpoint",
+        "predictor",
+        "list_evaluation",
+        "recipes",
+        "tuning",
+        "fitting",
+        "estimator",
+        "serve",
+        "cli",
+    ),
     "__main__",
 ]
 HEAVY = {"torch", "numba", "polars", "pandas", "pyarrow", "narwhals", "pooch", "rich", "fastapi"}

@@ -34,6 +34,7 @@ from cfnade.fitting import (
     read,
     settings_of,
 )
+from cfnade.list_evaluation import KS, ListScores, evaluate_lists
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import History
 from cfnade.predictor.newitems import NewItems
@@ -313,6 +314,21 @@ class CFNADE:
     def evaluate(self, test: Any) -> Scores:
         """Scores on ratings held out from fit(): Ratings, or anything that load() takes."""
         return evaluate(self.fitted_, read(test, self.scale_))
+
+    def evaluate_lists(
+        self,
+        test: Any,
+        *,
+        k: int | Sequence[int] = KS,
+        threshold: float | None = None,
+        people: int | None = None,
+    ) -> ListScores:
+        """Scores of the first k places of what `recommend` lists, on ratings held out from fit().
+
+        Right is what a person gave `threshold` stars or more; `people` asks so many of them only.
+        """
+        ratings = read(test, self.scale_)
+        return evaluate_lists(self.predictor_, ratings, k=k, threshold=threshold, people=people)
 
     # -- keeping ------------------------------------------------------------------------------
 

@@ -76,9 +76,8 @@ def evaluate(fitted: FittedModel, test: Ratings, *, unseen: str = "mean") -> Sco
     Users and items are matched by their ids; unknown ones follow the rule for what training did not
     see (unseen.py; "paper" for reproduction) and are counted.
     """
-    users, items = _indices_in(fitted, test)
     scorer = Scorer(fitted, unseen=unseen)
-    _require_hidden(scorer, test, users, items)
+    users, items = cells_asked(scorer, test)
     values, scale = test.values, fitted.context.scale.array()
     raw = scorer.probabilities(users, items, test.times)  # (n, K)
     calibrated = Calibrator(fitted).of_cells(raw, users, items)
@@ -99,8 +98,17 @@ def evaluate(fitted: FittedModel, test: Ratings, *, unseen: str = "mean") -> Sco
     )
 
 
+def cells_asked(scorer: Scorer, test: Ratings) -> tuple[IntArray, IntArray]:
+    """The test's users and items as the model numbers them; -1 where it does not know them.
+
+    A test that the model cannot be asked, or whose answers it knows, is an error.
+    """
+    users, items = _indices_in(scorer.fitted, test)
+    _require_hidden(scorer, test, users, items)
+    return users, items
+
+
 def _indices_in(fitted: FittedModel, test: Ratings) -> tuple[IntArray, IntArray]:
-    """The test's users and items as the model numbers them; -1 where it does not know them."""
     context = fitted.context
     if not fitted.has_context:
         raise PredictionError(

@@ -1,4 +1,4 @@
-"""A saved model at a shell: evaluate, predict, recommend, explain, export."""
+"""A saved model at a shell: predict, recommend, explain, export."""
 
 from __future__ import annotations
 
@@ -10,35 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cfnade import load_split
 from cfnade.checkpoint import load
-from cfnade.evaluation import evaluate
 from cfnade.predictor import Predictor
 
 Shell = Any
-
-
-def test_evaluate_scores_the_test_part_of_its_own_split(
-    shell: Shell, user_model: Path, ratings_file: Path
-) -> None:
-    scores = evaluate(load(user_model), load_split(ratings_file, "paper:0").test)
-    done = shell("evaluate", user_model, "--json")
-    assert done.code == 0
-    figures = json.loads(done.out)
-    for name in ("rmse", "mae_of_medians", "nll", "nll_raw", "calibration_error", "rps"):
-        assert figures[name] == getattr(scores, name)
-    text = shell("evaluate", user_model)
-    assert f"{scores.rmse:.4f}" in text.out
-    assert "test part of" in text.out
-
-
-def test_evaluate_scores_given_ratings(shell: Shell, item_model: Path, tmp_path: Path) -> None:
-    path = tmp_path / "new.csv"
-    path.write_text("user,item,rating\n1000,3,4\n1001,99,2\n")
-    done = shell("evaluate", item_model, path, "--json")
-    assert done.code == 0, done.err
-    assert json.loads(done.out)["n"] == 2
-    assert json.loads(done.out)["unseen_ratings"] == 2
 
 
 def test_predict_writes_what_the_predictor_says(

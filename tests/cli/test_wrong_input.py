@@ -67,6 +67,13 @@ CASES = [
     ("evaluate {user} nowhere.csv", "no such file or folder", 1),
     ("evaluate {user} {csv}", "are among the ratings that the model conditions on", 1),
     ("evaluate {user} --scale 1-5", "--scale says how to read ratings; give those to score", 1),
+    ("evaluate {user} --k 5", "--k (=5) is about lists; give --lists too", 1),
+    ("evaluate {user} --people 5", "--people (=5) is about lists; give --lists too", 1),
+    ("evaluate {user} --lists --k five", "--k (='five') must be a whole number", 1),
+    ("evaluate {user} --lists --k 5,,6", "--k (='5,,6') must be a whole number", 1),
+    ("evaluate {user} --lists --k 0", "--k (='0') must be a whole number", 1),
+    ("evaluate {user} --lists --threshold 9", "--threshold (=9.0) must be a number in 1.0..5.0", 1),
+    ("evaluate {user} --lists --people 0", "--people (=0) must be a whole number of", 1),
     # predict
     ("predict {user} {pairs} --out nowhere/out.csv", "there is no folder nowhere; make it", 1),
     ("predict {user} {pairs} --out {empty}.csv", "is a folder; name a file to write", 1),

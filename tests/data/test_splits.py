@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfnade import load
+from cfnade.data.choices import chosen
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.splits import (
@@ -23,14 +24,13 @@ from cfnade.data.splits import (
     add_validation,
     authors_order,
     authors_sizes,
-    chosen,
     newest,
     split,
 )
 from cfnade.errors import DataError
 
 NAMES = ["paper:1", "authors:1234", "authors-code:2341", "kfold:3:1", "kfold:2:0:9", "time"]
-NAMES += ["time:0.25", "users:5", "users:5:1", "users:5:0"]
+NAMES += ["time:0.25", "users:5", "users:5:1", "users:5:0", "last:1", "last:2"]
 
 
 def ratings_of(n_users: int, n_items: int, n: int, seed: int, times: bool = True) -> Ratings:
@@ -223,6 +223,11 @@ def test_given_ratings_are_drawn_at_random() -> None:
         ("time:nan", r"between 0 and 1"),
         ("time:0.999", r"leaves 0 ratings to train and validate on"),
         ("users:1:40", r"nobody has more than 40 ratings.*the most is \d+"),
+        ("last:0", r"last:0 leaves nothing to test; write last:1"),
+        ("last:20", r"nobody has more than 40 ratings.*the most is \d+"),
+        ("liang", r"write liang:HELD, for example liang:600"),
+        ("liang:0", r"nobody held out is none: give another number"),
+        ("liang:20", r"liang:20 holds out 20 people .* of \d+ who gave 5 ratings of 4 or more"),
     ],
 )
 def test_bad_names_are_refused_with_the_remedy(name: str, message: str) -> None:
@@ -230,9 +235,10 @@ def test_bad_names_are_refused_with_the_remedy(name: str, message: str) -> None:
         split(ratings_of(40, 40, 900, 1), name)
 
 
-def test_splitting_by_time_needs_times() -> None:
+@pytest.mark.parametrize("name", ["time", "last:1"])
+def test_splitting_by_time_needs_times(name: str) -> None:
     with pytest.raises(DataError, match=r"no timestamps.*paper:SEED"):
-        split(ratings_of(40, 40, 900, 1, times=False), "time")
+        split(ratings_of(40, 40, 900, 1, times=False), name)
 
 
 @pytest.mark.parametrize("name", ["paper:1", "authors:1", "authors-code:1", "time", "users:1:0"])
@@ -279,6 +285,73 @@ def test_chosen_is_the_same_across_chunks() -> None:
 def test_chosen_positions_never_change() -> None:
     """If this fails, every split by name has changed, and results no longer compare."""
     assert np.flatnonzero(chosen(40, 4, (1, 0))).tolist() == [9, 31, 36, 39]
+
+
+# -- protocols of the literature ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_last_of_each_person_are_tested_and_those_before_validate(count: int) -> None:
+    whole = ratings_of(40, 30, 500, 3)
+    assert whole.times is not None
+    expected: dict[str, set[tuple[int, int]]] = {"train": set(), "valid": set(), "test": set()}
+    for user in range(40):
+        mine = [i for i in range(500) if whole.users[i] == user]
+        mine.sort(key=lambda i: (whole.times[i], i))  # type: ignore[index]
+        cells = [(user, int(whole.items[i])) for i in mine]
+        if len(cells) > 2 * count:
+            expected["test"].update(cells[-count:])
+            expected["valid"].update(cells[-2 * count : -count])
+            cells = cells[: -2 * count]
+        expected["train"].update(cells)
+    cut = split(whole, f"last:{count}")
+    assert {name: set(cells_of(getattr(cut, name))) for name in expected} == expected
+    assert len(cut.given) == 0
+    assert split(whole, "last").name == "last:1"
+
+
+def liang_by_hand(whole: Ratings, held: int) -> dict[str, set[tuple[int, int]]]:
+    """The protocol as its authors' script goes, with NumPy's global generator."""
+    cells = cells_of(whole)
+    stars = dict(zip(cells, whole.values.tolist(), strict=True))
+    likes: dict[int, list[int]] = {}
+    for user, item in cells:
+        if stars[user, item] >= 4:
+            likes.setdefault(user, []).append(item)
+    people = sorted(user for user, items in likes.items() if len(items) >= 5)
+    np.random.seed(98765)  # noqa: NPY002
+    people = [people[i] for i in np.random.permutation(len(people))]  # noqa: NPY002
+    n = len(people)
+    train, valid, test = people[: n - 2 * held], people[n - 2 * held : n - held], people[n - held :]
+    catalogue = {item for user in train for item in likes[user]}
+    parts = {"train": {cell for cell in cells if cell[0] in train}}
+    parts["given"] = {cell for cell in cells if cell[0] in valid + test and stars[cell] < 4}
+    for name, group in (("valid", valid), ("test", test)):
+        np.random.seed(98765)  # noqa: NPY002
+        parts[name] = set()
+        for user in sorted(group):
+            items = [item for item in likes[user] if item in catalogue]
+            answers: set[int] = set()
+            if len(items) >= 5:
+                drawn = np.random.choice(len(items), int(0.2 * len(items)), replace=False)  # noqa: NPY002
+                answers = {items[i] for i in drawn}
+            parts[name] |= {(user, item) for item in answers}
+            parts["given"] |= {(user, item) for item in items if item not in answers}
+    return parts
+
+
+@pytest.mark.parametrize(("n", "held"), [(900, 3), (1500, 10), (700, 2)])
+def test_liangs_protocol_is_followed_draw_for_draw(n: int, held: int) -> None:
+    whole = ratings_of(60, 80, n, held)
+    state = np.random.get_state()  # noqa: NPY002
+    expected = liang_by_hand(whole, held)
+    np.random.set_state(state)  # noqa: NPY002
+    cut = split(whole, f"liang:{held}")
+    assert {name: set(cells_of(part)) for name, part in cut.parts().items()} == expected
+    left_out = set(cells_of(whole)) - set().union(*expected.values())
+    counts = np.bincount(whole.users[whole.values >= 4], minlength=60)
+    assert any(counts[user] < 5 for user, _ in left_out)
+    assert len(cut.test) > 0
 
 
 # -- the authors' code -------------------------------------------------------------------------

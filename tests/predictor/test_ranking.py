@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.predictor.given import ITEMS, FloatArray, history_of, make, make_kind
 
 from cfnade.calibration import Calibration
-from cfnade.data.scale import Scale, binned_scale
+from cfnade.data.scale import Scale, binned_scale, usual_threshold
 from cfnade.errors import PredictionError
 from cfnade.predictor import Predictor
-from cfnade.predictor.ranking import best, level_edges, quantiles, rank_by, usual_threshold
+from cfnade.predictor.ranking import best, level_edges, quantiles, rank_by
 from cfnade.scorer import distributions
 
 STARS = Scale((1.0, 2.0, 3.0, 4.0, 5.0))

@@ -19,7 +19,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cfnade import __version__
-from cfnade.cli import dataset, doctor, service, train, use
+from cfnade.cli import dataset, doctor, score, service, train, use
 from cfnade.cli.arguments import Command
 from cfnade.errors import CfnadeError
 
@@ -33,7 +33,7 @@ app = typer.Typer(
 app.add_typer(dataset.app, name="data")
 for command in (
     train.train,
-    use.evaluate,
+    score.evaluate,
     use.predict,
     use.recommend,
     use.explain,

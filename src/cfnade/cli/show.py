@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # a look at a data set needs no torch
     from cfnade.data.scale import Scale
     from cfnade.data.summary import Summary
     from cfnade.evaluation import Bucket, Scores
+    from cfnade.list_evaluation import ListScores
+    from cfnade.ranking_metrics import Estimate
 
 _HEIGHTS = " ▁▂▃▄▅▆▇█"
 _MOST_BARS = 20
@@ -63,6 +65,33 @@ def show_scores(scores: Scores, what: str) -> None:
 
 def _bucket(bucket: Bucket) -> tuple[str, str]:
     return ("–" if bucket.rmse is None else f"{bucket.rmse:.4f}"), f"{bucket.n:,}"
+
+
+_LIST_METRICS = {
+    "ndcg": "NDCG",
+    "recall": "recall",
+    "capped_recall": "recall of at most k",
+    "precision": "precision",
+    "map": "MAP",
+    "mrr": "MRR",
+    "hit_rate": "hit rate",
+    "coverage": "coverage",
+    "novelty": "novelty (bits)",
+}
+
+
+def show_list_scores(scores: ListScores) -> None:
+    """Print how good lists were, each figure with its standard error."""
+    console = Console(highlight=False)
+    console.print(f"\nlists of {scores.people:,} people who gave {scores.threshold:g} or more\n")
+    table = _table("", *(f"first {k:,}" for k in scores.at))
+    for name, label in _LIST_METRICS.items():
+        table.add_row(label, *(_estimate(of[name]) for of in scores.at.values()))
+    console.print(table)
+
+
+def _estimate(of: Estimate) -> str:
+    return f"{of.mean:.4f}" + ("" if of.error is None else f" ± {of.error:.4f}")
 
 
 # -- what it says --------------------------------------------------------------------------------

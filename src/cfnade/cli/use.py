@@ -1,4 +1,4 @@
-"""`cfnade evaluate | predict | recommend | explain | export`: a saved model at work."""
+"""`cfnade predict | recommend | explain | export`: a saved model at work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cfnade.cli.arguments import Json, Model, panel, with_reading
+from cfnade.cli.arguments import Json, Model, panel
 from cfnade.errors import PredictionError
 from cfnade.options import checked, one_of, whole
 
@@ -32,60 +32,6 @@ Typed = Annotated[
     typer.Argument(help='A new person\'s ratings: "Alien (1979)=5".', metavar="TITLE=STARS"),
 ]
 _ranking = panel("What comes first")
-
-
-@with_reading
-def evaluate(
-    model: Model,
-    data: Annotated[
-        str | None,
-        typer.Argument(help="Ratings to score; the test part of its own split if not given."),
-    ] = None,
-    *,
-    as_json: Json = False,
-    reading: dict[str, Any],
-) -> None:
-    """Score a model on ratings that it has not seen.
-
-    \b
-      cfnade evaluate model
-      cfnade evaluate model new-ratings.csv --json
-    """
-    from cfnade import checkpoint
-    from cfnade.evaluation import evaluate
-
-    fitted = checkpoint.load(model)
-    test, what = _test_part(fitted, data, reading)
-    scores = evaluate(fitted, test)
-    if as_json:
-        print(json.dumps({"on": what, **scores.as_dict()}, indent=1))
-    else:
-        from cfnade.cli.show import show_scores
-
-        show_scores(scores, what)
-
-
-def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
-    from cfnade.data.addresses import masked
-    from cfnade.data.loader import load, load_split
-
-    if data is None and reading:
-        raise PredictionError(
-            f"--{min(reading).replace('_', '-')} says how to read ratings; give those to score "
-            "too, or leave it out"
-        )
-    if data is not None:
-        return load(data, **{"scale": fitted.context.scale, **reading}), masked(data)
-    job = fitted.facts.get("job")
-    if job is None:
-        raise PredictionError("this model does not say on what data it was trained; give the data")
-    parts = load_split(job["data"], job["split"], **job["reading"])
-    if parts.fingerprint != fitted.facts["run"]["split"]["fingerprint"]:
-        raise PredictionError(
-            f"{job['data']} is not the data that this model was trained on (its split "
-            f"{job['split']} has another fingerprint); give the data to score"
-        )
-    return parts.test, f"test part of {job['data']}, {job['split']}"
 
 
 def predict(

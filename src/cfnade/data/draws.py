@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from cfnade.data.choices import chosen
 from cfnade.data.parallel import in_threads
 from cfnade.data.ratings import IndexArray, IntArray
 from cfnade.data.scale import FloatArray
-from cfnade.data.splits import chosen
 
 ACTIVITY_TAIL, POPULARITY_TAIL = 1.1, 1.6
 """Spreads of the logarithms of how active people and how popular items are."""

@@ -87,6 +87,12 @@ class Scale:
         return levels, fits
 
 
+def usual_threshold(scale: Scale) -> float:
+    """A good rating: the lowest in the upper quarter of the scale, 4 of 1–5, 8 of 1–10."""
+    values = scale.array()
+    return float(values[np.searchsorted(values, values[0] + 0.75 * (values[-1] - values[0]))])
+
+
 def find_scale(distinct: FloatArray) -> Scale:
     """The even grid that holds all these ratings: half stars, 1–10, 1–100 …
 

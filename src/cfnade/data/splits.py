@@ -1,7 +1,7 @@
 """Train, validation and test parts of a data set, by name: "paper:1", "authors:1234", "time" …
 
-Every rating is in exactly one part. Parts keep the order of the file and the id tables of the
-whole. `docs/splits.md` says what each split is for.
+Every rating is in one part; "liang" alone leaves some out. Parts keep the order of the file and the
+id tables of the whole. `docs/splits.md` says what each split is for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import difflib
 import random
 import re
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -18,11 +18,11 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.data.choices import BoolArray, chosen, keys_of
 from cfnade.data.ratings import IndexArray, Ratings, TimeArray, stable_order
+from cfnade.data.scale import usual_threshold
 from cfnade.data.store import digest, digest_text
 from cfnade.errors import DataError
-
-BoolArray = npt.NDArray[np.bool_]
 
 TEST_FRACTION = Fraction(1, 10)
 VALID_FRACTION = Fraction(1, 20)
@@ -30,13 +30,13 @@ VALID_FRACTION = Fraction(1, 20)
 
 Fractions, so that no floating-point error is rounded up."""
 
-TRAIN, VALID, TEST, GIVEN = range(4)
-Parts = npt.NDArray[np.uint8]  # (n,) which of the four each rating is in
+TRAIN, VALID, TEST, GIVEN, NONE = range(5)
+Parts = npt.NDArray[np.uint8]  # (n,) which of the four each rating is in, or in none
+
+_LIANG_SEED, _LIANG_LEAST = 98765, 5
 
 # Each draw of a split has its own stream of random numbers, so that none repeats another's.
 _TEST_STREAM, _VALID_STREAM, _GIVEN_STREAM = range(3)
-_CHUNK = 1 << 20
-_TOP = 52  # random keys are first told apart by the 12 bits above this one
 
 
 @dataclass(frozen=True, repr=False)
@@ -212,53 +212,76 @@ def _by_users(ratings: Ratings, seed: int, given: int) -> Parts:
     return parts
 
 
+def _by_last(ratings: Ratings, count: int) -> Parts:
+    if ratings.times is None:
+        raise DataError(
+            "last: these ratings have no timestamps, so nobody's last are known; "
+            "load data with times, or split at random with paper:SEED"
+        )
+    if count == 0:
+        raise DataError("last:0 leaves nothing to test; write last:1 or more")
+    order = np.lexsort((ratings.times, ratings.users))  # stable: later in the file is newer
+    sizes = np.bincount(ratings.users, minlength=ratings.n_users)
+    left = np.empty(len(ratings), np.int64)  # how many of the person's are newer
+    left[order] = np.repeat(np.cumsum(sizes), sizes) - 1 - np.arange(len(ratings))
+    enough = (sizes > 2 * count)[ratings.users]
+    if not enough.any():
+        raise DataError(
+            f"last:{count}: nobody has more than {2 * count} ratings, so {count} for testing, "
+            f"{count} for validation and one to know them by; the most is {sizes.max(initial=0)}"
+        )
+    parts = _test_part(enough & (left < count))
+    parts[enough & (left >= count) & (left < 2 * count)] = VALID
+    return parts
+
+
+def _by_liang(ratings: Ratings, held: int) -> Parts:
+    """The protocol of Liang et al. (2018), draw for draw; docs/splits.md says it in words."""
+    least = usual_threshold(ratings.scale)
+    liked = ratings.values >= least
+    counts = np.bincount(ratings.users[liked], minlength=ratings.n_users)
+    eligible = np.flatnonzero(counts >= _LIANG_LEAST)
+    if not 0 < 2 * held < len(eligible):
+        raise DataError(
+            f"liang:{held} holds out {held} people for testing and as many for validation; of "
+            f"{len(eligible):,} who gave {_LIANG_LEAST} ratings of {least:g} or more some must be "
+            "left to train on, and nobody held out is none: give another number, or more data"
+        )
+    # NumPy has frozen this generator and what it draws.
+    people = eligible[np.random.RandomState(_LIANG_SEED).permutation(len(eligible))]
+    role = np.full(ratings.n_users, NONE, np.uint8)
+    role[people] = TRAIN
+    role[people[-2 * held :]] = VALID
+    role[people[-held:]] = TEST
+    parts = role[ratings.users]
+    catalogue = np.zeros(ratings.n_items, bool)
+    catalogue[ratings.items[liked & (parts == TRAIN)]] = True
+    for part in (VALID, TEST):
+        theirs = parts == part
+        parts[theirs] = GIVEN
+        parts[theirs & liked & ~catalogue[ratings.items]] = NONE
+        parts[_liang_answers(ratings, theirs & liked & catalogue[ratings.items])] = part
+    return parts
+
+
+def _liang_answers(ratings: Ratings, likes: BoolArray) -> IndexArray:
+    """Positions of a fifth of each person's likes, people in the order of their ids."""
+    draw = np.random.RandomState(_LIANG_SEED)
+    positions = np.flatnonzero(likes)
+    positions = positions[np.argsort(ratings.users[positions], kind="stable")]
+    starts = np.flatnonzero(np.diff(ratings.users[positions])) + 1
+    answers = [
+        mine[draw.choice(len(mine), int(0.2 * len(mine)), replace=False)]
+        for mine in np.split(positions, starts)
+        if len(mine) >= _LIANG_LEAST
+    ]
+    return np.concatenate([positions[:0], *answers])
+
+
 def _test_part(test: BoolArray) -> Parts:
     parts = np.full(len(test), TRAIN, np.uint8)
     parts[test] = TEST
     return parts
-
-
-# -- random choices ----------------------------------------------------------------------------
-#
-# Only the raw output of NumPy's PCG64 is used, which NumPy promises never to change; its methods
-# that shuffle and permute may change between releases, and a published split must not.
-
-
-def chosen(n: int, count: int, seed: tuple[int, ...]) -> BoolArray:
-    """True at `count` of n positions: where a random key is among the smallest. Returns (n,).
-
-    Keys are drawn twice instead of kept: 100 million positions take 100 MB, not 800. A larger
-    count of the same n and seed chooses the same positions and more.
-    """
-    histogram = np.zeros(1 << (64 - _TOP), np.int64)
-    for _, keys in _chunks(n, seed):
-        histogram += np.bincount(keys >> _TOP, minlength=len(histogram))
-    below = np.cumsum(histogram)
-    edge = int(np.searchsorted(below, count))  # the bucket in which the count is reached
-    missing = count - (int(below[edge - 1]) if edge else 0)
-
-    mask = np.empty(n, bool)
-    positions, contested = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
-    for start, keys in _chunks(n, seed):
-        bucket = keys >> _TOP
-        mask[start : start + len(keys)] = bucket < edge
-        inside = np.flatnonzero(bucket == edge)
-        positions.append(inside + start)
-        contested.append(keys[inside])
-    smallest = np.argsort(np.concatenate(contested), kind="stable")[:missing]
-    mask[np.concatenate(positions)[smallest]] = True
-    return mask
-
-
-def keys_of(n: int, seed: tuple[int, ...]) -> npt.NDArray[np.uint64]:
-    """Random 64-bit keys. Returns (n,)."""
-    return np.random.PCG64(seed).random_raw(n)
-
-
-def _chunks(n: int, seed: tuple[int, ...]) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
-    bits = np.random.PCG64(seed)
-    for start in range(0, n, _CHUNK):
-        yield start, bits.random_raw(min(_CHUNK, n - start))
 
 
 # -- names -------------------------------------------------------------------------------------
@@ -285,6 +308,8 @@ _FORMS = {
     "kfold": _Form(("K", "I", "SEED"), _fold, "kfold:5:0", ("0",)),
     "time": _Form(("TEST_FRACTION",), _by_time, "time:0.1", ("0.1",)),
     "users": _Form(("SEED", "GIVEN"), _by_users, "users:1:10", ("10",)),
+    "last": _Form(("COUNT",), _by_last, "last:1", ("1",)),
+    "liang": _Form(("HELD",), _by_liang, "liang:600"),
 }
 
 SPLITS = tuple(form.usage(kind) for kind, form in _FORMS.items())

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.calibration import Calibration
-from cfnade.data.scale import Scale
+from cfnade.data.scale import Scale, usual_threshold
 from cfnade.errors import PredictionError
 from cfnade.kernels.bounds import CHANCE, MEAN, QUANTILE, Criterion, bounds
 from cfnade.personal import Leaning
@@ -130,12 +130,6 @@ def rank_by(rank: Any, threshold: Any, quantile: Any, scale: Scale) -> RankBy:
             f"quantile (={quantile:g}) must lie between 0 and 1: low is careful, high adventurous"
         )
     return RankBy(rank, scale, threshold, quantile)
-
-
-def usual_threshold(scale: Scale) -> float:
-    """A good rating: the lowest in the upper quarter of the scale, 4 of 1–5, 8 of 1–10."""
-    values = scale.array()
-    return float(values[np.searchsorted(values, values[0] + 0.75 * (values[-1] - values[0]))])
 
 
 def level_edges(scale: Scale) -> FloatArray:

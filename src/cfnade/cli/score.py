@@ -1,0 +1,110 @@
+"""`cfnade evaluate`: how good a saved model is."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any
+
+import typer
+
+from cfnade.cli.arguments import Json, Model, panel, with_reading
+from cfnade.errors import PredictionError
+
+_lists = panel("Lists")
+
+
+@with_reading
+def evaluate(
+    model: Model,
+    data: Annotated[
+        str | None,
+        typer.Argument(help="Ratings to score; the test part of its own split if not given."),
+    ] = None,
+    *,
+    lists: Annotated[
+        bool, _lists("Also what recommend lists for the people in the ratings.", "--lists")
+    ] = False,
+    k: Annotated[
+        str | None, _lists("How many places count: a number or several, such as 10,20,100.", "--k")
+    ] = None,
+    threshold: Annotated[
+        float | None, _lists("The least rating of what is liked; 4 of 1–5 if not given.")
+    ] = None,
+    people: Annotated[
+        int | None, _lists("Only so many people, the same ones each time; all if not given.")
+    ] = None,
+    as_json: Json = False,
+    reading: dict[str, Any],
+) -> None:
+    """Score a model on ratings that it has not seen.
+
+    \b
+      cfnade evaluate model
+      cfnade evaluate model new-ratings.csv --json
+      cfnade evaluate model --lists --k 10,20 --threshold 4 --people 1500
+    """
+    from cfnade import checkpoint
+    from cfnade.evaluation import evaluate
+
+    how = _how_lists(lists, k=k, threshold=threshold, people=people)
+    fitted = checkpoint.load(model)
+    test, what = _test_part(fitted, data, reading)
+    scores = evaluate(fitted, test)
+    found = None
+    if lists:
+        from cfnade.list_evaluation import evaluate_lists
+        from cfnade.predictor import Predictor
+
+        found = evaluate_lists(Predictor(fitted), test, **how)
+    if as_json:
+        more = {"lists": found.as_dict()} if found else {}
+        print(json.dumps({"on": what, **scores.as_dict(), **more}, indent=1))
+    else:
+        from cfnade.cli.show import show_list_scores, show_scores
+
+        show_scores(scores, what)
+        if found:
+            show_list_scores(found)
+
+
+def _how_lists(lists: bool, **given: Any) -> dict[str, Any]:
+    """What evaluate_lists takes, of what was given."""
+    how = {name: value for name, value in given.items() if value is not None}
+    if how and not lists:
+        name, value = next(iter(how.items()))
+        raise PredictionError(
+            f"{name} (={value}) is about lists; give --lists too, or leave it out"
+        )
+    if "k" in how:
+        parts = how["k"].split(",")
+        if not all(re.fullmatch(r" *[1-9][0-9]{0,17} *", part) for part in parts):
+            raise PredictionError(
+                f"k (={how['k']!r}) must be a whole number of at least 1, or several with commas "
+                "between them, such as 10,20,100"
+            )
+        how["k"] = [int(part) for part in parts]
+    return how
+
+
+def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
+    from cfnade.data.addresses import masked
+    from cfnade.data.loader import load, load_split
+
+    if data is None and reading:
+        raise PredictionError(
+            f"--{min(reading).replace('_', '-')} says how to read ratings; give those to score "
+            "too, or leave it out"
+        )
+    if data is not None:
+        return load(data, **{"scale": fitted.context.scale, **reading}), masked(data)
+    job = fitted.facts.get("job")
+    if job is None:
+        raise PredictionError("this model does not say on what data it was trained; give the data")
+    parts = load_split(job["data"], job["split"], **job["reading"])
+    if parts.fingerprint != fitted.facts["run"]["split"]["fingerprint"]:
+        raise PredictionError(
+            f"{job['data']} is not the data that this model was trained on (its split "
+            f"{job['split']} has another fingerprint); give the data to score"
+        )
+    return parts.test, f"test part of {job['data']}, {job['split']}"
