@@ -38,7 +38,7 @@ def test_a_model_of_a_pipe_is_evaluated_and_gone_on_with(
 ) -> None:
     content, out = ratings_file.read_bytes(), tmp_path / "m"
     send(monkeypatch, content)
-    trained = shell("train", "-", "--out", out, *TINY)
+    trained = shell("train", "-", "--out", out, "--keep-state", *TINY)
     assert trained.code == 0, trained.said
     assert "standard input: kept as " in trained.err
     assert shell("evaluate", out).code == 0
@@ -96,7 +96,9 @@ def test_a_model_of_a_database_needs_it_only_once(
     connection.commit()
     connection.close()
     assert "say which rows with --query" in shell("train", "sqlite:///shop.db", "--out", "m").said
-    trained = shell("train", "sqlite:///shop.db", "--query", QUERY, "--out", "m", *TINY)
+    trained = shell(
+        "train", "sqlite:///shop.db", "--query", QUERY, "--out", "m", "--keep-state", *TINY
+    )
     assert trained.code == 0, trained.said
     new = "select * from later"
     scored = shell("evaluate", "m", "sqlite:///shop.db", "--query", new, "--json")

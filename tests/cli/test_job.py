@@ -35,7 +35,7 @@ def test_a_wrong_argument_leaves_an_earlier_run_as_it_was(
     before = digests(out)
     for line, message in {
         "--side movie": "--side (='movie') must be",
-        "--epochs 0": "--epochs (=0)",
+        "--epochs -1": "--epochs (=-1)",
         "--recipe nonsense": "unknown recipe",
         "--ordinal 3": "--ordinal (=3.0)",
         "--factors 99": "--factors (=99)",

@@ -43,7 +43,9 @@ def test_seeds_are_shown_saved_as_one_model_and_resumed(
     done = shell(*options, *SMALL, whole)
     assert done.code == 0, done.err
     lines = [line for line in done.err.splitlines() if line.startswith("model")]
-    assert [line.split("   ")[0] for line in lines] == ["model 1/2"] * 3 + ["model 2/2"] * 3
+    assert [line.split("   ")[0] for line in lines] == ["model 1/2 both"] * 3 + [
+        "model 2/2 both"
+    ] * 3
     history = [json.loads(line) for line in (whole / "history.jsonl").read_text().splitlines()]
     assert [(one["member"], one["epoch"]) for one in history] == [
         (member, epoch) for member in (0, 1) for epoch in (1, 2, 3)

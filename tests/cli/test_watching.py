@@ -29,7 +29,7 @@ def test_history_of_a_resumed_run_is_what_its_state_knows_and_what_follows(
     (tmp_path / "history.jsonl").write_text(
         "".join(json.dumps(record(i)) + "\n" for i in (1, 2, 3))
     )
-    with TrainingView([4], tmp_path, [record(1)]) as view:
+    with TrainingView(["user"], [4], tmp_path, [record(1)]) as view:
         if between:
             view.step(1.0, 1.0)
         view.epoch(record(2))
@@ -46,7 +46,7 @@ def test_nothing_is_touched_before_training_has_begun(tmp_path: Path) -> None:
     def begin() -> None:
         begun.append((tmp_path / "history.jsonl").read_text())
 
-    with TrainingView([4], tmp_path, [], begin) as view:
+    with TrainingView(["user"], [4], tmp_path, [], begin) as view:
         assert (tmp_path / "history.jsonl").read_text() == "earlier\n"
         view.step(0.5, 1.0)
         view.step(1.0, 1.0)

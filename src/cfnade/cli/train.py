@@ -156,7 +156,6 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
         ridges = [(one.side, one.architecture.get("ridge", 0)) for one in plans]
         compile_kernels(*(kernel_task(side_names(side, ridge=ridge)) for side, ridge in ridges))
     if chosen := job["side"] == "auto":
-        begin()  # nothing that could be wrong was said
         print(_announced(parts, plans), file=sys.stderr)
     names = [first.side] * job["seeds"] + [one.side for one in beside]
     try:

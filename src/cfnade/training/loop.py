@@ -100,6 +100,8 @@ class Run:
         """
         last = self.settings.epochs if epochs is None else epochs
         progress = self.progress
+        if last == 0:
+            self._reporter.step(1.0, 0.0)  # the start was all that there is to do
         while progress.epoch < last:
             if self._schedule.finished(progress.epoch, progress.best_epoch):
                 break

@@ -1,0 +1,76 @@
+"""`cfnade train` without settings: what it says, keeps and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Shell
+
+from cfnade import CFNADE
+from cfnade.training import state
+
+QUICK = ("--minutes", "0.1", "--threads", "1")
+
+
+@pytest.fixture
+def model(shell: Shell, ratings_file: Path, tmp_path: Path) -> Path:
+    out = tmp_path / "model"
+    done = shell("train", ratings_file, "--out", out, *QUICK)
+    assert done.code == 0, done.err
+    assert "to be tried: user-factors, item-factors" in done.err
+    assert "--minutes 10 to search longer" in done.err
+    assert "plain means" in done.out
+    for name in ("tried", "user-factors", "item-factors", "for new people"):
+        assert name in done.out
+    return out
+
+
+def test_what_was_tried_is_in_the_folder_and_the_model_answers(shell: Shell, model: Path) -> None:
+    facts = json.loads((model / "model.json").read_text())["facts"]
+    assert [one["side"] for one in facts["tried"]][:2] == ["user-factors", "item-factors"]
+    assert facts["auto"] == {"minutes": 0.1}
+    assert (
+        CFNADE.load(model).get_params() | {"threads": 1}
+        == CFNADE(minutes=0.1, threads=1).get_params()
+    )
+    for command in (("evaluate", model), ("recommend", model, "--user", "1")):
+        assert shell(*command).code == 0
+
+
+def test_it_is_resumed_as_it_was_begun(shell: Shell, ratings_file: Path, tmp_path: Path) -> None:
+    """The state of every member is there: nothing is trained a second time."""
+    whole, again = tmp_path / "whole", tmp_path / "again"
+    for out in (whole, again):
+        done = shell("train", ratings_file, "--out", out, *QUICK, "--keep-state")
+        assert done.code == 0, done.err
+    assert (again / state.NAME).exists()
+    done = shell("train", "--resume", "--out", again)
+    assert done.code == 0, done.err
+    assert "epoch" not in done.err
+    both = [(out / "model.safetensors").read_bytes() for out in (whole, again)]
+    assert both[0] == both[1]
+    other = shell("train", "--resume", "--out", again, "--minutes", "5")
+    assert "--minutes was 0.1, not 5.0" in other.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--side", "auto", "--epochs", "3"),
+            '--epochs is for a side that is named, and side "auto"',
+        ),
+        (("--side", "user", "--minutes", "3"), '--minutes is for side "auto"'),
+        (("--minutes", "0"), "--minutes (=0.0) must be"),
+        (("--without-context",), "train with --side user to share it without ratings"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    shell: Shell, ratings_file: Path, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    done = shell("train", ratings_file, "--out", tmp_path / "new", *options)
+    assert done.code == 1
+    assert message in done.err
+    assert not (tmp_path / "new").exists()
