@@ -58,7 +58,8 @@ def side_scores(
     counts = fitted.trained_on[learned(side)]
     if column >= 0 and counts[column].sum() > 0:
         return plain(side, row, column)
-    if not fold or fitted.needs_times:
+    others = any(one.axis not in (side.axis, None) for one in member.sides.values())
+    if not fold or fitted.needs_times or (not own and others):
         if any(one.axis == side.axis for one in list(member.sides.values())[:number]):
             return np.zeros(counts.shape[1])  # an earlier side has said it
         return rule(list(own.values()), counts.sum(0), prior=number == 0)

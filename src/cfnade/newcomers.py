@@ -7,9 +7,9 @@ other sides say of these, each rating left out of its own prediction:
     z = argmin Σ_C −log softmax(others + F_0 + F z) + ½ Σ z² / ℓ,   then z · n / (n + ½)
 
 over the n known ratings C, ℓ being the variances among the trained. Several such sides are solved
-as one, their features side by side. Without any known rating z is 0: the mean of the trained, so
-that what is known of the other one of the cell still counts. Other sides keep the rule of
-unseen.py. Of a cell where the other one is new as well, the sides that it lacks weights on follow
+as one, their features side by side. Without any known rating z is 0, the mean of the trained, if no
+side of another axis tells what the other one of the cell is like; else the rule of unseen.py is
+better, which sides without features follow as well. Of a cell where the other one is new as well, the sides that it lacks weights on follow
 that rule inside the sum above: else each would wait for the other.
 """
 
@@ -131,7 +131,8 @@ class Newcomers:
         """
         axis = news[0].axis
         learning = [n for n, reading in enumerate(self._readings) if reading.learns == axis]
-        if self._folds and not any(len(new.known.levels) for new in news):
+        known = any(len(new.known.levels) for new in news)
+        if self._folds and not known and self._all_learn(axis):
             means = self._means(axis)
             return {
                 number: _scores(features(means[number]), np.ones((1, 1)), 0 * which)
@@ -155,6 +156,10 @@ class Newcomers:
                     scores[places] = self._rule(number, news)[which[places]]
             answers[number] = scores
         return answers
+
+    def _all_learn(self, axis: Axis) -> bool:
+        """Whether every side with weights has them for this axis."""
+        return all(reading.learns in (axis, None) for reading in self._readings)
 
     def _rule(self, number: int, news: Sequence[Newcomer]) -> FloatArray:
         K = len(self._frequencies)
@@ -217,7 +222,8 @@ class Newcomers:
         if not self._foldings(new.axis):
             return None
         if not len(new.known.levels):
-            return np.zeros(len(self._variances(new.axis)))
+            alone = self._all_learn(new.axis)
+            return np.zeros(len(self._variances(new.axis))) if alone else None
         some = _some_of(new.known)
         others = some.columns.astype(np.int64)
         parts = [new.ask(folding, others) for folding in self._foldings(new.axis).values()]
