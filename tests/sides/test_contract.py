@@ -36,6 +36,7 @@ from cfnade.sides import (
     side_names,
     state_rows,
 )
+from cfnade.sides.factor_side import FactorSide
 from cfnade.sides.nade import NadeSide
 from cfnade.sides.readings import PlainRows, reading_of
 from cfnade.sides.ridge import RidgeSide
@@ -110,14 +111,14 @@ def answers(reading: Reading) -> Iterator[tuple[str, Array]]:
 
 READ = [
     *((axis, v) for axis in AXES for v in VARIANTS),
-    *((f"{axis}-ridge", "ridge") for axis in AXES),
+    *((f"{axis}-{kind}", "ridge") for axis in AXES for kind in ("ridge", "factors")),
 ]
 """Sides that read rows, and their fields."""
 
 
-def some_side(name: str, fields: dict[str, Any]) -> NadeSide | RidgeSide:
+def some_side(name: str, fields: dict[str, Any]) -> NadeSide | RidgeSide | FactorSide:
     side = some_member((name,), fields).sides[name]
-    assert isinstance(side, NadeSide | RidgeSide)
+    assert isinstance(side, NadeSide | RidgeSide | FactorSide)
     return side
 
 
@@ -136,7 +137,9 @@ def test_a_reading_says_what_plain_torch_says_of_one_context_after_another(
         np.testing.assert_allclose(answer, expected, rtol=1e-9, atol=1e-9, err_msg=what)
 
 
-@pytest.mark.parametrize("name", ["user", "item", "user-ridge", "item-ridge"])
+@pytest.mark.parametrize(
+    "name", ["user", "item", "user-ridge", "item-ridge", "user-factors", "item-factors"]
+)
 def test_a_reading_in_single_precision_is_close_to_double(name: str) -> None:
     side = some_side(name, VARIANTS["deep-factored-unshared"])
     exact = dict(answers(side.reading(RATINGS)))
@@ -144,7 +147,9 @@ def test_a_reading_in_single_precision_is_close_to_double(name: str) -> None:
         np.testing.assert_allclose(answer, exact[what], rtol=1e-4, atol=1e-4, err_msg=what)
 
 
-@pytest.mark.parametrize("name", ["user", "item", "user-ridge", "item-ridge"])
+@pytest.mark.parametrize(
+    "name", ["user", "item", "user-ridge", "item-ridge", "user-factors", "item-factors"]
+)
 def test_what_is_left_of_a_lone_rating_is_nothing(name: str) -> None:
     """Not a rounding error: the bits are those of an empty row."""
     side = some_side(name, {"hidden": (5,)}).float()
