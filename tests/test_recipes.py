@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cfnade.errors import TrainingError
-from cfnade.recipes import names, recipe
+from cfnade.recipes import check_side, names, recipe
 from cfnade.settings import Settings
 
 
@@ -69,3 +69,8 @@ def test_a_wrong_recipe_is_refused(text: str, message: str, tmp_path: Path) -> N
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(TrainingError, match="unknown recipe 'ml-1m-itm'; did you mean 'ml-1m-it"):
         recipe("ml-1m-itm")
+
+
+def test_a_kind_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(TrainingError, match=r"names user twice; several members .* seeds=2"):
+        check_side("user,both,user")

@@ -72,9 +72,14 @@ def plans_beside(side: str, seed: int) -> list[Plan]:
 
 
 def check_side(side: str) -> None:
-    """Refuse what names no sides."""
-    for kind in kinds_in(side):
+    """Refuse what names no sides, or a kind twice."""
+    kinds = kinds_in(side)
+    for kind in kinds:
         side_names(kind)
+        if kinds.count(kind) > 1:
+            raise TrainingError(
+                f"side (={side!r}) names {kind} twice; several members of one kind are seeds=2"
+            )
 
 
 def draws_blocks(side: str) -> bool:
