@@ -9,8 +9,9 @@ other sides say of these, each rating left out of its own prediction:
 over the n known ratings C, ℓ being the variances among the trained. Several such sides are solved
 as one, their features side by side. Without any known rating z is 0, the mean of the trained, if no
 side of another axis tells what the other one of the cell is like; else the rule of unseen.py is
-better, which sides without features follow as well. Of a cell where the other one is new as well, the sides that it lacks weights on follow
-that rule inside the sum above: else each would wait for the other.
+better, which sides without features follow as well. Of a cell where the other one is new as well,
+the sides that it lacks weights on follow that rule inside the sum above: else each would wait for
+the other.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from cfnade.models.batch import Context
 from cfnade.models.factor_network import FactorConfig, FactorNetwork
 from cfnade.models.mean_link import MeanLink
 from cfnade.settings import Settings
-from cfnade.sides.draw import Draw
 from cfnade.sides.factor_rows import FactorRows
 from cfnade.sides.factors import analyse
 from cfnade.sides.readings import reading_of
+from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import (
     NOTHING,
     Array,
@@ -31,7 +31,6 @@ from cfnade.sides.side import (
     Before,
     Reading,
     Side,
-    column_fault,
     other_axis,
 )
 from cfnade.sides.stepping import FixedStepper
@@ -43,16 +42,11 @@ ROUNDS = 20
 """Of fitting the levels' weights; each brings them nearer to how often levels came."""
 
 
-class FactorSide(Side):
+class FactorSide(RowSide):
     """Loadings of columns; a row is its posterior."""
 
-    axis: Axis
     network: FactorNetwork
     starts_well = True
-
-    def __init__(self, axis: Axis, network: FactorNetwork) -> None:
-        super().__init__()
-        self.axis, self.network = axis, network
 
     # -- made, saved, taken over --------------------------------------------------------------
 
@@ -96,9 +90,6 @@ class FactorSide(Side):
         frequencies = np.bincount(levels, minlength=net.config.levels) + 0.5
         net.log_weights.copy_(torch.from_numpy(_weights(predicted, frequencies, net)))
 
-    def to_dict(self) -> dict[str, Any]:
-        return self.network.config.to_dict()
-
     @classmethod
     def from_saved(
         cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
@@ -110,18 +101,11 @@ class FactorSide(Side):
     def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
         """Nothing: its start takes seconds and knows the new ratings."""
 
-    def fault(self, ratings: Ratings) -> str | None:
-        return column_fault(self.network.config, ratings, self.axis)
-
     # -- trained ------------------------------------------------------------------------------
 
     def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
         del ratings, settings, share
         return {}
-
-    def plain_scores(self, draw: Draw) -> Tensor:
-        batch = draw.batch(self.axis, self.network.a.device)
-        return self.scores_given(batch.context, batch.targets.rows, batch.targets.columns)
 
     def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""

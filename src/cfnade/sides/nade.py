@@ -15,7 +15,6 @@ from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch
 from cfnade.kernels.engine import Engine
 from cfnade.kernels.network import Network
-from cfnade.models.batch import Context
 from cfnade.models.cfnade import CFNADENetwork
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.initialise import smoothed_log_frequencies, steps
@@ -23,6 +22,7 @@ from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.nade_rows import NadeRows
 from cfnade.sides.readings import reading_of
+from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import (
     Array,
     Axis,
@@ -30,7 +30,6 @@ from cfnade.sides.side import (
     Reading,
     Side,
     SideStepper,
-    column_fault,
     other_axis,
 )
 
@@ -38,15 +37,13 @@ _BY_COLUMN = ("W", "V", "A", "P", "b")
 _TABLES = {"W": "input_table", "A": "input_table", "V": "output_table", "P": "output_table"}
 
 
-class NadeSide(Side):
+class NadeSide(RowSide):
     """A CF-NADE whose rows are users (columns items) or items (columns users)."""
 
-    axis: Axis
     network: CFNADENetwork
 
     def __init__(self, axis: Axis, network: CFNADENetwork) -> None:
-        super().__init__()
-        self.axis, self.network = axis, network
+        super().__init__(axis, network)
         self._has_biases = True
 
     # -- made, saved, taken over --------------------------------------------------------------
@@ -88,9 +85,6 @@ class NadeSide(Side):
             network.input_table[unseen] = 0.0
             network.output_table[unseen] = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        return self.network.config.to_dict()
-
     @classmethod
     def from_saved(
         cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
@@ -122,9 +116,6 @@ class NadeSide(Side):
                 else:
                     weight.copy_(source)
 
-    def fault(self, ratings: Ratings) -> str | None:
-        return column_fault(self.network.config, ratings, self.axis)
-
     # -- trained ------------------------------------------------------------------------------
 
     def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
@@ -144,14 +135,6 @@ class NadeSide(Side):
             rate = _rate(name, settings) if name != "b" or self._has_biases else 0.0
             rules[name] = Rule(rate=rate, decay=decay)
         return rules
-
-    def plain_scores(self, draw: Draw) -> Tensor:
-        batch = draw.batch(self.axis, self.network.b.device)
-        return self.scores_given(batch.context, batch.targets.rows, batch.targets.columns)
-
-    def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
-        """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""
-        return self.network.scores(self.network.hidden(context), rows, columns)
 
     def stepper(
         self, ratings: Ratings, settings: Settings, *, share: float, threads: int

@@ -10,16 +10,14 @@ from cfnade.data.ratings import Ratings
 from cfnade.kernels.adam import Rule
 from cfnade.models.batch import Context
 from cfnade.settings import Settings
-from cfnade.sides.draw import Draw
 from cfnade.sides.readings import PlainRows, reading_of
-from cfnade.sides.side import Axis, Reading, Side
+from cfnade.sides.row_side import RowSide
+from cfnade.sides.side import Reading
 from cfnade.sides.stepping import AutogradStepper
 
 
-class PlainSide(Side):
+class PlainSide(RowSide):
     """Reads rows; a subclass says how it is made and saved, and how it scores cells."""
-
-    axis: Axis
 
     @abstractmethod
     def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
@@ -30,10 +28,6 @@ class PlainSide(Side):
         del ratings, share
         names = [name for name, _ in self.network.named_parameters()]
         return dict.fromkeys(names, Rule(rate=settings.learning_rate))
-
-    def plain_scores(self, draw: Draw) -> Tensor:
-        batch = draw.batch(self.axis)
-        return self.scores_given(batch.context, batch.targets.rows, batch.targets.columns)
 
     def stepper(
         self, ratings: Ratings, settings: Settings, *, share: float, threads: int

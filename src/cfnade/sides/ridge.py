@@ -34,6 +34,7 @@ from cfnade.sides.draw import Draw
 from cfnade.sides.factors import Factors, analyse
 from cfnade.sides.posterior_rows import evidence_of, posteriors_of, ridge_rows
 from cfnade.sides.readings import reading_of
+from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import (
     NOTHING,
     Array,
@@ -42,7 +43,6 @@ from cfnade.sides.side import (
     Member,
     Reading,
     Side,
-    column_fault,
     other_axis,
 )
 from cfnade.sides.stepping import adam_of, adam_state, move, restore_adam
@@ -60,16 +60,11 @@ PRIOR_FACTOR = 3.0
 """The prior's rate over that of the rest."""
 
 
-class RidgeSide(Side):
+class RidgeSide(RowSide):
     """Loadings, evidence and output weights of columns; a row is its posterior."""
 
-    axis: Axis
     network: RidgeNetwork
     starts_well = True
-
-    def __init__(self, axis: Axis, network: RidgeNetwork) -> None:
-        super().__init__()
-        self.axis, self.network = axis, network
 
     # -- made, saved, taken over --------------------------------------------------------------
 
@@ -124,9 +119,6 @@ class RidgeSide(Side):
         net.b.copy_(steps(frequencies).float() + steps_known)
         net.V[:, :, -1] = -steps_known  # at ω = 1 nothing is known, and the frequencies remain
 
-    def to_dict(self) -> dict[str, Any]:
-        return self.network.config.to_dict()
-
     @classmethod
     def from_saved(
         cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
@@ -138,9 +130,6 @@ class RidgeSide(Side):
     def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
         """Nothing: its start takes seconds and knows the new ratings."""
 
-    def fault(self, ratings: Ratings) -> str | None:
-        return column_fault(self.network.config, ratings, self.axis)
-
     # -- trained ------------------------------------------------------------------------------
 
     def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
@@ -149,14 +138,6 @@ class RidgeSide(Side):
         rules = {name: Rule(rate=rate, decay=2 * DECAY.get(name, 0.0)) for name in names}
         return rules | {"log_prior": Rule(rate=PRIOR_FACTOR * rate)}
 
-    def plain_scores(self, draw: Draw) -> Tensor:
-        batch = draw.batch(self.axis, self.network.b.device)
-        return self.scores_given(batch.context, batch.targets.rows, batch.targets.columns)
-
-    def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
-        """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""
-        return self.network.scores(self.network.hidden(context), rows, columns)
-
     @torch.no_grad()
     def settle(self, ratings: Ratings, member: Member) -> None:
         """Of a row of which nothing is known the member says the columns' smoothed frequencies."""
@@ -164,9 +145,12 @@ class RidgeSide(Side):
         nothing = torch.zeros(0, dtype=torch.int64)
         empty = Context(torch.zeros(2, dtype=torch.int64), nothing, nothing)
         net.V[:, :, -1] = 0.0
-        alike = (side for side in member.sides.values() if side.axis == self.axis)
-        parts = (side.scores_given(empty, 0 * columns, columns) for side in alike)
-        said = torch.stack([part for part in parts if part is not None]).sum(0)  # (M, K)
+        alike = [
+            side.scores_given(empty, 0 * columns, columns)
+            for side in member.sides.values()
+            if isinstance(side, RowSide) and side.axis == self.axis
+        ]
+        said = torch.stack(alike).sum(0)  # (M, K)
         counts = torch.from_numpy(ratings.level_counts(other_axis(self.axis)))
         missing = steps(smoothed_log_frequencies(counts, SETTLED_SMOOTHING) - said)
         missing[:, 0] = 0.0  # the same for all levels, which no softmax feels

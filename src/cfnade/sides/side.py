@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from cfnade.data.ratings import IndexArray, IntArray, Ratings, Rows
 from cfnade.data.scale import LevelArray
 from cfnade.kernels.adam import Rule
-from cfnade.models.batch import Context
 from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 
@@ -213,12 +212,6 @@ class Side(nn.Module, ABC):
         """Why it does not fit the id tables and the scale of these ratings; None if it does."""
 
     # -- trained ------------------------------------------------------------------------------
-
-    def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor | None:
-        """Scores of cells in plain torch, each of a row of the context: (n, K); None if it reads
-        no rows."""
-        del context, rows, columns
-        return None
 
     def settle(self, ratings: Ratings, member: Member) -> None:
         """A last touch after training, if it has any, beside the other sides of its member."""
