@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
@@ -35,6 +34,7 @@ from cfnade.fitting import (
     settings_of,
 )
 from cfnade.list_evaluation import KS, ListScores, evaluate_lists
+from cfnade.options import unknown
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import History
 from cfnade.predictor.newitems import NewItems
@@ -158,9 +158,7 @@ class CFNADE:
         """Change arguments; the next fit() uses them."""
         for name in params:
             if name not in _PARAMETERS:
-                near = get_close_matches(name, _PARAMETERS, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_PARAMETERS)}"
-                raise TrainingError(f"CFNADE has no argument {name!r}; {hint}")
+                raise TrainingError(unknown("argument", name, _PARAMETERS))
         for name, value in params.items():
             setattr(self, name, value)
         return self

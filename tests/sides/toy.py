@@ -21,9 +21,9 @@ class ToySide(PlainSide):
     network: nn.ParameterDict
 
     def __init__(self, axis: Axis | None, columns: int, levels: int) -> None:
-        super().__init__()
-        self.axis, sizes = axis or "user", {"b": (columns, levels), "w": (levels,)}
-        self.network = nn.ParameterDict({name: torch.zeros(size) for name, size in sizes.items()})
+        sizes = {"b": (columns, levels), "w": (levels,)}
+        tables = {name: torch.zeros(size) for name, size in sizes.items()}
+        super().__init__(axis or "user", nn.ParameterDict(tables))
 
     @classmethod
     def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
