@@ -23,7 +23,7 @@ LISTED = 1 << 21
 """So many scores are held at once, by each thread and of each side."""
 
 FEW = 4
-"""So many people are not worth a second thread."""
+"""So many people are answered one by one: their bits do not depend on their company."""
 
 
 class Rankings(NamedTuple):
@@ -49,9 +49,11 @@ class Listing:
 
     def of(self, people: Sequence[Who]) -> Rankings:
         """The lists of all of these."""
-        threads = 1 if len(people) <= FEW else thread_count(None)
-        cells = len(self.scorer.known("item")) * len(self.by.scale)
-        step = min(max(1, LISTED // cells), max(1, -(-len(people) // threads)))
+        threads, step = 1, 1
+        if len(people) > FEW:
+            threads = thread_count(None)
+            cells = len(self.scorer.known("item")) * len(self.by.scale)
+            step = min(max(1, LISTED // cells), -(-len(people) // threads))
         firsts = range(0, len(people), step)
         shares = [firsts[thread::threads] for thread in range(min(threads, len(firsts)))]
         found = run(self._some, [(people, mine, step) for mine in shares]) if shares else []
