@@ -25,7 +25,6 @@ FLOW = [
         "kernels",
         "models",
         "metrics",
-        "tilting",
     ),
     *("calibration", "sides", "fitted", "unseen", "personal", "newcomers", "members", "lists"),
     "scorer",

@@ -152,33 +152,27 @@ class Calibrator:
     def of_cells(self, chances: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
         """Distributions (n, K) of cells, users being known ones or -1. Returns (n, K)."""
         leanings = None if self._leanings is None else self._leanings.of_cells(users, items)
-        return self.apply(chances, leanings)
+        return self._apply(chances, leanings)
 
     def of_person(self, chances: FloatArray, who: Who, items: IntArray) -> FloatArray:
         """Distributions (n, K) of items for one person. Returns (n, K)."""
         leaning = self.leaning(who)
-        return self.apply(chances, None if leaning is None else leaning.of(items))
+        return self._apply(chances, None if leaning is None else leaning.of(items))
 
     def of_people(
         self, chances: FloatArray, people: Sequence[Who], which: IntArray, items: IntArray
     ) -> FloatArray:
         """Distributions (n, K) of cells of many people: whose each is. Returns (n, K)."""
-        return self.apply(chances, self.leanings(people, which, items))
+        leanings = None
+        if self._leanings is not None:
+            known = as_ratings([who.rated for who in people])
+            leanings = self._leanings.of_rows(known, which, items)
+        return self._apply(chances, leanings)
 
-    def apply(self, chances: FloatArray, leanings: FloatArray | None) -> FloatArray:
-        """Distributions (n, K), given how each one's person leans, if that counts. (n, K)."""
+    def _apply(self, chances: FloatArray, leanings: FloatArray | None) -> FloatArray:
         if self.calibration is None:
             return chances
         return self.calibration.apply(chances, self._values, leanings)
-
-    def leanings(
-        self, people: Sequence[Who], which: IntArray, items: IntArray
-    ) -> FloatArray | None:
-        """How people lean in cells of theirs, if that counts. Returns (n, K)."""
-        if self._leanings is None:
-            return None
-        known = as_ratings([who.rated for who in people])
-        return self._leanings.of_rows(known, which, items)
 
     def leaning(self, who: Who) -> Leaning | None:
         """How a person leans, if that counts."""

@@ -14,6 +14,7 @@ from cfnade.kernels import (
     costing,
     drawing,
     grouping,
+    mean_tilt,
     newton,
     passes,
     posterior,
@@ -140,6 +141,7 @@ def _posteriors() -> tuple[Any, Any, Any]:
 
 def _score_cells() -> None:
     """What validation does after an epoch, and a request about many cells."""
+    mean_tilt.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
     table = torch.zeros(2, 2, 1)
     ratings = grouping.ratings_of(_OFFSETS, _COLUMNS, _LEVELS, _ROWS)
     grouping.levels_of(ratings, _ROWS, _ROWS, 2)
@@ -167,7 +169,8 @@ def _answer_requests() -> None:
     _score_cells()
 
 
-_SCORING = (grouping._sort, grouping._find, passes.sum_context, passes.add_scores)
+_CELLS = (grouping._sort, grouping._find, passes.sum_context, passes.add_scores)
+_SCORING = (mean_tilt._tilt, *_CELLS)
 _DRAWING = (drawing._cursors, drawing._scatter)
 _ROW = (request._add_ratings, request._affine, request._score_cells, request._score_all)
 _LISTS = (bounds._means, bounds._calibrated_bounds, bounds._keep_possible, spelling._edits)

@@ -205,7 +205,7 @@ def best(
         chosen = which[first], items[first]
         honest = calibrator.of_people(chances[first], lists.people, *chosen)
         return Best(*chosen, means[first], means[first], honest)
-    honest = _once_each(chances, calibrator.leanings(lists.people, which, items), calibrator)
+    honest = calibrator.of_people(chances, lists.people, which, items)
     ranked = by.scores(means, honest)
     first = _first(n, which, items, ranked)
     return Best(which[first], items[first], ranked[first], means[first], honest[first])
@@ -216,16 +216,6 @@ def _first(n: int, which: IntArray, items: IntArray, ranked: FloatArray) -> IntA
     order = np.lexsort((items, -ranked, which))
     whose = which[order]
     return order[np.arange(len(order)) - np.searchsorted(whose, whose) < n]
-
-
-def _once_each(
-    chances: FloatArray, leanings: FloatArray | None, calibrator: Calibrator
-) -> FloatArray:
-    """Calibrated, equal distributions once: twice might differ in the last bit, and in rank."""
-    both = chances if leanings is None else np.hstack([chances, leanings])
-    _, first, back = np.unique(both, axis=0, return_index=True, return_inverse=True)
-    leanings = None if leanings is None else leanings[first]
-    return calibrator.apply(chances[first], leanings)[back.reshape(-1)]
 
 
 def _bounds(
