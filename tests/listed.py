@@ -34,7 +34,7 @@ def best_of(
     among: Any = None,
 ) -> Best:
     """The best of one line of scores (M, K), of somebody among the users of a fitted model."""
-    told = among or SimpleNamespace(
+    told: Any = among or SimpleNamespace(
         calibration=calibration, context=SimpleNamespace(scale=by.scale)
     )
     lists = Lists([Who(-1, rated)], [scores[None]], np.ones((1, 1)))
