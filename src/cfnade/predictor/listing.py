@@ -7,6 +7,7 @@ end, and one person is answered on the calling thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,7 +74,8 @@ class Listing:
         self, people: Sequence[Who], firsts: range, step: int
     ) -> list[tuple[int, Best, IntArray]]:
         """Of the next people from each of these on, and how many items each could have besides."""
-        with one_torch_thread():
+        # Of a few, what is made once and kept must have the bits that any other question gives it.
+        with nullcontext() if len(people) <= FEW else one_torch_thread():
             return [(first, *self._step(people[first : first + step])) for first in firsts]
 
     def _step(self, people: Sequence[Who]) -> tuple[Best, IntArray]:
