@@ -122,11 +122,23 @@ def _load(found: dict[str, Any]) -> str:
 
 def _prediction(found: dict[str, Any]) -> str:
     top = found["top10"]
-    return (
+    text = (
         f"## Prediction\n\n{_machine(found['machine'])}\n\n"
         f"{found['cells_per_second'] / 1e6:.2f} million cells per second. Top 10 of 17,770 columns "
         f"for a new person with {top['ratings']} ratings by `Predictor.recommend`, "
         f"{top['requests']} requests: p50 {top['p50_ms']:.2f} ms, p99 {top['p99_ms']:.2f} ms.\n"
+    )
+    if "lists" not in found:  # measured before there were these
+        return text
+    ridge, head = found["top10_ridge"], ["model", "people", "at once", "one by one", "ratio"]
+    lines = []
+    for one in found["lists"]:
+        times = f"{one['seconds']:.2f} s", f"{one['one_by_one']:.1f} s", f"{one['ratio']:.1f}"
+        lines.append([one["model"], f"{one['people']:,}", *times])
+    return (
+        f"{text}With a ridge part, H = 100: p50 {ridge['p50_ms']:.2f} ms, p99 "
+        f"{ridge['p99_ms']:.2f} ms.\n\nTop 20 for everybody in data of the MovieLens 1M shape:\n\n"
+        f"{_table(head, lines)}\n"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from cfnade import synthetic
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import prediction
-from benchmarks.common import Case, Speed, our_epoch, rival_epoch
+from benchmarks.common import Case, Speed, our_epoch, rival_epoch, unvisited
 from benchmarks.limit import limit
 from benchmarks.rivals import dense_step, gather_step
 from cfnade.models import CFNADENetwork
@@ -30,9 +31,21 @@ def test_an_epoch_can_be_timed_three_ways(factors: int | None) -> None:
 
 
 def test_predictions_can_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {"COLUMNS": 50, "LEVELS": 4, "ROWS": 20, "CELLS": 900, "KNOWN": 9, "REQUESTS": 25}
+    sizes: dict[str, Any] = {
+        "COLUMNS": 50,
+        "LEVELS": 4,
+        "ROWS": 20,
+        "CELLS": 900,
+        "KNOWN": 9,
+        "REQUESTS": 25,
+    }
+    sizes |= {"SHARE": 100, "ALONE": 3}
     for name, value in sizes.items():
         monkeypatch.setattr(prediction, name, value)
     network = CFNADENetwork(columns=50, levels=4, hidden=(6,), factors=3)
     assert prediction.cells_per_second(network, 1) > 0
-    assert prediction.latencies(network)["p99_ms"] > 0
+    plain = unvisited(network, 1)
+    for fitted in (plain, prediction.with_ridge(plain)):
+        assert prediction.latencies(fitted)["p99_ms"] > 0
+    for side in ("user", "both"):
+        assert prediction.lists(side, 6, 0, 1)["ratio"] > 0

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.folded import Cell, Problem, cost, least, rule, side_scores
+from tests.listed import lines
 from tests.predictor.given import UNTRAINED_ITEM, make_kind
 from tests.sides.given import N_ITEMS, N_USERS, STARS
 from tests.test_scorer import NEW_ITEM, NEW_USER, SIDES, known_of, make, said
@@ -173,7 +174,7 @@ def test_a_rating_never_moves_its_own_prediction(
             history = row(c6=3, c4=0, c2=3, c1=1)
             levels = np.where(history.columns == item, level, history.levels).astype(np.uint8)
             who = Who(-1, Row(history.columns, levels))
-            (line,) = scorer.lists([who], leave_out=True)
+            (line,) = lines(scorer, [who])
             answers.append((scorer.of_person(who, np.array([item])), line[item]))
         for chances, scores in answers[1:]:
             # It is taken off a sum that it was in, which rounds.
@@ -247,7 +248,7 @@ def test_known_users_and_items_are_not_touched(
     monkeypatch.setattr(newcomers.Newcomers, "_solution", never)
     Scorer(trained).probabilities(context.users[:500], context.items[:500])
     scorer = Scorer(trained)
-    assert len(list(scorer.lists([scorer.person(3)], leave_out=True))) == 1
+    assert len(lines(scorer, [scorer.person(3)])) == 1
 
 
 def test_without_features_the_rule_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:

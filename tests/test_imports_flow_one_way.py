@@ -26,9 +26,9 @@ FLOW = [
         "models",
         "metrics",
         "ranking_metrics",
-        "tilting",
     ),
-    *("calibration", "sides", "fitted", "unseen", "personal", "newcomers", "members", "scorer"),
+    *("calibration", "sides", "fitted", "unseen", "personal", "newcomers", "members", "lists"),
+    "scorer",
     *("training", "evaluation"),
     *(
         "checkpoint",

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.optimize import brentq
+from tests.listed import best_of
 from tests.predictor.given import (
     FOR_PEOPLE,
     ITEMS,
@@ -35,7 +36,7 @@ from cfnade.evaluation import evaluate
 from cfnade.fitted import FittedModel
 from cfnade.personal import Calibrator, Leanings
 from cfnade.predictor import Predictor
-from cfnade.predictor.ranking import best, rank_by
+from cfnade.predictor.ranking import rank_by
 from cfnade.sides.side import NOTHING, Row
 
 FloatArray = npt.NDArray[np.float64]
@@ -167,15 +168,16 @@ def test_lists_are_those_of_the_cells(kind: str, how: dict[str, Any], seen: bool
 def test_an_item_that_is_best_without_its_own_rating_is_found() -> None:
     """Who rated one film, in the middle, leans to the middle: but not where that film is asked."""
     fitted = leaning_model("user")
-    leaning = Leanings(fitted).of_person(Row(np.array([5], np.int32), np.array([5], np.uint8)))
+    fitted = replace(fitted, calibration=Calibration(1.0, (), 5.0))
+    rated = Row(np.array([5], np.int32), np.array([5], np.uint8))
     scores = np.tile(np.linspace(0.0, 0.5, 10), (ITEMS, 1))
     scores[5] = np.linspace(0.0, 0.45, 10)  # it would be the last one if all leaned alike
     by = rank_by("at_least", 4.5, None, fitted.context.scale)
-    found = best(scores, np.ones(ITEMS, bool), 1, by, Calibration(1.0, (), 5.0), leaning)
+    found = best_of(scores, np.ones(ITEMS, bool), 1, by, None, rated=rated, among=fitted)
     chances = np.exp(scores[5]) / np.exp(scores[5]).sum()
     assert found.items.tolist() == [5]
     assert found.scores == pytest.approx([chances[-2:].sum()], abs=1e-9)
-    everything = best(scores, np.ones(ITEMS, bool), ITEMS, by, Calibration(1.0, (), 5.0), leaning)
+    everything = best_of(scores, np.ones(ITEMS, bool), ITEMS, by, None, rated=rated, among=fitted)
     assert everything.items.tolist() == [5, *(i for i in range(ITEMS) if i != 5)]
 
 

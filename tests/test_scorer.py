@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tests.folded import Cell, Known, side_scores
+from tests.listed import lines
 from tests.sides.given import N_ITEMS, N_USERS, STARS, some_member, some_ratings
 
 from cfnade import scorer as module
@@ -17,7 +18,8 @@ from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.errors import ModelError, PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.scorer import Scorer, distributions
+from cfnade.lists import distributions
+from cfnade.scorer import Scorer
 from cfnade.sides import Axis
 from cfnade.sides.side import NOTHING, Row, Who
 
@@ -112,8 +114,7 @@ def test_a_list_has_the_distributions_of_its_cells(side: str) -> None:
     fitted = make(side)
     known, scorer = with_stranger(known_of(fitted.context)), Scorer(fitted)
     people = [*(scorer.person(user) for user in range(N_USERS)), STRANGER]
-    lines = scorer.lists(people, leave_out=True)
-    for who, scores in zip(people, lines, strict=True):
+    for who, scores in zip(people, lines(scorer, people), strict=True):
         expected = [said(fitted, known, who.user, item) for item in range(N_ITEMS)]
         np.testing.assert_allclose(distributions(scores), expected, rtol=0, atol=1e-6)
         some = np.array([3, NEW_ITEM, 0, 3, 6])
@@ -126,7 +127,7 @@ def test_what_is_not_rated_is_the_same_if_nothing_is_left_out(side: str) -> None
     fitted = make(side, members=1)
     scorer = Scorer(fitted)
     people = [scorer.person(user) for user in range(N_USERS)]
-    careful, quick = (scorer.lists(people, leave_out=care) for care in (True, False))
+    careful, quick = (lines(scorer, people, leave_out=care) for care in (True, False))
     for who, one, other in zip(people, careful, quick, strict=True):
         free = np.setdiff1d(np.arange(N_ITEMS), who.rated.columns)
         np.testing.assert_allclose(one[free], other[free], rtol=1e-9)
@@ -251,7 +252,7 @@ def test_an_effect_of_others_is_the_prediction_without_theirs(side: str, user: i
 
 def test_nothing_asked_nothing_answered() -> None:
     assert Scorer(make("user")).probabilities([], []).shape == (0, K)
-    assert list(Scorer(make("both")).lists([], leave_out=True)) == []
+    assert lines(Scorer(make("both")), []).shape == (0, N_ITEMS, K)
 
 
 @pytest.mark.parametrize("side", ["user", "item"])

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.errors import PredictionError
+from cfnade.kernels.mean_tilt import tilt_to_mean
 from cfnade.metrics import (
     FloatArray,
     LevelIndex,
@@ -26,7 +27,6 @@ from cfnade.metrics import (
     checked_values,
     nll,
 )
-from cfnade.tilting import tilt_to_mean
 
 HOTTEST = 20.0
 """T lies in 1/20..20: beyond, a distribution is flat or certain for all practical purposes."""

@@ -3,7 +3,7 @@ what stands for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,7 +19,7 @@ class MemberScores:
 
     def __init__(self, member: Member, fitted: FittedModel) -> None:
         self._readings = [side.reading(fitted.context) for side in member.sides.values()]
-        self._K, self._n_items = len(fitted.context.scale), fitted.context.n_items
+        self._K = len(fitted.context.scale)
         self._newcomers = Newcomers(
             self._readings,
             fitted.context,
@@ -48,13 +48,13 @@ class MemberScores:
     def person(self, who: Who, items: IntArray) -> Array:
         """Scores of some items for one person (n, K), on the calling thread."""
         parts = [reading.person(who, items) for reading in self._readings]
-        self._fill(parts, Newcomer("user", who.user, who.rated), items)
+        self._fill(parts, Newcomer("user", *who), items, np.arange(len(items)))
         return np.asarray(np.sum(parts, axis=0))
 
     def item(self, what: What, users: IntArray) -> Array:
         """Scores of one item for some users (n, K), on the calling thread."""
         parts = [reading.item(what, users) for reading in self._readings]
-        self._fill(parts, Newcomer("item", what.item, what.raters), users)
+        self._fill(parts, Newcomer("item", *what), users, np.arange(len(users)))
         return np.asarray(np.sum(parts, axis=0))
 
     def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
@@ -82,13 +82,22 @@ class MemberScores:
         said |= self._newcomers.said([item], once, lambda folding: user.ask(folding, asked))
         return np.asarray(np.sum(list(said.values()), axis=0))
 
-    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
-        """Scores of every item for each person: yields (items, K)."""
-        every = np.arange(self._n_items)
-        lines = [reading.lists(people, leave_out=leave_out) for reading in self._readings]
-        for who, *parts in zip(people, *lines, strict=True):
-            self._fill(parts, Newcomer("user", who.user, who.rated), every, leave_out=leave_out)
-            yield parts[0] if len(parts) == 1 else np.sum(parts, axis=0)
+    def lists(self, people: Sequence[Who], wanted: IntArray, *, leave_out: bool) -> Array:
+        """Scores of every item for each person (B, items, K).
+
+        Nothing stands for missing weights of items that are not wanted: it would take time.
+        """
+        users = np.array([who.user for who in people], np.int64)
+        parts = [reading.lists(people, leave_out=leave_out) for reading in self._readings]
+        blank = self._newcomers.untrained("user", users)
+        blank |= self._newcomers.untrained("item", wanted).any()
+        for number in np.flatnonzero(blank).tolist():
+            own, one = [part[number] for part in parts], Newcomer("user", *people[number])
+            self._fill(own, one, wanted, wanted, leave_out=leave_out)
+        total = parts[0].astype(np.result_type(*parts), copy=False)
+        for part in parts[1:]:
+            total += part
+        return total
 
     # -- without some ratings of a cell's user or item ----------------------------------------
 
@@ -126,19 +135,25 @@ class MemberScores:
     # -- where a side has no weights ----------------------------------------------------------
 
     def _fill(
-        self, parts: list[Array], one: Newcomer, others: IntArray, *, leave_out: bool = True
+        self,
+        parts: list[Array],
+        one: Newcomer,
+        others: IntArray,
+        places: IntArray,
+        *,
+        leave_out: bool = True,
     ) -> None:
-        """Of one user or item with some of the other axis: what stands for missing weights."""
-        new, every = self._newcomers, np.arange(len(others))
+        """Of one user or item with others at their places: what stands for missing weights."""
+        new = self._newcomers
         if new.untrained(one.axis, np.array([one.index]))[0]:
-            self._put(parts, every, self._own(one, others, leave_out=leave_out))
+            self._put(parts, places, self._own(one, others, leave_out=leave_out))
         axis: Axis = "item" if one.axis == "user" else "user"
         blank = np.flatnonzero(new.untrained(axis, others))
         if len(blank):
             left_out = one.index if leave_out else -1
             news, which = new.all_known(axis, others[blank], left_out)
             said = new.said(news, which, lambda folding: one.ask(folding, others[blank]))
-            self._put(parts, blank, said)
+            self._put(parts, places[blank], said)
 
     def _own(self, new: Newcomer, others: IntArray, *, leave_out: bool = True) -> dict[int, Array]:
         """Of cells of one, each of its ratings left out of its own."""

@@ -151,30 +151,27 @@ class Calibrator:
 
     def of_cells(self, chances: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
         """Distributions (n, K) of cells, users being known ones or -1. Returns (n, K)."""
-        if self.calibration is None:
-            return chances
         leanings = None if self._leanings is None else self._leanings.of_cells(users, items)
-        return self.calibration.apply(chances, self._values, leanings)
+        return self._apply(chances, leanings)
 
     def of_person(self, chances: FloatArray, who: Who, items: IntArray) -> FloatArray:
         """Distributions (n, K) of items for one person. Returns (n, K)."""
-        if self.calibration is None:
-            return chances
         leaning = self.leaning(who)
-        return self.calibration.apply(
-            chances, self._values, None if leaning is None else leaning.of(items)
-        )
+        return self._apply(chances, None if leaning is None else leaning.of(items))
 
     def of_people(
         self, chances: FloatArray, people: Sequence[Who], which: IntArray, items: IntArray
     ) -> FloatArray:
         """Distributions (n, K) of cells of many people: whose each is. Returns (n, K)."""
-        if self.calibration is None:
-            return chances
         leanings = None
         if self._leanings is not None:
             known = as_ratings([who.rated for who in people])
             leanings = self._leanings.of_rows(known, which, items)
+        return self._apply(chances, leanings)
+
+    def _apply(self, chances: FloatArray, leanings: FloatArray | None) -> FloatArray:
+        if self.calibration is None:
+            return chances
         return self.calibration.apply(chances, self._values, leanings)
 
     def leaning(self, who: Who) -> Leaning | None:

@@ -7,7 +7,7 @@ several members the distributions are averaged. Nothing is calibrated here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from cfnade.data.ratings import IntArray
 from cfnade.errors import ModelError, PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.kernels.grouping import levels_of, ratings_of
+from cfnade.lists import Lists, distributions, mixed
 from cfnade.members import MemberScores
 from cfnade.once import once
 from cfnade.sides import Axis, Member
@@ -142,16 +143,15 @@ class Scorer:
         """The distribution of a new item for a new person. Returns (1, K)."""
         return self._mean(lambda member: member.pair(who, what), np.ones(1, bool))
 
-    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
-        """Scores of every item for each person, whose softmax are distributions: (items, K) each.
+    def lists(self, people: Sequence[Who], wanted: IntArray, *, leave_out: bool) -> Lists:
+        """Of so many people as fit into memory with all items (predictor/listing.py).
 
+        Every item has scores, but only those of the wanted ones hold where training saw nothing.
         If leave_out, what a person rated is scored from the other ratings.
         """
-        lines = [member.lists(people, leave_out=leave_out) for member in self._members]
-        if len(lines) == 1:
-            return lines[0]
-        news = self._new(np.array([who.user for who in people], np.int64))
-        return (self._log_mean(line, new) for *line, new in zip(*lines, news, strict=True))
+        scores = [member.lists(people, wanted, leave_out=leave_out) for member in self._members]
+        new = self._new(np.array([who.user for who in people], np.int64))
+        return Lists(people, scores, self._shares(new))
 
     def _or_instead(self, chances: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
         """With the paper's rule: its constant where nothing is known of the user or the item."""
@@ -190,20 +190,15 @@ class Scorer:
 
         new (n,), or (1,) for all: whether each is of a new person.
         """
-        return self._mixed([distributions(scores(member)) for member in self._members], new)
+        each = [distributions(scores(member)) for member in self._members]
+        return mixed(each, self._shares(new))
 
-    def _log_mean(self, scores: Sequence[Array], new: bool) -> Array:
-        with np.errstate(divide="ignore"):
-            return np.log(self._mixed([distributions(one) for one in scores], np.array([new])))
-
-    def _mixed(self, members: Sequence[FloatArray], new: BoolArray) -> FloatArray:
-        shares = self.fitted.shares
-        if len(members) == 1:
-            return members[0]
+    def _shares(self, new: BoolArray) -> FloatArray:
+        """What each member counts, (members, n)."""
+        count, shares = len(self._members), self.fitted.shares
         if not shares:
-            return np.asarray(np.mean(members, axis=0))
-        each = (np.where(new, fresh, trained)[:, None] for trained, fresh in shares)
-        return np.asarray(sum(share * one for share, one in zip(each, members, strict=True)))
+            return np.full((count, len(new)), 1 / count)
+        return np.array([np.where(new, fresh, trained) for trained, fresh in shares])
 
     def _new(self, users: IntArray) -> BoolArray:
         """Whether each user was not there in training. Returns (n,)."""
@@ -235,15 +230,6 @@ class Scorer:
                         f"{axis}s in its data; give histories, or the model with its context"
                     )
         return user, item
-
-
-def distributions(scores: Array) -> FloatArray:
-    """Softmax over levels, in double precision. Returns (n, K)."""
-    exact = scores.astype(np.float64)
-    exact -= exact.max(1, keepdims=True)
-    weights: FloatArray = np.exp(exact, out=exact)
-    weights /= weights.sum(1, keepdims=True)
-    return weights
 
 
 def _indices(name: str, indices: npt.NDArray[Any], limit: int) -> IntArray:

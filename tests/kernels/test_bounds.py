@@ -9,9 +9,30 @@ import numpy.typing as npt
 import pytest
 
 from cfnade.calibration import Calibration
-from cfnade.kernels.bounds import CHANCE, MEAN, QUANTILE, Criterion, bounds
+from cfnade.kernels.bounds import (
+    CHANCE,
+    MEAN_SLACK,
+    QUANTILE,
+    Criterion,
+    bounds,
+    keep_possible,
+    mean_levels,
+)
 
 FloatArray = npt.NDArray[np.float64]
+
+MEAN = -1
+"""Has a kernel of its own."""
+
+
+def bounds_of(kind: int, scores: npt.NDArray[Any], criterion: Criterion) -> tuple[Any, Any]:
+    """Of one row (M, K), asked among two others."""
+    rows = np.stack([scores[::-1], scores, np.zeros_like(scores)])
+    if kind == MEAN:
+        means = mean_levels(rows, criterion.unit)[1]
+        return means - MEAN_SLACK, means + MEAN_SLACK
+    lower, upper = bounds(rows, criterion)
+    return lower[1], upper[1]
 
 
 def softmax(scores: npt.NDArray[Any]) -> FloatArray:
@@ -46,12 +67,12 @@ def test_bounds_hold(K: int, kind: int, spread: float) -> None:
             kind,
             np.linspace(0.0, 1.0, K),
             1 / calibration.temperature,
-            np.array(calibration.log_weights),
+            np.array([[0.0] * K, calibration.log_weights, [0.0] * K]),
             first,
             share,
             np.arange(K + 1) - 0.5,
         )
-        lower, upper = bounds(scores, criterion)
+        lower, upper = bounds_of(kind, scores, criterion)
         truth = exact(kind, softmax(scores), calibration, criterion)
         assert (lower <= truth).all()
         assert (truth <= upper).all()
@@ -68,11 +89,29 @@ def test_bounds_hold_for_certain_and_impossible_levels() -> None:
     calibration = Calibration(2.0, (0.3, 0.0, -0.3))
     edges = np.array([0.5, 1.5, 2.5, 3.5])
     for kind in (MEAN, CHANCE, QUANTILE):
-        weights = np.array(calibration.log_weights)
+        weights = np.array([calibration.log_weights] * 3)
         criterion = Criterion(kind, np.array([0.0, 0.5, 1.0]), 0.5, weights, 2, 0.3, edges)
-        lower, upper = bounds(scores, criterion)
+        lower, upper = bounds_of(kind, scores, criterion)
         truth = exact(kind, softmax(scores), calibration, criterion)
         assert (lower <= truth).all()
         assert (truth <= upper).all()
         assert not np.isnan(lower).any()
         assert not np.isnan(upper).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 3, 10, 39, 40, 1000])
+def test_those_that_can_be_among_the_best_stay(n: int, dtype: Any) -> None:
+    rng = np.random.default_rng(n)
+    lower = rng.integers(0, 12, (5, 40)).astype(dtype)  # with ties
+    upper = lower + rng.integers(0, 3, (5, 40)).astype(dtype)
+    lower[0, :9], upper[0, :9] = -np.inf, np.inf
+    allowed = rng.random((5, 40)) < 0.7
+    allowed[4] = False
+    kept = allowed.copy()
+    keep_possible(lower, upper, n, kept)
+    for row in range(5):
+        mine = np.flatnonzero(allowed[row])
+        # Out are those below whom n others surely are.
+        surely = (lower[row, mine][None] > upper[row, mine][:, None]).sum(1)
+        assert np.flatnonzero(kept[row]).tolist() == mine[surely < n].tolist()

@@ -66,7 +66,7 @@ def test_scores_are_products_cumulated_if_shared(width: int, shared: bool, dtype
     expected = plain.cumsum(2) if shared else plain
     for b, state in enumerate(states):
         got = request.score_all(state, vectors, bias, shared=shared)
-        np.testing.assert_allclose(got, expected[b], rtol=tolerance(dtype), atol=tolerance(dtype))
+        np.testing.assert_allclose(got.T, expected[b], rtol=tolerance(dtype), atol=tolerance(dtype))
     which, columns = np.array([2, 0, 1, 2]), np.array([8, 8, 0, 3], np.int32)
     cells = request.score_cells(states, which, columns, vectors, bias, shared=shared)
     np.testing.assert_allclose(
@@ -81,4 +81,4 @@ def test_a_cell_has_the_bits_that_it_has_in_its_line() -> None:
     line = request.score_all(state, vectors, bias, shared=True)
     columns = np.array([39, 0, 7])
     cells = request.score_cells(state[None], np.zeros(3, int), columns, vectors, bias, shared=True)
-    assert np.array_equal(cells, line[columns])
+    assert np.array_equal(cells, line.T[columns])

@@ -11,14 +11,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.listed import best_of
 from tests.predictor.given import ITEMS, FloatArray, history_of, make, make_kind
 
 from cfnade.calibration import Calibration
 from cfnade.data.scale import Scale, binned_scale, usual_threshold
 from cfnade.errors import PredictionError
+from cfnade.lists import distributions
 from cfnade.predictor import Predictor
-from cfnade.predictor.ranking import best, level_edges, quantiles, rank_by
-from cfnade.scorer import distributions
+from cfnade.predictor.ranking import level_edges, quantiles, rank_by
 
 STARS = Scale((1.0, 2.0, 3.0, 4.0, 5.0))
 RANKS: list[dict[str, Any]] = [
@@ -84,10 +85,10 @@ def test_few_candidates_give_the_list_of_all(
     scores = (rng.normal(size=10) + rng.normal(size=(2000, 10)) * spread).astype(np.float32)
     by = rank_by(how["rank"], how.get("threshold"), how.get("quantile"), scale)
     allowed = rng.random(2000) < 0.7
-    whole = best(scores, allowed, 2000, by, calibration)  # everything is calculated exactly
+    whole = best_of(scores, allowed, 2000, by, calibration)  # everything is calculated exactly
     assert set(whole.items) == set(np.flatnonzero(allowed))
     for n in (1, 10, 300):
-        found = best(scores, allowed, n, by, calibration)
+        found = best_of(scores, allowed, n, by, calibration)
         assert np.array_equal(found.items, whole.items[:n])
         np.testing.assert_allclose(found.scores, whole.scores[:n], rtol=1e-9)
         np.testing.assert_allclose(found.probabilities, whole.probabilities[:n], rtol=1e-8)
@@ -117,7 +118,7 @@ def test_equal_distributions_get_equal_bits_however_many(how: dict[str, Any]) ->
     for count in (3, 7, 9, 13, 37):
         scores = np.tile(rng.normal(size=10).astype(np.float32), (count, 1))
         for n in (2, count):
-            found = best(scores, np.ones(count, bool), n, by, calibration)
+            found = best_of(scores, np.ones(count, bool), n, by, calibration)
             assert found.items.tolist() == list(range(n))
 
 

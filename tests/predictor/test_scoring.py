@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from cfnade.data.ratings import Rows
+from cfnade.lists import distributions
 from cfnade.models.batch import Context
 from cfnade.models.cfnade import CFNADENetwork
-from cfnade.scorer import distributions
 from cfnade.sides import nade_rows
 from cfnade.sides.nade_rows import NadeRows
 from cfnade.sides.side import NOTHING, Row
@@ -91,7 +91,7 @@ def test_given_cells_and_columns_are_those_of_the_line(
     monkeypatch.setattr(nade_rows, "PIECE", piece)
     rows = reading(make())
     columns = np.array([9, 1, 1, 3, 10, 9, 0])  # known ones and others, some twice
-    lines = [next(rows.all([row], leave_out=True)) for row in ROWS]
+    lines = [rows.all([row], leave_out=True)[0] for row in ROWS]
     for row, line in zip(ROWS, lines, strict=True):
         np.testing.assert_allclose(rows.some(row, columns), line[columns], atol=1e-6)
     for column in range(11):
@@ -104,8 +104,13 @@ def test_given_cells_and_columns_are_those_of_the_line(
             np.array([number for number, _ in held], np.int32),
             np.array([level for _, level in held], np.uint8),
         )
-        down = rows.down(column, None, raters, leave_out=True)
-        np.testing.assert_allclose(down, [line[column] for line in lines], atol=1e-5)
+        expected = [line[column] for line in lines]
+        down = rows.down(column, np.arange(len(ROWS)), raters)
+        np.testing.assert_allclose(down, expected, atol=1e-5)
+        for times in (1, 9):  # one by one, and as a product
+            columns = np.full(times, column)
+            across = rows.across(columns, [raters] * times, leave_out=True)
+            np.testing.assert_allclose(across, [expected] * times, atol=1e-5)
 
 
 def test_distributions_are_softmax_in_double_precision() -> None:

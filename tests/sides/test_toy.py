@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from starlette.exceptions import StarletteDeprecationWarning
+from tests.listed import lines
 from tests.sides.toy import ToySide
 
 from cfnade import checkpoint
@@ -62,7 +63,7 @@ def test_it_is_trained_saved_and_asked(side: str, ratings: Ratings, tmp_path: Pa
     # The same numbers by every door of the scorer.
     who = Scorer(fitted).person(3)
     one = Scorer(fitted).of_person(who, np.arange(5))
-    (line,) = Scorer(fitted).lists([who], leave_out=True)
+    (line,) = lines(Scorer(fitted), [who])
     chances = np.exp(line) / np.exp(line).sum(1, keepdims=True)
     np.testing.assert_allclose(one, chances[:5], rtol=1e-4)
     assert len(model.recommend([3], n=3)) == 3

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.listed import lines
 
 from cfnade.data.splits import Split, split
 from cfnade.errors import TrainingError
@@ -145,7 +146,7 @@ def answers(fitted: FittedModel, parts: Split) -> list[Any]:
     return [
         scorer.probabilities(parts.test.users[:50], parts.test.items[:50]),
         scorer.probabilities(parts.test.users[:1], parts.test.items[:1]),
-        *scorer.lists(few, leave_out=True),
+        *lines(scorer, few),
         scorer.effects(few[0], 3).without,
     ]
 

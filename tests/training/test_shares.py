@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.listed import lines
 
 from cfnade import CFNADE, checkpoint
 from cfnade.data.splits import Split, split
@@ -76,7 +77,7 @@ def test_members_of_each_kind_are_trained_and_mixed_by_their_shares(
     each = np.stack([one.of_person(stranger, some) for one in alone])
     expected = np.einsum("m,mnk->nk", shares[:, 1], each)
     np.testing.assert_allclose(Scorer(fitted).of_person(stranger, some), expected, atol=1e-6)
-    (line,) = Scorer(fitted).lists([stranger], leave_out=True)
+    (line,) = lines(Scorer(fitted), [stranger])
     chances = np.exp(line - line.max(1, keepdims=True))
     chances /= chances.sum(1, keepdims=True)
     np.testing.assert_allclose(chances[some], expected, atol=1e-5)

@@ -14,6 +14,7 @@ from cfnade.kernels import (
     costing,
     drawing,
     grouping,
+    mean_tilt,
     newton,
     passes,
     posterior,
@@ -140,6 +141,7 @@ def _posteriors() -> tuple[Any, Any, Any]:
 
 def _score_cells() -> None:
     """What validation does after an epoch, and a request about many cells."""
+    mean_tilt.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
     table = torch.zeros(2, 2, 1)
     ratings = grouping.ratings_of(_OFFSETS, _COLUMNS, _LEVELS, _ROWS)
     grouping.levels_of(ratings, _ROWS, _ROWS, 2)
@@ -153,24 +155,25 @@ def _answer_requests() -> None:
     ratings = grouping.ratings_of(_OFFSETS, _COLUMNS, _LEVELS, _ROWS)
     state: Array = request.sum_ratings(ratings, table, shared=True)
     request.affine(state, state, state[0])
-    scores = request.score_all(state[0], table, bias, shared=True)
+    scores = request.score_all(state[0], table, bias, shared=True).T[None]
     request.score_cells(state, _ROWS, _ROWS, table, bias, shared=True)
-    ends = np.zeros(2)
-    for kind in (bounds.MEAN, bounds.QUANTILE):
-        criterion = bounds.Criterion(kind, ends, 1.0, ends, 1, 0.5, np.zeros(3))
-        bounds.bounds(scores, criterion)
+    ends, allowed = np.zeros(2), np.ones((1, 2), bool)
+    criterion = bounds.Criterion(bounds.QUANTILE, ends, 1.0, ends[None], 1, 0.5, np.zeros(3))
+    for found in (bounds.mean_levels(scores, ends), bounds.bounds(scores, criterion)[0]):
+        bounds.keep_possible(found, found, 1, allowed)
     newton.most_probable(np.zeros((1, 2)), np.zeros((1, 2, 1)), _ROWS, np.ones(1))
     Spellings(["a"]).edits("a", 1)
-    rows, evidence, found = _posteriors()
+    rows, evidence, known = _posteriors()
     cells = tuple(np.zeros(1, np.int64) for _ in range(3))
-    posterior.posteriors_without(rows, cells, evidence, found.means, found.unknown)
+    posterior.posteriors_without(rows, cells, evidence, known.means, known.unknown)
     _score_cells()
 
 
-_SCORING = (grouping._sort, grouping._find, passes.sum_context, passes.add_scores)
+_CELLS = (grouping._sort, grouping._find, passes.sum_context, passes.add_scores)
+_SCORING = (mean_tilt._tilt, *_CELLS)
 _DRAWING = (drawing._cursors, drawing._scatter)
 _ROW = (request._add_ratings, request._affine, request._score_cells, request._score_all)
-_LISTS = (bounds._mean_bounds, bounds._calibrated_bounds, spelling._edits)
+_LISTS = (bounds._means, bounds._calibrated_bounds, bounds._keep_possible, spelling._edits)
 _FITTING = (passes.context_step, passes.flat_step)
 
 _SEVERAL = (costing._cost_of_scores, passes.score_step, *_DRAWING, *_FITTING, *_SCORING)

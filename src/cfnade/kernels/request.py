@@ -18,7 +18,7 @@ from cfnade.kernels.simd import LANES, address, beyond, fill, load, load_part, t
 
 @inner
 def _dot(table: Any, first: int, row: Any, begin: int, width: int) -> Any:
-    """Σ table[first+i]·row[begin+i], of pointers; the row is padded to whole vectors."""
+    """Σ table[first+i]·row[begin+i], of pointers; the row is one that `_whole` made."""
     a = fill(table, 0.0)
     b, c, d = a, a, a
     i = 0
@@ -31,8 +31,10 @@ def _dot(table: Any, first: int, row: Any, begin: int, width: int) -> Any:
     while i + LANES <= width:
         a = a + load(table, first + i) * load(row, begin + i)
         i += LANES
-    if i < width:
-        b = b + load_part(table, first + i, width - i) * load(row, begin + i)
+    if i < width and width >= LANES:  # once more to the end: where the row was met, it has zeros
+        b = b + load(table, first + width - LANES) * load(row, begin + i)
+    elif i < width:
+        b = b + load_part(table, first, width) * load(row, begin)
     return total((a + b) + (c + d))
 
 
@@ -71,12 +73,13 @@ def _score_levels(
     D: int,
     shared: bool,
     out: Any,
+    step: int,
 ) -> None:
-    """out[k] = the score of the column's level k for the row from `begin` on, of pointers."""
+    """out[k·step] = the score of the column's level k for the row from `begin` on, of pointers."""
     for k in range(K):
         level = column * K + k
         own = _dot(table, level * D, rows, begin, D) + bias[level]
-        out[k] = own + out[k - 1] if shared and k > 0 else own
+        out[k * step] = own + out[(k - 1) * step] if shared and k > 0 else own
 
 
 @kernel
@@ -101,16 +104,16 @@ def _score_cells(
     )
     for t in range(n):
         to = beyond(scores, t * K)
-        _score_levels(rows, which[t] * pitch, vectors, biases, columns[t], K, D, shared, to)
+        _score_levels(rows, which[t] * pitch, vectors, biases, columns[t], K, D, shared, to, 1)
 
 
 @kernel
 def _score_all(state: Any, table: Any, bias: Any, K: int, shared: bool, out: Any) -> None:
-    """out[m·K + k] = the score of column m's level k: one state, which may stay in registers."""
+    """out[k·M + m] = the score of column m's level k: one state, which may stay in registers."""
     n, D, row, scores = len(bias) // K, len(table) // len(bias), address(state), address(out)
     vectors, biases = address(table), address(bias)
     for m in range(n):
-        _score_levels(row, 0, vectors, biases, m, K, D, shared, beyond(scores, m * K))
+        _score_levels(row, 0, vectors, biases, m, K, D, shared, beyond(scores, m), n)
 
 
 # -- for arrays: C-contiguous, of one dtype, indices inside (the caller's part) --------------------
@@ -160,15 +163,22 @@ def score_cells(
 
 
 def score_all(state: Array, table: Array, bias: Array, *, shared: bool) -> Array:
-    """Scores of every column for one state (D,). Returns (M, K)."""
-    out, whole = np.empty(table.shape[:2], table.dtype), _whole(state[None])
+    """Scores of every column for one state (D,), levels before columns as in lists: (K, M)."""
+    out, whole = np.empty(table.shape[1::-1], table.dtype), _whole(state[None])
     fixed = (whole.reshape(-1), table.reshape(-1), bias.reshape(-1), table.shape[1])
     _score_all(*fixed, shared, out.reshape(-1))
     return out
 
 
 def _whole(rows: Array) -> Array:
-    """The rows with zeros up to whole vectors. Returns (B, ≥ D)."""
-    out = np.zeros((len(rows), padded(rows.shape[1])), rows.dtype)
-    out[:, : rows.shape[1]] = rows
+    """The rows in whole vectors: what is over ends the last one, after zeros. Returns (B, ≥ D).
+
+    It then meets the last numbers of a line of a table, of which no part need be cut off. Only
+    a row of less than one vector begins with its own.
+    """
+    D = rows.shape[1]
+    out, even = np.zeros((len(rows), padded(D)), rows.dtype), D - D % LANES
+    out[:, :even] = rows[:, :even]
+    end = out.shape[1] if even else D
+    out[:, end - (D - even) : end] = rows[:, even:]
     return out

@@ -30,6 +30,7 @@ from cfnade.predictor.cells import Cells, CellsAsked, places_in
 from cfnade.predictor.explain import by_item, by_level
 from cfnade.predictor.histories import History, Person, read_history
 from cfnade.predictor.ids import Ids, listed, paired
+from cfnade.predictor.listing import Listing
 from cfnade.predictor.newitems import NewItems, read_new_items
 from cfnade.predictor.ranking import (
     Answers,
@@ -37,7 +38,6 @@ from cfnade.predictor.ranking import (
     Rank,
     RankBy,
     Ranking,
-    best,
     rank_by,
 )
 from cfnade.predictor.thin import default_min_ratings
@@ -223,11 +223,8 @@ class Predictor:
         be listed but for min_ratings. Of equal scores the item of the lower id comes first.
         """
         raws, people = self._people(users, history, histories)
-        by, length = (
-            rank_by(rank, threshold, quantile, self.scale),
-            checked("n", n, whole(1), PredictionError),
-        )
-        lists = self._rankings(people, by, length, exclude_seen, min_ratings)
+        by = rank_by(rank, threshold, quantile, self.scale)
+        lists = self._listing(by, n, exclude_seen, self._least(min_ratings)).of(people)
         return frames.list_frame(self.fitted.context, raws, lists)
 
     def ranked(
@@ -244,7 +241,10 @@ class Predictor:
         by = rank_by(
             how.get("rank", "expected"), how.get("threshold"), how.get("quantile"), self.scale
         )
-        return self._rankings(people, by, n, exclude_seen, how.get("min_ratings"))[0]
+        least = self._least(how.get("min_ratings"))
+        lists = self._listing(by, n, exclude_seen, least).of(people)
+        counts = int(lists.known_of_users[0]), int(lists.hidden[0]), least
+        return Ranking(*lists.top[1:], lists.known_of_items, *counts)
 
     @property
     def item_counts(self) -> IntArray:
@@ -256,31 +256,13 @@ class Predictor:
         """How many ratings an item needs to be recommended, if min_ratings is not given."""
         return default_min_ratings(self._scorer.known("item"))
 
-    def _rankings(
-        self,
-        people: list[Who],
-        by: RankBy,
-        n: int,
-        exclude_seen: bool,
-        min_ratings: int | None,
-    ) -> list[Ranking]:
-        n = checked("n", n, whole(1), PredictionError)
+    def _least(self, min_ratings: int | None) -> int:
         least = self.default_min_ratings if min_ratings is None else min_ratings
-        least = checked("min_ratings", least, whole(0), PredictionError)
-        counts = self._scorer.known("item")
-        enough = counts >= least
-        rankings = []
-        lines = self._scorer.lists(people, leave_out=not exclude_seen)
-        for who, scores in zip(people, lines, strict=True):
-            allowed = np.ones(len(counts), bool)
-            if exclude_seen:
-                allowed[who.rated.columns] = False
-            hidden = int((allowed & ~enough).sum())
-            calibration, leaning = self.fitted.calibration, self._calibrator.leaning(who)
-            top = best(scores, allowed & enough, n, by, calibration, leaning)
-            of_user = len(who.rated.columns)
-            rankings.append(Ranking(*top, counts[top.items], of_user, hidden, least))
-        return rankings
+        return checked("min_ratings", least, whole(0), PredictionError)
+
+    def _listing(self, by: RankBy, n: int, exclude_seen: bool, least: int) -> Listing:
+        n = checked("n", n, whole(1), PredictionError)
+        return Listing(self._scorer, self._calibrator, by, n, exclude_seen, least)
 
     # -- titles -------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.predictor.catalogue import titles_of
 from cfnade.predictor.ids import Ids
-from cfnade.predictor.ranking import Ranking
+from cfnade.predictor.listing import Rankings
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -38,31 +38,22 @@ def item_series(ids: Ids, items: Any, indices: IntArray) -> pl.Series:
     return id_series(raws, texts=ids.are_texts)
 
 
-def list_frame(context: Ratings, users: Any, lists: Sequence[Ranking]) -> pl.DataFrame:
+def list_frame(context: Ratings, users: Any, lists: Rankings) -> pl.DataFrame:
     """Lists of one or many people, one below the other; users are raw ids, None for a history."""
-    lengths = [len(one) for one in lists]
-    items = _joined([one.items for one in lists], np.int64)
-    K = len(context.scale)
-    chances = np.concatenate([np.empty((0, K)), *(one.probabilities for one in lists)])
+    top = lists.top
     columns: dict[str, Any] = {}
     if users is not None:
         ids = id_series(users, texts=context.user_ids.dtype == object)
-        columns["user"] = ids.gather(np.repeat(np.arange(len(ids)), lengths))
-    columns["rank"] = _joined([np.arange(1, length + 1) for length in lengths], np.int64)
-    columns["item"] = id_series(context.item_ids[items], texts=context.item_ids.dtype == object)
-    columns["title"] = title_series(context, items)
-    columns["score"] = _joined([one.scores for one in lists], np.float64)
-    means = _joined([one.predictions for one in lists], np.float64)
-    columns |= distribution_columns(chances, means, context.scale)
-    of_users = np.array([one.known_of_user for one in lists], np.int64)
-    columns["known_of_user"] = np.repeat(of_users, lengths)
-    columns["known_of_item"] = _joined([one.known_of_items for one in lists], np.int64)
-    columns["hidden"] = np.repeat(np.array([one.hidden for one in lists], np.int64), lengths)
+        columns["user"] = ids.gather(top.which)
+    columns["rank"] = 1 + np.arange(len(top.which)) - np.searchsorted(top.which, top.which)
+    columns["item"] = id_series(context.item_ids[top.items], texts=context.item_ids.dtype == object)
+    columns["title"] = title_series(context, top.items)
+    columns["score"] = top.scores
+    columns |= distribution_columns(top.probabilities, top.predictions, context.scale)
+    columns["known_of_user"] = lists.known_of_users[top.which]
+    columns["known_of_item"] = lists.known_of_items
+    columns["hidden"] = lists.hidden[top.which]
     return pl.DataFrame(columns)
-
-
-def _joined(parts: list[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
-    return np.concatenate([np.empty(0, dtype), *parts])
 
 
 def title_series(ratings: Ratings, items: IntArray) -> pl.Series:

@@ -6,6 +6,7 @@ list is that of the whole catalogue at a fraction of the time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, NamedTuple, TypedDict
@@ -16,9 +17,16 @@ import numpy.typing as npt
 from cfnade.calibration import Calibration
 from cfnade.data.scale import Scale, usual_threshold
 from cfnade.errors import PredictionError
-from cfnade.kernels.bounds import CHANCE, MEAN, QUANTILE, Criterion, bounds
-from cfnade.personal import Leaning
-from cfnade.scorer import distributions
+from cfnade.kernels.bounds import (
+    CHANCE,
+    MEAN_SLACK,
+    QUANTILE,
+    Criterion,
+    bounds,
+    keep_possible,
+)
+from cfnade.lists import Lists
+from cfnade.personal import Calibrator
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -66,6 +74,16 @@ class Ranking:
         return len(self.items)
 
 
+class Best(NamedTuple):
+    """The chosen items of some people, person by person and best first."""
+
+    which: IntArray  # (n,) whose
+    items: IntArray
+    scores: FloatArray
+    predictions: FloatArray
+    probabilities: FloatArray
+
+
 @dataclass(frozen=True)
 class RankBy:
     """The expected rating, the chance of a rating of at least `threshold`, or a quantile."""
@@ -83,15 +101,21 @@ class RankBy:
             return np.asarray(calibrated[:, self._first() :].sum(1))
         return quantiles(calibrated, self.scale, self.quantile)
 
-    def criterion(self, calibration: Calibration) -> Criterion:
-        """The same, as the kernel takes it."""
+    @property
+    def unit(self) -> FloatArray:
+        """The scale's values, moved and stretched to 0..1. Returns (K,)."""
         values = self.scale.array()
-        weights = calibration.log_weights or (0.0,) * len(values)
+        return np.asarray((values - values[0]) / (values[-1] - values[0]))
+
+    def criterion(self, calibrations: Sequence[Calibration]) -> Criterion:
+        """A chance or a quantile as the kernel takes it: a calibration of each person, who differ
+        in nothing but weights."""
+        nothing = (0.0,) * len(self.scale)
         return Criterion(
-            kind={"expected": MEAN, "at_least": CHANCE, "quantile": QUANTILE}[self.rank],
-            unit=(values - values[0]) / (values[-1] - values[0]),
-            sharpness=1 / calibration.temperature,
-            log_weights=np.array(weights),
+            kind=CHANCE if self.rank == "at_least" else QUANTILE,
+            unit=self.unit,
+            sharpness=1 / calibrations[0].temperature,
+            log_weights=np.array([one.log_weights or nothing for one in calibrations]),
             first=self._first(),
             share=self.quantile,
             edges=level_edges(self.scale),
@@ -159,73 +183,47 @@ def means_of(probabilities: FloatArray, values: FloatArray) -> FloatArray:
     return np.asarray((probabilities * values).sum(1))
 
 
-class Best(NamedTuple):
-    """The chosen items of one line of scores: the first fields of a Ranking."""
-
-    items: IntArray
-    scores: FloatArray
-    predictions: FloatArray
-    probabilities: FloatArray
-
-
 def best(
-    scores: npt.NDArray[Any],
-    allowed: npt.NDArray[np.bool_],
-    n: int,
-    by: RankBy,
-    calibration: Calibration | None,
-    leaning: Leaning | None = None,
+    lists: Lists, allowed: npt.NDArray[np.bool_], n: int, by: RankBy, calibrator: Calibrator
 ) -> Best:
-    """The n best of the allowed items, given the scores (M, K) of all before the softmax.
+    """The n best of each person's allowed items (B, M), a mask that is used up.
 
-    leaning is the person's, if calibration is personal. Of equal ones the lower index comes first,
-    so the list never depends on chance.
+    Of equal ones the lower index comes first, so the list never depends on chance.
     """
-    values = by.scale.array()
-    candidates = np.flatnonzero(allowed)
-    if n < len(candidates):
-        lower, upper = _bounds(scores, by, calibration or Calibration(), leaning)
-        least = np.partition(lower[candidates], len(candidates) - n)[len(candidates) - n]
-        candidates = candidates[upper[candidates] >= least]
-    chances = distributions(scores[candidates])
-    means = means_of(chances, values)
-    if by.rank == "expected":
-        order = np.lexsort((candidates, -means))[:n]
-        leans = _leans(leaning, candidates[order])
-        final = _calibrated(chances[order], values, calibration, leans)
-        return Best(candidates[order], means[order], means[order], final)
-    # Equal distributions are calibrated once: twice might differ in the last bit, and in rank.
-    leans = _leans(leaning, candidates)
-    both = chances if leans is None else np.hstack([chances, leans])
-    _, first, back = np.unique(both, axis=0, return_index=True, return_inverse=True)
-    leans = None if leans is None else leans[first]
-    honest = _calibrated(chances[first], values, calibration, leans)[back.reshape(-1)]
+    keep_possible(*_bounds(lists, by, calibrator), n, allowed)
+    which, items = np.nonzero(allowed)
+    chances = lists.chances(which, items)
+    means = means_of(chances, by.scale.array())
+    if by.rank == "expected":  # which calibration does not move
+        first = _first(n, which, items, means)
+        chosen = which[first], items[first]
+        honest = calibrator.of_people(chances[first], lists.people, *chosen)
+        return Best(*chosen, means[first], means[first], honest)
+    honest = calibrator.of_people(chances, lists.people, which, items)
     ranked = by.scores(means, honest)
-    order = np.lexsort((candidates, -ranked))[:n]
-    return Best(candidates[order], ranked[order], means[order], honest[order])
+    first = _first(n, which, items, ranked)
+    return Best(which[first], items[first], ranked[first], means[first], honest[first])
+
+
+def _first(n: int, which: IntArray, items: IntArray, ranked: FloatArray) -> IntArray:
+    """The places of each person's n best, person by person."""
+    order = np.lexsort((items, -ranked, which))
+    whose = which[order]
+    return order[np.arange(len(order)) - np.searchsorted(whose, whose) < n]
 
 
 def _bounds(
-    scores: npt.NDArray[Any], by: RankBy, calibration: Calibration, leaning: Leaning | None
-) -> tuple[FloatArray, FloatArray]:
-    """Of what all items are ranked by; none where the person leans otherwise. Both (M,)."""
-    if leaning is None:
-        return bounds(scores, by.criterion(calibration))
-    lower, upper = bounds(scores, by.criterion(calibration.for_leaning(leaning.whole)))
-    if by.rank != "expected":
-        lower[leaning.own], upper[leaning.own] = -np.inf, np.inf
+    lists: Lists, by: RankBy, calibrator: Calibrator
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Of what all items are ranked by; none where the person leans otherwise. Both (B, M)."""
+    if by.rank == "expected":
+        means = lists.means(by.unit)
+        return means, means + 2 * MEAN_SLACK
+    calibration = calibrator.calibration or Calibration()
+    leanings = [calibrator.leaning(who) for who in lists.people]
+    each = [calibration if one is None else calibration.for_leaning(one.whole) for one in leanings]
+    lower, upper = bounds(lists.scores(), by.criterion(each))
+    for below, above, leaning in zip(lower, upper, leanings, strict=True):
+        if leaning is not None:
+            below[leaning.own], above[leaning.own] = -np.inf, np.inf
     return lower, upper
-
-
-def _leans(leaning: Leaning | None, items: IntArray) -> FloatArray | None:
-    return None if leaning is None else leaning.of(items)
-
-
-def _calibrated(
-    chances: FloatArray,
-    values: FloatArray,
-    calibration: Calibration | None,
-    leans: FloatArray | None,
-) -> FloatArray:
-    """The honest spread of distributions, with the means that they had. Returns (n, K)."""
-    return chances if calibration is None else calibration.apply(chances, values, leans)

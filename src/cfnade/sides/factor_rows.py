@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -45,12 +45,18 @@ class FactorRows:
     def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
         return self._link.scores(self.posteriors.many(rows, which, columns))
 
-    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Iterator[Array]:
-        return map(self._link.scores, self.posteriors.all(rows, leave_out=leave_out))
+    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Array:
+        return self._linked(self.posteriors.all(rows, leave_out=leave_out))
 
-    def down(self, column: int, rows: IntArray | None, raters: Row, *, leave_out: bool) -> Array:
-        found = self.posteriors.down(column, rows, raters, leave_out=leave_out)
-        return self._link.scores(found)
+    def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
+        return self._linked(self.posteriors.across(columns, raters, leave_out=leave_out))
+
+    def _linked(self, lists: Array) -> Array:
+        """Of (η, ω) as (B, M, 2). Returns (B, M, K)."""
+        return self._link.scores(lists.reshape(-1, 2)).reshape(*lists.shape[:2], -1)
+
+    def down(self, column: int, rows: IntArray, raters: Row) -> Array:
+        return self._link.scores(self.posteriors.down(column, rows, raters))
 
     def without_each(self, row: Row, column: int) -> Array:
         return self._link.scores(self.posteriors.without_each(row, column))

@@ -18,7 +18,7 @@ from cfnade.kernels.forward import context_sum
 from cfnade.kernels.grouping import RowRatings, group, ratings_of
 from cfnade.models.cfnade import CFNADENetwork
 from cfnade.once import once
-from cfnade.sides.side import Array, Row
+from cfnade.sides.side import Array
 from cfnade.sides.state_rows import StateRows
 
 PIECE = 1 << 22
@@ -92,20 +92,28 @@ class NadeRows(StateRows):
         context = group(*cells, size=size, n_columns=M, n_levels=K)
         return context_sum(self.network.input_table, context, shared=self.shared)
 
-    # -- one column of rows: what is summed is kept, so that a rating can be taken off ---------
+    # -- rows by number: what is summed is kept, so that a rating can be taken off -------------
 
-    def states_down(self, column: int, rows: IntArray, raters: Row) -> Array:
-        sums, counts = self._by_number(rows)
-        if column >= 0:
-            level = np.full(len(self.rows) + 1, -1)  # the last one is that of an unknown row
-            level[raters.columns] = raters.levels
-            held = np.flatnonzero(level[rows] >= 0)
-            own = np.full(len(held), column), level[rows[held]]
-            sums[held] -= request.embed(*own, self._input, shared=self.shared)
-            counts[held] -= 1
-        return self._states(sums, counts)
+    def _without_column(self, column: int, rows: IntArray, levels: IntArray) -> Array:
+        sums, counts = self._sums_by_number(rows)
+        own = np.full(len(rows), column), levels
+        return self._states(sums - request.embed(*own, self._input, shared=self.shared), counts - 1)
 
-    def _by_number(self, rows: IntArray) -> tuple[Array, IntArray]:
+    def _by_number(self, rows: IntArray) -> Array:
+        if len(self.rows) <= KEPT:
+            return super()._by_number(rows)
+        return self._states(*self._sums_by_number(rows))
+
+    def _all_states(self) -> Array:
+        if len(self.rows) <= KEPT:
+            return super()._all_states()
+        return self._by_number(np.arange(len(self.rows)))
+
+    @once
+    def _every_state(self) -> Array:
+        return self._states(*self._every)
+
+    def _sums_by_number(self, rows: IntArray) -> tuple[Array, IntArray]:
         """Summed contexts of rows, and how many ratings each has: (n, D) and (n,)."""
         if len(self.rows) <= KEPT:
             sums, counts = self._every

@@ -7,7 +7,7 @@ context after another: slow, obvious, and what faster ones are compared with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -34,11 +34,14 @@ class RowReading(Protocol):
     def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
         """The same of many such rows at once: which of them, and the column. (n, K)."""
 
-    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Iterator[Array]:
-        """Every column of each row; known ones without themselves if leave_out. (M, K) each."""
+    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Array:
+        """Every column of each row; known ones without themselves if leave_out. (B, M, K)."""
 
-    def down(self, column: int, rows: IntArray | None, raters: Row, *, leave_out: bool) -> Array:
-        """One column of some rows by number, or of all; `raters` are those who rated it. (n, K)."""
+    def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
+        """Every row of each column, which `raters` have; the same care. (B, N, K)."""
+
+    def down(self, column: int, rows: IntArray, raters: Row) -> Array:
+        """One column of rows by number without it; `raters` are those who rated it. (n, K)."""
 
     def without_each(self, row: Row, column: int) -> Array:
         """A column of the row without each of its ratings, none of which is of it. (c, K)."""
@@ -97,7 +100,7 @@ class ByUser:
         return self._rows.some(who.rated, items)
 
     def item(self, what: What, users: IntArray) -> Array:
-        return _down(self._rows, what.item, users, what.raters, leave_out=True)
+        return _down(self._rows, what.item, users, what.raters)
 
     def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
         return self._rows.many([who.rated for who in people], which, items)
@@ -106,7 +109,7 @@ class ByUser:
         features = _features(self._rows, counts, mean_only)
         return None if features is None else FoldingItems(features)
 
-    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
+    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Array:
         return self._rows.all([who.rated for who in people], leave_out=leave_out)
 
     def without_each(self, who: Who, item: int) -> Array:
@@ -134,7 +137,7 @@ class ByItem:
         return self._rows.cells(items, users)
 
     def person(self, who: Who, items: IntArray) -> Array:
-        return _down(self._rows, who.user, items, who.rated, leave_out=True)
+        return _down(self._rows, who.user, items, who.rated)
 
     def item(self, what: What, users: IntArray) -> Array:
         return self._rows.some(what.raters, users)
@@ -150,9 +153,16 @@ class ByItem:
         features = _features(self._rows, counts, mean_only)
         return None if features is None else FoldingUsers(features)
 
-    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
-        for who in people:
-            yield _down(self._rows, who.user, None, who.rated, leave_out=leave_out)
+    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Array:
+        users = np.array([who.user for who in people], np.int64)
+        known, rows = np.flatnonzero(users >= 0), [who.rated for who in people if who.user >= 0]
+        scores = self._rows.across(users[known], rows, leave_out=leave_out)
+        if len(known) == len(people):
+            return scores
+        _, N, K = scores.shape
+        out = np.zeros((len(people), K, N), scores.dtype).transpose(0, 2, 1)  # as in _down
+        out[known] = scores
+        return out
 
     def without_each(self, who: Who, item: int) -> Array:
         others = who.rated.without(item).columns
@@ -171,14 +181,11 @@ def _features(reading: RowReading, counts: IntArray, mean_only: bool) -> ColumnF
     return reading.features(counts, mean_only=mean_only) if isinstance(reading, Foldable) else None
 
 
-def _down(
-    reading: RowReading, column: int, rows: IntArray | None, raters: Row, *, leave_out: bool
-) -> Array:
+def _down(reading: RowReading, column: int, rows: IntArray, raters: Row) -> Array:
     """A column of rows; a new one has no weights, so nothing to say: the scorer sees to that."""
     if column < 0:
-        count = len(reading.rows) if rows is None else len(rows)
-        return np.zeros((count, reading.rows.n_levels), reading.dtype)
-    return reading.down(column, rows, raters, leave_out=leave_out)
+        return np.zeros((len(rows), reading.rows.n_levels), reading.dtype)
+    return reading.down(column, rows, raters)
 
 
 class FoldingItems:
@@ -251,17 +258,30 @@ class PlainRows:
         asked = zip(which.tolist(), columns.tolist(), strict=True)
         return self._asked([rows[row].without(column) for row, column in asked], columns)
 
-    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Iterator[Array]:
+    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Array:
         every = np.arange(self.rows.n_columns)
-        for row in rows:
-            yield self.some(row, every) if leave_out else self._asked([row] * len(every), every)
+        out = np.empty((len(rows), len(every), self.rows.n_levels), self.dtype)
+        for number, row in enumerate(rows):
+            out[number] = (
+                self.some(row, every) if leave_out else self._asked([row] * len(every), every)
+            )
+        return out
 
-    def down(self, column: int, rows: IntArray | None, raters: Row, *, leave_out: bool) -> Array:
-        numbers = np.arange(len(self.rows)) if rows is None else rows
-        known = [row_of(self.rows, row) for row in numbers.tolist()]
-        if leave_out:
-            known = [row.without(column) for row in known]
+    def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
+        every = np.arange(len(self.rows))
+        known = [row_of(self.rows, row) for row in every.tolist()]
+        out = np.empty((len(columns), len(every), self.rows.n_levels), self.dtype)
+        for number, (column, row) in enumerate(zip(columns.tolist(), raters, strict=True)):
+            out[number] = (
+                self.down(column, every, row)
+                if leave_out
+                else self._asked(known, np.full(len(known), column))
+            )
+        return out
+
+    def down(self, column: int, rows: IntArray, raters: Row) -> Array:
         del raters  # the rows themselves say who rated the column
+        known = [row_of(self.rows, row).without(column) for row in rows.tolist()]
         return self._asked(known, np.full(len(known), column))
 
     def without_each(self, row: Row, column: int) -> Array:

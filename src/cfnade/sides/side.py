@@ -12,7 +12,7 @@ example), an entry in sides/__init__.py, a case in tests/sides/test_contract.py.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -125,8 +125,11 @@ class Reading(Protocol):
     def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
         """Scores of cells of many people (n, K): whose each is, and the item."""
 
-    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
-        """Scores of every item for each person: yields (items, K), which may be written to."""
+    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Array:
+        """Scores of every item for each person (B, items, K), which may be written to.
+
+        In memory levels best come before items: that is what lists are made from (bounds.py).
+        """
 
     def without_each(self, who: Who, item: int) -> Array:
         """Scores of the item without each of the person's ratings of others. Returns (c, K)."""

@@ -132,49 +132,82 @@ class StateRows(ABC):
         cells = 0 * places, row.columns[places], row.levels[places]
         return self.states_without(as_ratings([row]), *cells)
 
-    # -- all columns of rows ------------------------------------------------------------------
+    # -- all columns of rows, and all rows of columns ------------------------------------------
 
-    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Iterator[Array]:
-        step = max(1, PIECE // self._bias.size)
-        for first in range(0, len(rows), step):
-            some = rows[first : first + step]
-            states = self.states(as_ratings(some))
-            lines = map(self._score_all, states) if len(some) <= FEW else self._product(states)
-            for row, scores in zip(some, lines, strict=True):
-                if leave_out and len(row.columns):
-                    rest = self.states_without_each(row)
-                    scores[row.columns] = self._score(rest, np.arange(len(rest)), row.columns)
-                yield scores
+    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Array:
+        K, M = self._bias.T.shape
+        states = self.states(as_ratings(rows)) if rows else self._bias[:0]
+        if len(rows) > FEW:
+            lines = self._products(states)
+        else:
+            lines = np.empty((len(rows), K, M), self.dtype)
+            for number, state in enumerate(states):
+                lines[number] = request.score_all(
+                    state, self._output, self._bias, shared=self.shared
+                )
+        scores = lines.transpose(0, 2, 1)
+        for row, own in zip(rows, scores, strict=True):
+            if leave_out and len(row.columns):
+                rest = self.states_without_each(row)
+                own[row.columns] = self._score(rest, np.arange(len(rest)), row.columns)
+        return scores
 
-    def _score_all(self, state: Array) -> Array:
-        return request.score_all(state, self._output, self._bias, shared=self.shared)
+    @torch.no_grad()
+    def _products(self, states: Array) -> Array:
+        """Scores of every column for each state, level by level. Returns (B, K, M)."""
+        output, bias = torch.from_numpy(self._output), torch.from_numpy(self._bias)
+        M, K = bias.shape
+        state, out = torch.from_numpy(states), bias.new_empty(len(states), K, M)
+        for k in range(K):
+            torch.addmm(bias[:, k], state, output[:, k].T, out=out[:, k])
+            if self.shared and k:
+                out[:, k] += out[:, k - 1]
+        return np.asarray(out.numpy())
 
-    def _product(self, states: Array) -> Array:
-        """Scores of every column for each state. Returns (B, M, K)."""
-        M, K, width = self._output.shape
-        flat = torch.from_numpy(states) @ torch.from_numpy(self._output).view(-1, width).T
-        scores = flat.view(-1, M, K) + torch.from_numpy(self._bias)
-        return np.asarray((scores.cumsum(2) if self.shared else scores).numpy())
+    def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
+        states = self._all_states()
+        weights, bias = self._output[columns], self._bias[columns]  # (B, K, S), (B, K)
+        if self.shared:
+            weights, bias = weights.cumsum(1), bias.cumsum(1)
+        flat = weights.reshape(-1, weights.shape[2])
+        if len(columns) > FEW:
+            products = np.asarray((torch.from_numpy(flat) @ torch.from_numpy(states).T).numpy())
+        else:
+            products = request.affine(flat, states, np.zeros(len(states), self.dtype))
+        lines = products.reshape(*bias.shape, len(states))
+        lines += bias[:, :, None]
+        scores = lines.transpose(0, 2, 1)
+        for column, row, own in zip(columns.tolist(), raters, scores, strict=True):
+            if leave_out and len(row.columns):
+                own[row.columns] = self.down(column, row.columns.astype(np.int64), row)
+        return scores
 
-    # -- one column of rows -------------------------------------------------------------------
-
-    def down(self, column: int, rows: IntArray | None, raters: Row, *, leave_out: bool) -> Array:
-        numbers = np.arange(len(self.rows)) if rows is None else rows
-        left_out = column if leave_out else -1
-        return self._column(self.states_down(left_out, numbers, raters), column)
+    def down(self, column: int, rows: IntArray, raters: Row) -> Array:
+        return self._column(self.states_down(column, rows, raters), column)
 
     def states_down(self, column: int, rows: IntArray, raters: Row) -> Array:
         """States of rows by number without what they say of a column, if it is one. (n, S)."""
-        states = np.array(self._every_state[rows])
+        states = self._by_number(rows)
         if column >= 0:
             level = np.full(len(self.rows) + 1, -1)  # the last one is that of an unknown row
             level[raters.columns] = raters.levels
             held = np.flatnonzero(level[rows] >= 0)
-            data, own = self.rows, rows[held]
-            known = ratings_of(data.offsets, data.columns, data.levels, own)
-            cells = np.arange(len(held)), np.full(len(held), column), level[own]
-            states[held] = self.states_without(known, *cells)
+            states[held] = self._without_column(column, rows[held], level[rows[held]])
         return states
+
+    def _without_column(self, column: int, rows: IntArray, levels: IntArray) -> Array:
+        """States of rows without their ratings of a column, at these levels. Returns (n, S)."""
+        data = self.rows
+        known = ratings_of(data.offsets, data.columns, data.levels, rows)
+        return self.states_without(known, np.arange(len(rows)), np.full(len(rows), column), levels)
+
+    def _by_number(self, rows: IntArray) -> Array:
+        """States of rows by number, -1 an unknown one. Returns (n, S)."""
+        return np.asarray(self._every_state[rows])
+
+    def _all_states(self) -> Array:
+        """Of all rows. Returns (N, S)."""
+        return self._every_state[:-1]
 
     @once
     def _every_state(self) -> Array:

@@ -6,7 +6,7 @@ prediction needs to know when.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn, Self
 
@@ -171,7 +171,7 @@ class TimeReading:
         del people, which, items
         return _no_lists()
 
-    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Iterator[Array]:
+    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Array:
         del people, leave_out
         return _no_lists()
 

@@ -1,0 +1,41 @@
+"""Lists as tests look at them: the scores of every item, for each person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.calibration import Calibration
+from cfnade.lists import Lists
+from cfnade.personal import Calibrator
+from cfnade.predictor.ranking import Best, RankBy, best
+from cfnade.scorer import Scorer
+from cfnade.sides.side import NOTHING, Row, Who
+
+
+def lines(scorer: Scorer, people: Sequence[Who], *, leave_out: bool = True) -> npt.NDArray[Any]:
+    """Scores whose softmax are distributions, (people, items, K)."""
+    every = np.arange(scorer.fitted.context.n_items)
+    return scorer.lists(people, every, leave_out=leave_out).scores()
+
+
+def best_of(
+    scores: npt.NDArray[Any],
+    allowed: npt.NDArray[np.bool_],
+    n: int,
+    by: RankBy,
+    calibration: Calibration | None,
+    *,
+    rated: Row = NOTHING,
+    among: Any = None,
+) -> Best:
+    """The best of one line of scores (M, K), of somebody among the users of a fitted model."""
+    told: Any = among or SimpleNamespace(
+        calibration=calibration, context=SimpleNamespace(scale=by.scale)
+    )
+    lists = Lists([Who(-1, rated)], [scores[None]], np.ones((1, 1)))
+    return best(lists, allowed[None].copy(), n, by, Calibrator(told))
