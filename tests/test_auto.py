@@ -16,6 +16,8 @@ from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import TrainingError
 from cfnade.recipes.auto import Shape, about, plans_for, usual_seconds
+from cfnade.scorer import Scorer
+from cfnade.sides.side import Row, Who
 from cfnade.training.floor import behind_means, means_rmse
 from cfnade.training.pooling import Answered, Replies, mixed
 from cfnade.training.shares import shares_of
@@ -217,3 +219,20 @@ def test_a_model_behind_plain_means_is_told(parts: Split, caplog: pytest.LogCapt
     assert behind_means(model.fitted_.facts) is not None
     assert behind_means({"valid": {"rmse": 0.8, "means_rmse": 0.9}}) is None
     assert behind_means({"valid": {}}) is None
+
+
+def test_who_counts_nothing_is_not_asked(fitted: CFNADE, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of new people: members that have no weights for them would be folded in for nothing."""
+    silent = [n for n, (_, new) in enumerate(fitted.fitted_.shares) if new == 0]
+    assert silent
+    scorer = Scorer(fitted.fitted_)
+    for number in silent:
+        monkeypatch.setattr(scorer._members[number], "person", None)
+        monkeypatch.setattr(scorer._members[number], "lists", None)
+    who = Who(-1, Row(np.array([1, 5], np.int32), np.array([4, 0], np.uint8)))
+    every = np.arange(fitted.n_items_)
+    one = scorer.of_person(who, every)
+    listed = scorer.lists([who], every, leave_out=True).chances(0 * every, every)
+    np.testing.assert_allclose(listed, one, atol=1e-6)
+    with pytest.raises(TypeError):
+        scorer.of_person(scorer.person(1), every)

@@ -158,7 +158,7 @@ class CFNADE:
         """Change arguments; the next fit() uses them."""
         for name in params:
             if name not in _PARAMETERS:
-                raise TrainingError(unknown("argument", name, _PARAMETERS))
+                raise TrainingError(unknown("argument of CFNADE", name, _PARAMETERS))
         for name, value in params.items():
             setattr(self, name, value)
         return self

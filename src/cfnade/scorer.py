@@ -149,9 +149,10 @@ class Scorer:
         Every item has scores, but only those of the wanted ones hold where training saw nothing.
         If leave_out, what a person rated is scored from the other ratings.
         """
-        scores = [member.lists(people, wanted, leave_out=leave_out) for member in self._members]
         new = self._new(np.array([who.user for who in people], np.int64))
-        return Lists(people, scores, self._shares(new))
+        members, shares = self._counting(new)
+        scores = [member.lists(people, wanted, leave_out=leave_out) for member in members]
+        return Lists(people, scores, shares)
 
     def _or_instead(self, chances: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
         """With the paper's rule: its constant where nothing is known of the user or the item."""
@@ -190,15 +191,17 @@ class Scorer:
 
         new (n,), or (1,) for all: whether each is of a new person.
         """
-        each = [distributions(scores(member)) for member in self._members]
-        return mixed(each, self._shares(new))
+        members, shares = self._counting(new)
+        return mixed([distributions(scores(member)) for member in members], shares)
 
-    def _shares(self, new: BoolArray) -> FloatArray:
-        """What each member counts, (members, n)."""
-        count, shares = len(self._members), self.fitted.shares
+    def _counting(self, new: BoolArray) -> tuple[list[MemberScores], FloatArray]:
+        """The members that count for any of these, and how much: (members, n)."""
+        shares, members = self.fitted.shares, self._members
         if not shares:
-            return np.full((count, len(new)), 1 / count)
-        return np.array([np.where(new, fresh, trained) for trained, fresh in shares])
+            return members, np.full((len(members), len(new)), 1 / len(members))
+        each = np.array([np.where(new, fresh, trained) for trained, fresh in shares])
+        counting = [n for n, share in enumerate(each) if share.any()] or [0]
+        return [members[n] for n in counting], each[counting]
 
     def _new(self, users: IntArray) -> BoolArray:
         """Whether each user was not there in training. Returns (n,)."""

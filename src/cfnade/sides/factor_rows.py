@@ -29,21 +29,24 @@ class FactorRows:
 
     def __init__(self, network: FactorNetwork, rows: Rows) -> None:
         self._network, self._link = network, network.link()
-        self.rows, self.dtype = rows, np.dtype(np.float64)
+        self.rows, self.dtype = rows, network.a.numpy().dtype
         M, D = network.a.shape
         output = np.zeros((M, 2, D + 1), network.a.numpy().dtype)  # of (m, ω)
         output[:, 0, :D], output[:, 1, D] = network.a.numpy(), 1.0
         bias = np.stack([network.mean.numpy(), np.zeros_like(output[:, 0, 0])], 1)
         self.posteriors = PosteriorRows(rows, _evidence_of(network), output, bias, shared=False)
 
+    def _said(self, predicted: Array) -> Array:
+        return self._link.scores(predicted).astype(self.dtype)
+
     def cells(self, rows: IntArray, columns: IntArray) -> Array:
-        return self._link.scores(self.posteriors.cells(rows, columns))
+        return self._said(self.posteriors.cells(rows, columns))
 
     def some(self, row: Row, columns: IntArray) -> Array:
-        return self._link.scores(self.posteriors.some(row, columns))
+        return self._said(self.posteriors.some(row, columns))
 
     def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
-        return self._link.scores(self.posteriors.many(rows, which, columns))
+        return self._said(self.posteriors.many(rows, which, columns))
 
     def all(self, rows: Sequence[Row], *, leave_out: bool) -> Array:
         return self._linked(self.posteriors.all(rows, leave_out=leave_out))
@@ -52,17 +55,19 @@ class FactorRows:
         return self._linked(self.posteriors.across(columns, raters, leave_out=leave_out))
 
     def _linked(self, lists: Array) -> Array:
-        """Of (η, ω) as (B, M, 2). Returns (B, M, K)."""
-        return self._link.scores(lists.reshape(-1, 2)).reshape(*lists.shape[:2], -1)
+        """Of (η, ω) as (B, M, 2). Returns (B, M, K), in memory levels before columns."""
+        B, M, _ = lists.shape
+        scores = self._said(lists.reshape(-1, 2)).reshape(B, M, self.rows.n_levels)
+        return np.ascontiguousarray(scores.transpose(0, 2, 1)).transpose(0, 2, 1)
 
     def down(self, column: int, rows: IntArray, raters: Row) -> Array:
-        return self._link.scores(self.posteriors.down(column, rows, raters))
+        return self._said(self.posteriors.down(column, rows, raters))
 
     def without_each(self, row: Row, column: int) -> Array:
-        return self._link.scores(self.posteriors.without_each(row, column))
+        return self._said(self.posteriors.without_each(row, column))
 
     def without_levels(self, row: Row, column: int) -> Array:
-        return self._link.scores(self.posteriors.without_levels(row, column))
+        return self._said(self.posteriors.without_levels(row, column))
 
     def features(self, counts: IntArray, *, mean_only: bool = False) -> StateFeatures | None:
         """For a column without loadings: by bells that are not tilted, whose scores are linear."""
