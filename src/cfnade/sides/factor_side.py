@@ -36,7 +36,7 @@ from cfnade.sides.side import (
 from cfnade.sides.stepping import FixedStepper
 
 DIMENSIONS = 20
-SAMPLE = 50_000
+SAMPLE = 10_000
 """Training ratings that the shape of distributions is found on."""
 ROUNDS = 20
 """Of fitting the levels' weights; each brings them nearer to how often levels came."""
