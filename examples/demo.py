@@ -75,7 +75,7 @@ def model_of(parts: Split, name: str, folder: Path) -> Any:
     chosen = recipe(name)
     kind = "users and items together" if chosen.side == "both" else f"{chosen.side}-based"
     console.print(f"training {name}: {kind}, {chosen.training.epochs} epochs")
-    with TrainingView([chosen.training.epochs], out, []) as view:
+    with TrainingView([chosen.side], [chosen.training.epochs], out, []) as view:
         fitted = train(
             parts,
             side=chosen.side,

@@ -82,7 +82,7 @@ def test_item_based_explanations_are_by_level_and_name_nobody(kind: str, user: i
 def test_ratings_move_an_item_that_training_never_saw_as_they_move_the_mean_one() -> None:
     predictor = Predictor(make("user"))
     frame = predictor.explain(user=0, item=100 + NEW_ITEM)
-    assert frame["change"].abs().max() > 0
+    assert frame["change"].to_numpy().any()
     prediction = predictor.predict(0, 100 + NEW_ITEM)[0]
     assert frame["prediction"][0] == pytest.approx(prediction, rel=1e-12)
 
