@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.calibration import Calibration
+from cfnade.choice import Choice
 from cfnade.data.ratings import Ratings
 from cfnade.sides import Axis, Member
 
@@ -25,6 +26,7 @@ class FittedModel:
     """
 
     members: tuple[Member, ...]
+    """How things are rated; none in a model of interactions, which have no ratings."""
     side: str
     """What was asked for, such as "user", "item" or "both": a name, on which nothing depends."""
     context: Ratings
@@ -37,11 +39,14 @@ class FittedModel:
     """What to know about it: arguments, fingerprints, metrics, versions. All of it is JSON."""
     shares: tuple[tuple[float, float], ...] = ()
     """What each member counts for people who were trained on, and for new ones; () is equally."""
+    choice: Choice | None = None
+    """What is taken up at all, if the model knows that."""
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
         """What the rows of its sides are: users, items or both."""
-        return tuple(dict.fromkeys(axis for member in self.members for axis in member.axes))
+        axes = dict.fromkeys(axis for member in self.members for axis in member.axes)
+        return tuple(axes) if self.members else ("user",)
 
     @cached_property
     def takes_histories(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.choice.picks import Picks
 from cfnade.data.ratings import IntArray
 from cfnade.errors import ModelError, PredictionError
 from cfnade.fitted import FittedModel
@@ -98,6 +99,11 @@ class Scorer:
         numbers, local = np.unique(rows, return_inverse=True)
         ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
         return np.asarray(levels_of(ratings, local, columns, data.n_columns))
+
+    @once
+    def picks(self) -> Picks:
+        """What every user of the data picked, with weights."""
+        return Picks.of(self.fitted.context)
 
     def person(self, user: int) -> Who:
         """A user of the data, with what they rated."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from cfnade.calibration import Calibration
@@ -25,6 +25,7 @@ from cfnade.checkpoint.half import Halves, halves_of, weights_of
 from cfnade.checkpoint.idtables import Arrays, read_table, write_table
 from cfnade.checkpoint.legacy import modern_manifest, modern_tensors
 from cfnade.checkpoint.manifest import NAME, check_files, read_manifest, write_manifest
+from cfnade.checkpoint.tensors import check_tensors, read_choice, read_tensors
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.store import read_arrays, read_ratings, write_arrays, write_ratings
@@ -32,14 +33,15 @@ from cfnade.errors import CfnadeError, CheckpointError, DataError
 from cfnade.fitted import FittedModel
 from cfnade.sides import Axis, Member, saved_member
 
-WEIGHTS, CONTEXT, USERS, ITEMS, KEPT = (
+WEIGHTS, CONTEXT, USERS, ITEMS, KEPT, CHOICE = (
     "model.safetensors",
     "context.safetensors",
     "users.parquet",
     "items.parquet",
     "when.safetensors",
+    "choice.safetensors",
 )
-FILES = (WEIGHTS, CONTEXT, USERS, ITEMS, KEPT, NAME)
+FILES = (WEIGHTS, CONTEXT, USERS, ITEMS, KEPT, CHOICE, NAME)
 _TABLES: dict[Axis, str] = {"user": USERS, "item": ITEMS}
 
 _COUNTS = "trained_on."  # of users or of items, beside the weights
@@ -150,8 +152,12 @@ def _write(fitted: FittedModel, part: Path, halves: Collection[str]) -> list[str
     if kept := _kept(fitted):
         write_arrays(part / KEPT, kept, {})
         names.append(KEPT)
-    for name in names[1:2]:  # the library writes weights for their owner only
-        (part / WEIGHTS).chmod((part / name).stat().st_mode)
+    if fitted.choice is not None:
+        tensors = {name: t.contiguous() for name, t in fitted.choice.tensors().items()}
+        save_file(tensors, part / CHOICE)
+        names.append(CHOICE)
+    for name in {WEIGHTS, CHOICE} & set(names):  # the library writes them for their owner only
+        (part / name).chmod((part / names[1]).stat().st_mode)
     return names
 
 
@@ -215,6 +221,7 @@ def _load(folder: Path) -> FittedModel:
             has_context=CONTEXT in paths,
             facts=manifest["facts"],
             shares=tuple((float(known), float(new)) for known, new in manifest["shares"]),
+            choice=read_choice(manifest["choice"], paths.get(CHOICE)),
         )
         _check_axes(where, fitted, manifest)
     except CheckpointError:
@@ -235,6 +242,7 @@ def _check_names(where: Path, manifest: dict[str, Any]) -> None:
 def _check_axes(where: Path, fitted: FittedModel, manifest: dict[str, Any]) -> None:
     """Exactly the files that such a model needs."""
     needed = _needed(fitted.axes, manifest["context"]["included"])
+    needed |= {CHOICE} if fitted.choice else set()
     if set(manifest["files"]) - {KEPT} != needed:
         raise CheckpointError(
             f"{where}: lists the files {sorted(manifest['files'])}; such a model has "
@@ -247,15 +255,7 @@ def _members(
 ) -> tuple[tuple[Member, ...], dict[Axis, Any]]:
     """Members with their weights, and the counts that lie beside them."""
     path = paths[WEIGHTS]
-    try:
-        # A copy: what load_file gives may be a view of the file, which can change under us.
-        tensors = {
-            name: tensor.float() if tensor.dtype == torch.float16 else tensor.clone()
-            for name, tensor in load_file(path).items()
-        }
-    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: cannot be read as safetensors ({error})") from error
-    tensors = modern_tensors(tensors, manifest)
+    tensors = modern_tensors(read_tensors(path), manifest)
     kept = _read_kept(paths)
     with torch.device("meta"):  # sizes only: a wrong size in model.json must cost no memory
         members = [saved_member(sides, kept) for sides in manifest["members"]]
@@ -270,7 +270,7 @@ def _members(
         for key, tensor in network.state_dict().items()
     }
     counts = {name: tensors.pop(name) for name in sorted(tensors) if name.startswith(_COUNTS)}
-    _check_tensors(path, tensors, wanted)
+    check_tensors(path, tensors, wanted)
     for (number, name), network in parameters.items():
         prefix = f"{number}.{name}."
         own = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
@@ -294,24 +294,6 @@ def _read_kept(paths: dict[str, Path]) -> dict[str, dict[str, Any]]:
         side, _, name = key.rpartition("/")
         kept.setdefault(side or "time", {})[name] = array  # at first only time kept any
     return kept
-
-
-def _check_tensors(
-    path: Path,
-    tensors: dict[str, Tensor],
-    wanted: dict[str, tuple[torch.dtype, tuple[int, ...]]],
-) -> None:
-    if set(tensors) != set(wanted):
-        raise CheckpointError(
-            f"{path}: holds the arrays {sorted(tensors)}; model.json describes {sorted(wanted)}"
-        )
-    for name, tensor in tensors.items():
-        found = tensor.dtype, tuple(tensor.shape)
-        if found != wanted[name]:
-            raise CheckpointError(
-                f"{path}: {name} is {found[0]} of shape {found[1]}; model.json describes "
-                f"{wanted[name][0]} of shape {wanted[name][1]}"
-            )
 
 
 def _context(manifest: dict[str, Any], paths: dict[str, Path]) -> Ratings:

@@ -14,8 +14,13 @@ def fault_of(fitted: FittedModel) -> str | None:
 
 
 def _sides(fitted: FittedModel) -> str | None:
-    if not fitted.members or not fitted.axes:
+    if not fitted.axes or not (fitted.members or fitted.choice):
         return "no side of it reads ratings"
+    if fitted.members and fitted.context.implicit:
+        return "it predicts ratings, and its data have none"
+    if fitted.choice is not None and fitted.choice.n_items != fitted.context.n_items:
+        items = f"{fitted.choice.n_items:,} items, the model {fitted.context.n_items:,}"
+        return f"the choice knows {items}"
     for member in fitted.members:
         for name, side in member.sides.items():
             if reason := side.fault(fitted.context):
@@ -31,8 +36,12 @@ def _sides(fitted: FittedModel) -> str | None:
 
 
 def _weights(fitted: FittedModel) -> str | None:
-    for member in fitted.members:
-        for name, tensor in member.state_dict().items():
+    parts = [member.state_dict() for member in fitted.members]
+    parts += [fitted.choice.tensors()] if fitted.choice else []
+    for part in parts:
+        for name, tensor in part.items():
+            if tensor.dtype == torch.int32:
+                continue  # which items a sparse table names
             if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
                 return f"{name} is {tensor.dtype} on {tensor.device}; give float32 on the CPU"
             if not bool(torch.isfinite(tensor).all()):

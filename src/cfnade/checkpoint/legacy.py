@@ -2,7 +2,7 @@
 
 Versions 1 and 2 knew a model of one side, of both, or several of these: `architecture` had the
 fields of one network, or {"user", "item", "features"}, or {"members": n, "of": either}. Up to
-version 3 members counted equally.
+version 3 members counted equally; up to version 4 no model knew what is picked.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from cfnade.errors import ModelError
 _FIRST = 3
 """The first version with members and sides."""
 
+_SINCE = {"shares": 4, "choice": 5}
 _MOST_MEMBERS = 1000
 
 
 def keys_of(keys: set[str], version: int) -> set[str]:
     """What model.json held in a version, given what it holds now."""
-    if version >= _FIRST:
-        return keys if version > _FIRST else keys - {"shares"}
-    return keys - {"members", "shares"} | {"architecture"}
+    later = {key for key, first in _SINCE.items() if version < first}
+    return keys - later if version >= _FIRST else keys - later - {"members"} | {"architecture"}
 
 
 def modern_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
     """The content of model.json as the present version has it."""
-    manifest = {"shares": []} | manifest
+    manifest = {"shares": [], "choice": None} | manifest
     if manifest["version"] >= _FIRST:
         return manifest
     architecture = manifest.pop("architecture")

@@ -19,8 +19,8 @@ from cfnade.data.store import digest_file, digest_text
 from cfnade.errors import CheckpointError
 from cfnade.fitted import FittedModel
 
-FORMAT, VERSION = "cfnade-checkpoint", 4
-"""Version 4 has the members' shares; legacy.py reads the earlier ones."""
+FORMAT, VERSION = "cfnade-checkpoint", 5
+"""Version 5 has the choice; legacy.py reads the earlier ones."""
 NAME = "model.json"
 
 _KEYS = {
@@ -29,6 +29,7 @@ _KEYS = {
     "side",
     "members",
     "shares",
+    "choice",
     "scale",
     "calibration",
     "context",
@@ -60,6 +61,7 @@ def write_manifest(fitted: FittedModel, part: Path, names: list[str]) -> None:
         "side": fitted.side,
         "members": [member.to_dict() for member in fitted.members],
         "shares": fitted.shares,
+        "choice": None if fitted.choice is None else fitted.choice.to_dict(),
         "scale": {"values": scale.values, "edges": scale.edges},
         "calibration": None if fitted.calibration is None else fitted.calibration.to_dict(),
         "context": context,

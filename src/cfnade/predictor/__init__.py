@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -27,20 +27,13 @@ from cfnade.personal import Calibrator
 from cfnade.predictor import frames, refusals
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.cells import Cells, CellsAsked, places_in
-from cfnade.predictor.explain import by_item, by_level
+from cfnade.predictor.explain import by_item, by_level, by_pick
 from cfnade.predictor.histories import History, Person, read_history
 from cfnade.predictor.ids import Ids, listed, paired
-from cfnade.predictor.listing import Listing
 from cfnade.predictor.newitems import NewItems, read_new_items
-from cfnade.predictor.ranking import (
-    Answers,
-    How,
-    Rank,
-    RankBy,
-    Ranking,
-    rank_by,
-)
+from cfnade.predictor.ranking import Answers, How, Ranking
 from cfnade.predictor.thin import default_min_ratings
+from cfnade.predictor.wishes import Wishes, genres_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import What, Who
 
@@ -150,6 +143,7 @@ class Predictor:
         times: Any = None,
     ) -> Answers:
         """As predict_frame, for one person, of items by index and as arrays: for a service."""
+        refusals.require_ratings(self.fitted)
         refusals.check_who(user, history)
         if history is not None:
             refusals.require_lists(self.fitted)
@@ -162,6 +156,7 @@ class Predictor:
         self, item: What, user: Any = None, *, history: History | None = None
     ) -> Answers:
         """The same of a new item, which `new_items` read: one cell."""
+        refusals.require_ratings(self.fitted)
         refusals.check_who(user, history)
         refusals.check_times(self.fitted, None, None, new_items=[item])
         if history is not None:
@@ -179,6 +174,7 @@ class Predictor:
         honest: bool,
     ) -> Answers:
         """Of users and items by raw id, or by a name in what is given. If honest, calibrated."""
+        refusals.require_ratings(self.fitted)
         refusals.check_times(self.fitted, histories, times, new_items)
         people = {name: self.person(history) for name, history in (histories or {}).items()}
         things = self.new_items(new_items)
@@ -205,26 +201,29 @@ class Predictor:
         histories: Mapping[Any, History] | None = None,
         n: int = 10,
         exclude_seen: bool = True,
-        rank: Rank = "expected",
-        threshold: float | None = None,
-        quantile: float | None = None,
-        min_ratings: int | None = None,
+        **how: Unpack[How],
     ) -> pl.DataFrame:
         """The n best items, for known users, one person's history, or many people's by any name.
 
-        rank says what best is: "expected", the highest expected rating; "at_least", the highest
-        chance of a rating of `threshold` or more (a rating in the upper quarter of the scale if
-        not given); "quantile", the highest such quantile of the rating: a low one (0.2, the
-        default) is careful, a high one adventurous. Items with fewer than min_ratings known
-        ratings are left out (None: `default_min_ratings`; 0: none are).
+        rank says what best is: "picked", the highest chance of being picked next and rated
+        `threshold` or more, for a model that knows what people pick, where it is the default
+        (`taste` weighs the two: 0 is picks alone, 0.5 both, 1 ratings alone); "expected", the
+        highest expected rating; "at_least", the highest chance of a rating of `threshold` or more
+        (a rating in the upper quarter of the scale if not given); "quantile", the highest such
+        quantile of the rating: a low one (0.2, the default) is careful, a high one adventurous.
 
-        Columns user (not for a history), rank, item, title, score (what it is ranked by),
-        prediction, std, p_…, known_of_user, known_of_item, and hidden: how many more items could
-        be listed but for min_ratings. Of equal scores the item of the lower id comes first.
+        items and without name items that alone may be listed, and that may not; genres the genres
+        of which an item must have one, where the data name them. diversity, from 0 to 1, is how
+        much unlike each other listed items should be. Items with fewer than min_ratings known
+        ratings are left out (None: `default_min_ratings`, but none by "picked"; 0: none are).
+
+        Columns user (not for a history), rank, item, title, score (what it is ranked by), pick
+        (the chance to be picked next, if known), prediction, std, p_… (if the data have ratings),
+        known_of_user, known_of_item, and hidden: how many more items could be listed but for
+        min_ratings. Of equal scores the item of the lower id comes first.
         """
         raws, people = self._people(users, history, histories)
-        by = rank_by(rank, threshold, quantile, self.scale)
-        lists = self._listing(by, n, exclude_seen, self._least(min_ratings)).of(people)
+        lists = self._wishes.rankings(people, n, exclude_seen, how)
         return frames.list_frame(self.fitted.context, raws, lists)
 
     def ranked(
@@ -238,13 +237,11 @@ class Predictor:
     ) -> Ranking:
         """As recommend, for one person and as arrays: for a service that writes its own answers."""
         _, people = self._people(None if user is None else [user], history)
-        by = rank_by(
-            how.get("rank", "expected"), how.get("threshold"), how.get("quantile"), self.scale
-        )
-        least = self._least(how.get("min_ratings"))
-        lists = self._listing(by, n, exclude_seen, least).of(people)
-        counts = int(lists.known_of_users[0]), int(lists.hidden[0]), least
-        return Ranking(*lists.top[1:], lists.known_of_items, *counts)
+        lists = self._wishes.rankings(people, n, exclude_seen, how)
+        counts = int(lists.known_of_users[0]), int(lists.hidden[0]), self._wishes.least(how)
+        top = lists.top
+        picks = top.picks if self.fitted.choice is not None else None
+        return Ranking(*top[1:5], lists.known_of_items, *counts, picks)
 
     @property
     def item_counts(self) -> IntArray:
@@ -256,13 +253,23 @@ class Predictor:
         """How many ratings an item needs to be recommended, if min_ratings is not given."""
         return default_min_ratings(self._scorer.known("item"))
 
-    def _least(self, min_ratings: int | None) -> int:
-        least = self.default_min_ratings if min_ratings is None else min_ratings
-        return checked("min_ratings", least, whole(0), PredictionError)
+    @once
+    def genres(self) -> dict[str, Any]:
+        """The items (M,) of each genre that the data name."""
+        return genres_of(self._scorer)
 
-    def _listing(self, by: RankBy, n: int, exclude_seen: bool, least: int) -> Listing:
-        n = checked("n", n, whole(1), PredictionError)
-        return Listing(self._scorer, self._calibrator, by, n, exclude_seen, least)
+    @once
+    def _wishes(self) -> Wishes:
+        least = self.default_min_ratings
+        return Wishes(self._scorer, self._calibrator, self.catalogue, least, lambda: self.genres)
+
+    def similar_items(self, item: Any, *, n: int = 10) -> pl.DataFrame:
+        """The items most like one: rank, item, title, similarity, known_of_item.
+
+        With a model that knows what people pick, those that somebody who picked this item picks
+        more than others do, and `similarity` is how many times more; else the cosine of vectors.
+        """
+        return self._wishes.similar(self.catalogue.known(item), n)
 
     # -- titles -------------------------------------------------------------------------------
 
@@ -292,10 +299,19 @@ class Predictor:
     # -- why ----------------------------------------------------------------------------------
 
     def explain(
-        self, *, item: Any, user: Any = None, history: History | None = None
+        self,
+        *,
+        item: Any,
+        user: Any = None,
+        history: History | None = None,
+        of: Literal["rating", "pick"] | None = None,
     ) -> pl.DataFrame:
         """How each known rating moved the prediction of one item, the strongest first.
 
+        of="pick" (the default where there are no ratings) explains the chance to be picked next: a
+        line for each thing that is known of the person: item, title, rating, pick, the chance
+        `without` it, and `times`, how many times likelier it made the item.
+        of="rating" explains the rating.
         A model that reads what people rated: a line for each rating of the person: item, title,
         rating, prediction, what it would be `without` that rating, and the difference `change`.
         One that reads items alone: a line for each level at which others rated the item: rating,
@@ -308,6 +324,8 @@ class Predictor:
                 f"user {user!r} is unknown to the model, so no rating moved the prediction; "
                 "give history= to explain it for a new person"
             )
+        if refusals.explains_picks(self.fitted, of):
+            return by_pick(self._scorer, people[0], index)
         explain = by_item if self.fitted.takes_histories else by_level
         return explain(self._scorer, people[0], index)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from cfnade.choice.side import ScoreArray
 from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.predictor.frames import id_series
@@ -16,18 +18,32 @@ def embeddings(fitted: FittedModel, axis: Axis) -> pl.DataFrame:
     They come from a side whose rows are these, if there is one, else from a side that has weights
     for them. Of several members the first is taken: vectors of different seeds have no mean.
     """
-    sides = fitted.members[0].sides.values()
     context, ids = fitted.context, fitted.context.ids(axis)
-    for side in sorted(sides, key=lambda side: side.axis != axis):
-        if side.axis == axis and not fitted.has_context:
-            raise PredictionError("this model was saved without ratings: it knows no such row")
-        vectors = side.vectors(context, axis)
-        if vectors is not None:
-            break
-    else:
-        raise PredictionError(f"no side of this model has a vector for each {axis}")
+    vectors = _vectors(fitted, axis)
     columns: dict[str, pl.Series] = {axis: id_series(ids, texts=ids.dtype == object)}
     if axis == "item" and context.titles is not None:
         columns["title"] = pl.Series(context.titles.tolist(), dtype=pl.String)
-    flat = pl.Series(vectors.detach().float().numpy().ravel()).reshape((-1, vectors.shape[1]))
+    flat = pl.Series(vectors.ravel()).reshape((-1, vectors.shape[1]))
     return pl.DataFrame({**columns, "vector": flat})
+
+
+def unit_vectors(fitted: FittedModel) -> ScoreArray:
+    """The same of items, each of length 1. Returns (M, D)."""
+    vectors = _vectors(fitted, "item")
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-12))
+
+
+def _vectors(fitted: FittedModel, axis: Axis) -> ScoreArray:
+    if not fitted.members and axis == "item" and fitted.choice is not None:
+        vectors = fitted.choice.vectors()
+        if vectors is not None:
+            return vectors
+    sides = [side for member in fitted.members[:1] for side in member.sides.values()]
+    for side in sorted(sides, key=lambda side: side.axis != axis):
+        if side.axis == axis and not fitted.has_context:
+            raise PredictionError("this model was saved without ratings: it knows no such row")
+        found = side.vectors(fitted.context, axis)
+        if found is not None:
+            return np.asarray(found.detach().float().numpy())
+    raise PredictionError(f"no side of this model has a vector for each {axis}")

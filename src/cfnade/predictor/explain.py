@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from cfnade.predictor import frames
+from cfnade.predictor.picking import log_chances
 from cfnade.predictor.ranking import means_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
@@ -32,6 +33,30 @@ def by_item(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
             "change": prediction - without,
         }
     )
+
+
+def by_pick(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
+    """By what is known of the person: how much likelier each made it that the item is picked."""
+    context, choice = scorer.fitted.context, scorer.fitted.choice
+    assert choice is not None
+    rated = who.rated.without(item)
+    others = [rated.without(int(column)) for column in rated.columns]
+    people = [Who(-1, row) for row in (rated, *others)]
+    logs = log_chances(scorer, choice, people)[:, item].astype(np.float64)
+    whole, without = logs[0], logs[1:]
+    order = np.lexsort((rated.columns, without - whole))  # what helped most comes first
+    items = rated.columns[order].astype(np.int64)
+    columns = {
+        "item": frames.id_series(context.item_ids[items], texts=context.item_ids.dtype == object),
+        "title": frames.title_series(context, items),
+        "rating": context.scale.array()[rated.levels[order]],
+        "pick": np.full(len(items), np.exp(whole)),
+        "without": np.exp(without[order]),
+        "times": np.exp(whole - without[order]),
+    }
+    if context.implicit:
+        del columns["rating"]
+    return pl.DataFrame(columns)
 
 
 def by_level(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:

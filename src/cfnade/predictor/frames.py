@@ -49,7 +49,10 @@ def list_frame(context: Ratings, users: Any, lists: Rankings) -> pl.DataFrame:
     columns["item"] = id_series(context.item_ids[top.items], texts=context.item_ids.dtype == object)
     columns["title"] = title_series(context, top.items)
     columns["score"] = top.scores
-    columns |= distribution_columns(top.probabilities, top.predictions, context.scale)
+    if not np.isnan(top.picks).any():
+        columns["pick"] = top.picks
+    if not context.implicit:
+        columns |= distribution_columns(top.probabilities, top.predictions, context.scale)
     columns["known_of_user"] = lists.known_of_users[top.which]
     columns["known_of_item"] = lists.known_of_items
     columns["hidden"] = lists.hidden[top.which]

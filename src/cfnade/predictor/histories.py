@@ -40,15 +40,16 @@ class Person:
         return Who(-1, Row(self.items, self.levels))
 
 
-History = Mapping[Any, float] | Iterable[tuple[Any, float]] | Person
-"""{raw item id or title: rating in stars}, the same as pairs, or one that was read before."""
+History = Mapping[Any, float] | Iterable[tuple[Any, float]] | Iterable[Any] | Person
+"""{raw item id or title: rating in stars}, the same as pairs, or one that was read before; of a
+model without ratings, the items alone."""
 
 
 def read_history(history: History, items: Catalogue, scale: Scale) -> Person:
     """Check a history and look up its items; unknown ones are kept apart and logged."""
     if isinstance(history, Person):
         return history
-    pairs = pairs_of(history, "a history is", "item")
+    pairs = picked_pairs(history) if len(scale) == 1 else pairs_of(history, "a history is", "item")
     raws = [raw for raw, _ in pairs]
     levels, on_scale = scale.levels_of(numbers(pairs, "of item"))
     if not on_scale.all():
@@ -69,6 +70,16 @@ def read_history(history: History, items: Catalogue, scale: Scale) -> Person:
             ", ".join(repr(raw) for raw in unknown[:5]) + (", …" if len(unknown) > 5 else ""),
         )
     return Person(indices[known].astype(np.int32), levels[known], unknown)
+
+
+def picked_pairs(history: Any) -> list[tuple[Any, Any]]:
+    """What was picked, where there are no stars: items one by one, or with anything beside them."""
+    if isinstance(history, Mapping):
+        return [(raw, 1.0) for raw in history]
+    if not isinstance(history, Iterable) or isinstance(history, str | bytes):
+        raise PredictionError(f"a history is a list of items that were picked; got {_brief(history)}")
+    entries = list(history)
+    return [(one[0] if isinstance(one, tuple | list) and one else one, 1.0) for one in entries]
 
 
 def pairs_of(history: Any, what: str, of: str) -> list[tuple[Any, Any]]:

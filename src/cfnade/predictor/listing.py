@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from cfnade.data.ratings import IntArray
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
@@ -19,6 +20,8 @@ from cfnade.personal import Calibrator
 from cfnade.predictor.ranking import Best, RankBy, best
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
+
+BoolArray = npt.NDArray[np.bool_]
 
 LISTED = 1 << 21
 """So many scores are held at once, by each thread and of each side."""
@@ -35,56 +38,89 @@ class Rankings(NamedTuple):
     known_of_users: IntArray  # (people,)
     hidden: IntArray  # (people,)
 
+    def of_top(self, top: Best, scorer: Scorer) -> Rankings:
+        """Others of the same people's items."""
+        return self._replace(top=top, known_of_items=scorer.known("item")[top.items])
+
+
+class Lister(Protocol):
+    """Makes the lists of some people, few enough for all scores to be in memory."""
+
+    @property
+    def scores_each(self) -> int:
+        """How many scores a person needs."""
+
+    def lists(self, people: Sequence[Who]) -> tuple[Best, IntArray]:
+        """Their lists, and how many items each could have besides but for min_ratings (B,)."""
+
 
 @dataclass(frozen=True)
-class Listing:
-    """How lists are made."""
+class Allowed:
+    """Which items may be listed."""
+
+    items: BoolArray  # (M,) by what was asked for
+    enough: BoolArray  # (M,) by how many ratings there are of each
+    exclude_seen: bool
+
+    def of(self, people: Sequence[Who]) -> tuple[BoolArray, IntArray]:
+        """For each person (B, M), and how many are hidden from each (B,)."""
+        shown, thin = self.items & self.enough, self.items & ~self.enough
+        allowed = np.tile(shown, (len(people), 1))
+        hidden = np.full(len(people), np.count_nonzero(thin))
+        if self.exclude_seen:
+            for number, who in enumerate(people):
+                hidden[number] -= np.count_nonzero(thin[who.rated.columns])
+                allowed[number, who.rated.columns] = False
+        return allowed, hidden
+
+
+@dataclass(frozen=True)
+class RatedLists:
+    """By what is said of ratings."""
 
     scorer: Scorer
     calibrator: Calibrator
     by: RankBy
     n: int
-    exclude_seen: bool
-    least: int
-    """How many ratings an item must have to be listed."""
+    allowed: Allowed
 
-    def of(self, people: Sequence[Who]) -> Rankings:
-        """The lists of all of these."""
-        threads, step = 1, 1
-        if len(people) > FEW:
-            threads = thread_count(None)
-            cells = len(self.scorer.known("item")) * len(self.by.scale)
-            step = min(max(1, LISTED // cells), -(-len(people) // threads))
-        firsts = range(0, len(people), step)
-        shares = [firsts[thread::threads] for thread in range(min(threads, len(firsts)))]
-        found = run(self._some, [(people, mine, step) for mine in shares]) if shares else []
-        parts = sorted((part for share in found for part in share), key=lambda part: part[0])
-        none = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0)
-        nobody = Best(*none, np.empty((0, len(self.by.scale))))
-        tops = [nobody, *(top._replace(which=first + top.which) for first, top, _ in parts)]
-        top = Best(*map(np.concatenate, zip(*tops, strict=True)))
-        return Rankings(
-            top,
-            self.scorer.known("item")[top.items],
-            np.array([len(who.rated.columns) for who in people], np.int64),
-            np.concatenate([np.empty(0, np.int64), *(hidden for _, _, hidden in parts)]),
-        )
+    @property
+    def scores_each(self) -> int:
+        return len(self.allowed.items) * len(self.by.scale)
 
-    def _some(
-        self, people: Sequence[Who], firsts: range, step: int
-    ) -> list[tuple[int, Best, IntArray]]:
-        """Of the next people from each of these on, and how many items each could have besides."""
-        # Of a few, what is made once and kept must have the bits that any other question gives it.
-        with nullcontext() if len(people) <= FEW else one_torch_thread():
-            return [(first, *self._step(people[first : first + step])) for first in firsts]
+    def lists(self, people: Sequence[Who]) -> tuple[Best, IntArray]:
+        wanted = np.flatnonzero(self.allowed.enough & self.allowed.items)
+        leave_out = not self.allowed.exclude_seen
+        said = self.scorer.lists(people, wanted, leave_out=leave_out)
+        allowed, hidden = self.allowed.of(people)
+        return best(said, allowed, self.n, self.by, self.calibrator), hidden
 
-    def _step(self, people: Sequence[Who]) -> tuple[Best, IntArray]:
-        enough = self.scorer.known("item") >= self.least
-        lists = self.scorer.lists(people, np.flatnonzero(enough), leave_out=not self.exclude_seen)
-        allowed = np.tile(enough, (len(people), 1))
-        hidden = np.full(len(people), np.count_nonzero(~enough))
-        if self.exclude_seen:
-            for number, who in enumerate(people):
-                hidden[number] -= np.count_nonzero(~enough[who.rated.columns])
-                allowed[number, who.rated.columns] = False
-        return best(lists, allowed, self.n, self.by, self.calibrator), hidden
+
+def rankings(lister: Lister, scorer: Scorer, people: Sequence[Who]) -> Rankings:
+    """The lists of all of these."""
+    threads, step = 1, 1
+    if len(people) > FEW:
+        threads = thread_count(None)
+        step = min(max(1, LISTED // lister.scores_each), -(-len(people) // threads))
+    firsts = range(0, len(people), step)
+    shares = [firsts[thread::threads] for thread in range(min(threads, len(firsts)))]
+    found = run(_some, [(lister, people, mine, step) for mine in shares]) if shares else []
+    parts = sorted((part for share in found for part in share), key=lambda part: part[0])
+    nobody = Best.none(len(scorer.fitted.context.scale))
+    tops = [nobody, *(top._replace(which=first + top.which) for first, top, _ in parts)]
+    top = Best(*map(np.concatenate, zip(*tops, strict=True)))
+    return Rankings(
+        top,
+        scorer.known("item")[top.items],
+        np.array([len(who.rated.columns) for who in people], np.int64),
+        np.concatenate([np.empty(0, np.int64), *(hidden for _, _, hidden in parts)]),
+    )
+
+
+def _some(
+    lister: Lister, people: Sequence[Who], firsts: range, step: int
+) -> list[tuple[int, Best, IntArray]]:
+    """Of the next people from each of these on."""
+    # Of a few, what is made once and kept must have the bits that any other question gives it.
+    with nullcontext() if len(people) <= FEW else one_torch_thread():
+        return [(first, *lister.lists(people[first : first + step])) for first in firsts]

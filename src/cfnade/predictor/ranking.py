@@ -30,9 +30,9 @@ from cfnade.personal import Calibrator
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Rank = Literal["expected", "at_least", "quantile"]
+Rank = Literal["expected", "at_least", "quantile", "picked"]
 
-RANKS: tuple[Rank, ...] = ("expected", "at_least", "quantile")
+RANKS: tuple[Rank, ...] = ("expected", "at_least", "quantile", "picked")
 QUANTILE_DEFAULT = 0.2
 """A careful list: eight of ten ratings will be higher than what it is ranked by."""
 
@@ -40,10 +40,15 @@ QUANTILE_DEFAULT = 0.2
 class How(TypedDict, total=False):
     """What Predictor.recommend takes beside the people and the length of their lists."""
 
-    rank: Rank
+    rank: Rank | None
     threshold: float | None
     quantile: float | None
+    taste: float | None
     min_ratings: int | None
+    items: Any
+    without: Any
+    genres: Any
+    diversity: float
 
 
 class Answers(NamedTuple):
@@ -69,6 +74,8 @@ class Ranking:
     hidden: int
     """How many items could be listed but have fewer than min_ratings ratings."""
     min_ratings: int
+    picks: FloatArray | None = None
+    """(n,) chances to be picked next, if the model knows them."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -82,11 +89,20 @@ class Best(NamedTuple):
     scores: FloatArray
     predictions: FloatArray
     probabilities: FloatArray
+    picks: FloatArray
+    """Chances to be picked next; NaN where the model does not know, or was not asked."""
+
+    @classmethod
+    def none(cls, K: int) -> Best:
+        """Of nobody."""
+        index, value = np.empty(0, np.int64), np.empty(0)
+        return cls(index, index, value, value, np.empty((0, K)), value)
 
 
 @dataclass(frozen=True)
 class RankBy:
-    """The expected rating, the chance of a rating of at least `threshold`, or a quantile."""
+    """The expected rating, the chance of a rating of at least `threshold`, or a quantile; or what
+    would be picked, together with that chance (picking.py)."""
 
     rank: Rank
     scale: Scale
@@ -98,8 +114,12 @@ class RankBy:
         if self.rank == "expected":
             return means
         if self.rank == "at_least":
-            return np.asarray(calibrated[:, self._first() :].sum(1))
+            return self.chance_of_liking(calibrated)
         return quantiles(calibrated, self.scale, self.quantile)
+
+    def chance_of_liking(self, calibrated: FloatArray) -> FloatArray:
+        """That of a rating of at least `threshold`. Returns (n,)."""
+        return np.asarray(calibrated[:, self._first() :].sum(1))
 
     @property
     def unit(self) -> FloatArray:
@@ -132,15 +152,18 @@ def rank_by(rank: Any, threshold: Any, quantile: Any, scale: Scale) -> RankBy:
     if rank not in RANKS:
         raise PredictionError(f"rank (={rank!r}) must be one of {', '.join(map(repr, RANKS))}")
     for name, given, its_rank in (
-        ("threshold", threshold, "at_least"),
-        ("quantile", quantile, "quantile"),
+        ("threshold", threshold, ("at_least", "picked")),
+        ("quantile", quantile, ("quantile",)),
     ):
-        if given is not None and rank != its_rank:
+        if given is not None and rank not in its_rank:
+            ranks = " or ".join(map(repr, its_rank))
             raise PredictionError(
-                f"{name} (={given!r}) goes with rank={its_rank!r}, not with {rank!r}; leave one out"
+                f"{name} (={given!r}) goes with rank={ranks}, not with {rank!r}; leave one out"
             )
         if given is not None and (isinstance(given, bool) or not isinstance(given, Real)):
             raise PredictionError(f"{name} (={given!r}) must be a number")
+    if len(scale) == 1:  # interactions: nothing to be liked more or less
+        return RankBy(rank, scale, scale.values[0], QUANTILE_DEFAULT)
     low, high = scale.values[0], scale.values[-1]
     threshold = usual_threshold(scale) if threshold is None else float(threshold)
     if not low < threshold <= high:
@@ -195,17 +218,18 @@ def best(
     chances = lists.chances(which, items)
     means = means_of(chances, by.scale.array())
     if by.rank == "expected":  # which calibration does not move
-        first = _first(n, which, items, means)
+        first = first_of_each(n, which, items, means)
         chosen = which[first], items[first]
         honest = calibrator.of_people(chances[first], lists.people, *chosen)
-        return Best(*chosen, means[first], means[first], honest)
+        return Best(*chosen, means[first], means[first], honest, np.full(len(first), np.nan))
     honest = calibrator.of_people(chances, lists.people, which, items)
     ranked = by.scores(means, honest)
-    first = _first(n, which, items, ranked)
-    return Best(which[first], items[first], ranked[first], means[first], honest[first])
+    first = first_of_each(n, which, items, ranked)
+    chosen, unasked = (which[first], items[first]), np.full(len(first), np.nan)
+    return Best(*chosen, ranked[first], means[first], honest[first], unasked)
 
 
-def _first(n: int, which: IntArray, items: IntArray, ranked: FloatArray) -> IntArray:
+def first_of_each(n: int, which: IntArray, items: IntArray, ranked: FloatArray) -> IntArray:
     """The places of each person's n best, person by person."""
     order = np.lexsort((items, -ranked, which))
     whose = which[order]

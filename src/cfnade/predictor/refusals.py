@@ -39,6 +39,29 @@ def require_lists(fitted: FittedModel) -> None:
         )
 
 
+def require_ratings(fitted: FittedModel) -> None:
+    """Only who was taught ratings can predict them."""
+    if not fitted.members:
+        raise PredictionError(
+            "this model was trained on interactions, which have no ratings to predict; ask it for "
+            "lists with recommend()"
+        )
+
+
+def explains_picks(fitted: FittedModel, of: Any) -> bool:
+    """Whether it is the choice that is to be explained."""
+    if of not in (None, "rating", "pick"):
+        raise PredictionError(f"of (={of!r}) must be 'rating' or 'pick'")
+    if of == "pick" and fitted.choice is None:
+        raise PredictionError(
+            "of='pick' needs a model that knows what people pick; train one with lists=True (on "
+            "the command line: --lists)"
+        )
+    if of == "rating":
+        require_ratings(fitted)
+    return of == "pick" or not fitted.members
+
+
 def require_histories(fitted: FittedModel) -> None:
     """A new person is known by what they rated."""
     if not fitted.takes_histories:

@@ -1,0 +1,59 @@
+"""Arrays of a checkpoint, read and held against what model.json says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from cfnade.choice import Choice, choice_shapes, saved_choice
+from cfnade.errors import CheckpointError
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All arrays of a file; float16 becomes float32."""
+    try:
+        # A copy: what load_file gives may be a view of the file, which can change under us.
+        return {
+            name: tensor.float() if tensor.dtype == torch.float16 else tensor.clone()
+            for name, tensor in load_file(path).items()
+        }
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: cannot be read as safetensors ({error})") from error
+
+
+def read_choice(described: Mapping[str, Any] | None, path: Path | None) -> Choice | None:
+    """What is picked, if the model knows that."""
+    if described is None or path is None:
+        return None
+    tensors = read_tensors(path)
+    wanted = {
+        name: (torch.int32 if name.endswith(".of") else torch.float32, shape)
+        for name, shape in choice_shapes(described).items()
+    }
+    check_tensors(path, tensors, wanted)
+    return saved_choice(described, tensors)
+
+
+def check_tensors(
+    path: Path,
+    tensors: dict[str, Tensor],
+    wanted: dict[str, tuple[torch.dtype, tuple[int, ...]]],
+) -> None:
+    """Refuse arrays of other names, types or shapes than wanted."""
+    if set(tensors) != set(wanted):
+        raise CheckpointError(
+            f"{path}: holds the arrays {sorted(tensors)}; model.json describes {sorted(wanted)}"
+        )
+    for name, tensor in tensors.items():
+        found = tensor.dtype, tuple(tensor.shape)
+        if found != wanted[name]:
+            raise CheckpointError(
+                f"{path}: {name} is {found[0]} of shape {found[1]}; model.json describes "
+                f"{wanted[name][0]} of shape {wanted[name][1]}"
+            )

@@ -1,0 +1,126 @@
+"""The choice: which item a person takes up next, given what they took up so far.
+
+Sides score every item; their weighed sum, as a softmax over what is not known yet, is p(picked
+next | known). This is the one place that knows which kinds of sides there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from cfnade.choice.linear import Linear
+from cfnade.choice.nade import ChoiceNade
+from cfnade.choice.picks import Picks
+from cfnade.choice.posterior import Posterior
+from cfnade.choice.side import ChoiceSide, ScoreArray
+from cfnade.errors import ModelError
+
+CHOICE_KINDS: dict[str, type[ChoiceSide]] = {
+    "nade": ChoiceNade,
+    "linear": Linear,
+    "posterior": Posterior,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Sides by name, and what the score of each counts."""
+
+    sides: Mapping[str, ChoiceSide]
+    weights: Mapping[str, float]
+
+    @property
+    def n_items(self) -> int:
+        return next(iter(self.sides.values())).n_items
+
+    def scores(self, known: Picks) -> ScoreArray:
+        """Of every item for each person. Returns (B, M)."""
+        total = np.zeros((len(known), self.n_items), np.float32)
+        for name, side in self.sides.items():
+            total += np.float32(self.weights[name]) * side.scores(known)
+        return total
+
+    def log_chances(self, known: Picks, *, left_out: bool = True) -> ScoreArray:
+        """log p(picked next | known) of every item. Returns (B, M).
+
+        -∞ for what is known; unless left_out, then every item is asked about.
+        """
+        scores = self.scores(known)
+        if left_out:
+            scores[known.rows, known.columns] = -np.inf
+        return log_softmax(scores)
+
+    @cached_property
+    def nobody(self) -> ScoreArray:
+        """log p for somebody of whom nothing is known. Returns (M,)."""
+        nothing = Picks.of_people([], self.n_items)
+        empty = Picks(
+            np.zeros(2, np.int64), nothing.columns, nothing.levels, nothing.weights, self.n_items
+        )
+        return self.log_chances(empty)[0]
+
+    def vectors(self) -> ScoreArray | None:
+        """A vector of unit length for each item, from the first side that has any. (M, D)."""
+        for side in self.sides.values():
+            if (vectors := side.vectors()) is not None:
+                lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+                return np.asarray(vectors / np.maximum(lengths, 1e-12))
+        return None
+
+    # -- saved --------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Weights and fields of the sides, for JSON."""
+        return {
+            name: {"weight": float(self.weights[name]), "fields": side.to_dict()}
+            for name, side in self.sides.items()
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The numbers of all sides, as side.name."""
+        return {
+            f"{name}.{key}": tensor
+            for name, side in self.sides.items()
+            for key, tensor in side.tensors().items()
+        }
+
+
+def log_softmax(scores: ScoreArray) -> npt.NDArray[np.float32]:
+    """Over the last axis, in place."""
+    scores -= scores.max(-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        scores -= np.log(np.exp(scores).sum(-1, keepdims=True))
+    return scores
+
+
+def choice_shapes(described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """What the tensors of a saved choice are like."""
+    return {
+        f"{name}.{key}": shape
+        for name, one in described.items()
+        for key, shape in _kind(name).shapes(one["fields"]).items()
+    }
+
+
+def saved_choice(described: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Choice:
+    """From what `to_dict` and `tensors` gave."""
+    sides = {}
+    for name, one in described.items():
+        prefix = f"{name}."
+        own = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
+        sides[name] = _kind(name).from_saved(one["fields"], own)
+    return Choice(sides, {name: float(one["weight"]) for name, one in described.items()})
+
+
+def _kind(name: str) -> type[ChoiceSide]:
+    if name not in CHOICE_KINDS:
+        known = [*CHOICE_KINDS]
+        raise ModelError(f"unknown side {name!r} of a choice; this version of cfnade knows {known}")
+    return CHOICE_KINDS[name]

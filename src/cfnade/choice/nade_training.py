@@ -1,0 +1,253 @@
+"""How CF-NADE of sets is trained: drawn contexts, hand-written gradients, Adam, averaged weights.
+
+A step is four matrix products and two sparse sums. In a large catalogue the softmax is taken over
+the `head` most picked items, all targets of the batch, and some further items drawn at random, each
+of which stands for as many as there are of its kind: e^s summed over these is right on average.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cfnade.choice.nade import Hidden, hidden_of
+from cfnade.choice.picks import Picks
+from cfnade.data.ratings import IntArray
+from cfnade.errors import TrainingError
+from cfnade.kernels.ragged_sums import sum_rows, transposed
+from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
+from cfnade.options import check_fields, number, whole
+
+_START, _ORDER, _DRAW = range(3)  # streams of random numbers
+_NEVER = -1e4
+"""A score whose exponential is nothing beside any other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceSettings:
+    """Everything that training depends on beside the picks."""
+
+    hidden: Annotated[int, whole(1)] = 300
+    epochs: Annotated[int, whole(1)] = 60
+    batch: Annotated[int, whole(1)] = 500
+    learning_rate: Annotated[float, number(above=0)] = 3e-3
+    weight_decay: Annotated[float, number(0)] = 4e-4
+    """Times the sum of squared weights, added to the mean cost of a person."""
+    context_rate: Annotated[float, number(0, 1)] = 0.5
+    """A person's picks are context with a rate drawn between this and 1."""
+    target_power: Annotated[float, number(0, 1)] = 0.5
+    """γ: a person's targets count |T|^-γ each."""
+    average: Annotated[float, number(0, below=1)] = 0.98
+    average_every: Annotated[int, whole(1)] = 2
+    falls: Annotated[bool, Any] = False
+    """Whether the rate falls to a twentieth over the second half; else it stays."""
+    head: Annotated[int, whole(0)] = 0
+    """Most picked items that are in every softmax; 0: all are, and nothing is sampled."""
+    tail: Annotated[int, whole(1)] = 1000
+    """Further items drawn for each batch."""
+    seed: Annotated[int, whole(0)] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, TrainingError, "choice setting")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def started(picks: Picks, levels: int, settings: ChoiceSettings) -> ChoiceNetwork:
+    """A network with its start values: biases say how often an item is picked at all."""
+    M, H = picks.n_columns, settings.hidden
+    usual = float(picks.weights.sum(dtype=np.float64)) / max(1, np.count_nonzero(picks.counts))
+    network = ChoiceNetwork(ChoiceConfig(columns=M, levels=levels, hidden=H, usual=max(usual, 1e-6)))
+    generator = torch.Generator().manual_seed(settings.seed)
+    bound = math.sqrt(6 / (M + H))
+    counts = np.bincount(picks.columns, picks.weights, minlength=M)
+    with torch.no_grad():
+        network.W.uniform_(-bound, bound, generator=generator)
+        network.V.uniform_(-bound, bound, generator=generator)
+        bias = np.log(counts + 1) - np.log(max(counts.mean(), 1e-6))
+        network.b.copy_(torch.from_numpy(bias))
+    return network
+
+
+class ChoiceDraw(NamedTuple):
+    """Contexts and targets of a step."""
+
+    context: Picks
+    rows: IntArray  # (T,) whose each target is
+    columns: IntArray  # (T,)
+    weights: Tensor  # (T,) w_t |T|^-γ
+
+
+def draw(picks: Picks, people: IntArray, settings: ChoiceSettings, step: int) -> ChoiceDraw:
+    """The step of that number, of these people."""
+    rng = np.random.default_rng((settings.seed, _DRAW, step))
+    mine = picks.take(people)
+    rates = rng.uniform(settings.context_rate, 1, len(people))
+    known = rng.random(len(mine.columns)) < rates[mine.rows]
+    rows = mine.rows[~known].astype(np.int64)
+    counts = np.maximum(np.bincount(rows, minlength=len(people)), 1)
+    weights = mine.weights[~known] * counts[rows] ** -settings.target_power
+    drawn = torch.from_numpy(weights.astype(np.float32))
+    return ChoiceDraw(mine.where(known), rows, mine.columns[~known].astype(np.int64), drawn)
+
+
+class Candidates(NamedTuple):
+    """The items of a softmax, and how much each stands for."""
+
+    items: IntArray  # (S,)
+    log_weights: Tensor  # (S,)
+    place: IntArray  # (M,) of each item among them, -1 for none
+
+
+class Pool:
+    """Draws the candidates of steps; all items if there is no head."""
+
+    def __init__(self, picks: Picks, settings: ChoiceSettings) -> None:
+        self._settings, self._M = settings, picks.n_columns
+        counts = np.bincount(picks.columns, minlength=self._M)
+        self._order = np.argsort(-counts, kind="stable")
+        everything = np.arange(self._M)
+        self._all = Candidates(everything, torch.zeros(self._M), everything)
+
+    def draw(self, targets: IntArray, step: int) -> Candidates:
+        """Of a step with these targets."""
+        head = self._settings.head
+        if head == 0 or head + self._settings.tail >= self._M:
+            return self._all
+        place = np.full(self._M, -1)
+        place[self._order[:head]] = 0
+        own = np.unique(targets[place[targets] < 0])
+        place[own] = 0
+        rest = self._order[place[self._order] < 0]
+        rng = np.random.default_rng((self._settings.seed, _ORDER, step, 1))
+        drawn = rest[rng.choice(len(rest), min(len(rest), self._settings.tail), replace=False)]
+        items = np.concatenate([self._order[:head], own, drawn])
+        logs = torch.zeros(len(items))
+        if len(drawn):
+            logs[head + len(own) :] = math.log(len(rest) / len(drawn))
+        place[items] = np.arange(len(items))
+        return Candidates(items, logs, place)
+
+
+def set_slopes(network: ChoiceNetwork, drawn: ChoiceDraw, candidates: Candidates) -> float:
+    """Write the gradient of the cost into the parameters' `grad`. Returns the cost."""
+    context, B = drawn.context, len(drawn.context)
+    whole = len(candidates.items) == network.config.columns
+    items = torch.from_numpy(candidates.items)
+    hidden = hidden_of(network, context)
+    V = network.V.detach() if whole else network.V.detach()[items]
+    bias = network.b.detach() if whole else network.b.detach()[items] + candidates.log_weights
+    chances = torch.addmm(bias, hidden.state, V.T)
+    places = candidates.place[context.columns]
+    seen = places >= 0
+    masked = torch.from_numpy(context.rows[seen].astype(np.int64)), torch.from_numpy(places[seen])
+    chances[masked] = _NEVER
+    chances = torch.softmax(chances, 1)
+    cells = torch.from_numpy(drawn.rows), torch.from_numpy(candidates.place[drawn.columns])
+    cost = -float((drawn.weights * chances[cells].clamp(min=1e-30).log()).sum()) / B
+    rows = torch.zeros(B).index_add_(0, cells[0], drawn.weights)
+    slopes = chances.mul_(rows.unsqueeze(1) / B)
+    slopes[cells] -= drawn.weights / B
+    _back(network, drawn, hidden, slopes, V, None if whole else items)
+    return cost
+
+
+def _back(
+    network: ChoiceNetwork,
+    drawn: ChoiceDraw,
+    hidden: Hidden,
+    slopes: Tensor,
+    V: Tensor,
+    items: Tensor | None,
+) -> None:
+    """From the slopes (B, S) of scores to those of all parameters."""
+    grads = {name: tensor.grad for name, tensor in network.named_parameters()}
+    gV, gb, gW, gc = (_grad(grads[name]) for name in "VbWc")
+    if items is None:
+        torch.mm(slopes.T, hidden.state, out=gV)
+        torch.sum(slopes, 0, out=gb)
+    else:
+        gV.zero_()[items] = slopes.T @ hidden.state
+        gb.zero_()[items] = slopes.sum(0)
+    below = (slopes @ V).mul_(1 - hidden.state * hidden.state)
+    torch.sum(below, 0, out=gc)
+    context = drawn.context
+    table = gW.view(-1, network.config.hidden)
+    turned = transposed(context.rows, hidden.places, context.weights, len(table))
+    sum_rows(*turned, below.mul_(hidden.factor).numpy(), table.numpy())
+
+
+def _grad(tensor: Tensor | None) -> Tensor:
+    assert tensor is not None
+    return tensor
+
+
+class ChoiceTrainer:
+    """A network on its way; `state` holds all that it remembers beside the network."""
+
+    def __init__(self, picks: Picks, levels: int, settings: ChoiceSettings) -> None:
+        self.picks, self.settings = picks, settings
+        self.network = started(picks, levels, settings)
+        self.average = {name: t.detach().clone() for name, t in self.network.named_parameters()}
+        for tensor in self.network.parameters():
+            tensor.grad = torch.zeros_like(tensor)
+        self._pool = Pool(picks, settings)
+        self._people = np.flatnonzero(picks.counts > 1)  # one pick leaves nothing to be known by
+        self._adam = self._optimiser()
+        self.step = 0
+
+    def _optimiser(self) -> torch.optim.Adam:
+        decay = 2 * self.settings.weight_decay  # of the sum of squares
+        groups = [
+            {"params": [self.network.W, self.network.V], "weight_decay": decay},
+            {"params": [self.network.c, self.network.b], "weight_decay": 0.0},
+        ]
+        return torch.optim.Adam(groups, lr=self.settings.learning_rate, fused=True)
+
+    @property
+    def steps_an_epoch(self) -> int:
+        return max(1, -(-len(self._people) // self.settings.batch))
+
+    def epoch(self, number: int) -> float:
+        """All people once, in an order of that epoch's own. Returns the mean cost."""
+        order = np.random.default_rng((self.settings.seed, _ORDER, number, 0)).permutation(
+            self._people
+        )
+        batches = np.array_split(order, self.steps_an_epoch)
+        return float(np.mean([self._move(np.sort(batch)) for batch in batches]))
+
+    def _move(self, people: IntArray) -> float:
+        drawn = draw(self.picks, people, self.settings, self.step)
+        cost = set_slopes(self.network, drawn, self._pool.draw(drawn.columns, self.step))
+        for group in self._adam.param_groups:
+            group["lr"] = self.settings.learning_rate * self._factor()
+        self._adam.step()
+        self.step += 1
+        if self.step % self.settings.average_every == 0:
+            self._update_average()
+        return cost
+
+    def _factor(self) -> float:
+        left = 1 - self.step / (self.settings.epochs * self.steps_an_epoch)
+        return min(1.0, max(0.05, 2 * left)) if self.settings.falls else 1.0
+
+    def _update_average(self) -> None:
+        updates = self.step / self.settings.average_every
+        keep = min(self.settings.average, (1 + updates) / (4 + updates))
+        with torch.no_grad():
+            for name, tensor in self.network.named_parameters():
+                self.average[name].lerp_(tensor, 1 - keep)
+
+    def averaged(self) -> ChoiceNetwork:
+        """A network of its own with the averaged weights as they are now."""
+        with torch.device("meta"):
+            copy = ChoiceNetwork(self.network.config)
+        tensors = {name: tensor.clone() for name, tensor in self.average.items()}
+        copy.load_state_dict(tensors, assign=True)
+        return copy.requires_grad_(False)

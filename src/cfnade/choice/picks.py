@@ -1,0 +1,81 @@
+"""Picks: what people took up, as ragged rows; ratings and interactions alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.data.ratings import IndexArray, IntArray, Ratings, offsets_of, stable_order
+from cfnade.data.scale import LevelArray
+from cfnade.sides.side import Row
+
+WeightArray = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Picks:
+    """Person r picked columns[offsets[r]:offsets[r+1]], at the levels and weights beside them."""
+
+    offsets: IntArray  # (B+1,)
+    columns: IndexArray  # (n,)
+    levels: LevelArray  # (n,)
+    weights: WeightArray  # (n,) 1 on average
+    n_columns: int
+
+    @classmethod
+    def of(cls, ratings: Ratings) -> Picks:
+        """Of every user of a data set, in the order of their indices."""
+        rows, order = ratings.rows("user"), stable_order(ratings.users, ratings.n_users)
+        weights = np.ones(len(ratings), np.float32)
+        if ratings.weights is not None:
+            mean = np.float32(ratings.weights.mean()) if len(ratings) else np.float32(1)
+            weights = (ratings.weights if order is None else ratings.weights[order]) / mean
+        return cls(rows.offsets, rows.columns, rows.levels, weights, rows.n_columns)
+
+    @classmethod
+    def of_people(cls, rows: Sequence[Row], n_columns: int) -> Picks:
+        """Of people given by what they picked, each pick once."""
+        counts = [len(row.columns) for row in rows]
+        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+        columns = np.concatenate([np.empty(0, np.int32), *(row.columns for row in rows)])
+        levels = np.concatenate([np.empty(0, np.uint8), *(row.levels for row in rows)])
+        weights = np.ones(len(columns), np.float32)
+        return cls(offsets, columns.astype(np.int32), levels, weights, n_columns)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def counts(self) -> IntArray:
+        """How many picks each person has. Returns (B,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def rows(self) -> IndexArray:
+        """Whose each pick is. Returns (n,)."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), self.counts)
+
+    def take(self, people: IntArray) -> Picks:
+        """Those of some people, in this order."""
+        counts = self.counts[people]
+        ends = np.cumsum(counts)
+        places = np.arange(counts.sum()) + np.repeat(self.offsets[people] - ends + counts, counts)
+        parts = self.columns[places], self.levels[places], self.weights[places]
+        return Picks(np.concatenate([[0], ends]), *parts, self.n_columns)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Picks:
+        """Those picks alone; everybody stays, perhaps with none."""
+        offsets = offsets_of(self.rows[keep], len(self))
+        parts = self.columns[keep], self.levels[keep], self.weights[keep]
+        return Picks(offsets, *parts, self.n_columns)
+
+    def at_least(self, level: int) -> Picks:
+        """Those at this level or above; all where there is but one level."""
+        return self if level <= 0 else self.where(self.levels >= level)
+
+    def evenly(self) -> Picks:
+        """The same with one level."""
+        return replace(self, levels=np.zeros(len(self.levels), np.uint8))

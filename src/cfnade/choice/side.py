@@ -1,0 +1,55 @@
+"""What a side of the choice is: one part of the score of every item, given what is known of people.
+
+A choice is a list of sides whose scores are weighed and added before the softmax over what is not
+known yet. Nothing outside asks which kind a side is. How to add one: a subclass here, an entry in
+choice/__init__.py, a case in tests/choice/test_contract.py.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from cfnade.choice.picks import Picks
+
+ScoreArray = npt.NDArray[np.float32]
+
+
+class ChoiceSide(ABC):
+    """Made for some picks, saved, and asked. It stays as it is: any number of threads may ask."""
+
+    @abstractmethod
+    def scores(self, known: Picks) -> ScoreArray:
+        """Of every item for each person, who is known by these picks and nothing else. (B, M)."""
+
+    @abstractmethod
+    def vectors(self) -> ScoreArray | None:
+        """A vector for each item, if it has any: alike ones are picked by the same people."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Its fields as plain values, for JSON."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """Its numbers, for a checkpoint."""
+
+    @classmethod
+    @abstractmethod
+    def shapes(cls, fields: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        """What `tensors` of a side with these fields are like."""
+
+    @classmethod
+    @abstractmethod
+    def from_saved(cls, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        """From what `to_dict` and `tensors` gave."""
+
+    @property
+    @abstractmethod
+    def n_items(self) -> int:
+        """M."""

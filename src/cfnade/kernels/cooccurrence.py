@@ -1,0 +1,139 @@
+"""How often items are picked together: XᵀX of ragged picks, dense, or sparse in its largest parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cfnade.kernels.compiled import kernel
+from cfnade.kernels.memory import Array
+from cfnade.kernels.ragged_sums import transposed
+from cfnade.kernels.threads import run, thread_count
+
+
+@kernel
+def _count_row(i: int, by_item: Any, by_person: Any, counts: Any) -> None:
+    """counts[j] += Σ_u w_ui w_uj for every j."""
+    starts, people, of_people = by_item
+    offsets, columns, weights = by_person
+    for p in range(starts[i], starts[i + 1]):
+        own = of_people[p]
+        for q in range(offsets[people[p]], offsets[people[p] + 1]):
+            counts[columns[q]] += own * weights[q]
+
+
+@kernel
+def _dense_rows(first: int, step: int, by_item: Any, by_person: Any, out: Any) -> None:
+    for i in range(first, len(out), step):
+        _count_row(i, by_item, by_person, out[i])
+
+
+@kernel
+def _sparse_rows(
+    first: int, step: int, by_item: Any, by_person: Any, most: int, out: Any
+) -> None:
+    """The `most` largest of each row, and the item's own, by rising column; -1 behind their end."""
+    columns, values = out
+    counts = np.zeros(len(columns), np.float32)
+    for i in range(first, len(columns), step):
+        _count_row(i, by_item, by_person, counts)
+        touched = np.flatnonzero(counts)
+        least = np.float32(0.0)
+        if len(touched) > most:
+            least = np.partition(counts[touched], len(touched) - most)[len(touched) - most]
+        above = np.sum(counts[touched] > least)  # of equal ones the lower columns are kept
+        place, ties = 0, most - above
+        for j in touched:
+            equal = counts[j] == least
+            if counts[j] > least or (equal and ties > 0) or j == i:
+                if equal:
+                    ties -= 1
+                columns[i, place], values[i, place] = j, counts[j]
+                place += 1
+            counts[j] = 0.0
+
+
+def _sides(offsets: Array, columns: Array, weights: Array, M: int) -> tuple[Any, Any]:
+    rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
+    return transposed(rows, columns, weights, M), (offsets, columns, weights)
+
+
+def co_picks(
+    offsets: Array, columns: Array, weights: Array, M: int, *, threads: int | None = None
+) -> Array:
+    """XᵀX of people's picks. Returns (M, M) float32."""
+    by_item, by_person = _sides(offsets, columns, weights, M)
+    out, count = np.zeros((M, M), np.float32), thread_count(threads)
+    # Popular items take longest; every n-th item for each of n threads spreads them.
+    run(_dense_rows, [(first, count, by_item, by_person, out) for first in range(count)])
+    return out
+
+
+def largest_co_picks(
+    offsets: Array,
+    columns: Array,
+    weights: Array,
+    M: int,
+    *,
+    most: int,
+    threads: int | None = None,
+) -> tuple[Array, Array]:
+    """The same where M² numbers do not fit: of each item the `most` largest, and its own.
+
+    Returns columns (M, most + 1), rising and -1 behind their end, and values.
+    """
+    by_item, by_person = _sides(offsets, columns, weights, M)
+    out = np.full((M, most + 1), -1, np.int32), np.zeros((M, most + 1), np.float32)
+    count = thread_count(threads)
+    parts = [(first, count, by_item, by_person, most, out) for first in range(count)]
+    run(_sparse_rows, parts)
+    return out
+
+
+@kernel
+def _systems(
+    items: Any, columns: Any, values: Any, penalty: float, of: Any, grams: Any, targets: Any
+) -> None:
+    """For each item its neighbours `of`, their counts with each other, and with the item."""
+    place = np.full(len(columns), -1, np.int64)
+    for b in range(len(items)):
+        i, n = items[b], of.shape[1]
+        own = np.sum(columns[i] >= 0)
+        others = np.flatnonzero(columns[i, :own] != i)
+        if len(others) > n:
+            kept = np.argsort(-values[i][others], kind="mergesort")[:n]
+            others = others[np.sort(kept)]
+        for a in range(len(others)):
+            of[b, a], targets[b, a] = columns[i, others[a]], values[i, others[a]]
+            place[of[b, a]] = a
+        for a in range(n):
+            j = of[b, a]
+            if j < 0:
+                grams[b, a, a] = 1.0
+                continue
+            for q in range(columns.shape[1]):
+                k = columns[j, q]
+                if k < 0:
+                    break
+                if place[k] >= 0:  # a count that either of two kept holds for both
+                    grams[b, a, place[k]] = values[j, q]
+                    grams[b, place[k], a] = values[j, q]
+            grams[b, a, a] += penalty
+        place[of[b, : len(others)]] = -1
+
+
+def neighbour_systems(
+    items: Array, columns: Array, values: Array, n: int, penalty: float
+) -> tuple[Array, Array, Array]:
+    """Of each item the n others that it is picked with most, and their regression.
+
+    columns and values are those of largest_co_picks. Returns neighbours (b, n), -1 where there are
+    fewer, the regression's matrices (b, n, n) with the penalty on their diagonals, and its right
+    sides (b, n).
+    """
+    b = len(items)
+    of, grams = np.full((b, n), -1, np.int32), np.zeros((b, n, n), np.float32)
+    targets = np.zeros((b, n), np.float32)
+    _systems(items, columns, values, penalty, of, grams, targets)
+    return of, grams, targets

@@ -1,0 +1,107 @@
+"""Sums of table rows that ragged rows name: a sparse matrix times a dense one, in single floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cfnade.kernels.compiled import kernel, loose_kernel
+from cfnade.kernels.memory import Array
+from cfnade.kernels.threads import run, thread_count
+
+FEW = 1_000
+"""Up to so many entries are summed on the calling thread."""
+
+
+@loose_kernel
+def _sum_rows(
+    lo: int, hi: int, offsets: Any, columns: Any, weights: Any, table: Any, out: Any
+) -> None:
+    """out[r] = Σ_p weights[p] · table[columns[p]] for the rows lo to hi.
+
+    Traffic: one row of the table a pick, one row of the output.
+    """
+    width = table.shape[1]
+    for r in range(lo, hi):
+        sums = out[r]
+        sums[:] = 0.0
+        for p in range(offsets[r], offsets[r + 1]):
+            weight, row = weights[p], table[columns[p]]
+            for j in range(width):
+                sums[j] += weight * row[j]
+
+
+@kernel
+def _transpose(rows: Any, columns: Any, weights: Any, starts: Any, out: Any) -> None:
+    """Counting sort by column; starts (M+1,) hold where each column begins and are used up."""
+    of_rows, of_weights = out
+    for p in range(len(columns)):
+        at = starts[columns[p]]
+        of_rows[at], of_weights[at] = rows[p], weights[p]
+        starts[columns[p]] = at + 1
+
+
+@kernel
+def _add_entries(
+    lo: int, hi: int, offsets: Any, columns: Any, weights: Any, table: Any, out: Any
+) -> None:
+    """The same where the table is sparse."""
+    starts, targets, values = table
+    for r in range(lo, hi):
+        for p in range(offsets[r], offsets[r + 1]):
+            for q in range(starts[columns[p]], starts[columns[p] + 1]):
+                out[r, targets[q]] += weights[p] * values[q]
+
+
+def sum_rows(
+    offsets: Array,
+    columns: Array,
+    weights: Array,
+    table: Array,
+    out: Array | None = None,
+    *,
+    threads: int | None = None,
+) -> Array:
+    """Σ weights[p] · table[columns[p]] over each ragged row. Returns (rows, width) float32."""
+    out = np.empty((len(offsets) - 1, table.shape[1]), np.float32) if out is None else out
+    data = offsets, columns, weights, table, out
+    run(_sum_rows, [(*part, *data) for part in _shares(offsets, threads)])
+    return out
+
+
+def add_entries(
+    offsets: Array,
+    columns: Array,
+    weights: Array,
+    starts: Array,
+    targets: Array,
+    values: Array,
+    *,
+    threads: int | None = None,
+) -> Array:
+    """The same of a sparse square table: row j has values at its targets. (rows, M) float32."""
+    out = np.zeros((len(offsets) - 1, len(starts) - 1), np.float32)
+    data = offsets, columns, weights, (starts, targets, values), out
+    run(_add_entries, [(*part, *data) for part in _shares(offsets, threads)])
+    return out
+
+
+def _shares(offsets: Array, threads: int | None) -> list[tuple[int, int]]:
+    """Rows for each thread, with about as many entries as the others'; one alone if they are few."""
+    count = thread_count(threads) if offsets[-1] > FEW else 1
+    shares = np.linspace(0, offsets[-1] + len(offsets), count + 1)
+    bounds = np.searchsorted(offsets + np.arange(len(offsets)), shares).tolist()
+    bounds[0], bounds[-1] = 0, len(offsets) - 1
+    return list(zip(bounds, bounds[1:], strict=False))
+
+
+def transposed(
+    rows: Array, columns: Array, weights: Array, n_columns: int
+) -> tuple[Array, Array, Array]:
+    """The same entries by column: offsets (M+1,), rows (n,), weights (n,)."""
+    offsets = np.zeros(n_columns + 1, np.int64)
+    np.cumsum(np.bincount(columns, minlength=n_columns), out=offsets[1:])
+    out = np.empty(len(rows), np.int32), np.empty(len(rows), np.float32)
+    _transpose(rows, columns, weights, offsets[:-1].copy(), out)
+    return offsets, *out

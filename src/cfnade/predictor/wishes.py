@@ -1,0 +1,174 @@
+"""What a list is asked to be: by what it is ranked, of which items, how varied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cfnade.choice.side import ScoreArray
+from cfnade.errors import PredictionError
+from cfnade.once import once
+from cfnade.options import checked, number, whole
+from cfnade.personal import Calibrator
+from cfnade.predictor.catalogue import Catalogue
+from cfnade.predictor.embeddings import unit_vectors
+from cfnade.predictor.ids import listed
+from cfnade.predictor.likeness import similar_by_picks, similar_by_vectors
+from cfnade.predictor.listing import Allowed, BoolArray, Lister, Rankings, RatedLists, rankings
+from cfnade.predictor.picking import TASTE, PickedLists, with_picks
+from cfnade.predictor.ranking import How, Rank, RankBy, rank_by
+from cfnade.predictor.variety import LONGER, varied
+from cfnade.scorer import Scorer
+from cfnade.sides.side import Who
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Checks what is asked of lists, and says who makes them."""
+
+    scorer: Scorer
+    calibrator: Calibrator
+    catalogue: Catalogue
+    usual_least: int
+    """Ratings that an item needs to be listed by what is said of ratings."""
+    genres: Callable[[], dict[str, BoolArray]]
+
+    def rankings(
+        self, people: Sequence[Who], n: int, exclude_seen: bool, how: How
+    ) -> Rankings:
+        """The lists of these people."""
+        share = checked("diversity", how.get("diversity", 0.0), number(0, 1), PredictionError)
+        n = checked("n", n, whole(1), PredictionError)
+        lister = self.lister(n * (LONGER if share else 1), exclude_seen, how)
+        lists = rankings(lister, self.scorer, people)
+        if share:
+            lists = lists.of_top(varied(lists.top, n, self._likeness, share), self.scorer)
+        return with_picks(lists, self.scorer, people)
+
+    def similar(self, item: int, n: int) -> pl.DataFrame:
+        """The items most like one."""
+        n, choice = checked("n", n, whole(1), PredictionError), self.scorer.fitted.choice
+        if choice is not None:
+            return similar_by_picks(self.scorer, choice, item, n)
+        return similar_by_vectors(self.scorer, self._likeness, item, n)
+
+    @once
+    def _likeness(self) -> ScoreArray:
+        """A vector of unit length for each item. Returns (M, D)."""
+        choice = self.scorer.fitted.choice
+        vectors = None if choice is None else choice.vectors()
+        return unit_vectors(self.scorer.fitted) if vectors is None else vectors
+
+    def lister(self, n: int, exclude_seen: bool, how: How) -> Lister:
+        """Who makes such lists of n items."""
+        fitted, rank = self.scorer.fitted, self._rank(how)
+        by = rank_by(rank, how.get("threshold"), how.get("quantile"), fitted.context.scale)
+        taste = self._taste(rank, how.get("taste"))
+        enough = self.scorer.known("item") >= self.least(how)
+        allowed = Allowed(self._items(how), enough, exclude_seen)
+        parts = self.scorer, self.calibrator
+        if rank != "picked":
+            return RatedLists(*parts, by, n, allowed)
+        if taste == 1 and fitted.members:
+            liked = RankBy("at_least", by.scale, by.threshold, by.quantile)
+            return RatedLists(*parts, liked, n, allowed)
+        assert fitted.choice is not None
+        return PickedLists(*parts, fitted.choice, by, taste, n, allowed)
+
+    def least(self, how: How) -> int:
+        """How many ratings an item must have to be listed."""
+        given = how.get("min_ratings")
+        if given is None:
+            picked = self._rank(how) == "picked" and how.get("taste") != 1
+            given = 0 if picked else self.usual_least  # what nobody picks is not listed anyway
+        return checked("min_ratings", given, whole(0), PredictionError)
+
+    def _rank(self, how: How) -> Rank:
+        fitted, rank = self.scorer.fitted, how.get("rank")
+        if rank is None:
+            return "picked" if fitted.choice is not None else "expected"
+        if rank == "picked" and fitted.choice is None:
+            raise PredictionError(
+                "rank='picked' needs a model that knows what people pick; train one with lists=True "
+                "(on the command line: --lists)"
+            )
+        if rank != "picked" and not fitted.members:
+            raise PredictionError(
+                f"rank={rank!r} needs ratings, and this model was trained on interactions without "
+                "any; leave rank out"
+            )
+        return rank
+
+    def _taste(self, rank: Rank, taste: Any) -> float:
+        if taste is None:
+            return TASTE
+        if rank != "picked":
+            raise PredictionError(
+                f"taste (={taste!r}) goes with rank='picked', not with {rank!r}; leave one out"
+            )
+        if not self.scorer.fitted.members:
+            raise PredictionError(
+                f"taste (={taste!r}) weighs picks against ratings, and this model knows no "
+                "ratings; leave it out"
+            )
+        return checked("taste", taste, number(0, 1), PredictionError)
+
+    # -- which items --------------------------------------------------------------------------
+
+    def _items(self, how: How) -> BoolArray:
+        """Those that the filters leave. Returns (M,)."""
+        M = self.scorer.fitted.context.n_items
+        allowed = np.ones(M, bool)
+        if (only := how.get("items")) is not None:
+            allowed[:] = False
+            allowed[self._indices(only, "items")] = True
+        if (without := how.get("without")) is not None:
+            allowed[self._indices(without, "without")] = False
+        if (genres := how.get("genres")) is not None:
+            allowed &= self.of_genres(genres)
+        return allowed
+
+    def _indices(self, given: Any, name: str) -> Any:
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise PredictionError(f"{name} (={given!r}) must be a list of items, by id or title")
+        found = self.catalogue.indices(listed(given)[0])
+        return found[found >= 0]
+
+    def of_genres(self, genres: Any) -> BoolArray:
+        """Items with any of these genres. Returns (M,)."""
+        wanted = [genres] if isinstance(genres, str) else list(genres)
+        known = self.genres()
+        if not known:
+            raise PredictionError("genres: this model's data name no genres; leave it out")
+        names = {name.casefold(): name for name in known}
+        for one in wanted:
+            if not isinstance(one, str) or one.casefold() not in names:
+                raise PredictionError(
+                    f"genres: {one!r} is none of the data's; known are {', '.join(known)}"
+                )
+        if not wanted:
+            raise PredictionError(f"genres is empty; name one of {', '.join(known)}")
+        return np.asarray(
+            np.logical_or.reduce([known[names[one.casefold()]] for one in wanted])
+        )
+
+
+def genres_of(scorer: Scorer) -> dict[str, BoolArray]:
+    """The items (M,) of each genre that the data name, genres in the order of the alphabet."""
+    texts = scorer.fitted.context.genres
+    if texts is None:
+        return {}
+    found: dict[str, list[int]] = {}
+    for item, text in enumerate(texts.tolist()):
+        for name in text.split("|"):
+            if name.strip() and not name.startswith("("):  # "(no genres listed)"
+                found.setdefault(name.strip(), []).append(item)
+    masks = {}
+    for name in sorted(found):
+        masks[name] = np.zeros(len(texts), bool)
+        masks[name][found[name]] = True
+    return masks
