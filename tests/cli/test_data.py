@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,69 @@ def test_columns_that_cannot_be_told_are_asked_for_by_option(shell: Shell, tmp_p
     assert done.code == 1
     assert "say it with --user, --item, --rating" in done.err
     assert "    who,what,how much\n    ann,alien,5\n" in done.err
+
+
+# -- interactions --------------------------------------------------------------------------------
+
+PLAYS = "listener,song,plays\nann,up,3\nbob,up,1\nann,up,4\nbob,down,1\n"
+
+
+@pytest.fixture
+def plays(tmp_path: Path) -> Path:
+    path = tmp_path / "plays.csv"
+    path.write_text(PLAYS)
+    return path
+
+
+def test_a_file_without_ratings_is_said_to_be_interactions(shell: Shell, plays: Path) -> None:
+    done = shell("data", "info", plays)
+    assert done.code == 0, done.err
+    assert done.err.count("no column of ratings, so every line was taken as an interaction") == 1
+    assert "(user listener, item song, weight plays)" in done.err
+    assert "--rating" in done.err
+    for words in (
+        "3 of 2 items by 2 users, 75 % of all cells",
+        "1 to 7, median 1, mean 3, 9 in all",
+    ):
+        assert words in done.out
+    assert "rating" not in done.out
+    assert "█" not in done.out
+
+
+def test_options_say_how_interactions_count(shell: Shell, plays: Path) -> None:
+    log = json.loads(shell("data", "info", plays, "--json", "--weights", "log").out)
+    assert log["weights"]["most"] == pytest.approx(1 + math.log(7))
+    lines = json.loads(shell("data", "info", plays, "--json", "--weight", "-").out)
+    assert lines["weights"]["total"] == 4
+    named = json.loads(shell("data", "info", plays, "--json", "--weight", "2").out)
+    assert named["weights"]["total"] == 9
+
+
+def test_ratings_become_interactions_by_option(shell: Shell, csv: Path) -> None:
+    assert json.loads(shell("data", "info", csv, "--json", "--likes", "3").out)["ratings"] == 2
+    facts = json.loads(shell("data", "info", csv, "--json", "--rating", "-").out)
+    assert (facts["ratings"], facts["levels"], facts["weights"]) == (3, 1, None)
+
+
+def test_equal_ratings_name_the_option_that_makes_interactions_of_them(
+    shell: Shell, csv: Path
+) -> None:
+    csv.write_text("user,item,rating\n1,2,1\n1,3,1\n")
+    done = shell("data", "info", csv)
+    assert done.code == 1
+    assert "with --rating -" in done.err
+    assert shell("data", "info", csv, "--rating", "-").code == 0
+    done = shell("data", "info", csv, "--rating", "-", "--repeats", "last")
+    assert "--repeats is for ratings; repeated interactions are counted" in done.err
+
+
+def test_interactions_are_converted_and_split(shell: Shell, plays: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plays.parquet"
+    done = shell("data", "convert", plays, out)
+    assert "3 interactions" in done.out
+    assert load(out) == load(plays)
+    plays.write_text("user,item\n" + "".join(f"{u},{i}\n" for u in range(9) for i in range(9)))
+    done = shell("data", "split", plays, "liang:2", "--out", tmp_path / "parts")
+    assert done.code == 0, done.err
+    assert "test.parquet: 2 interactions" in done.out
+    assert load(tmp_path / "parts" / "test.parquet").implicit

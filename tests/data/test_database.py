@@ -93,7 +93,7 @@ def test_a_split_asks_once(shop: str, own_cache: Path) -> None:
         ("select * from reviews where stars > 9", "the query gives no rows"),
         ("select stars, stars from reviews", "name each column once"),
         ("select customer, x'00' as product, stars from reviews", "column 'product' holds bytes"),
-        ("select customer, product from reviews", "query-result: which column is the rating"),
+        ("select customer, stars from reviews", "query-result: which column is the item"),
     ],
 )
 def test_a_wrong_query_is_one_message(shop: str, query: str | None, message: str) -> None:

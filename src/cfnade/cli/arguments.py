@@ -117,8 +117,11 @@ _reading = panel("How the file is read (recognised where not given)")
 _READING: dict[str, Any] = {
     "user": Annotated[str | None, _reading("Column of users: a name, or a position from 0.")],
     "item": Annotated[str | None, _reading("Column of items.")],
-    "rating": Annotated[str | None, _reading("Column of ratings.")],
+    "rating": Annotated[
+        str | None, _reading("Column of ratings; - takes lines as clicks or the like.")
+    ],
     "time": Annotated[str | None, _reading("Column of timestamps.")],
+    "weight": Annotated[str | None, _reading("Column of counts, where there are no ratings.")],
     "separator": Annotated[str | None, _reading('What separates columns, such as "," or "::".')],
     "header": Annotated[
         bool | None, _reading("Whether the first line names the columns.", "--header/--no-header")
@@ -141,6 +144,12 @@ _READING: dict[str, Any] = {
     "repeats": Annotated[
         str | None, _reading("Which counts of repeated ratings: first, last or mean.")
     ],
+    "likes": Annotated[
+        float | None, _reading("Take ratings of this and above as interactions, drop the others.")
+    ],
+    "weights": Annotated[
+        str | None, _reading("What a count c of interactions weighs: linear (c) or log (1 + ln c).")
+    ],
     "no_cache": Annotated[
         bool | None, _reading("Parse the file even if it was parsed before.", "--no-cache")
     ],
@@ -152,7 +161,7 @@ def _arguments_of_load(values: dict[str, Any]) -> dict[str, Any]:
     arguments = {name: value for name, value in values.items() if value is not None}
     if arguments.pop("no_cache", False):
         arguments["cache"] = False
-    for name in ("user", "item", "rating", "time"):
+    for name in ("user", "item", "rating", "time", "weight"):
         if str(arguments.get(name, "")).isdecimal():
             arguments[name] = int(arguments[name])
     return arguments

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cfnade.cli.arguments import Command, Data, Json, with_reading
 from cfnade.data.addresses import masked
+
+if TYPE_CHECKING:
+    from cfnade.data.ratings import Ratings
+    from cfnade.data.summary import Summary
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -59,6 +63,8 @@ def info(
         summary = summarise(load(data, **reading))
     if as_json:
         print(json.dumps(asdict(summary), indent=1))
+    elif summary.implicit:
+        _show_interactions(summary)
     else:
         from cfnade.cli.show import show_summary
 
@@ -87,7 +93,7 @@ def convert(
         ratings = load(data, **reading)
     with _waiting(f"writing {out}"):
         write_parquet(ratings, out)
-    print(f"{out}: {len(ratings):,} ratings")
+    print(f"{out}: {len(ratings):,} {_kind(ratings)}")
 
 
 @app.command("split", cls=Command)
@@ -115,9 +121,31 @@ def split_command(
         if len(ratings) or part != "given":
             write_parquet(ratings, out / f"{part}.parquet")
             sizes[part] = len(ratings)
-            print(f"{out / part}.parquet: {len(ratings):,} ratings")
+            print(f"{out / part}.parquet: {len(ratings):,} {_kind(ratings)}")
     facts = {"split": split.name, "fingerprint": split.fingerprint, "ratings": sizes}
     write_text(out / "split.json", json.dumps(facts, indent=1) + "\n")
+
+
+def _kind(ratings: Ratings) -> str:
+    return "interactions" if ratings.implicit else "ratings"
+
+
+def _show_interactions(summary: Summary) -> None:
+    """What there is to say of data without ratings."""
+    beside = [word for word in ("titles", "genres") if getattr(summary, word)]
+    facts = {
+        "source": summary.source or "own data",
+        "interactions": f"{summary.ratings:,} of {summary.items:,} items by {summary.users:,} "
+        f"users, {100 * summary.density:.3g} % of all cells",
+        "of a user": str(summary.per_user),
+        "of an item": str(summary.per_item),
+        "weights": str(summary.weights) if summary.weights else "each counts once",
+        "time": f"{summary.first} to {summary.last}" if summary.first else "not known",
+        "items have": ", ".join(beside) or "ids only",
+        "fingerprint": summary.fingerprint,
+    }
+    for name, fact in facts.items():
+        print(f"{name:<14}{fact}")
 
 
 def _waiting(what: str) -> Any:

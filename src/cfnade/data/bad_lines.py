@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from cfnade.data.characters import LOST
-from cfnade.data.columns import iso_seconds, numbers, text_ids, times
+from cfnade.data.columns import counts, iso_seconds, numbers, text_ids, times
 from cfnade.errors import DataError
 
 SKIP = "or leave such lines out with skip_bad_lines="
@@ -42,13 +42,15 @@ class BadLines:
 
 
 def faults(column: pl.Series, role: str) -> pl.Series:
-    """Where a text cannot be an id, a rating or a time, whatever the others are."""
+    """Where a text cannot be an id, a rating, a weight or a time, whatever the others are."""
     if role in ("user", "item"):
         return (column.str.strip_chars() == "").fill_null(True) | column.str.contains(
             LOST, literal=True
         ).fill_null(True)
     values = column.str.strip_chars().cast(pl.Float64, strict=False)
     wrong = values.is_finite().fill_null(False).not_()
+    if role == "weight":
+        return wrong | (values <= 0).fill_null(True)
     if role == "rating" or 2 * int(wrong.sum()) < len(wrong):
         return wrong
     distinct = column.unique()  # of dates
@@ -58,7 +60,7 @@ def faults(column: pl.Series, role: str) -> pl.Series:
 
 def reason(column: pl.Series, role: str, row: int) -> str:
     """What is wrong with the text in a row that is at fault."""
-    checks: dict[str, Callable[..., Any]] = {"rating": numbers, "time": times}
+    checks: dict[str, Callable[..., Any]] = {"rating": numbers, "weight": counts, "time": times}
     text = column.slice(row, 1)
     try:
         if role in checks:

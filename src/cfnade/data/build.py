@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
@@ -11,10 +11,11 @@ import numpy.typing as npt
 import polars as pl
 
 from cfnade.data.columns import Columns, Where, finite
+from cfnade.data.interactions import Weighting, counted, liked
 from cfnade.data.ratings import IndexArray, IntArray, Ratings, TimeArray, cells_of
 from cfnade.data.scale import Scale, binned_scale, find_scale, given_scale
 from cfnade.errors import DataError
-from cfnade.options import check_fields, one_of
+from cfnade.options import check_fields, number, one_of, optional
 
 Repeats = Literal["error", "first", "last", "mean"]
 """What to do with a second rating of the same item by the same user ("last" is by position)."""
@@ -29,11 +30,28 @@ class Options:
     scale: str | Sequence[float] | Scale | None = None
     bins: int | Sequence[float] | None = None
     repeats: Annotated[Repeats, one_of(*get_args(Repeats))] = "error"
+    # not in the repr, by which caches know sources: see `counting`
+    likes: Annotated[float | None, optional(number())] = field(default=None, repr=False)
+    weights: Annotated[Weighting, one_of(*get_args(Weighting))] = field(
+        default="linear", repr=False
+    )
 
     def __post_init__(self) -> None:
         check_fields(self, DataError)
         if self.scale is not None and self.bins is not None:
             raise DataError("scale= and bins= exclude each other: give one of them")
+
+    def rated(self) -> bool:
+        """Whether something was said that only ratings have."""
+        return not (self.scale is None and self.bins is None and self.likes is None)
+
+    def counting(self) -> str:
+        """What was said of interactions, for caches: nothing where nothing was said."""
+        return (
+            ""
+            if (self.likes, self.weights) == (None, "linear")
+            else (f" likes={self.likes!r} weights={self.weights!r}")
+        )
 
 
 def build(columns: Columns, options: Options | None = None) -> Ratings:
@@ -42,9 +60,12 @@ def build(columns: Columns, options: Options | None = None) -> Ratings:
     if len(columns.values) == 0:
         raise DataError(f"{columns.source or 'the data'}: no ratings in it")
     _check_lengths(columns)
+    finite(columns.values, "rating", columns.where)
+    if options.likes is not None:
+        columns = liked(columns, options.likes)
+    _check_options(columns, options)
     users, user_ids = index_of(columns.users)
     items, item_ids = index_of(columns.items)
-    finite(columns.values, "rating", columns.where)
     scale = _scale(columns, options)
     levels, on_scale = scale.levels_of(columns.values)
     if not on_scale.all():
@@ -65,7 +86,23 @@ def build(columns: Columns, options: Options | None = None) -> Ratings:
         genres=_aligned(columns.genres, item_ids),
         source=columns.source,
     )
+    if columns.implicit:
+        return counted(ratings, columns, options.weights, bool(_repeated(ratings)))
     return _without_repeats(ratings, columns, options.repeats)
+
+
+def _check_options(columns: Columns, options: Options) -> None:
+    """Refuse options of ratings for interactions, and the other way round."""
+    if not columns.implicit and options.weights != "linear":
+        raise DataError(
+            "weights= says what counts of interactions weigh, and these are ratings; leave it out, "
+            'or turn them into interactions with likes=4 or rating="-"'
+        )
+    if columns.implicit and options.repeats != "error":
+        raise DataError("repeats= is for ratings; repeated interactions are counted: leave it out")
+    for name in ("scale", "bins"):
+        if columns.implicit and getattr(options, name) is not None:
+            raise DataError(f"{name}= is for ratings, and these are interactions; leave it out")
 
 
 def index_of(raw: npt.NDArray[Any] | pl.Series) -> tuple[IndexArray, npt.NDArray[Any]]:
@@ -110,12 +147,12 @@ def compact_times(times: npt.NDArray[Any], where: Where = "row {}".format) -> Ti
 
 
 def _check_lengths(columns: Columns) -> None:
-    times = columns.values if columns.times is None else columns.times
-    parts = (columns.users, columns.items, columns.values, times)
-    lengths = [len(part) for part in parts]
-    if len(set(lengths)) > 1:
-        names = ("users", "items", "ratings", "times")
-        said = ", ".join(f"{n:,} {name}" for name, n in zip(names, lengths, strict=True))
+    names = {"users": "users", "items": "items", "values": "ratings", "times": "times"}
+    names |= {"weights": "weights"}
+    parts = {word: getattr(columns, name) for name, word in names.items()}
+    lengths = {word: len(part) for word, part in parts.items() if part is not None}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{n:,} {word}" for word, n in lengths.items())
         raise DataError(f"the columns have different lengths: {said}")
 
 
@@ -142,15 +179,20 @@ def _aligned(by_id: Mapping[Any, str], ids: npt.NDArray[Any]) -> npt.NDArray[np.
     return texts if any(texts) else None
 
 
-def _without_repeats(ratings: Ratings, columns: Columns, policy: Repeats) -> Ratings:
+def _repeated(ratings: Ratings) -> int:
+    """How many ratings are not the first of their cell."""
     if _rising(ratings.items, ratings.users) or _rising(ratings.users, ratings.items):
-        return ratings
+        return 0
     keys = cells_of(ratings.users, ratings.items, ratings.n_items)
     keys.sort()
-    repeats = int((keys[1:] == keys[:-1]).sum())
+    return int((keys[1:] == keys[:-1]).sum())
+
+
+def _without_repeats(ratings: Ratings, columns: Columns, policy: Repeats) -> Ratings:
+    repeats = _repeated(ratings)
     if repeats == 0:
         return ratings
-    keys = cells_of(ratings.users, ratings.items, ratings.n_items)  # again in their own order
+    keys = cells_of(ratings.users, ratings.items, ratings.n_items)
     if policy == "error":
         raise DataError(_repeat_message(ratings, columns, keys, repeats))
     distinct, first, cell = np.unique(keys, return_index=True, return_inverse=True)

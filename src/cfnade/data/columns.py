@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.scale import Scale
+from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.errors import DataError
 
 Where = Callable[[int], str]
@@ -24,6 +24,7 @@ _DAY = 86_400
 # Above each bound a time cannot be meant in the unit before: seconds, then milli, micro, nano.
 _UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))
 _EXACT = 2.0**53  # beyond it a float no longer tells neighbours apart
+_LIGHTEST, _HEAVIEST = 1e-30, 1e30  # of weights: they and their sums fit into 32 bits
 _FILL = "remove that row or fill it in"
 _LEAVE_OUT = 'correct it, name another column with time=, or leave times out with time="-"'
 
@@ -42,6 +43,19 @@ class Columns:
     source: str = ""
     where: Where = "row {}".format
     """Says where a rating stands ("ratings.dat:17"), for messages; counts from 0."""
+    weights: npt.NDArray[np.float64] | None = None  # (n,) of interactions
+    assumed: str = ""
+    """What the reader took for granted, for people to know."""
+
+    @property
+    def implicit(self) -> bool:
+        """Whether these are interactions."""
+        return self.scale == INTERACTIONS
+
+    def as_interactions(self) -> Columns:
+        """The same without ratings."""
+        ones = np.ones(len(self.values), np.uint8)
+        return self if self.implicit else replace(self, values=ones, scale=INTERACTIONS)
 
     def with_texts(
         self, items: Iterable[str], titles: Iterable[str | None], genres: Iterable[str | None]
@@ -129,12 +143,12 @@ def _whole(texts: pl.Series) -> pl.Series | None:
 # -- ratings, times and texts ---------------------------------------------------------------------
 
 
-def numbers(column: pl.Series, where: Where) -> npt.NDArray[np.float64]:
-    """Ratings. Returns (n,)."""
+def numbers(column: pl.Series, where: Where, what: str = "rating") -> npt.NDArray[np.float64]:
+    """Ratings, or weights. Returns (n,)."""
     column = _unpacked(column)
-    refuse_missing(column, "rating", where)
+    refuse_missing(column, what, where)
     if not (column.dtype.is_numeric() or column.dtype == pl.String):
-        raise DataError(_wrong_type("rating", column, where, "numbers"))
+        raise DataError(_wrong_type(what, column, where, "numbers"))
     if column.dtype == pl.Float32:
         # 3.7 is stored as 3.70000005: the shortest decimal that rounds to it is what was meant
         column = column.cast(pl.String)
@@ -142,11 +156,30 @@ def numbers(column: pl.Series, where: Where) -> npt.NDArray[np.float64]:
     if values.null_count():
         row = _first(values.is_null())
         text = str(column[row])
-        cure = "correct or remove the line, or say which column holds ratings with rating="
+        cure = f"correct or remove the line, or say which column holds {what}s with {what}="
         if "," in text:
             cure = "write decimals with a point, as in 3.5"
-        raise DataError(f"{where(row)}: rating {_shown(text)} is not a number; {cure}")
-    return finite(values.to_numpy(), "rating", where)
+        raise DataError(f"{where(row)}: {what} {_shown(text)} is not a number; {cure}")
+    return finite(values.to_numpy(), what, where)
+
+
+def no_ratings(items: pl.Series) -> npt.NDArray[np.uint8]:
+    """What stands for the ratings of interactions. Returns (n,)."""
+    return np.ones(len(items), np.uint8)
+
+
+def counts(column: pl.Series, where: Where) -> npt.NDArray[np.float64]:
+    """Weights of interactions, each above 0. Returns (n,)."""
+    values = numbers(column, where, "weight")
+    wrong = (values < _LIGHTEST) | (values > _HEAVIEST)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        limit = "above 0" if values[row] <= 0 else f"in {_LIGHTEST:g}..{_HEAVIEST:g}"
+        raise DataError(
+            f"{where(row)}: weight {values[row]:g}: a weight must be {limit}; correct or remove "
+            'the line, name another column with weight=, or leave weights out with weight="-"'
+        )
+    return values
 
 
 def times(column: pl.Series, where: Where, exact: bool = False) -> npt.NDArray[np.int64]:

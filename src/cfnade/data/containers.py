@@ -1,6 +1,7 @@
 """Ratings in containers that are no frames: arrays, sparse matrices, lists and dicts, as frames.
 
-Columns without names are numbered: they are user, item, rating and, if there is a fourth, time.
+Columns without names are numbered: they are user, item, rating and, if there is a fourth, time. Two
+columns are interactions.
 """
 
 from __future__ import annotations
@@ -12,28 +13,35 @@ import numpy as np
 import polars as pl
 
 from cfnade.data.fields import POLARS_ERRORS
+from cfnade.data.roles import NO_COLUMN, USUAL, ReadOptions, find_name
 from cfnade.errors import DataError
 
-_WIDTHS = (3, 4)
-_ROWS = "user, item, rating and perhaps time"
-_DICTS = "give {name: column} or {user: {item: rating}}"
+_WIDTHS = (2, 3, 4)
+_ROWS = "user, item and perhaps rating and time"
+_DICTS = "give {name: column}, {user: {item: rating}} or {user: [items]}"
 
 
-def as_frame(data: Any) -> Any:
-    """A polars frame of what is none; anything else as it is, for others to read or refuse."""
+def as_frame(data: Any, options: ReadOptions, rated: bool) -> Any:
+    """A polars frame of what is none; anything else as it is, for others to read or refuse.
+
+    `rated` says that there are ratings, even if all are equal.
+    """
     if type(data).__module__.startswith("scipy.sparse"):
-        return _of_sparse(data)
+        return _of_sparse(data, options, rated)
     if isinstance(data, np.ndarray):
         return _of_array(data)
     if isinstance(data, Mapping):
-        return _of_mapping(data)
+        return _of_mapping(data, options)
     if isinstance(data, list | tuple):
         return _of_rows(data)
     return data
 
 
-def _of_sparse(matrix: Any) -> pl.DataFrame:
-    """Users are rows, items columns, both by number; what is stored is a rating, a zero too."""
+def _of_sparse(matrix: Any, options: ReadOptions, rated: bool) -> pl.DataFrame:
+    """Users are rows, items columns, both by number; what is stored is a rating, a zero too.
+
+    Where all entries are equal they only mark pairs, unless it is said that they are ratings.
+    """
     if matrix.ndim != 2:
         raise DataError(
             f"a sparse array of {matrix.ndim} dimensions is no table of users × items; give one "
@@ -43,7 +51,16 @@ def _of_sparse(matrix: Any) -> pl.DataFrame:
     users, items, values = entries.row, entries.col, entries.data
     if matrix.format in ("bsr", "dia"):  # their zeros only fill blocks and diagonals
         users, items, values = (part[entries.data != 0] for part in (users, items, values))
-    return _frame({"user": users, "item": items, "rating": values})
+    cells = {"user": users, "item": items}
+    marks = len(values) > 0 and bool(np.all(values == values[0]))
+    if marks and not rated and not options.columns():
+        return _frame(cells)
+    return _frame(cells | {_called(options): values})
+
+
+def _called(options: ReadOptions) -> str:
+    """What is said of a pair: a rating, or its count if there are no ratings."""
+    return "weight" if options.rating == NO_COLUMN else "rating"
 
 
 def _of_array(array: np.ndarray[Any, Any]) -> pl.DataFrame:
@@ -57,18 +74,19 @@ def _of_array(array: np.ndarray[Any, Any]) -> pl.DataFrame:
         return _frame({name: array[name] for name in array.dtype.names})
     if array.ndim != 2 or array.shape[1] not in _WIDTHS:
         raise DataError(
-            f"an array of shape {array.shape} is no table of ratings; give 3 or 4 columns "
+            f"an array of shape {array.shape} is no table of ratings; give 2 to 4 columns "
             f"({_ROWS}), or a table of users × items as a scipy.sparse matrix"
         )
     return _frame({str(i): array[:, i] for i in range(array.shape[1])})
 
 
-def _of_mapping(data: Mapping[Any, Any]) -> pl.DataFrame:
-    """{user: {item: rating}}, or columns by name."""
+def _of_mapping(data: Mapping[Any, Any], options: ReadOptions) -> pl.DataFrame:
+    """{user: {item: rating}}, {user: [items]}, or columns by name."""
     inner = [isinstance(value, Mapping) for value in data.values()]
     if data and all(inner):
         rows = [(u, i, rating) for u, rated in data.items() for i, rating in rated.items()]
-        return _of_rows(rows)
+        names = ["user", "item", _called(options)]
+        return _of_rows(rows).rename(dict(zip("012", names, strict=True)))
     if not data:
         raise DataError(f"the dict is empty: there are no ratings; {_DICTS}")
     if any(inner):
@@ -81,10 +99,18 @@ def _of_mapping(data: Mapping[Any, Any]) -> pl.DataFrame:
         if isinstance(column, str) or not hasattr(column, "__len__"):
             shown = str(column)[:40]
             raise DataError(f"under {name!r} the dict holds {shown!r}, not a column; {_DICTS}")
+    if not options.columns() and not _names_columns(data):
+        return _of_rows([(user, item) for user, items in data.items() for item in items])
     lengths = {str(name): len(column) for name, column in data.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns of the dict are not equally long: {lengths}")
     return _frame({str(name): column for name, column in data.items()})
+
+
+def _names_columns(data: Mapping[Any, Any]) -> bool:
+    """Whether a key is a usual name of a column; where none is, keys are users."""
+    names = [key for key in data if isinstance(key, str)]
+    return any(find_name(usual, names) is not None for usual in USUAL.values())
 
 
 def _of_rows(rows: Sequence[Any]) -> pl.DataFrame:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from cfnade.data import movielens, netflix, recbole
 from cfnade.data.characters import clean
 from cfnade.data.columns import Columns
 from cfnade.data.parquet_check import MAGIC as PARQUET
-from cfnade.data.roles import NO_TIME, PLAIN, ReadOptions
+from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.data.sources import HEAD, FileSource, bare, open_source
 from cfnade.data.text import read_text, recognise
 from cfnade.data.typed_tables import ARROW, read_table
@@ -40,11 +42,13 @@ def read(path: Path, options: ReadOptions = PLAIN) -> tuple[Columns, str]:
     source = open_source(path)
     if siblings := companions(path):
         source = FileSource(path, {file.name: file for file in (path, *siblings)})
-    skip = ReadOptions(skip_bad_lines=options.skip_bad_lines)
-    alone = options in (skip, replace(skip, time=NO_TIME))
-    if alone and (published := _published(source, skip)) is not None:
+    absent = options.absent()
+    rest: dict[str, Any] = dict.fromkeys(absent)
+    alone = replace(options, **rest) == ReadOptions(skip_bad_lines=options.skip_bad_lines)
+    if alone and (published := _published(source, options)) is not None:
         columns, recognised = published
-        return (replace(columns, times=None) if options.time else columns), recognised
+        columns = replace(columns, times=None) if "time" in absent else columns
+        return (columns.as_interactions() if "rating" in absent else columns), recognised
     return _read_file(source, _only_candidate(source, options), options)
 
 
@@ -77,9 +81,10 @@ def _only_candidate(source: FileSource, options: ReadOptions) -> str:
     if len(names) == 1:
         return names[0]
     names = [name for name in names if not _is_document(name)]
-    # one that can be read, else one that looks it: its error will say what is wrong with it
-    for whole in (True, False):
-        likely = [name for name in names if _is_likely(source, name, options, whole)]
+    # one of ratings before one of interactions, which look like much else; one that can be read,
+    # else one that looks it: its error will say what is wrong with it
+    for rated, whole in product((True, False), repeat=2):
+        likely = [name for name in names if _is_likely(source, name, options, whole, rated)]
         if len(likely) == 1:
             return likely[0]
         if likely:
@@ -97,20 +102,24 @@ def _is_document(name: str) -> bool:
     return plain.endswith(_NOT_DATA) or plain.split(".")[0] in _DOCUMENTS
 
 
-def _is_likely(source: FileSource, name: str, options: ReadOptions, whole: bool) -> bool:
-    """Whether the first lines are recognised as ratings and, if `whole`, each can be read."""
+def _is_likely(
+    source: FileSource, name: str, options: ReadOptions, whole: bool, rated: bool
+) -> bool:
+    """Whether the first lines are recognised and, if `whole`, each can be read; if `rated`, there
+    must be ratings.
+    """
     try:
         head = source.head(name)
         if head.startswith((PARQUET, ARROW)):
             return True
         lines = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
         if whole:
-            read_text(lines, name, replace(options, skip_bad_lines=False))
-        else:
-            recognise(clean(lines, name, options.encoding)[0], name, options)
+            columns, _ = read_text(lines, name, replace(options, skip_bad_lines=False))
+            return not (rated and columns.implicit)
+        layout = recognise(clean(lines, name, options.encoding)[0], name, options)
+        return not (rated and layout.roles.rating is None)
     except DataError:
         return False
-    return True
 
 
 def _read_file(source: FileSource, name: str, options: ReadOptions) -> tuple[Columns, str]:

@@ -18,6 +18,7 @@ from cfnade.data.columns import Columns
 from cfnade.data.containers import as_frame
 from cfnade.data.elsewhere import bring, settled
 from cfnade.data.formats import companions, read
+from cfnade.data.interactions import Weighting
 from cfnade.data.items import with_items
 from cfnade.data.named import SETS, PublishedSet, fetch, find, named, show_terms
 from cfnade.data.predefined import predefined
@@ -43,6 +44,7 @@ def load(
     item: str | int | None = None,
     rating: str | int | None = None,
     time: str | int | None = None,
+    weight: str | int | None = None,
     separator: str | None = None,
     header: bool | None = None,
     encoding: str | None = None,
@@ -52,6 +54,8 @@ def load(
     scale: str | Sequence[float] | Scale | None = None,
     bins: int | Sequence[float] | None = None,
     repeats: Repeats = "error",
+    likes: float | None = None,
+    weights: Weighting = "linear",
     cache: bool = True,
 ) -> Ratings:
     """Ratings from a data set's name ("ml-1m"), a path, an address, or a table in memory.
@@ -67,9 +71,15 @@ def load(
     cannot be read are an error too, or left out and told if `skip_bad_lines`. `items` is a file or
     frame with a column of item ids and one of titles, of genres or both. What was parsed from a
     file is kept for the next time unless `cache` is false.
+
+    Without a column of ratings, or with rating="-", lines are interactions. `weight` is a column of
+    their counts; those of a pair are added up, and `weights` makes weights of the totals: "linear"
+    as they are, "log" 1 + ln of them. With `likes` ratings of at least so much become interactions.
     """
-    options = Options(scale, bins, repeats)
-    reading = ReadOptions(user, item, rating, time, separator, header, encoding, skip_bad_lines)
+    options = Options(scale, bins, repeats, likes, weights)
+    reading = ReadOptions(
+        user, item, rating, time, separator, header, encoding, skip_bad_lines, weight
+    )
     if isinstance(data, Ratings):
         if (reading, options, query) != (PLAIN, Options(), None):
             raise DataError("these are Ratings already; give such arguments when loading the file")
@@ -77,19 +87,25 @@ def load(
     if not isinstance(data, str | Path):
         if query is not None:
             raise DataError("query= is for databases, not for tables in memory; leave it out")
-        return with_items(build(read_frame(as_frame(data), reading), options), items)
+        columns = read_frame(as_frame(data, reading, options.rated()), reading)
+        if columns.assumed:
+            log.info("the table: %s", columns.assumed)
+        return with_items(build(columns, options), items)
     published = SETS.get(data) if isinstance(data, str) else None
     path = locate(data, published, query)
 
     def parse() -> tuple[Ratings, str]:
         columns, recognised = read(path, reading)
+        if columns.assumed:
+            recognised += f"; {columns.assumed}"
         if published is None:
             return build(columns, options), recognised
         ratings = build(_relabelled(columns, published, path), options)
-        published.check(ratings, path)
+        published.check(ratings, path, len(columns.values))
         return ratings, recognised
 
     asked = f"{published.name if published else ''} {options} {reading}"
+    asked += options.counting() + reading.counting()
     ratings, recognised = cached(path, asked, parse, companions(path)) if cache else parse()
     log.info("%s: %s", path, recognised)
     return with_items(ratings, items)
@@ -105,7 +121,10 @@ def load_split(data: Any, name: str, **reading: Any) -> Split:
         data, reading = settled(data, reading)
     if name in CANONICAL:
         whole = load(data, **reading)
-        train, test = (_canonical_part(data, f"{name}.{end}", whole) for end in ("base", "test"))
+        likes = reading.get("likes")
+        train, test = (
+            _canonical_part(data, f"{name}.{end}", whole, likes) for end in ("base", "test")
+        )
         return predefined(train, test, name=name, whole=whole)
     if name.startswith("file:"):
         other = file_of_split(name)
@@ -153,7 +172,7 @@ def _relabelled(columns: Columns, published: PublishedSet, path: Path) -> Column
     return replace(columns, users=users, source=f"{published.name} (copy in {copy.package})")
 
 
-def _canonical_part(data: Any, file: str, whole: Ratings) -> Ratings:
+def _canonical_part(data: Any, file: str, whole: Ratings, likes: float | None) -> Ratings:
     if not isinstance(data, str | Path):
         raise DataError(f"split {file.split('.')[0]!r} needs MovieLens 100K by name or path")
     path = locate(data, SETS.get(str(data)))
@@ -165,4 +184,7 @@ def _canonical_part(data: Any, file: str, whole: Ratings) -> Ratings:
             "published, whose archive holds it"
         )
     columns, _ = read_text(source.read(members[0]), source.label(members[0]), PLAIN)
-    return build(replace(columns, source=whole.source), Options(scale=whole.scale))
+    columns = replace(columns, source=whole.source)
+    if not whole.implicit:
+        return build(columns, Options(scale=whole.scale))
+    return build(columns.as_interactions() if likes is None else columns, Options(likes=likes))

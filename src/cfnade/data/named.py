@@ -63,16 +63,16 @@ class PublishedSet:
         """Names under which the set is looked for in a folder."""
         return [f"{self.name}.zip", self.name, *_OTHER_FOLDERS.get(self.name, ())]
 
-    def check(self, ratings: Ratings, path: Path) -> None:
+    def check(self, ratings: Ratings, path: Path, lines: int) -> None:
         """Refuse something else that lies under this name."""
         if ratings.n_items < self.least_items:
             raise DataError(
                 f"{path}: {ratings.n_items:,} movies are not the {self.name} data set, which has "
                 f"17,770; load the file by its path if you want this part of it"
             )
-        if self.ratings is not None and len(ratings) != self.ratings:
+        if self.ratings is not None and lines != self.ratings:
             raise DataError(
-                f"{path}: holds {len(ratings):,} ratings, the {self.name} data set has "
+                f"{path}: holds {lines:,} ratings, the {self.name} data set has "
                 f"{self.ratings:,}; get it anew, or load the file by its path"
             )
 

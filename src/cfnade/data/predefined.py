@@ -66,12 +66,23 @@ def together(first: Ratings, second: Ratings) -> Ratings:
         titles=_texts(pair, "titles", item_ids),
         genres=_texts(pair, "genres", item_ids),
         source=" + ".join(dict.fromkeys(p.source for p in pair if p.source)),
+        weights=_weights(pair),
     )
+
+
+def _weights(pair: tuple[Ratings, Ratings]) -> npt.NDArray[np.float32] | None:
+    own = [np.ones(len(p), np.float32) if p.weights is None else p.weights for p in pair]
+    return None if all(part.weights is None for part in pair) else np.concatenate(own)
 
 
 def _common_scale(first: Scale, second: Scale) -> Scale:
     if first == second:
         return first
+    if 1 in (len(first), len(second)):
+        raise DataError(
+            "one part holds ratings, the other interactions; read both the same way, with "
+            'rating= or rating="-"'
+        )
     if first.edges is not None or second.edges is not None:
         raise DataError(
             f"the two parts are binned differently ({first}; {second}); "

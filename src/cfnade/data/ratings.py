@@ -20,6 +20,7 @@ TimeArray = npt.NDArray[np.signedinteger[Any]]
 
 _OPTIONAL = ("times", "titles", "genres")
 _ARRAYS = ("users", "items", "levels", "user_ids", "item_ids", *_OPTIONAL)
+_OF_RATINGS = ("users", "items", "levels", "times", "weights")
 _OTHER: dict[Side, Side] = {"user": "item", "item": "user"}
 _SORTING = Lock()
 
@@ -68,15 +69,22 @@ class Ratings:
     genres: npt.NDArray[np.object_] | None = None  # (M,) str such as "Comedy|Drama"
     source: str = ""
     """The name of the published set, and of the copy if it is not the publisher's own."""
+    weights: npt.NDArray[np.float32] | None = None
+    """(n,) how much each interaction counts, above 0; None if each counts once. Not of ratings."""
     _rows: dict[Side, Rows] = field(default_factory=dict, init=False)  # kept by `rows`
 
     def __post_init__(self) -> None:
-        for name in _ARRAYS:
+        for name in (*_ARRAYS, "weights"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _frozen(getattr(self, name)))
 
     def __len__(self) -> int:
         return len(self.levels)
+
+    @property
+    def implicit(self) -> bool:
+        """Whether these are interactions: there are no ratings, all levels are 0."""
+        return len(self.scale) == 1
 
     @property
     def n_users(self) -> int:
@@ -97,11 +105,12 @@ class Ratings:
 
     def __repr__(self) -> str:
         name = f"{self.source}: " if self.source else ""
-        extra = [word for word in _OPTIONAL if getattr(self, word) is not None]
+        what = "interactions" if self.implicit else "ratings"
+        scale = "" if self.implicit else f", scale {self.scale}"
+        extra = [word for word in ("weights", *_OPTIONAL) if getattr(self, word) is not None]
         return (
-            f"<Ratings {name}{len(self):,} ratings of {self.n_items:,} items by "
-            f"{self.n_users:,} users, scale {self.scale}{', with ' if extra else ''}"
-            f"{', '.join(extra)}>"
+            f"<Ratings {name}{len(self):,} {what} of {self.n_items:,} items by "
+            f"{self.n_users:,} users{scale}{', with ' if extra else ''}{', '.join(extra)}>"
         )
 
     # -- rows -------------------------------------------------------------------------------
@@ -144,21 +153,24 @@ class Ratings:
 
     def select(self, which: npt.NDArray[Any]) -> Ratings:
         """The ratings at these positions (or where the mask is true); id tables stay whole."""
-        times = None if self.times is None else self.times[which]
-        users, items, levels = self.users[which], self.items[which], self.levels[which]
-        return replace(self, users=users, items=items, levels=levels, times=times)
+        chosen: dict[str, Any] = {name: getattr(self, name)[which] for name in self._columns()}
+        return replace(self, **chosen)
 
     def plus(self, other: Ratings) -> Ratings:
         """These ratings and then the others; both must be parts of one data set."""
         same = self.user_ids is other.user_ids or np.array_equal(self.user_ids, other.user_ids)
         same = same and np.array_equal(self.item_ids, other.item_ids)
-        if not same or self.scale != other.scale or (self.times is None) != (other.times is None):
+        if not same or self.scale != other.scale or self._columns() != other._columns():
             raise DataError("only parts of one data set can be put together")
-        columns = ["users", "items", "levels"] + ["times"] * (self.times is not None)
         both: dict[str, Any] = {
-            name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in columns
+            name: np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in self._columns()
         }
         return replace(self, **both)
+
+    def _columns(self) -> list[str]:
+        """The arrays that have an entry for each rating."""
+        return [name for name in _OF_RATINGS if getattr(self, name) is not None]
 
     # -- identity ---------------------------------------------------------------------------
 
@@ -171,6 +183,8 @@ class Ratings:
         for name in _ARRAYS:
             array = getattr(self, name)
             parts.append(f"{name} {'-' if array is None else digest(array)}")
+        if self.weights is not None:  # unsaid otherwise: older data keeps its fingerprint
+            parts.append(f"weights {digest(self.weights)}")
         return digest_text("\n".join(parts))
 
     def __eq__(self, other: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from cfnade.data.bad_lines import BadLines
@@ -39,6 +40,7 @@ def read(source: FileSource, name: str, options: ReadOptions = PLAIN) -> tuple[C
             )
     layout, bad = Layout(_shape(names), None, roles), BadLines(label, options.skip_bad_lines)
     columns, skipped = read_columns(data, layout, bad)
+    columns = replace(columns, assumed=roles.notice(names))
     used = PurePosixPath(name).name
     items = source.beside(name, bare(name).removesuffix(".inter") + ".item")
     if items is not None:

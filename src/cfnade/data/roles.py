@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from cfnade.errors import DataError
 
 Choice = str | int | None
 """A column as a person gives it: its name, its position from 0, or None to have it guessed."""
 
-NO_TIME = "-"
-"""As `time=`: leave the times out."""
+NO_COLUMN = "-"
+"""As `rating=`, `time=` or `weight=`: there is none, or it is left out."""
 
 # Words for each, the most telling first. Case and punctuation are ignored, and what ids end in.
 _STEMS = {
@@ -31,6 +32,11 @@ _STEMS = {
         "createdat updatedat reviewedat ratingtimestamp ratingdate ratingtime reviewdate "
         "reviewtimestamp eventtime eventtimestamp createddate creationdate purchasedate unix"
     ),
+    "weight": (
+        "weight count play playcount listen listencount view viewcount click clickcount hit "
+        "purchase purchasecount quantity qty frequency freq timesplayed timesviewed "
+        "interactioncount nplay numplay"
+    ),
 }
 _OTHERS = {
     "user": "uid usersid username profilename reviewername customername membername nickname",
@@ -40,6 +46,7 @@ _OTHERS = {
         "overallrating"
     ),
     "time": "",
+    "weight": "quantities frequencies",
 }
 _ENDINGS = ("id", "", "ids", "s", "no", "nr", "num", "number", "index", "idx", "key", "code")
 _PLURAL = ("", "s")
@@ -75,6 +82,8 @@ _LAST = {
 _FIGURES = {"avg", "average", "mean", "count", "num", "n", "total", "max", "min", "predicted"}
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _NEEDED = ("user", "item", "rating")
+_ORDER = (*_NEEDED, "time")
+_MAY_LACK = ("rating", "time", "weight")
 
 
 @dataclass(frozen=True)
@@ -89,11 +98,20 @@ class ReadOptions:
     header: bool | None = None
     encoding: str | None = None
     skip_bad_lines: bool = False
+    weight: Choice = field(default=None, repr=False)  # caches know sources by the repr
 
     def columns(self) -> dict[str, str | int]:
         """The columns that were not left to be guessed."""
         choices = {role: getattr(self, role) for role in USUAL}
         return {role: choice for role, choice in choices.items() if choice is not None}
+
+    def absent(self) -> list[str]:
+        """The columns that were said not to be there."""
+        return [role for role in _MAY_LACK if getattr(self, role) == NO_COLUMN]
+
+    def counting(self) -> str:
+        """What was said of weights, for caches: nothing where nothing was said."""
+        return "" if self.weight is None else f" weight={self.weight!r}"
 
     def of_text(self) -> list[str]:
         """The names of options that were given and make sense for text only."""
@@ -111,12 +129,27 @@ class Roles:
 
     user: int
     item: int
-    rating: int
+    rating: int | None = None  # none where lines are interactions
     time: int | None = None
+    weight: int | None = None  # of interactions
+    assumed: bool = False
+    """Whether lines are interactions for want of a rating, and nobody said so."""
 
     def positions(self) -> list[int]:
-        """In the order user, item, rating, and time if there is one."""
+        """In the order user, item, rating, time, weight, without those that are not there."""
         return list(self.named().values())
+
+    def notice(self, names: Sequence[str] | None) -> str:
+        """What was taken for granted, in words; empty if nothing was."""
+        if not self.assumed:
+            return ""
+        called = {role: str(p) if names is None else names[p] for role, p in self.named().items()}
+        found = ", ".join(r if r == name else f"{r} {name}" for r, name in called.items())
+        return (
+            "no column of ratings, so every line was taken as an interaction "
+            f"({found if names else 'columns: ' + found}); name a column of ratings with rating= "
+            "(--rating) if there is one"
+        )
 
     def named(self) -> dict[str, int]:
         """Each role that a column has, and its position."""
@@ -132,28 +165,61 @@ class Roles:
 
 def choose(names: Sequence[str] | None, width: int, options: ReadOptions, label: str) -> Roles:
     """The roles of `width` columns, by the names of a header or, without one, by position."""
-    places: dict[str, int] = {}
+    places: dict[str, Any] = {}
+    absent = options.absent()
     for role, choice in options.columns().items():
-        if (role, choice) != ("time", NO_TIME):
+        if role not in absent:
             places[role] = _place(role, choice, names, width, label)
     if len(set(places.values())) < len(places):
         raise DataError(f"{label}: one column is given twice: {options.columns()}")
     for role in USUAL:
-        if role in places or (role == "time" and options.time is not None):
+        if role in places or role in (*absent, "weight"):
             continue
         guess = _by_order(role, width, options) if names is None else find_name(USUAL[role], names)
         if guess is not None and guess not in places.values():
             places[role] = guess
     for role in _NEEDED:
-        if role not in places and names is not None:
+        if role not in (*places, *absent) and names is not None:
             places |= _by_last_word(role, names, places)
-    if missing := [role for role in _NEEDED if role not in places]:
+    missing = [role for role in _NEEDED if role not in places]
+    if missing == ["rating"] or width == 2 or "rating" in absent:
+        missing = [role for role in missing if role != "rating" or _may_rate(names, width, options)]
+    if missing:
         arguments = ", ".join(f"{role}=" for role in missing)
+        no_ratings = '; rating="-" if lines are clicks or the like' if "rating" in missing else ""
         raise DataError(
             f"{label}: which column is the {' and which the '.join(missing)}? There are "
-            f"{_listed(names, width)}; say it with {arguments} (a name, or a position from 0)"
+            f"{_listed(names, width)}; say it with {arguments} (a name, or a position from 0"
+            f"{no_ratings})"
         )
-    return Roles(**places)
+    if "rating" in places:
+        _refuse_weight(places, options, label)
+        return Roles(**places)
+    if names is not None and "weight" not in (*places, *absent):
+        guess = find_name(USUAL["weight"], names)
+        if guess is not None and guess not in places.values():
+            places["weight"] = guess
+    return Roles(**places, assumed=options.rating is None)
+
+
+def _may_rate(names: Sequence[str] | None, width: int, options: ReadOptions) -> bool:
+    """Whether a column may hold ratings and does not show it; else lines are interactions."""
+    if options.rating == NO_COLUMN or options.weight not in (None, NO_COLUMN):
+        return False
+    if names is None:
+        return width > 2
+    # "avg_rating" may be the rating or not: that is for a person to say
+    words = {word.lower() for name in names for word in _WORDS.findall(name)}
+    return any(word.removesuffix("s") in _LAST["rating"] for word in words)
+
+
+def _refuse_weight(places: dict[str, int], options: ReadOptions, label: str) -> None:
+    if "weight" in places:
+        raise DataError(
+            f"{label}: weight={options.weight!r} is for interactions, and column "
+            f"{places['rating']} (from 0) was taken as ratings; leave it out, or say that there "
+            'are no ratings with rating="-"'
+        )
 
 
 def _place(
@@ -202,7 +268,7 @@ def _last_word(name: str) -> str:
 
 def _by_order(role: str, width: int, options: ReadOptions) -> int | None:
     """user, item, rating, time: the order of nearly every file without header."""
-    place = list(USUAL).index(role)
+    place = _ORDER.index(role)
     if width > 4 and not options.columns():
         return None  # wide tables put anything anywhere
     return place if place < width else None

@@ -16,6 +16,7 @@ from cfnade.options import checked, whole
 MAX_LEVELS = 255
 """Levels are stored in one byte; finer ratings are continuous for our purposes."""
 
+_ONE_LEVEL = (1.0,)
 _CHUNK = 1 << 20  # ratings placed on the scale at a time
 _DECIMALS = 4  # the finest grid that counts as a scale: steps of 0.0001
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)(?:-|–|\.\.)(-?\d+(?:\.\d+)?)(?:/(\d+(?:\.\d+)?))?")
@@ -32,10 +33,8 @@ class Scale:
     edges: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not 2 <= len(self.values) <= MAX_LEVELS:
-            raise DataError(
-                f"a scale needs 2 to {MAX_LEVELS} levels, got {len(self.values)}: {self.values[:6]}"
-            )
+        if not 2 <= len(self.values) <= MAX_LEVELS and self.values != _ONE_LEVEL:
+            raise _wrong_size(self.values)
         if not np.isfinite(self.values).all() or not np.all(np.diff(self.values) > 0):
             raise DataError(f"a scale's values must be finite and rising, got {self.values[:10]}")
         inner = len(self.values) - 1
@@ -48,6 +47,8 @@ class Scale:
         return len(self.values)
 
     def __str__(self) -> str:
+        if len(self) == 1:
+            return "interactions"
         low, high = f"{self.values[0]:g}", f"{self.values[-1]:g}"
         steps = np.diff(self.values)
         if self.edges is not None:
@@ -87,6 +88,15 @@ class Scale:
         return levels, fits
 
 
+INTERACTIONS = Scale(_ONE_LEVEL)
+"""The scale of data without ratings: that something was clicked, played or bought is its one level.
+"""
+
+
+def _wrong_size(values: tuple[float, ...]) -> DataError:
+    return DataError(f"a scale needs 2 to {MAX_LEVELS} levels, got {len(values)}: {values[:6]}")
+
+
 def usual_threshold(scale: Scale) -> float:
     """A good rating: the lowest in the upper quarter of the scale, 4 of 1–5, 8 of 1–10."""
     values = scale.array()
@@ -105,7 +115,8 @@ def find_scale(distinct: FloatArray) -> Scale:
     if len(distinct) == 1:
         raise DataError(
             f"every rating is {distinct[0]:g}, so the scale cannot be found; give it, as in "
-            'scale="1-5" (on the command line: --scale 1-5)'
+            'scale="1-5" (on the command line: --scale 1-5), or take every line as an interaction '
+            'with rating="-"'
         )
     for decimals in range(_DECIMALS + 1):
         scaled = np.clip(distinct, -1e300, 1e300) * 10**decimals
@@ -129,7 +140,10 @@ def given_scale(scale: str | Sequence[float] | Scale) -> Scale:
     if isinstance(scale, Scale):
         return scale
     if not isinstance(scale, str):
-        return Scale(_numbers(scale, "scale"))
+        values = _numbers(scale, "scale")
+        if len(values) == 1:  # ratings of one level would pass for interactions
+            raise _wrong_size(values)
+        return Scale(values)
     match = _RANGE.fullmatch(scale.strip())
     if match is None:
         raise DataError(f'scale {scale!r} is not understood; write "1-5" or "0.5-5/0.5"')

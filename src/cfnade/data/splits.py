@@ -242,9 +242,11 @@ def _by_liang(ratings: Ratings, held: int) -> Parts:
     counts = np.bincount(ratings.users[liked], minlength=ratings.n_users)
     eligible = np.flatnonzero(counts >= _LIANG_LEAST)
     if not 0 < 2 * held < len(eligible):
+        gave = "have" if ratings.implicit else "gave"
+        what = "interactions" if ratings.implicit else f"ratings of {least:g} or more"
         raise DataError(
             f"liang:{held} holds out {held} people for testing and as many for validation; of "
-            f"{len(eligible):,} who gave {_LIANG_LEAST} ratings of {least:g} or more some must be "
+            f"{len(eligible):,} who {gave} {_LIANG_LEAST} {what} some must be "
             "left to train on, and nobody held out is none: give another number, or more data"
         )
     # NumPy has frozen this generator and what it draws.

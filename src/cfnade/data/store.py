@@ -7,10 +7,10 @@
 
 Any safetensors reader opens it; nothing in it is executed. Reading maps it into memory.
 
-Ratings are the arrays users, items, levels, times (if known), user_ids, item_ids, titles and genres
-(if known). Integer ids are one array; texts are two, `NAME.bytes` with all bytes end to end and
-`NAME.starts` with where each text starts. Their header's texts are format, version, scale, edges,
-source and a note.
+Ratings are the arrays users, items, levels, times (if known), weights (of interactions, if they
+differ), user_ids, item_ids, titles and genres (if known). Integer ids are one array; texts are two,
+`NAME.bytes` with all bytes end to end and `NAME.starts` with where each text starts. Their header's
+texts are format, version, scale, edges, source and a note.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def write_ratings(path: Path, ratings: Ratings, note: str = "") -> None:
         "note": note,
     }
     arrays: Arrays = {}
-    for name in ("users", "items", "levels", "times", *_TEXTS):
+    for name in ("users", "items", "levels", "times", "weights", *_TEXTS):
         array = getattr(ratings, name)
         if array is not None and array.dtype == object:
             arrays[f"{name}.bytes"], arrays[f"{name}.starts"] = _pack(array)

@@ -22,6 +22,26 @@ class Counts:
     octaves: list[int]
     """How many of them have 1, 2–3, 4–7, 8–15 … ratings."""
 
+    def __str__(self) -> str:
+        return f"{self.least:,} to {self.most:,}, median {self.median:,.0f}, mean {self.mean:,.1f}"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What interactions weigh."""
+
+    least: float
+    median: float
+    mean: float
+    most: float
+    total: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.least:g} to {self.most:g}, median {self.median:g}, mean {self.mean:.4g}, "
+            f"{self.total:,.6g} in all"
+        )
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -45,6 +65,13 @@ class Summary:
     titles: bool
     genres: bool
     fingerprint: str
+    weights: Weights | None = None
+    """Of interactions that do not all count once."""
+
+    @property
+    def implicit(self) -> bool:
+        """Whether these are interactions, which have no scale, mean and histogram to speak of."""
+        return self.levels == 1
 
 
 def summarise(ratings: Ratings) -> Summary:
@@ -71,6 +98,20 @@ def summarise(ratings: Ratings) -> Summary:
         titles=ratings.titles is not None,
         genres=ratings.genres is not None,
         fingerprint=ratings.fingerprint,
+        weights=_weights(ratings),
+    )
+
+
+def _weights(ratings: Ratings) -> Weights | None:
+    if ratings.weights is None or len(ratings) == 0:
+        return None
+    each = ratings.weights.astype(np.float64)
+    return Weights(
+        float(each.min()),
+        float(np.median(each)),
+        float(each.mean()),
+        float(each.max()),
+        float(each.sum()),
     )
 
 

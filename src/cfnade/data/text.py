@@ -12,9 +12,10 @@ from typing import Any
 
 from cfnade.data.bad_lines import SKIP, TOLD, BadLines, faults, reason
 from cfnade.data.characters import LOST, clean
-from cfnade.data.columns import Columns, by_item, numbers, text_ids, times
+from cfnade.data.columns import Columns, by_item, counts, no_ratings, numbers, text_ids, times
 from cfnade.data.fields import SEPARATORS, Table, TextShape, cut_fields, uses_quotes
-from cfnade.data.roles import ReadOptions, Roles, choose
+from cfnade.data.roles import PLAIN, ReadOptions, Roles, choose
+from cfnade.data.scale import INTERACTIONS
 from cfnade.errors import DataError
 
 _WRITTEN = {"\\t": "\t", "tab": "\t"}  # as shells and people write it
@@ -36,7 +37,7 @@ class Layout:
         if self.names is not None:
             columns = ", ".join(self.names[position] for position in positions)
             return f"{name}-separated text with header: {columns}"
-        roles = ", ".join(("user", "item", "rating", "time")[: len(positions)])
+        roles = ", ".join(self.roles.named())
         places = ", ".join(str(position) for position in positions)
         return f"{name}-separated text without header: {roles} in columns {places}"
 
@@ -80,9 +81,14 @@ def _columns(table: Table, layout: Layout, label: str) -> Columns:
     return Columns(
         users=text_ids(column(roles.user), "user", where),
         items=items,
-        values=numbers(column(roles.rating), where),
+        values=(
+            no_ratings(items) if roles.rating is None else numbers(column(roles.rating), where)
+        ),
         times=None if roles.time is None else times(column(roles.time), where),
         where=where,
+        scale=INTERACTIONS if roles.rating is None else None,
+        weights=None if roles.weight is None else counts(column(roles.weight), where),
+        assumed=roles.notice(layout.names),
         **texts,
     )
 
@@ -110,13 +116,19 @@ def recognise(data: bytes, label: str, options: ReadOptions) -> Layout:
     try:
         return Layout(shape, names, choose(names, shape.width, options, label))
     except DataError as error:
-        raise DataError(f"{error}.\n{_beginning(_first_lines(data))}") from error
+        hint = ""
+        if shape.width == 2 and names is not None and options.header is None:
+            hint = ", or, if the first line is data already, header=False (--no-header)"
+        raise DataError(f"{error}{hint}.\n{_beginning(_first_lines(data))}") from error
 
 
 def shape_of(
-    data: bytes, label: str, options: ReadOptions, least: int = 3
+    data: bytes, label: str, options: ReadOptions, least: int | None = None
 ) -> tuple[TextShape, tuple[str, ...] | None]:
-    """How a clean text of at least so many columns is cut, and the names in its header."""
+    """How a clean text of at least so many columns is cut, and the names in its header.
+
+    Unless that is said, there are three or more; or two if that is what lines can be cut into.
+    """
     lines = _first_lines(data)
     separator = _separator(lines, label, options.separator, least)
     one = len(separator.encode()) == 1
@@ -139,12 +151,25 @@ def _beginning(lines: list[str]) -> str:
     return "\n".join(["It begins:", *(f"    {line[:100]}" for line in shown[:_SHOWN])])
 
 
-def _separator(lines: list[str], label: str, asked: str | None, least: int) -> str:
+def _separator(lines: list[str], label: str, asked: str | None, least: int | None) -> str:
     if asked is not None:
         separator = _WRITTEN.get(asked, asked)
         if not separator or set(separator) & set('\r\n"\0'):
             raise DataError(f'separator={asked!r} cannot separate fields; give one such as ","')
         return separator
+    found = _of_two(lines) if least is None else None
+    found = found or _best(lines, least or 3)[1]
+    if found is None:
+        columns = f"{least} columns" if least else "a user, an item and perhaps a rating"
+        raise DataError(
+            f"{label}:1: no separator cuts the lines into {columns}; give separator= if it has "
+            f"one.\n{_beginning(lines)}"
+        )
+    return found
+
+
+def _best(lines: list[str], least: int) -> tuple[int, str | None]:
+    """How many of the lines a separator cuts into equally many columns, and which does it best."""
     best: tuple[tuple[int, bool, int], str | None] = (0, False, 0), None
     for separator in SEPARATORS:
         widths = Counter(len(_split(line, separator, len(separator) == 1)) for line in lines)
@@ -152,13 +177,26 @@ def _separator(lines: list[str], label: str, asked: str | None, least: int) -> s
         merit = count, separator != " ", width
         if width >= least and merit > best[0]:
             best = merit, separator
-    if best[1] is None:
-        columns = "a user, an item and a rating" if least == 3 else f"{least} columns"
-        raise DataError(
-            f"{label}:1: no separator cuts the lines into {columns}; give separator= if it has "
-            f"one.\n{_beginning(lines)}"
-        )
-    return best[1]
+    return best[0][0], best[1]
+
+
+def _of_two(lines: list[str]) -> str | None:
+    """The separator of a user and an item alone: the header names them, or hardly a line can be
+    cut into more.
+    """
+    for separator in SEPARATORS:
+        names = _split(lines[0], separator, len(separator) == 1)
+        if len(names) == 2 and _names_both(names):
+            return separator
+    (many, _), (count, best) = _best(lines, 3), _best(lines, 2)
+    return best if 2 * many < len(lines) and many < count else None
+
+
+def _names_both(names: list[str]) -> bool:
+    try:
+        return choose(names, 2, PLAIN, "").rating is None
+    except DataError:
+        return False
 
 
 def _split(line: str, separator: str, quoted: bool) -> list[str]:

@@ -1,7 +1,8 @@
 """Tables with typed columns: Parquet and Arrow files, and pandas, polars and pyarrow frames.
 
-`write_parquet` keeps ratings as a plain table (user, item, rating, timestamp, title, genres) with
-what a table cannot say in the file's metadata, so that reading it gives the same ratings again:
+`write_parquet` keeps ratings as a plain table (user, item, rating, timestamp, title, genres;
+interactions have no rating and perhaps a weight) with what a table cannot say in the file's
+metadata, so that reading it gives the same ratings again:
 
     cfnade.scale    JSON: the values of the levels, those that nobody used as well
     cfnade.edges    JSON: the inner cut points if ratings were binned, else null
@@ -21,12 +22,21 @@ import narwhals.stable.v1 as nw
 import numpy as np
 import polars as pl
 
-from cfnade.data.columns import Columns, Where, by_item, numbers, times, typed_ids
+from cfnade.data.columns import (
+    Columns,
+    Where,
+    by_item,
+    counts,
+    no_ratings,
+    numbers,
+    times,
+    typed_ids,
+)
 from cfnade.data.fields import POLARS_ERRORS
 from cfnade.data.parquet_check import MAGIC, check_parquet
 from cfnade.data.ratings import Ratings
 from cfnade.data.roles import PLAIN, ReadOptions, Roles, choose
-from cfnade.data.scale import Scale
+from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.errors import DataError
 from cfnade.files import replacing
 
@@ -110,8 +120,11 @@ def write_parquet(ratings: Ratings, path: Path) -> None:
     columns = {
         "user": pl.Series(ratings.user_ids.tolist()).gather(ratings.users),
         "item": pl.Series(ratings.item_ids.tolist()).gather(ratings.items),
-        "rating": pl.Series(ratings.values),
     }
+    if not ratings.implicit:
+        columns["rating"] = pl.Series(ratings.values)
+    if ratings.weights is not None:
+        columns["weight"] = pl.Series(np.asarray(ratings.weights))
     if ratings.times is not None:
         columns["timestamp"] = pl.Series(np.asarray(ratings.times))
     for name, texts in (("title", ratings.titles), ("genres", ratings.genres)):
@@ -127,9 +140,12 @@ def write_parquet(ratings: Ratings, path: Path) -> None:
 
 
 def _roles(names: list[str], options: ReadOptions, label: str) -> Roles:
-    """By name; a table whose columns are only numbered has no names."""
-    numbered = names == [str(i) for i in range(len(names))]
-    return choose(None if numbered else names, len(names), options, label)
+    return choose(_given(names), len(names), options, label)
+
+
+def _given(names: list[str]) -> list[str] | None:
+    """None if columns are only numbered."""
+    return None if names == [str(i) for i in range(len(names))] else names
 
 
 def _needed(names: list[str], roles: Roles) -> list[int]:
@@ -163,11 +179,13 @@ def _columns(
     return Columns(
         users=typed_ids(users, "user", at_user),
         items=item_ids,
-        values=numbers(*placed(roles.rating)),
+        values=no_ratings(item_ids) if roles.rating is None else numbers(*placed(roles.rating)),
         times=None if roles.time is None else times(*placed(roles.time), exact=own),
         source=source,
         where=where,
-        scale=scale,
+        scale=INTERACTIONS if roles.rating is None else scale,
+        weights=None if roles.weight is None else counts(*placed(roles.weight)),
+        assumed="" if scale == INTERACTIONS else roles.notice(_given(names)),
         **texts,
     )
 

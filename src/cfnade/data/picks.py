@@ -1,0 +1,56 @@
+"""Made-up interactions whose true chances are known, and with them the best list.
+
+Everybody takes one item after the other without putting it back, each time with chances that are
+the softmax of how popular the items are and how well they suit the person's taste.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.data.ratings import Ratings
+from cfnade.data.scale import INTERACTIONS
+from cfnade.errors import DataError
+from cfnade.options import checked, whole
+
+TASTES = 4
+"""How many tastes a person and an item are made of."""
+_POPULARITY_SPREAD, _TASTE_SPREAD = 1.0, 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Picks:
+    """Drawn interactions, and the logarithms of what they were drawn in proportion to."""
+
+    ratings: Ratings
+    liking: npt.NDArray[np.float64]  # (N, M)
+
+
+def synthetic_picks(users: int, items: int, per_user: int, seed: int) -> Picks:
+    """Let each of the users take `per_user` of the items; a person's stand in the order taken.
+
+    Ids count from 1. An item that nobody took has an id all the same.
+    """
+    checked("users", users, whole(1), DataError)
+    checked("items", items, whole(1), DataError)
+    checked("per_user", per_user, whole(1, items), DataError)
+    checked("seed", seed, whole(0), DataError)
+    draw = np.random.default_rng(seed)
+    popularity = _POPULARITY_SPREAD * draw.standard_normal(items)
+    tastes, kinds = (draw.standard_normal((n, TASTES)) for n in (users, items))
+    liking = popularity + _TASTE_SPREAD / np.sqrt(TASTES) * tastes @ kinds.T
+    # The largest sums with Gumbel noise are such a draw, largest first.
+    taken = np.argsort(-(liking + draw.gumbel(size=liking.shape)), axis=1)[:, :per_user]
+    ratings = Ratings(
+        users=np.repeat(np.arange(users, dtype=np.int32), per_user),
+        items=taken.astype(np.int32).reshape(-1),
+        levels=np.zeros(users * per_user, np.uint8),
+        scale=INTERACTIONS,
+        user_ids=np.arange(1, users + 1),
+        item_ids=np.arange(1, items + 1),
+        source=f"synthetic picks, seed {seed}",
+    )
+    return Picks(ratings, liking)

@@ -1,0 +1,194 @@
+"""Data without ratings, as it is kept, cut and summed up."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.data.plays import played, saved, triples
+
+from cfnade import DataError, load, load_split, split
+from cfnade.data.build import Options
+from cfnade.data.predefined import predefined
+from cfnade.data.ratings import Ratings
+from cfnade.data.scale import INTERACTIONS, Scale, usual_threshold
+from cfnade.data.store import read_ratings, write_ratings
+from cfnade.data.summary import summarise
+from cfnade.data.typed_tables import write_parquet
+
+RATED = "user,item,rating,count\n1,2,3,9\n1,3,5,9\n2,3,4,9\n"
+PAIRS = [(1, 10), (1, 11), (2, 10), (4, 12)]
+
+# -- kept ------------------------------------------------------------------------------------------
+
+
+def test_data_without_weights_has_the_fingerprint_that_it_had_before_there_were_any() -> None:
+    ratings = Ratings(
+        users=np.array([0, 1, 1], np.int32),
+        items=np.array([1, 0, 1], np.int32),
+        levels=np.array([0, 4, 2], np.uint8),
+        scale=Scale((1.0, 2.0, 3.0, 4.0, 5.0)),
+        user_ids=np.array([7, 9]),
+        item_ids=np.array(["a", "b"], object),
+        times=np.array([5, 6, 7], np.int32),
+        titles=np.array(["A", ""], object),
+        source="made",
+    )
+    assert ratings.fingerprint == "6b66c8255f973866af6cd187c6245b92"
+    cells = [(u, i, 1 + (u * i) % 5) for u in range(20) for i in range(20)]
+    parts = split(load(cells), "paper:1")
+    assert parts.fingerprint == "060be6ffe7ee146d1347b6c39991a596"
+
+
+def test_caches_are_found_under_the_names_that_they_had() -> None:
+    assert str(Options()) == "Options(scale=None, bins=None, repeats='error')"
+    assert Options().counting() == ""
+    assert len({Options(likes=4).counting(), Options(weights="log").counting(), ""}) == 3
+
+
+def test_weights_are_part_of_the_fingerprint_and_of_the_words() -> None:
+    linear, log = played(), played(weights="log")
+    assert linear.fingerprint != log.fingerprint
+    assert "interactions of 8 items by 11 users, with weights, times>" in repr(linear)
+    assert "scale" not in repr(linear)
+
+
+def test_store_and_parquet_give_the_same_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = [played(weights="log"), played(40, weight="-")]
+    caplog.set_level(logging.INFO, "cfnade")
+    caplog.clear()
+    for ratings in made:
+        write_ratings(tmp_path / "kept", ratings)
+        assert read_ratings(tmp_path / "kept") == ratings
+        write_parquet(ratings, tmp_path / "own.parquet")
+        assert load(tmp_path / "own.parquet") == ratings
+        assert "rating" not in pl.read_parquet_schema(tmp_path / "own.parquet")
+    assert "taken as" not in caplog.text  # the file says it itself
+
+
+def test_the_cache_tells_ways_of_reading_apart(tmp_path: Path) -> None:
+    path = saved(tmp_path, RATED + "3,2,5,1\n")
+    ways: list[dict[str, Any]] = [
+        {},
+        {"likes": 4},
+        {"likes": 5},
+        {"rating": "-"},
+        {"rating": "-", "weights": "log"},
+        {"rating": "-", "weight": "-"},
+    ]
+    first = [load(path, **way) for way in ways]
+    assert len({ratings.fingerprint for ratings in first}) == len(ways)
+    assert [load(path, **way) for way in ways] == first
+    assert [load(path, cache=False, **way) for way in ways] == first
+
+
+def test_weights_follow_their_pairs() -> None:
+    whole = played()
+    by_pair = {(u, i): w for u, i, w in triples(whole)}
+    mask = np.arange(len(whole)) % 3 == 0
+    part, rest = whole.select(mask), whole.select(np.flatnonzero(~mask))
+    assert all(by_pair[u, i] == w for u, i, w in triples(part) + triples(rest))
+    assert triples(rest.plus(part)) == triples(rest) + triples(part)
+    with pytest.raises(DataError, match="only parts of one data set"):
+        part.plus(load(PAIRS))
+    assert whole.weights is not None
+    with pytest.raises(ValueError, match="read-only"):
+        whole.weights[0] = 3
+
+
+def test_two_files_become_one_whole_with_weights() -> None:
+    def of(rows: list[Any]) -> Ratings:
+        return load(pl.DataFrame(rows, schema=["user", "item", "count"], orient="row"))
+
+    train = of([(u, i, u + i) for u in range(1, 9) for i in range(1, 9)])
+    test = of([(u, 9, 1) for u in range(1, 9)])  # each once, so without weights
+    parts = predefined(train, test, name="file:x")
+    found = {(u, i): w for part in parts.parts().values() for u, i, w in triples(part)}
+    assert found == {(u, i): (1 if i == 9 else u + i) for u in range(1, 9) for i in range(1, 10)}
+    with pytest.raises(DataError, match="one part holds ratings, the other interactions"):
+        predefined(train, load([(1, 9, 3), (2, 9, 4)]), name="file:x")
+
+
+# -- splits ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["paper:1", "authors:1234", "kfold:4:1", "time", "time:0.3", "users:1:3", "last:1"]
+)
+def test_every_interaction_is_in_one_part_with_its_weight(name: str) -> None:
+    whole = played(90)
+    parts = split(whole, name).parts().values()
+    together = [triple for part in parts for triple in triples(part)]
+    assert sorted(together) == sorted(triples(whole))
+    assert all(part.implicit for part in parts)
+
+
+def test_the_last_of_a_pair_that_came_again_is_its_latest() -> None:
+    rows = [("a", 1, 10), ("a", 2, 20), ("a", 3, 30), ("a", 1, 40)]
+    frame = pl.DataFrame(rows, schema=["user", "item", "time"], orient="row")
+    parts = split(load(frame), "last:1")
+    assert [triples(part) for part in (parts.train, parts.valid, parts.test)] == [
+        [("a", 2, 1)],
+        [("a", 3, 1)],
+        [("a", 1, 2)],
+    ]
+
+
+def test_the_protocol_of_liang_sees_likes_and_interactions_alike() -> None:
+    draw = np.random.default_rng(5)
+    cells = np.argwhere(draw.random((60, 30)) < 0.4)
+    stars = draw.integers(1, 6, len(cells))
+    rated = np.column_stack([cells, stars])
+    only_likes = load(rated[stars >= 4], scale="1-5")
+    of_likes, of_clicks = split(only_likes, "liang:10"), split(load(rated, likes=4), "liang:10")
+    for part, expected in of_likes.parts().items():
+        assert triples(of_clicks.parts()[part]) == triples(expected)
+        assert len(expected) > 0
+    pairs = split(load(rated[stars >= 4][:, :2]), "liang:10")
+    assert triples(pairs.test) == triples(of_likes.test)
+    with pytest.raises(DataError, match=r"liang:40 .* who have 5 interactions some must be left"):
+        split(load(rated, likes=4), "liang:40")
+
+
+def test_splits_of_files_read_both_the_same_way(tmp_path: Path) -> None:
+    cells = [(u, i) for u in range(6) for i in range(6)]
+    lines = [f"{u},{i},{1 + (u + i) % 5}" for u, i in cells]
+    train = saved(tmp_path, "user,item,rating\n" + "\n".join(lines[:30]) + "\n", "train.csv")
+    test = saved(tmp_path, "user,item,rating\n" + "\n".join(lines[30:]) + "\n", "test.csv")
+    parts = load_split(train, f"file:{test}", likes=4)
+    liked = {(u, i) for u, i in cells if 1 + (u + i) % 5 >= 4}
+    assert {(u, i) for u, i, _ in triples(parts.test)} == liked & set(cells[30:])
+    assert len(parts.train) + len(parts.valid) == len(liked & set(cells[:30]))
+
+
+# -- the one level ---------------------------------------------------------------------------------
+
+
+def test_the_scale_of_interactions_has_one_level() -> None:
+    assert len(INTERACTIONS) == 1
+    assert usual_threshold(INTERACTIONS) == 1
+    assert INTERACTIONS.nearest(np.array([1.0, 7.0])).tolist() == [0, 0]
+    with pytest.raises(DataError, match="needs 2 to 255 levels, got 1"):
+        Scale((3.0,))
+    with pytest.raises(DataError, match="needs 2 to 255 levels, got 1"):
+        load([(1, 2, 1), (1, 3, 1)], scale=[1])
+
+
+def test_rows_of_interactions_have_one_level() -> None:
+    rows = load(PAIRS).rows("item")
+    assert (rows.n_levels, rows.columns.tolist()) == (1, [0, 1, 0, 2])
+
+
+def test_a_summary_counts_weights() -> None:
+    summary = summarise(load({"ann": ["up", "up", "jaws"], "bob": ["up"]}))
+    assert summary.implicit
+    assert summary.weights is not None
+    assert (summary.weights.least, summary.weights.most, summary.weights.total) == (1, 2, 4)
+    assert summary.histogram == [3]
+    assert summarise(load(PAIRS)).weights is None

@@ -1,0 +1,301 @@
+"""Data without ratings, as it is read: clicks, plays, purchases."""
+
+from __future__ import annotations
+
+import logging
+import math
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.data.plays import Line, saved, triples
+
+from cfnade import DataError, load, load_split
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
+
+# -- counting --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(*(st.integers(1, n) for n in (4, 4, 30, 50))), min_size=1, max_size=40),
+    st.sampled_from(["linear", "log"]),
+)
+def test_a_pair_counts_what_its_lines_count_together(lines: list[Line], weights: Any) -> None:
+    total: dict[tuple[int, int], int] = defaultdict(int)
+    latest: dict[tuple[int, int], int] = defaultdict(int)
+    order: dict[tuple[int, int], None] = {}
+    for user, item, count, time in lines:
+        total[user, item] += count
+        latest[user, item] = max(latest[user, item], time)
+        order.pop((user, item), None)  # the last line says where it stands
+        order[user, item] = None
+    frame = pl.DataFrame(lines, schema=["user", "item", "plays", "time"], orient="row")
+    ratings = load(frame, weights=weights)
+    weigh = math.log if weights == "log" else None
+    expected = [1 + weigh(total[pair]) if weigh else total[pair] for pair in order]
+    assert [(u, i) for u, i, _ in triples(ratings)] == list(order)
+    np.testing.assert_allclose([w for *_, w in triples(ratings)], expected, rtol=1e-6)
+    assert ratings.times is not None
+    assert ratings.times.tolist() == [latest[pair] for pair in order]
+    assert (ratings.weights is None) == all(weight == 1 for weight in expected)
+    assert ratings.implicit
+    assert not ratings.levels.any()
+
+
+def test_without_counts_every_line_counts_once(tmp_path: Path) -> None:
+    path = saved(tmp_path, "user,item\nann,up\nbob,up\nann,up\nann,jaws\n")
+    assert triples(load(path)) == [("bob", "up", 1), ("ann", "up", 2), ("ann", "jaws", 1)]
+    assert load(saved(tmp_path, "user,item\nann,up\nbob,up\n")).weights is None
+
+
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        ("0", r"plays\.csv:3: weight 0: a weight must be above 0"),
+        ("-2", r"plays\.csv:3: weight -2: a weight must be above 0"),
+        ("nan", r"plays\.csv:3: weight nan is not a finite number"),
+        ("inf", r"plays\.csv:3: weight inf is not a finite number"),
+        ("1e39", r"plays\.csv:3: weight 1e\+39: a weight must be in 1e-30\.\.1e\+30"),
+        ("1e-60", r"plays\.csv:3: weight 1e-60: a weight must be in 1e-30"),
+        ("much", r"plays\.csv:3: weight 'much' is not a number;.*weight="),
+        ("", r"plays\.csv:3: the weight is missing"),
+    ],
+)
+def test_a_wrong_weight_is_named_or_left_out(tmp_path: Path, count: str, message: str) -> None:
+    path = saved(tmp_path, f"user,item,count\n1,2,3\n1,3,{count}\n2,3,1\n")
+    with pytest.raises(DataError, match=message):
+        load(path)
+    assert triples(load(path, weight="-")) == [(1, 2, 1), (1, 3, 1), (2, 3, 1)]
+    if "e" not in count:
+        assert triples(load(path, skip_bad_lines=True)) == [(1, 2, 3), (2, 3, 1)]
+
+
+def test_fractions_weigh_as_they_are_and_have_no_logarithm() -> None:
+    frame = pl.DataFrame({"user": ["a", "b"], "item": [7, 7], "weight": [0.25, 3.5]})
+    assert triples(load(frame)) == [("a", 7, 0.25), ("b", 7, 3.5)]
+    with pytest.raises(DataError, match=r"user a, item 7: weighs 0\.25 in all.*weights=\"linear\""):
+        load(frame, weights="log")
+
+
+# -- what is taken for interactions ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("user,item\n1,5\n2,5\n", "user, item)"),
+        ("userID\tartistID\tweight\n1\t5\t3\n2\t5\t1\n", "user userID, item artistID, weight)"),
+        ("customer;sku;Qty;date\nx;5;3;2020-01-01\n", "user customer, item sku, time date, weight"),
+        ("user,song,play_count\n1,5,3\n", "user, item song, weight play_count)"),
+        ("user,movie\n1,The Big Sleep\n2,Out of Africa\n", "user, item movie)"),
+        ("1 5\n2 5\n2 6\n", "columns: user 0, item 1"),
+        ("1,5\n2,5\n2,6\n", "columns: user 0, item 1"),
+        ("ann,5\nbob,5\n", "columns: user 0, item 1"),
+        ("1,Up\n2,Out of Africa\n3,Jaws\n4,Alien\n", "columns: user 0, item 1"),
+    ],
+)
+def test_a_file_without_ratings_says_what_it_was_taken_for(
+    tmp_path: Path, text: str, found: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "cfnade")
+    path = saved(tmp_path, text)
+    for _ in range(2):  # parsed, and from the cache
+        caplog.clear()
+        assert load(path).implicit
+        said = [r.getMessage() for r in caplog.records if "taken as an interaction" in r.message]
+        assert len(said) == 1
+        assert (
+            f"no column of ratings, so every line was taken as an interaction ({found}" in said[0]
+        )
+        assert "rating=" in said[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["1,2,3\n1,3,4\n", "user,item,rating\n1,2,3\n1,3,4\n", "1 2 3,5\n1 3 4,5\n1 4 2,5\n"]
+)
+def test_three_columns_stay_ratings(tmp_path: Path, text: str) -> None:
+    path = saved(tmp_path, text)
+    if "3,5" in text:
+        with pytest.raises(DataError, match="rating '3,5' is not a number"):
+            load(path)
+    else:
+        assert not load(path).implicit
+
+
+@pytest.mark.parametrize("header", ["user,item,avg_rating", "user,item,n_stars,my_score,a_score"])
+def test_a_name_that_speaks_of_ratings_is_asked_about(tmp_path: Path, header: str) -> None:
+    path = saved(tmp_path, header + "\n" + ",".join("7" for _ in header.split(",")) + "\n")
+    with pytest.raises(DataError, match=r'which column is the rating.*rating="-"'):
+        load(path)
+    assert triples(load(path, rating="-")) == [(7, 7, 1)]
+
+
+def test_equal_ratings_name_the_way_out(tmp_path: Path) -> None:
+    path = saved(tmp_path, "user,item,rating\n1,2,1\n1,3,1\n")
+    with pytest.raises(DataError, match=r'every rating is 1,.*rating="-"'):
+        load(path)
+    assert triples(load(path, rating="-")) == [(1, 2, 1), (1, 3, 1)]
+
+
+def test_a_column_of_ratings_can_be_told_to_be_counts() -> None:
+    rows = [(1, 2, 3, 70), (1, 2, 4, 60), (2, 2, 5, 90)]
+    ratings = load(rows, rating="-", weight=2)
+    assert triples(ratings) == [(1, 2, 7), (2, 2, 5)]
+    assert ratings.times is not None
+    assert ratings.times.tolist() == [70, 90]
+    assert triples(load([row[:3] for row in rows], weight=2)) == triples(ratings)
+    frame = pl.DataFrame(rows, schema=["user", "item", "rating", "time"], orient="row")
+    assert triples(load(frame, rating="-", weight="rating")) == triples(ratings)
+
+
+def test_a_file_of_ratings_is_chosen_before_one_of_pairs(tmp_path: Path) -> None:
+    saved(tmp_path, "1,Alien\n2,Jaws\n", "films.csv")
+    saved(tmp_path, "user,item,rating\n1,2,3\n1,3,4\n", "own.csv")
+    assert load(tmp_path).values.tolist() == [3, 4]
+    (tmp_path / "own.csv").unlink()
+    assert load(tmp_path).implicit
+
+
+def test_recbole_files_without_ratings(tmp_path: Path) -> None:
+    text = "user_id:token\tartist_id:token\tweight:float\n2\t51\t13883\n2\t52\t11690\n"
+    path = saved(tmp_path, text, "lastfm.inter")
+    assert triples(load(path)) == [(2, 51, 13883), (2, 52, 11690)]
+    assert load(path, weight="-").weights is None
+
+
+# -- tables in memory ------------------------------------------------------------------------------
+
+PAIRS = [(1, 10), (1, 11), (2, 10), (4, 12)]
+FRAME = pl.DataFrame(PAIRS, schema=["user", "item"], orient="row")
+PLACES = tuple(np.array(PAIRS).T)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        FRAME.to_pandas(),
+        FRAME.to_arrow(),
+        PAIRS,
+        tuple(PAIRS),
+        np.array(PAIRS),
+        np.array(PAIRS, [("user", "i4"), ("item", "i8")]),
+        {1: [10, 11], 2: (10,), 3: [], 4: np.array([12])},
+        {"user": FRAME["user"], "item": FRAME["item"]},
+        [{"user": user, "item": item} for user, item in PAIRS],
+        sp.csr_array((np.ones(4), PLACES)),
+        sp.csr_matrix((np.full(4, 3), PLACES)),
+        sp.coo_array((np.ones(4, bool), PLACES)),
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_every_container_gives_the_interactions_of_the_frame(data: Any) -> None:
+    assert load(data) == load(FRAME)
+    assert load(data).implicit
+
+
+def test_counts_of_matrices_and_dicts_are_weights() -> None:
+    matrix = sp.csr_array(([2, 5, 1, 7], PLACES))
+    expected = [(1, 10, 2), (1, 11, 5), (2, 10, 1), (4, 12, 7)]
+    assert triples(load(matrix, rating="-")) == expected
+    assert triples(load({1: {10: 2, 11: 5}, 2: {10: 1}, 4: {12: 7}}, rating="-")) == expected
+    assert load(matrix, rating="-", weight="-") == load(FRAME)
+    assert not load(matrix).implicit
+
+
+def test_equal_entries_are_ratings_if_a_scale_says_so() -> None:
+    matrix = sp.csr_array((np.full(4, 3.0), PLACES))
+    assert load(matrix, scale="1-5").values.tolist() == [3, 3, 3, 3]
+
+
+def test_items_of_a_person_may_repeat() -> None:
+    assert triples(load({"ann": ["up", "up"], "bob": ["up"]})) == [
+        ("ann", "up", 2),
+        ("bob", "up", 1),
+    ]
+
+
+def test_columns_under_a_name_that_is_not_known_are_not_people() -> None:
+    with pytest.raises(DataError, match="which column is the user"):
+        load({"who": [1, 2], "item": [3, 4], "rating": [1, 2]})
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+RATED = "user,item,rating,count\n1,2,3,9\n1,3,5,9\n2,3,4,9\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"rating": "-", "repeats": "last"}, "repeats= is for ratings; repeated interactions are"),
+        ({"rating": "-", "scale": "1-5"}, "scale= is for ratings"),
+        ({"rating": "-", "bins": 3}, "bins= is for ratings"),
+        ({"rating": "-", "likes": 4}, "likes= turns ratings into interactions; these are some"),
+        ({"likes": 4, "scale": "1-5"}, "scale= is for ratings"),
+        ({"likes": 6}, "likes=6: no rating is as high, the highest is 5"),
+        ({"likes": float("nan")}, r"likes \(=nan\) must be a number, or None"),
+        ({"likes": "4"}, r"likes \(='4'\) must be a number, or None"),
+        ({"weights": "log"}, 'weights= says what counts.*these are ratings.*rating="-"'),
+        ({"weights": "cubic"}, r"weights \(='cubic'\) must be one of linear, log"),
+        ({"weight": "count"}, 'weight=.count. is for interactions.*rating="-"'),
+        ({"weight": "nothing"}, "weight='nothing' is no column"),
+        ({"user": "-"}, "user='-' is no column"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    tmp_path: Path, said: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        load(saved(tmp_path, RATED), **said)
+
+
+def test_likes_are_the_ratings_that_are_high_enough(tmp_path: Path) -> None:
+    path = saved(tmp_path, RATED)
+    assert triples(load(path, likes=4)) == [(1, 3, 1), (2, 3, 1)]
+    assert load(path, likes=4).item_ids.tolist() == [3]
+    assert load(path, likes=3.5) == load(path, likes=4)
+    assert triples(load(path, rating="-")) == [(1, 2, 9), (1, 3, 9), (2, 3, 9)]
+
+
+def test_a_bad_time_is_named_where_it_stands_though_others_were_dropped() -> None:
+    columns = Columns(
+        np.arange(3),
+        np.arange(3),
+        np.array([1, 5, 5]),
+        np.array([1, 2, np.nan]),
+        where="l{}".format,
+    )
+    with pytest.raises(DataError, match="l2: time nan"):
+        build(columns, Options(likes=4))
+
+
+def test_pandas_columns_of_counts_may_be_floats() -> None:
+    frame = pd.DataFrame({"user": [1, 1], "item": [2, 2], "plays": [1.0, 2.5]})
+    assert triples(load(frame)) == [(1, 2, 3.5)]
+
+
+# -- real data -------------------------------------------------------------------------------------
+
+
+def test_a_published_set_becomes_interactions(real_data: Path) -> None:
+    text = zipfile.ZipFile(real_data / "ml-100k.zip").read("ml-100k/u.data").decode()
+    lines = [[int(field) for field in line.split("\t")] for line in text.splitlines()]
+    good = [(user, item) for user, item, stars, _ in lines if stars >= 4]
+    liked = load("ml-100k", likes=4)
+    assert [(user, item) for user, item, _ in triples(liked)] == good
+    assert liked.n_items == len({item for _, item in good})
+    every = load("ml-100k", rating="-")
+    assert (len(every), every.implicit, every.weights) == (100_000, True, None)
+    parts = load_split("ml-100k", "u1", likes=4)
+    assert len(parts.train) + len(parts.valid) + len(parts.test) == len(liked)
+    assert len(load_split("ml-100k", "u1", rating="-").test) == 20_000
