@@ -27,7 +27,7 @@ FLOW = [
         "metrics",
         "ranking_metrics",
     ),
-    *("calibration", "sides", "fitted", "unseen", "personal", "newcomers", "members", "lists"),
+    *("calibration", "sides", "choice", "fitted", "unseen", "personal", "newcomers", "members", "lists"),
     "scorer",
     *("training", "evaluation"),
     *(

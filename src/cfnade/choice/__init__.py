@@ -64,7 +64,7 @@ class Choice:
         empty = Picks(
             np.zeros(2, np.int64), nothing.columns, nothing.levels, nothing.weights, self.n_items
         )
-        return self.log_chances(empty)[0]
+        return np.asarray(self.log_chances(empty)[0])
 
     def vectors(self) -> ScoreArray | None:
         """A vector of unit length for each item, from the first side that has any. (M, D)."""

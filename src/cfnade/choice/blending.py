@@ -55,7 +55,7 @@ def blended(sides: Mapping[str, ChoiceSide], asked: Asked | None) -> tuple[dict[
     scores = {name: side.scores(asked.known) for name, side in sides.items()}
     units = {name: float(one.std()) or 1.0 for name, one in scores.items()}
     first = names[0]
-    weights = {name: 0.0 for name in names} | {first: 1.0}
+    weights = dict.fromkeys(names, 0.0) | {first: 1.0}
     alone = {name: mean_ndcg(one.copy(), asked) for name, one in scores.items()}
     best = alone[first]
     for name in names[1:] * 2:  # once more, as each choice depends on the others

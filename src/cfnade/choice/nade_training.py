@@ -8,6 +8,7 @@ of which stands for as many as there are of its kind: e^s summed over these is r
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -62,8 +63,9 @@ class ChoiceSettings:
 def started(picks: Picks, levels: int, settings: ChoiceSettings) -> ChoiceNetwork:
     """A network with its start values: biases say how often an item is picked at all."""
     M, H = picks.n_columns, settings.hidden
-    usual = float(picks.weights.sum(dtype=np.float64)) / max(1, np.count_nonzero(picks.counts))
-    network = ChoiceNetwork(ChoiceConfig(columns=M, levels=levels, hidden=H, usual=max(usual, 1e-6)))
+    people = max(1, int(np.count_nonzero(picks.counts)))
+    usual = max(1e-6, float(picks.weights.sum(dtype=np.float64)) / people)
+    network = ChoiceNetwork(ChoiceConfig(columns=M, levels=levels, hidden=H, usual=usual))
     generator = torch.Generator().manual_seed(settings.seed)
     bound = math.sqrt(6 / (M + H))
     counts = np.bincount(picks.columns, picks.weights, minlength=M)
@@ -200,6 +202,7 @@ class ChoiceTrainer:
         self._pool = Pool(picks, settings)
         self._people = np.flatnonzero(picks.counts > 1)  # one pick leaves nothing to be known by
         self._adam = self._optimiser()
+        self._best: dict[str, Tensor] = {}
         self.step = 0
 
     def _optimiser(self) -> torch.optim.Adam:
@@ -245,9 +248,49 @@ class ChoiceTrainer:
                 self.average[name].lerp_(tensor, 1 - keep)
 
     def averaged(self) -> ChoiceNetwork:
-        """A network of its own with the averaged weights as they are now."""
-        with torch.device("meta"):
-            copy = ChoiceNetwork(self.network.config)
-        tensors = {name: tensor.clone() for name, tensor in self.average.items()}
-        copy.load_state_dict(tensors, assign=True)
-        return copy.requires_grad_(False)
+        """A network with the averaged weights; it shares their memory."""
+        return _network_of(self.network.config, self.average)
+
+    def remember(self) -> None:
+        """Keep a copy of the averaged weights as the best."""
+        self._best = {name: tensor.clone() for name, tensor in self.average.items()}
+
+    def best(self) -> ChoiceNetwork:
+        """A network with the best weights, or the averaged ones if none were remembered."""
+        return _network_of(self.network.config, self._best or self.average)
+
+    # -- state --------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Tensor]:
+        """All that an interrupted run needs to go on with."""
+        moments = self._adam.state_dict()["state"]
+        parts = {
+            "model": dict(self.network.state_dict()),
+            "average": self.average,
+            "best": self._best,
+            **{f"adam{number}": one for number, one in moments.items()},
+        }
+        return {f"{part}/{name}": t for part, found in parts.items() for name, t in found.items()}
+
+    def restore(self, state: Mapping[str, Tensor], step: int) -> None:
+        """Go on from a state after that many steps."""
+        parts: dict[str, dict[str, Tensor]] = {}
+        for key, tensor in state.items():
+            part, _, name = key.partition("/")
+            parts.setdefault(part, {})[name] = tensor
+        self.network.load_state_dict(parts["model"])
+        self.average, self._best = parts["average"], parts.get("best", {})
+        moments = {
+            int(part.removeprefix("adam")): one
+            for part, one in parts.items()
+            if part.startswith("adam")
+        }
+        self._adam.load_state_dict(self._adam.state_dict() | {"state": moments})
+        self.step = step
+
+
+def _network_of(config: ChoiceConfig, tensors: Mapping[str, Tensor]) -> ChoiceNetwork:
+    with torch.device("meta"):
+        network = ChoiceNetwork(config)
+    network.load_state_dict(dict(tensors), assign=True)
+    return network.requires_grad_(False)

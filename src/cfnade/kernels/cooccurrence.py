@@ -1,4 +1,4 @@
-"""How often items are picked together: XᵀX of ragged picks, dense, or sparse in its largest parts."""
+"""How often items are picked together: XᵀX of ragged picks, dense, or the largest parts of it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def _dense_rows(first: int, step: int, by_item: Any, by_person: Any, out: Any) -
 
 
 @kernel
-def _sparse_rows(
-    first: int, step: int, by_item: Any, by_person: Any, most: int, out: Any
-) -> None:
+def _sparse_rows(first: int, step: int, by_item: Any, by_person: Any, most: int, out: Any) -> None:
     """The `most` largest of each row, and the item's own, by rising column; -1 behind their end."""
     columns, values = out
     counts = np.zeros(len(columns), np.float32)

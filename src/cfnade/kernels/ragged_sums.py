@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -88,12 +89,12 @@ def add_entries(
 
 
 def _shares(offsets: Array, threads: int | None) -> list[tuple[int, int]]:
-    """Rows for each thread, with about as many entries as the others'; one alone if they are few."""
+    """Rows for each thread, with as many entries as the others', about; one thread for a few."""
     count = thread_count(threads) if offsets[-1] > FEW else 1
     shares = np.linspace(0, offsets[-1] + len(offsets), count + 1)
     bounds = np.searchsorted(offsets + np.arange(len(offsets)), shares).tolist()
     bounds[0], bounds[-1] = 0, len(offsets) - 1
-    return list(zip(bounds, bounds[1:], strict=False))
+    return list(pairwise(bounds))
 
 
 def transposed(

@@ -13,7 +13,8 @@ count on average. Orderless training (Eq. 19) draws a context C from S and score
 
     cost = mean over people of |T|^{-γ} Σ_{t∈T} -w_t log p(t | C)  +  decay (‖W‖² + ‖V‖²)
 
-With |C| even on 0..D-1, γ = 1 and the weight D, that is Eq. 19 for sets. M items, K levels, H units.
+With |C| even on 0..D-1, γ = 1 and the weight D, that is Eq. 19 for sets. M items, K levels, H
+units.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ class ChoiceNetwork(nn.Module):
     def hidden(self, context: Context, weights: Tensor | None = None) -> Tensor:
         """h(C) of each row; weights are those of the context's picks. Returns (B, H)."""
         context.check(columns=self.config.columns, levels=self.config.levels)
-        counts = torch.ones_like(context.columns, dtype=self.W.dtype) if weights is None else weights
+        counts = (
+            torch.ones_like(context.columns, dtype=self.W.dtype) if weights is None else weights
+        )
         require_shape("context weights", counts, tuple(context.columns.shape))
         rows = context.rows()
         parts = counts.unsqueeze(1) * self.W[context.levels.long(), context.columns.long()]

@@ -77,7 +77,9 @@ def picked_pairs(history: Any) -> list[tuple[Any, Any]]:
     if isinstance(history, Mapping):
         return [(raw, 1.0) for raw in history]
     if not isinstance(history, Iterable) or isinstance(history, str | bytes):
-        raise PredictionError(f"a history is a list of items that were picked; got {_brief(history)}")
+        raise PredictionError(
+            f"a history is a list of items that were picked; got {_brief(history)}"
+        )
     entries = list(history)
     return [(one[0] if isinstance(one, tuple | list) and one else one, 1.0) for one in entries]
 

@@ -37,9 +37,7 @@ def similar_by_vectors(scorer: Scorer, vectors: ScoreArray, item: int, n: int) -
     return _frame(scorer, item, score.copy(), score.astype(np.float64), n)
 
 
-def _frame(
-    scorer: Scorer, item: int, score: ScoreArray, shown: FloatArray, n: int
-) -> pl.DataFrame:
+def _frame(scorer: Scorer, item: int, score: ScoreArray, shown: FloatArray, n: int) -> pl.DataFrame:
     score[item] = -np.inf
     order: IntArray = np.lexsort((np.arange(len(score)), -score))[: min(n, len(score) - 1)]
     context = scorer.fitted.context

@@ -1,6 +1,7 @@
 """Lists by what a person would pick, weighed with how much they would like it.
 
-    score  =  P(picked next)^a · P(rating ≥ t | picked)^b,      a = min(1, 2 - 2·taste), b = min(1, 2·taste)
+    score = P(picked next)^a · P(rating ≥ t | picked)^b
+    a = min(1, 2 - 2 taste), b = min(1, 2 taste)
 
 `taste` goes from 0, what people like you pick, over ½, picked and liked, to 1, what you would rate
 highest. As P(rating ≥ t) is at most 1, items that are hardly ever picked need not be rated: the
@@ -71,15 +72,13 @@ class PickedLists:
             some = self._rated(ranked, people, left, size)
             settled = self._settled(some, ranked, left, size)
             keep = settled[np.searchsorted(left, some.which)]
-            parts.append(Best(*(column[keep] for column in some)))
+            parts.append(some.take(np.flatnonzero(keep)))
             left, size = left[~settled], size * _MORE
         every = Best(*map(np.concatenate, zip(*parts, strict=True)))
         order = np.argsort(every.which, kind="stable")
-        return Best(*(column[order] for column in every))
+        return every.take(order)
 
-    def _rated(
-        self, ranked: ScoreArray, people: Sequence[Who], left: IntArray, size: int
-    ) -> Best:
+    def _rated(self, ranked: ScoreArray, people: Sequence[Who], left: IntArray, size: int) -> Best:
         """The lists of some people among their `size` likeliest items."""
         local, items = _likeliest(ranked[left], size)
         which = left[local]
@@ -93,9 +92,7 @@ class PickedLists:
         picks = np.exp(logs[order])
         return Best(which, items, scores[order], self._means(chances), chances, picks)
 
-    def _settled(
-        self, some: Best, ranked: ScoreArray, left: IntArray, size: int
-    ) -> BoolArray:
+    def _settled(self, some: Best, ranked: ScoreArray, left: IntArray, size: int) -> BoolArray:
         """Whether no item beyond the `size` likeliest can be in each person's list. (left,)."""
         M = ranked.shape[1]
         if size >= M:

@@ -92,6 +92,11 @@ class Best(NamedTuple):
     picks: FloatArray
     """Chances to be picked next; NaN where the model does not know, or was not asked."""
 
+    def take(self, places: IntArray) -> Best:
+        """Those at these places."""
+        columns: tuple[Any, ...] = self
+        return Best(*(column[places] for column in columns))
+
     @classmethod
     def none(cls, K: int) -> Best:
         """Of nobody."""

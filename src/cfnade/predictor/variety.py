@@ -29,7 +29,7 @@ def varied(top: Best, n: int, vectors: ScoreArray, share: float) -> Best:
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     order = np.concatenate([np.empty(0, np.int64), *chosen])
-    return Best(*(column[order] for column in top))
+    return top.take(order)
 
 
 def _one(

@@ -37,9 +37,7 @@ class Wishes:
     """Ratings that an item needs to be listed by what is said of ratings."""
     genres: Callable[[], dict[str, BoolArray]]
 
-    def rankings(
-        self, people: Sequence[Who], n: int, exclude_seen: bool, how: How
-    ) -> Rankings:
+    def rankings(self, people: Sequence[Who], n: int, exclude_seen: bool, how: How) -> Rankings:
         """The lists of these people."""
         share = checked("diversity", how.get("diversity", 0.0), number(0, 1), PredictionError)
         n = checked("n", n, whole(1), PredictionError)
@@ -93,8 +91,8 @@ class Wishes:
             return "picked" if fitted.choice is not None else "expected"
         if rank == "picked" and fitted.choice is None:
             raise PredictionError(
-                "rank='picked' needs a model that knows what people pick; train one with lists=True "
-                "(on the command line: --lists)"
+                "rank='picked' needs a model that knows what people pick; train one with "
+                "lists=True (on the command line: --lists)"
             )
         if rank != "picked" and not fitted.members:
             raise PredictionError(
@@ -152,9 +150,7 @@ class Wishes:
                 )
         if not wanted:
             raise PredictionError(f"genres is empty; name one of {', '.join(known)}")
-        return np.asarray(
-            np.logical_or.reduce([known[names[one.casefold()]] for one in wanted])
-        )
+        return np.asarray(np.logical_or.reduce([known[names[one.casefold()]] for one in wanted]))
 
 
 def genres_of(scorer: Scorer) -> dict[str, BoolArray]:

@@ -41,6 +41,11 @@ def member_folder(folder: Path, number: int) -> Path:
     return folder if number == 0 else folder / f"seed-{number}"
 
 
+def lists_folder(folder: Path) -> Path:
+    """Where the state of what makes lists is kept."""
+    return folder / "lists"
+
+
 def write_state(
     folder: Path, tensors: dict[str, Tensor], progress: Progress, run: dict[str, Any]
 ) -> None:
@@ -105,7 +110,7 @@ def read_histories(folder: Path, members: int) -> list[dict[str, Any]]:
 
 def states_in(folder: Path) -> list[Path]:
     """The files of a run's states, of all its models, and what kills left of writing them."""
-    places = (folder, *folder.glob("seed-*"))
+    places = (folder, lists_folder(folder), *folder.glob("seed-*"))
     return [path for place in places for path in (*place.glob(NAME), *parts_of(place / NAME))]
 
 

@@ -1,0 +1,149 @@
+"""From the parts of a data set to a choice: its sides made, the network's epoch and what each side
+counts chosen by validation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cfnade.choice import Choice
+from cfnade.choice.blending import Asked, blended, mean_ndcg
+from cfnade.choice.linear import Linear
+from cfnade.choice.nade import ChoiceNade, score_all
+from cfnade.choice.nade_training import ChoiceTrainer
+from cfnade.choice.picks import Picks
+from cfnade.choice.planning import ChoicePlan
+from cfnade.choice.posterior import Posterior
+from cfnade.choice.side import ChoiceSide
+from cfnade.data.choices import chosen
+from cfnade.data.splits import Split
+from cfnade.training.loop import Saving
+from cfnade.training.state import NAME, Progress, lists_folder, read_state, write_state
+
+ASKED = 2_000
+"""So many people, at most, are asked to choose by."""
+
+_STREAM = 7  # of the random numbers that choose them
+Say = Callable[[str], None]
+
+
+def asked_of(split: Split, seed: int) -> Asked | None:
+    """People of the validation part, at most ASKED of them; None if there are none."""
+    people = np.unique(split.valid.users).astype(np.int64)
+    if not len(people):
+        return None
+    if len(people) > ASKED:
+        people = people[chosen(len(people), ASKED, (seed, _STREAM))]
+    known = split.train.plus(split.given) if len(split.given) else split.train
+    return Asked(Picks.of(known).take(people), Picks.of(split.valid).take(people))
+
+
+class ChoiceRun:
+    """One choice on its way; the network's state is kept if a folder is given."""
+
+    def __init__(
+        self,
+        split: Split,
+        plan: ChoicePlan,
+        *,
+        saving: Saving | None = None,
+        say: Say = lambda _: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._plan, self._say, self._stop = plan, say, stop
+        self._levels = len(split.train.scale) if plan.levels else 1
+        self._picks = self._seen(Picks.of(split.train))
+        asked = asked_of(split, plan.nade.seed)
+        self._asked = asked and Asked(self._seen(asked.known), asked.answers)
+        self._identity = {"plan": plan.to_dict(), "split": split.fingerprint}
+        self._saving = saving and replace(saving, folder=lists_folder(saving.folder))
+        self._kept_at = time.monotonic()
+        self.history: list[dict[str, Any]] = []
+
+    def go(self) -> tuple[Choice, dict[str, Any]]:
+        """The choice, and what was found on the way, for model.json."""
+        sides: dict[str, ChoiceSide] = {}
+        seconds = {}
+        makers: dict[str, Callable[[], ChoiceSide]] = {
+            "nade": self._nade,
+            "linear": self._linear,
+            "posterior": self._posterior,
+        }
+        for name, make in makers.items():
+            began = time.monotonic()
+            sides[name] = make()
+            seconds[name] = round(time.monotonic() - began, 2)
+            self._say(f"lists: {name} path made in {seconds[name]:.1f} s")
+        weights, found = blended(sides, self._asked)
+        facts = found | {"seconds": seconds, "history": self.history, "plan": self._plan.to_dict()}
+        return Choice(sides, weights), facts
+
+    def _seen(self, picks: Picks) -> Picks:
+        return picks if self._plan.levels else picks.evenly()
+
+    def _linear(self) -> Linear:
+        plan = self._plan
+        return Linear.fit(self._picks, penalty=plan.penalty, neighbours=plan.neighbours)
+
+    def _posterior(self) -> Posterior:
+        plan = self._plan
+        how = {"sweeps": plan.sweeps, "people": plan.people, "seed": plan.nade.seed}
+        return Posterior.fit(self._picks, plan.posterior, **how)
+
+    # -- the network --------------------------------------------------------------------------
+
+    def _nade(self) -> ChoiceNade:
+        """With the averaged weights that give the best lists on validation."""
+        trainer = ChoiceTrainer(self._picks, self._levels, self._plan.nade)
+        epoch = self._restored(trainer)
+        while epoch < self._plan.nade.epochs and not self._finished():
+            cost = trainer.epoch(epoch)
+            epoch += 1
+            if epoch % self._plan.look_every == 0 or epoch == self._plan.nade.epochs:
+                self._look(trainer, epoch, cost)
+            self._keep(trainer, epoch)
+            if self._stop():
+                break
+        return ChoiceNade([trainer.best()])
+
+    def _finished(self) -> bool:
+        """Whether the last looks brought nothing."""
+        values = [record["ndcg"] for record in self.history if record["ndcg"] is not None]
+        return len(values) > self._plan.patience and int(np.argmax(values)) < len(values) - (
+            self._plan.patience
+        )
+
+    def _look(self, trainer: ChoiceTrainer, epoch: int, cost: float) -> None:
+        """Score the averaged weights, and remember them if they are the best so far."""
+        value = None
+        if self._asked is not None:
+            scores = score_all(trainer.averaged(), self._asked.known).numpy()
+            value = mean_ndcg(scores, self._asked)
+        before = [record["ndcg"] for record in self.history if record["ndcg"] is not None]
+        if value is None or not before or value > max(before):
+            trainer.remember()
+        self.history.append({"epoch": epoch, "cost": cost, "ndcg": value})
+        shown = "" if value is None else f", validation NDCG@100 {value:.4f}"
+        self._say(f"lists: epoch {epoch}, cost {cost:.3f}{shown}")
+
+    def _keep(self, trainer: ChoiceTrainer, epoch: int) -> None:
+        if self._saving is None or time.monotonic() - self._kept_at < self._saving.seconds:
+            return
+        self._saving.folder.mkdir(parents=True, exist_ok=True)
+        progress = Progress(epoch=epoch, step=trainer.step, history=self.history)
+        write_state(self._saving.folder, trainer.state(), progress, self._identity)
+        self._kept_at = time.monotonic()
+
+    def _restored(self, trainer: ChoiceTrainer) -> int:
+        """How many epochs an interrupted run had done; 0 if there was none."""
+        saving = self._saving
+        if saving is None or not saving.resume or not (saving.folder / NAME).exists():
+            return 0
+        tensors, progress = read_state(saving.folder, self._identity)
+        trainer.restore(tensors, progress.step)
+        self.history = progress.history
+        return progress.epoch
