@@ -76,7 +76,7 @@ def test_each_query_asks_the_database_anew(shop: str) -> None:
 
 def test_a_split_asks_once(shop: str, own_cache: Path) -> None:
     random = "select customer, product, 1 + abs(random()) % 5 as stars from reviews"
-    load_split(shop, "paper:0", query=random)
+    load_split(shop, "paper:0", query=random, scale="1-5")
     assert len(list((own_cache / "sources").iterdir())) == 1
 
 

@@ -152,6 +152,9 @@ def test_the_protocol_of_liang_sees_likes_and_interactions_alike() -> None:
         assert len(expected) > 0
     pairs = split(load(rated[stars >= 4][:, :2]), "liang:10")
     assert triples(pairs.test) == triples(of_likes.test)
+    with_the_rest = split(load(rated), "liang:10")
+    assert triples(with_the_rest.test) == triples(pairs.test)
+    assert triples(with_the_rest.valid) == triples(pairs.valid)
     with pytest.raises(DataError, match=r"liang:40 .* who have 5 interactions some must be left"):
         split(load(rated, likes=4), "liang:40")
 

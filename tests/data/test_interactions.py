@@ -201,6 +201,7 @@ PLACES = tuple(np.array(PAIRS).T)
 def test_every_container_gives_the_interactions_of_the_frame(data: Any) -> None:
     assert load(data) == load(FRAME)
     assert load(data).implicit
+    assert load(data, rating="-", weight="-") == load(FRAME)
 
 
 def test_counts_of_matrices_and_dicts_are_weights() -> None:

@@ -47,11 +47,8 @@ class Options:
 
     def counting(self) -> str:
         """What was said of interactions, for caches: nothing where nothing was said."""
-        return (
-            ""
-            if (self.likes, self.weights) == (None, "linear")
-            else (f" likes={self.likes!r} weights={self.weights!r}")
-        )
+        said = (self.likes, self.weights) != (None, "linear")
+        return f" likes={self.likes!r} weights={self.weights!r}" if said else ""
 
 
 def build(columns: Columns, options: Options | None = None) -> Ratings:
@@ -147,10 +144,10 @@ def compact_times(times: npt.NDArray[Any], where: Where = "row {}".format) -> Ti
 
 
 def _check_lengths(columns: Columns) -> None:
-    names = {"users": "users", "items": "items", "values": "ratings", "times": "times"}
-    names |= {"weights": "weights"}
-    parts = {word: getattr(columns, name) for name, word in names.items()}
-    lengths = {word: len(part) for word, part in parts.items() if part is not None}
+    parts = {"users": columns.users, "items": columns.items, "ratings": columns.values}
+    optional_parts = {"times": columns.times, "weights": columns.weights}
+    parts |= {word: part for word, part in optional_parts.items() if part is not None}
+    lengths = {word: len(part) for word, part in parts.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{n:,} {word}" for word, n in lengths.items())
         raise DataError(f"the columns have different lengths: {said}")

@@ -156,7 +156,10 @@ def numbers(column: pl.Series, where: Where, what: str = "rating") -> npt.NDArra
     if values.null_count():
         row = _first(values.is_null())
         text = str(column[row])
-        cure = f"correct or remove the line, or say which column holds {what}s with {what}="
+        cure = (
+            f"correct or remove the line, or say which column holds {what}s with {what}= "
+            '("-" if none does)'
+        )
         if "," in text:
             cure = "write decimals with a point, as in 3.5"
         raise DataError(f"{where(row)}: {what} {_shown(text)} is not a number; {cure}")

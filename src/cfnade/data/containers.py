@@ -53,7 +53,7 @@ def _of_sparse(matrix: Any, options: ReadOptions, rated: bool) -> pl.DataFrame:
         users, items, values = (part[entries.data != 0] for part in (users, items, values))
     cells = {"user": users, "item": items}
     marks = len(values) > 0 and bool(np.all(values == values[0]))
-    if marks and not rated and not options.columns():
+    if marks and not rated and options.rating is None:
         return _frame(cells)
     return _frame(cells | {_called(options): values})
 
@@ -99,7 +99,7 @@ def _of_mapping(data: Mapping[Any, Any], options: ReadOptions) -> pl.DataFrame:
         if isinstance(column, str) or not hasattr(column, "__len__"):
             shown = str(column)[:40]
             raise DataError(f"under {name!r} the dict holds {shown!r}, not a column; {_DICTS}")
-    if not options.columns() and not _names_columns(data):
+    if options.user is None and options.item is None and not _names_columns(data):
         return _of_rows([(user, item) for user, items in data.items() for item in items])
     lengths = {str(name): len(column) for name, column in data.items()}
     if len(set(lengths.values())) > 1:

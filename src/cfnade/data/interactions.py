@@ -56,16 +56,19 @@ def counted(ratings: Ratings, columns: Columns, weighting: Weighting, repeated: 
 def _together(ratings: Ratings, columns: Columns) -> tuple[Ratings, npt.NDArray[np.float64]]:
     """One interaction of each pair, and its total: of the weights, or of lines."""
     keys = cells_of(ratings.users, ratings.items, ratings.n_items)
-    distinct, cell = np.unique(keys, return_inverse=True)
-    last = np.zeros(len(distinct), np.int64)
-    last[cell] = np.arange(len(keys))  # later positions overwrite earlier ones
-    order = np.argsort(last)
-    once = ratings.select(last[order])
+    order = np.argsort(keys, kind="stable")  # pair after pair, lines of a pair as they came
+    keys = keys[order]
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    sizes = np.diff(starts, append=len(keys))
+    last = order[starts + sizes - 1]
+    back = np.argsort(last)
+    once = ratings.select(last[back])
     if ratings.times is not None:
-        latest = np.full(len(distinct), np.iinfo(ratings.times.dtype).min, ratings.times.dtype)
-        np.maximum.at(latest, cell, ratings.times)
-        once = replace(once, times=latest[order])
-    return once, np.bincount(cell, columns.weights)[order].astype(np.float64)
+        latest = np.maximum.reduceat(ratings.times[order], starts)
+        once = replace(once, times=latest[back])
+    weights = columns.weights
+    totals = sizes if weights is None else np.add.reduceat(weights[order], starts)
+    return once, totals[back].astype(np.float64)
 
 
 def _logarithmic(totals: npt.NDArray[np.float64], ratings: Ratings) -> npt.NDArray[np.float64]:

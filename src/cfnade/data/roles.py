@@ -181,10 +181,7 @@ def choose(names: Sequence[str] | None, width: int, options: ReadOptions, label:
     for role in _NEEDED:
         if role not in (*places, *absent) and names is not None:
             places |= _by_last_word(role, names, places)
-    missing = [role for role in _NEEDED if role not in places]
-    if missing == ["rating"] or width == 2 or "rating" in absent:
-        missing = [role for role in missing if role != "rating" or _may_rate(names, width, options)]
-    if missing:
+    if missing := _missing(places, names, width, options):
         arguments = ", ".join(f"{role}=" for role in missing)
         no_ratings = '; rating="-" if lines are clicks or the like' if "rating" in missing else ""
         raise DataError(
@@ -195,11 +192,21 @@ def choose(names: Sequence[str] | None, width: int, options: ReadOptions, label:
     if "rating" in places:
         _refuse_weight(places, options, label)
         return Roles(**places)
-    if names is not None and "weight" not in (*places, *absent):
+    if options.weight is None and names is not None:
         guess = find_name(USUAL["weight"], names)
-        if guess is not None and guess not in places.values():
+        if guess not in (None, *places.values()):
             places["weight"] = guess
     return Roles(**places, assumed=options.rating is None)
+
+
+def _missing(
+    places: dict[str, Any], names: Sequence[str] | None, width: int, options: ReadOptions
+) -> list[str]:
+    """The columns to ask for; not for ratings where lines are interactions."""
+    missing = [role for role in _NEEDED if role not in places]
+    if missing == ["rating"] or width == 2 or "rating" in options.absent():
+        return [role for role in missing if role != "rating" or _may_rate(names, width, options)]
+    return missing
 
 
 def _may_rate(names: Sequence[str] | None, width: int, options: ReadOptions) -> bool:
