@@ -9,17 +9,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from cfnade import checkpoint
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split
 from cfnade.errors import CfnadeError, CheckpointError, PredictionError, TrainingError
-from cfnade.evaluation import Scores, evaluate
 from cfnade.fitted import FittedModel
 from cfnade.fitting import (
     ARCHITECTURE,
@@ -29,20 +27,18 @@ from cfnade.fitting import (
     automatic,
     chosen_plans,
     fields_of,
+    lists_plan,
     parts_of,
-    read,
+    refuse_said,
     settings_of,
 )
-from cfnade.list_evaluation import KS, ListScores, evaluate_lists
 from cfnade.options import unknown
 from cfnade.predictor import Predictor
-from cfnade.predictor.histories import History
-from cfnade.predictor.newitems import NewItems
-from cfnade.predictor.ranking import How
+from cfnade.questions import Questions
 from cfnade.recipes import kinds_in, plans_beside
 from cfnade.settings import Settings
 from cfnade.training.floor import behind_means
-from cfnade.training.run import Plan, train
+from cfnade.training.run import Plan, train, train_picks
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -54,7 +50,7 @@ class NotFittedError(PredictionError, AttributeError):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CFNADE:
+class CFNADE(Questions):
     """Learns how people rate, and gives the distribution of a rating that was not given.
 
     Arguments are stored as they are and checked by fit(). What ends in an underscore is there
@@ -69,6 +65,11 @@ class CFNADE:
 
     minutes: float | None = None
     """How long "auto" may take, about, on two cores; None is 40 seconds for most data."""
+
+    lists: bool | None = None
+    """Whether it also learns what people pick, so that `recommend` lists what they would take up
+    and like. None: if side is "auto" and it takes at most a third more time. Data without ratings
+    are learnt that way alone."""
 
     ridge: int | None = None
     """Dimensions of the ridge part beside the network, an exact Bayesian fold-in: with it a handful
@@ -184,8 +185,10 @@ class CFNADE:
         whose weights this one takes over where ids are the same; data must then hold all ratings
         to condition on, the earlier ones too.
         """
-        auto = start is None and automatic(self.get_params(), _PARAMETERS)
         split = parts_of(data, valid, self.seed)
+        if split.train.implicit:
+            return self._fit_picks(split, start)
+        auto = start is None and automatic(self.get_params(), _PARAMETERS)
         plans = self._plans(split, auto=auto)
         trained = train(
             split,
@@ -195,18 +198,30 @@ class CFNADE:
             seeds=self.seeds,
             beside=plans[1:],
             choose=auto,
+            lists=lists_plan(split, self.lists, plans, auto=auto, seed=self.seed),
             start=_fitted_of(start),
             device=self.device,
             threads=self.threads,
             reporter=EpochLines() if self.verbose else None,
+            say=print if self.verbose else _nothing,
         )
         if trained.diverged is not None:
             _log.warning("%s; the best weights before that were kept", trained.diverged)
         if (warning := behind_means(trained.fitted.facts)) is not None:
             _log.warning(warning)
         facts = trained.fitted.facts | {"history": trained.history, "diverged": trained.diverged}
-        facts |= {"auto": {"minutes": self.minutes}} if auto else {}
+        facts |= {"auto": {"minutes": self.minutes, "lists": self.lists}} if auto else {}
         return self._adopt(replace(trained.fitted, facts=facts))
+
+    def _fit_picks(self, split: Split, start: object) -> Self:
+        """Of interactions, which have no ratings."""
+        refuse_said(self.get_params(), _PARAMETERS)
+        if start is not None:
+            raise TrainingError("start is for models of ratings; train on all interactions anew")
+        plan = lists_plan(split, True, (), auto=False, seed=self.seed)
+        assert plan is not None
+        say = print if self.verbose else _nothing
+        return self._adopt(train_picks(split, plan, threads=self.threads, say=say).fitted)
 
     def _plans(self, split: Split, *, auto: bool) -> list[Plan]:
         """What to train: of the first `seeds` members."""
@@ -234,100 +249,6 @@ class CFNADE:
         self.n_users_, self.n_items_ = fitted.context.n_users, fitted.context.n_items
         return self
 
-    # -- answers ------------------------------------------------------------------------------
-
-    def predict(
-        self,
-        users: Any,
-        items: Any,
-        *,
-        histories: Mapping[Any, History] | None = None,
-        new_items: NewItems | None = None,
-        times: Any = None,
-    ) -> FloatArray:
-        """The expected rating of each (user, item), in stars. Returns (n,).
-
-        Raw ids, equally many of both, or one user for many items (or the reverse). histories
-        gives new people by any name: {name: {item or title: stars}}, new_items new items with
-        what known users said of them: {name: {user: stars}}. times, whole seconds since 1970,
-        are for a model with time=True, and needed there.
-        """
-        return self.predictor_.predict(
-            users, items, histories=histories, new_items=new_items, times=times
-        )
-
-    def predict_proba(
-        self,
-        users: Any,
-        items: Any,
-        *,
-        histories: Mapping[Any, History] | None = None,
-        new_items: NewItems | None = None,
-        times: Any = None,
-    ) -> FloatArray:
-        """The calibrated probability of each rating in `classes_`. Returns (n, K)."""
-        return self.predictor_.predict_proba(
-            users, items, histories=histories, new_items=new_items, times=times
-        )
-
-    def predict_frame(
-        self,
-        users: Any,
-        items: Any,
-        *,
-        histories: Mapping[Any, History] | None = None,
-        new_items: NewItems | None = None,
-        times: Any = None,
-    ) -> pl.DataFrame:
-        """Both as a frame, with titles; known_of_user and known_of_item are 0 for unknown ids."""
-        return self.predictor_.predict_frame(
-            users, items, histories=histories, new_items=new_items, times=times
-        )
-
-    def recommend(
-        self,
-        users: Any = None,
-        *,
-        history: History | None = None,
-        histories: Mapping[Any, History] | None = None,
-        n: int = 10,
-        exclude_seen: bool = True,
-        **how: Unpack[How],
-    ) -> pl.DataFrame:
-        """The n best items for each user, for a new person's history, or for many new people's.
-
-        Best by `rank` ("expected", "at_least" a `threshold`, or a `quantile`), among items with
-        `min_ratings` known ratings: all as in Predictor.recommend.
-        """
-        return self.predictor_.recommend(
-            users, history=history, histories=histories, n=n, exclude_seen=exclude_seen, **how
-        )
-
-    def explain(
-        self, *, item: Any, user: Any = None, history: History | None = None
-    ) -> pl.DataFrame:
-        """How each known rating moved the prediction of one item, the strongest first."""
-        return self.predictor_.explain(item=item, user=user, history=history)
-
-    def evaluate(self, test: Any) -> Scores:
-        """Scores on ratings held out from fit(): Ratings, or anything that load() takes."""
-        return evaluate(self.fitted_, read(test, self.scale_))
-
-    def evaluate_lists(
-        self,
-        test: Any,
-        *,
-        k: int | Sequence[int] = KS,
-        threshold: float | None = None,
-        people: int | None = None,
-    ) -> ListScores:
-        """Scores of the first k places of what `recommend` lists, on ratings held out from fit().
-
-        Right is what a person gave `threshold` stars or more; `people` asks so many of them only.
-        """
-        ratings = read(test, self.scale_)
-        return evaluate_lists(self.predictor_, ratings, k=k, threshold=threshold, people=people)
-
     # -- keeping ------------------------------------------------------------------------------
 
     def save(self, folder: str | Path, *, with_context: bool = True, half: bool = False) -> None:
@@ -352,6 +273,10 @@ class CFNADE:
 
 _PARAMETERS = {option.name: option.default for option in fields(CFNADE) if option.init}
 _FITTED = frozenset(option.name for option in fields(CFNADE) if not option.init)
+
+
+def _nothing(_: str) -> None:
+    """Says nothing."""
 
 
 def _fitted_of(start: CFNADE | str | Path | None) -> FittedModel | None:

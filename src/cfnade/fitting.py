@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from cfnade.choice.planning import ChoicePlan, choice_plan, seconds_of
 from cfnade.data.loader import load
 from cfnade.data.predefined import together
 from cfnade.data.ratings import Ratings
@@ -18,7 +19,7 @@ from cfnade.fitted import FittedModel
 from cfnade.models.config import CFNADEConfig
 from cfnade.options import checked, number, whole
 from cfnade.recipes import Recipe, default_recipe, training_settings
-from cfnade.recipes.auto import Shape, plans_for, usual_seconds
+from cfnade.recipes.auto import Shape, about, plans_for, usual_seconds
 from cfnade.settings import Settings
 from cfnade.training.run import Plan
 
@@ -103,6 +104,38 @@ def chosen_plans(split: Split, minutes: float | None, seed: int, refit: bool) ->
     return [replace(plan, settings=replace(plan.settings, refit=True)) for plan in plans]
 
 
+CHEAP = 1 / 3
+"""Lists are learnt without being asked for if they take no larger part more of the time."""
+
+
+def lists_plan(
+    split: Split, lists: Any, plans: Sequence[Plan], *, auto: bool, seed: int
+) -> ChoicePlan | None:
+    """How what people pick is to be learnt; None: not at all.
+
+    lists is True, False, or None: where that costs little beside members that are chosen too.
+    """
+    if lists is not None and not isinstance(lists, bool):
+        raise TrainingError(f"lists (={lists!r}) must be True, False or None")
+    plan = choice_plan(split.train, seed=seed)
+    if lists is None:
+        shape = Shape.of(split.train)
+        lists = auto and seconds_of(split.train, plan) <= CHEAP * about(shape, list(plans))
+    return plan if lists else None
+
+
+def refuse_said(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
+    """Interactions have no ratings: nothing said of a model of ratings makes sense."""
+    names = (*_SAID, "side", "minutes")
+    said = [name for name in names if given[name] != usual[name] and given[name] != "auto"]
+    if said or given["lists"] is False:
+        name = said[0] if said else "lists"
+        raise TrainingError(
+            f"{name} (={given[name]!r}) is for ratings, and these data are interactions without "
+            "any; leave it out"
+        )
+
+
 class EpochLines:
     """Prints a line an epoch."""
 
@@ -155,8 +188,11 @@ def settings_of(side: str, given: Mapping[str, Any], extra: Any, ridge: Any) -> 
 def arguments_of(fitted: FittedModel) -> dict[str, Any]:
     """The arguments that give a fitted model again."""
     run = fitted.facts.get("run", {})
+    if not fitted.members:
+        return {"seed": run["settings"]["seed"], "threads": run.get("threads")}
     if "auto" in fitted.facts:
         own = {"minutes": fitted.facts["auto"]["minutes"], "seed": run["settings"]["seed"]}
+        own |= {"lists": fitted.facts["auto"].get("lists")}
         return own | {"threads": run.get("threads"), "device": run.get("device", "cpu")}
     fields: dict[str, Any] = {}
     for side in reversed(fitted.members[0].to_dict().values()):
@@ -181,6 +217,7 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
         "time": fitted.needs_times,
         "seeds": len(fitted.members) - fitted.side.count(","),
         "settings": rare or None,
+        "lists": True if fitted.choice is not None else None,
         "threads": run.get("threads"),
         "device": run.get("device", "cpu"),
     }

@@ -83,7 +83,7 @@ def hidden_of(network: ChoiceNetwork, known: Picks) -> Hidden:
     places = places_of(known)
     data = known.offsets, places, known.weights
     sums = torch.from_numpy(sum_rows(*data, table_of(network).numpy()))
-    total = np.bincount(known.rows, known.weights, minlength=len(known))
+    total = np.bincount(known.rows, known.weights, minlength=len(known)).astype(np.float64)
     factor = np.sqrt(np.divide(network.config.usual, total, out=0 * total, where=total > 0))
     scale = torch.from_numpy(factor.astype(np.float32)).unsqueeze(1)
     return Hidden(sums.mul_(scale).add_(network.c.detach()).tanh_(), scale, places)

@@ -13,6 +13,7 @@ take turns. People are answered by one solve, known and new ones alike.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
@@ -22,13 +23,16 @@ from torch import Tensor
 
 from cfnade.choice.picks import Picks
 from cfnade.choice.side import ChoiceSide, ScoreArray
+from cfnade.data.ratings import IntArray
 from cfnade.errors import ModelError
 from cfnade.kernels.ragged_sums import transposed
+from cfnade.kernels.threads import one_torch_thread, run, thread_count
 from cfnade.options import check_fields, number, whole
 
 _ENTRIES = 1 << 22
 """So many numbers of vectors are gathered at once."""
 _ROWS = 4096  # and of so many rows, at most
+_FEW = 16  # rows that one thread solves alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +102,26 @@ class Posterior(ChoiceSide):
 
 def solve(rows: Picks, F: Tensor, config: PosteriorConfig) -> Tensor:
     """The vector of each row, given those of its columns. Returns (rows, D)."""
-    M, D = F.shape
+    D = F.shape[1]
     everyone = config.unpicked * (F.T @ F)
     F = torch.cat([F, F.new_zeros(1, D)])  # the last one fills rows up to the same length
     out = F.new_zeros(len(rows), D)
-    for mine, columns, weights in _padded(rows, D):
+    order = np.flatnonzero(rows.counts)
+    order = order[np.argsort(rows.counts[order], kind="stable")]
+    threads = thread_count(None) if len(order) > _FEW else 1
+    # Many small systems: threads with rows of their own wait for nobody.
+    shares = [order[thread::threads] for thread in range(threads)]
+    with one_torch_thread() if threads > 1 else nullcontext():
+        run(_solve, [(rows, mine, F, everyone, config, out) for mine in shares])
+    return out
+
+
+def _solve(
+    rows: Picks, order: IntArray, F: Tensor, everyone: Tensor, config: PosteriorConfig, out: Tensor
+) -> None:
+    """The vectors of the rows of these numbers, which are ordered by length."""
+    M, D = len(F) - 1, F.shape[1]
+    for mine, columns, weights in _padded(rows, order, D):
         f = F[columns]  # (b, c, D)
         weighed = f * weights.unsqueeze(2)
         precision = torch.baddbmm(everyone, f.transpose(1, 2), weighed)
@@ -110,15 +129,11 @@ def solve(rows: Picks, F: Tensor, config: PosteriorConfig) -> Tensor:
         precision.diagonal(dim1=1, dim2=2).add_(ridge.unsqueeze(1))
         factor = torch.linalg.cholesky(precision)
         out[mine] = torch.cholesky_solve(weighed.sum(1).unsqueeze(2), factor).squeeze(2)
-    return out
 
 
-def _padded(rows: Picks, D: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _padded(rows: Picks, order: IntArray, D: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Rows of about one length together: their numbers, columns (b, c) and weights (b, c)."""
-    counts, M = rows.counts, rows.n_columns
-    order = np.flatnonzero(counts)
-    order = order[np.argsort(counts[order], kind="stable")]
-    first = 0
+    counts, M, first = rows.counts, rows.n_columns, 0
     while first < len(order):
         each = D * (counts[order[first : first + _ROWS]] + D)  # of a row, if it were the longest
         fits = each * np.arange(1, len(each) + 1) <= _ENTRIES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,13 +11,15 @@ from typing import Any
 import torch
 
 from cfnade import __version__
+from cfnade.choice.planning import ChoicePlan
 from cfnade.data.splits import Split
 from cfnade.errors import TrainingError
-from cfnade.fitted import FittedModel
+from cfnade.fitted import FittedModel, trained_on
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.options import checked, whole
 from cfnade.settings import Settings
 from cfnade.sides import Member, side_names
+from cfnade.training.choice_run import ChoiceRun, Say
 from cfnade.training.floor import means_rmse
 from cfnade.training.loop import Reporter, Saving
 from cfnade.training.member import Job, TrainedMember
@@ -25,6 +28,9 @@ from cfnade.training.shares import Shares, equal_shares, shares_of
 from cfnade.training.space import require_space
 from cfnade.training.state import NAME, member_folder
 from cfnade.training.validation import calibrated
+
+PICKS = "picks"
+"""The `side` of a model that knows nothing but what people pick."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,13 @@ def train(
     seeds: int = 1,
     beside: Sequence[Plan] = (),
     choose: bool = False,
+    lists: ChoicePlan | None = None,
     start: FittedModel | None = None,
     device: str = "cpu",
     threads: int | None = None,
     saving: Saving | None = None,
     reporter: Reporter | None = None,
+    say: Say = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """Train on split.train, choose by split.valid, and condition on both from then on.
@@ -68,12 +76,17 @@ def train(
     `architecture` are fields of the sides other than their sizes, and `time`: whether the model
     knows when ratings were given. With `seeds` above 1 so many members are trained, from
     settings.seed on, and their distributions averaged; `beside` are members of other kinds, and
-    validation says what each kind counts; if `choose`, those that add little are left out. `start`
-    is an earlier model whose weights are taken over where its ids occur. split.test is never looked
-    at.
+    validation says what each kind counts; if `choose`, those that add little are left out. `lists`
+    is how what people pick is learnt too; `say` is told how that goes. `start` is an earlier model
+    whose weights are taken over where its ids occur. split.test is never looked at.
     """
     if len(split.train) == 0:
         raise TrainingError("there are no ratings to train on; is the split right?")
+    if split.train.implicit:
+        raise TrainingError(
+            "these are interactions, which have no ratings to predict; leave out what you say of "
+            "a model of ratings"
+        )
     threads = thread_count(threads)
     first = Plan(side, architecture or {}, settings or Settings())
     how = start, device, threads, reporter, stop
@@ -107,9 +120,55 @@ def train(
         shares=shares if beside else (),
         facts=_facts(split, jobs, members) | _outcome(members, metrics, split) | tried,
     )
+    if lists is not None and not stopped:
+        fitted = with_choice(fitted, split, lists, threads, saving, say, stop)
+        stopped = stop()
     reasons = [member.diverged for member in members if member.diverged]
     history = fitted.facts["history"]
     return Trained(fitted, history, stopped, reasons[0] if reasons else None)
+
+
+def with_choice(
+    fitted: FittedModel, split: Split, plan: ChoicePlan, threads: int, *how: Any
+) -> FittedModel:
+    """The model with what people pick."""
+    began = time.monotonic()
+    saving, say, stop = how
+    run = ChoiceRun(split, plan, saving=saving, say=say, stop=stop)
+    with torch_threads(threads):
+        choice, found = run.go()
+    seconds = round(time.monotonic() - began, 2)
+    facts = fitted.facts | {"lists": found | {"total_seconds": seconds}}
+    return replace(fitted, choice=choice, facts=facts)
+
+
+def train_picks(
+    split: Split,
+    plan: ChoicePlan,
+    *,
+    threads: int | None = None,
+    saving: Saving | None = None,
+    say: Say = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Trained:
+    """The same for interactions without ratings: what people pick is all that is learnt."""
+    if len(split.train) == 0:
+        raise TrainingError("there is nothing to train on; is the split right?")
+    train = split.train
+    context = train.plus(split.valid).plus(split.given)
+    counts = trained_on(("user",), train)
+    run: dict[str, Any] = {
+        "side": PICKS,
+        "settings": {"seed": plan.nade.seed},
+        "data": split.data,
+        "split": {"name": split.name, "fingerprint": split.fingerprint},
+        "threads": thread_count(threads),
+        "version": __version__,
+    }
+    facts = _sizes(split) | {"run": run, "context": "train + valid", "history": []}
+    bare = FittedModel((), PICKS, context, counts, facts=facts)
+    fitted = with_choice(bare, split, plan, thread_count(threads), saving, say, stop)
+    return Trained(fitted, [], stop())
 
 
 def checked_seeds(seeds: Any) -> int:
@@ -245,11 +304,15 @@ def _run(split: Split, job: Job, member: Member) -> dict[str, Any]:
 
 def _facts(split: Split, jobs: list[Job], members: list[TrainedMember]) -> dict[str, Any]:
     """What model.json says of a run."""
-    train, seeds = split.train, sum(job.side == jobs[0].side for job in jobs)
+    seeds = sum(job.side == jobs[0].side for job in jobs)
     run = _run(split, jobs[0], members[0].chosen.members[0])
     run |= {"seeds": seeds} if seeds > 1 else {}
+    return {"run": run} | _sizes(split)
+
+
+def _sizes(split: Split) -> dict[str, Any]:
+    train = split.train
     return {
-        "run": run,
         "data": {"source": train.source, "users": train.n_users, "items": train.n_items},
         "ratings": {"train": len(train), "valid": len(split.valid), "test": len(split.test)},
     }

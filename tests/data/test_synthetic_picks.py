@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cfnade import DataError
-from cfnade.data.picks import TASTES, synthetic_picks
+from cfnade.data.synthetic_picks import TASTES, synthetic_picks
 
 
 def test_picks_are_drawn_in_proportion_without_putting_back() -> None:

@@ -22,14 +22,14 @@ _POPULARITY_SPREAD, _TASTE_SPREAD = 1.0, 1.5
 
 
 @dataclass(frozen=True, eq=False)
-class Picks:
+class SyntheticPicks:
     """Drawn interactions, and the logarithms of what they were drawn in proportion to."""
 
     ratings: Ratings
     liking: npt.NDArray[np.float64]  # (N, M)
 
 
-def synthetic_picks(users: int, items: int, per_user: int, seed: int) -> Picks:
+def synthetic_picks(users: int, items: int, per_user: int, seed: int) -> SyntheticPicks:
     """Let each of the users take `per_user` of the items; a person's stand in the order taken.
 
     Ids count from 1. An item that nobody took has an id all the same.
@@ -53,4 +53,4 @@ def synthetic_picks(users: int, items: int, per_user: int, seed: int) -> Picks:
         item_ids=np.arange(1, items + 1),
         source=f"synthetic picks, seed {seed}",
     )
-    return Picks(ratings, liking)
+    return SyntheticPicks(ratings, liking)
