@@ -36,6 +36,7 @@ for command in (
     score.evaluate,
     use.predict,
     use.recommend,
+    use.similar,
     use.explain,
     train.tune,
     use.export,

@@ -31,6 +31,7 @@ _KINDS: dict[str, type | UnionType] = {
     "keep_state": bool,
     "seeds": int,
     "minutes": float | int | None,
+    "lists": bool | None,
     "plans": list | None,
 }
 _DEFAULTS: Job = {
@@ -41,9 +42,10 @@ _DEFAULTS: Job = {
     "keep_state": False,
     "seeds": 1,
     "minutes": None,
+    "lists": None,
     "plans": None,
 }
-_LATER = ("half", "keep_state", "seeds", "minutes", "plans")
+_LATER = ("half", "keep_state", "seeds", "minutes", "lists", "plans")
 """Fields that runs begun with an earlier version lack; they did as the defaults do."""
 _PARAMETERS = {
     ("from", "from"): "start",
@@ -219,8 +221,12 @@ def settings_of_members(job: Job) -> list[Any]:
 def refuse_unfinished(out: Path) -> None:
     """A run that was interrupted is not thrown away by a command that forgot --resume."""
     from cfnade.training import state
-    from cfnade.training.state import member_folder
+    from cfnade.training.state import lists_folder, member_folder
 
+    if (lists_folder(out) / state.NAME).exists():
+        raise TrainingError(
+            f"{out}: holds an unfinished training; go on with --resume, or start anew with --force"
+        )
     if not (out / state.NAME).exists():
         return
     try:

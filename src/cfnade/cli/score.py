@@ -47,23 +47,26 @@ def evaluate(
     from cfnade import checkpoint
     from cfnade.evaluation import evaluate
 
-    how = _how_lists(lists, k=k, threshold=threshold, people=people)
     fitted = checkpoint.load(model)
+    about_lists = lists or not fitted.members
+    how = _how_lists(about_lists, k=k, threshold=threshold, people=people)
     test, what = _test_part(fitted, data, reading)
-    scores = evaluate(fitted, test)
+    scores = evaluate(fitted, test) if fitted.members else None
     found = None
-    if lists:
+    if about_lists:
         from cfnade.list_evaluation import evaluate_lists
         from cfnade.predictor import Predictor
 
         found = evaluate_lists(Predictor(fitted), test, **how)
     if as_json:
         more = {"lists": found.as_dict()} if found else {}
-        print(json.dumps({"on": what, **scores.as_dict(), **more}, indent=1))
+        ratings = {} if scores is None else scores.as_dict()
+        print(json.dumps({"on": what, **ratings, **more}, indent=1))
     else:
         from cfnade.cli.show import show_list_scores, show_scores
 
-        show_scores(scores, what)
+        if scores is not None:
+            show_scores(scores, what)
         if found:
             show_list_scores(found)
 

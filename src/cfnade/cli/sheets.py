@@ -91,6 +91,8 @@ def history_of(
     predictor: Predictor, file: Path | None, typed: list[str]
 ) -> dict[Any, float] | None:
     """Ratings of a new person: those of a file and those typed as TITLE=STARS."""
+    if predictor.fitted.context.implicit:
+        return _picked(predictor, file, typed)
     history: dict[Any, float] = {}
     if file is not None:
         sheet = Sheet(file)
@@ -103,6 +105,13 @@ def history_of(
         fault = 'write a title or id and its rating, such as "Alien (1979)=5"'
         _add(history, predictor, (text, stars if text else ""), repr(entry), fault)
     return history if file is not None or typed else None
+
+
+def _picked(predictor: Predictor, file: Path | None, typed: list[str]) -> dict[Any, float] | None:
+    """What a new person picked, where there are no stars; a rating beside it says nothing."""
+    texts = [] if file is None else Sheet(file).column("item", _ITEMS)
+    picked = dict.fromkeys((item_id(text, predictor) for text in [*texts, *typed]), 1.0)
+    return picked if file is not None or typed else None
 
 
 def new_items_of(predictor: Predictor, file: Path | None) -> dict[Any, list[Any]] | None:

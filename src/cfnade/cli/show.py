@@ -105,14 +105,29 @@ def show_recommendations(frame: Any, scale: Scale) -> None:
     for one in lists:
         if "user" in one.columns:
             console.print(f"user {one['user'][0]}", markup=False)
-        table = _table("", "item", "expected", "±", f"{low} … {high}", "ratings known")
+        picked = ["picked"] if "pick" in one.columns else []
+        rated = ["expected", "±", f"{low} … {high}"] if "prediction" in one.columns else []
+        table = _table("", "item", *picked, *rated, "known" if not rated else "ratings known")
         for row in one.to_dicts():
-            chances = [value for name, value in row.items() if name.startswith("p_")]
-            picture = Text(bars(chances), "cyan")
-            figures = f"{row['prediction']:.2f}", f"{row['std']:.2f}"
-            known = f"{row['known_of_item']:,}"
-            table.add_row(str(row["rank"]), _label(row), *figures, picture, known)
+            figures: list[Any] = [f"{100 * row['pick']:.2f} %"] if picked else []
+            figures += _figures(row) if rated else []
+            table.add_row(str(row["rank"]), _label(row), *figures, f"{row['known_of_item']:,}")
         console.print(table)
+
+
+def _figures(row: dict[str, Any]) -> list[Any]:
+    """What is said of a rating."""
+    chances = [value for name, value in row.items() if name.startswith("p_")]
+    return [f"{row['prediction']:.2f}", f"{row['std']:.2f}", Text(bars(chances), "cyan")]
+
+
+def show_similar(frame: Any) -> None:
+    """Print items that are like one."""
+    table = _table("", "item", "likeness", "known")
+    for row in frame.to_dicts():
+        known = f"{row['known_of_item']:,}"
+        table.add_row(str(row["rank"]), _label(row), f"{row['similarity']:.2f}", known)
+    Console(highlight=False).print(table)
 
 
 def show_explanation(frame: Any) -> None:
@@ -121,6 +136,9 @@ def show_explanation(frame: Any) -> None:
     if len(frame) == 0:
         console.print("no rating is known that could have moved the prediction")
         return
+    if "pick" in frame.columns:
+        _show_why_picked(console, frame)
+        return
     console.print(f"predicted {frame['prediction'][0]:.2f}")
     by_item = "item" in frame.columns
     table = _table("rated" if by_item else "others who rated it", "rating", "without", "change")
@@ -128,6 +146,15 @@ def show_explanation(frame: Any) -> None:
         what = _label(row) if by_item else Text(f"{row['count']:,}")
         change = Text(f"{row['change']:+.3f}", "green" if row["change"] > 0 else "red")
         table.add_row(what, f"{row['rating']:g}", f"{row['without']:.2f}", change)
+    console.print(table)
+
+
+def _show_why_picked(console: Console, frame: Any) -> None:
+    console.print(f"picked next with a chance of {100 * frame['pick'][0]:.3f} %")
+    table = _table("because of", "without it", "times as likely")
+    for row in frame.to_dicts():
+        times = Text(f"{row['times']:.2f}", "green" if row["times"] > 1 else "red")
+        table.add_row(_label(row), f"{100 * row['without']:.3f} %", times)
     console.print(table)
 
 

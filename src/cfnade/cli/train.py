@@ -26,6 +26,7 @@ from cfnade.cli.folder import (
     refuse_overwriting,
 )
 from cfnade.cli.job import Job, earlier_job, new_job, plans_of, settings_of_members, with_plans
+from cfnade.cli.picked import say, show_choice, train_interactions
 from cfnade.errors import TrainingError
 from cfnade.options import checked, whole
 
@@ -82,6 +83,13 @@ def train(
     minutes: Annotated[
         float | None, _model("How long auto may take, about; a minute at most if not given.")
     ] = None,
+    lists: Annotated[
+        bool | None,
+        _model(
+            "Also learn what people pick, for recommend; if not given, where auto has the time.",
+            "--lists/--no-lists",
+        ),
+    ] = None,
     split: Annotated[str | None, _training("How to cut the ratings; paper:0 if not given.")] = None,
     seeds: Annotated[
         int | None, _training("Train so many models from successive seeds and average them.")
@@ -113,13 +121,14 @@ def train(
     cfnade train ml-1m --recipe ml-1m-item --split authors:1234 --out model
     cfnade train ml-1m --recipe ml-1m-both --seeds 3 --out model
     cfnade train ratings.csv --out model
+    cfnade train clicks.csv --out model
     cfnade train sqlite:///shop.db --query "select user, item, stars from reviews" --out model
     cfnade train --resume --out model
     """
     asked: Job = {"data": data, "split": split, "reading": reading, "recipe": recipe, "side": side}
     asked |= {"model": model, "training": training, "threads": threads, "device": device}
     asked |= {"from": start, "without_context": without_context, "seeds": seeds}
-    asked |= {"half": half, "keep_state": keep_state, "minutes": minutes}
+    asked |= {"half": half, "keep_state": keep_state, "minutes": minutes, "lists": lists}
     with own_folder(out):
         if resume:
             job = earlier_job(out, asked)
@@ -134,12 +143,18 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     from cfnade import checkpoint
     from cfnade.cli.show import TrainingView
     from cfnade.data.loader import load_split
+    from cfnade.fitting import lists_plan
     from cfnade.sides import kernel_task, side_names
     from cfnade.training import run, state
     from cfnade.training.loop import DivergedError, Saving
 
     parts = load_split(job["data"], job["split"], **job["reading"])
     print(parts, file=sys.stderr)
+    if parts.train.implicit:
+        resume = resume and (state.lists_folder(out) / state.NAME).exists()
+        with _interrupt() as stop:
+            train_interactions(job, parts, out, Saving(out, save_every, resume), stop)
+        return
     job = with_plans(job, parts)
     first, *beside = plans = plans_of(job)
     earlier = checkpoint.load(job["from"]) if job["from"] else None
@@ -155,8 +170,12 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     if job["device"] == "cpu":
         ridges = [(one.side, one.architecture.get("ridge", 0)) for one in plans]
         compile_kernels(*(kernel_task(side_names(side, ridge=ridge)) for side, ridge in ridges))
-    if chosen := job["side"] == "auto":
-        print(_announced(parts, plans), file=sys.stderr)
+    seed, chosen = job["training"]["seed"], job["side"] == "auto"
+    choice = lists_plan(parts, job["lists"], plans, auto=chosen, seed=seed)
+    if choice is not None:
+        compile_kernels("picks")
+    if chosen:
+        print(_announced(parts, plans, choice), file=sys.stderr)
     names = [first.side] * job["seeds"] + [one.side for one in beside]
     try:
         view = TrainingView(names, [one.epochs for one in members], out, done, begin)
@@ -169,18 +188,20 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
                 seeds=job["seeds"],
                 beside=beside,
                 choose=chosen,
+                lists=choice,
                 start=earlier,
                 device=job["device"],
                 threads=job["threads"],
                 saving=Saving(out, save_every, resume),
                 reporter=view,
+                say=say,
                 stop=stop,
             )
     except DivergedError:
         state.forget(out)  # going on would only diverge again
         raise
     facts = trained.fitted.facts | {"job": job}
-    facts |= {"auto": {"minutes": job["minutes"]}} if chosen else {}
+    facts |= {"auto": {"minutes": job["minutes"], "lists": job["lists"]}} if chosen else {}
     model = replace(trained.fitted, facts=facts)
     with nothing_lost(out):
         checkpoint.save(model, out, with_context=not job["without_context"], half=job["half"])
@@ -191,12 +212,14 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     _say_how_it_ended(trained, out, job["without_context"])
 
 
-def _announced(parts: Any, plans: list[Any]) -> str:
+def _announced(parts: Any, plans: list[Any], choice: Any) -> str:
+    from cfnade.choice.planning import seconds_of
     from cfnade.recipes.auto import Shape, about
 
     seconds = about(Shape.of(parts.train), plans)
+    seconds += 0.0 if choice is None else seconds_of(parts.train, choice)
     took = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-    names = ", ".join(plan.side for plan in plans)
+    names = ", ".join([*(plan.side for plan in plans), *(["lists"] if choice else [])])
     return f"to be tried: {names}; about {took} on two cores (--minutes 10 to search longer)"
 
 
@@ -219,6 +242,7 @@ def _say_how_it_ended(trained: Any, out: Path, without_context: bool) -> None:
         best += f", validation RMSE {facts['valid']['rmse']:.4f}"
         best += f" (plain means {facts['valid']['means_rmse']:.4f})"
     show_tried(facts.get("tried", []))
+    show_choice(facts)
     print(f"{out}: model of {best}, {facts['seconds']:.1f} s of training")
     if (warning := behind_means(facts)) is not None:
         print(f"warning: {warning}", file=sys.stderr)

@@ -29,9 +29,12 @@ HistoryFile = Annotated[
 ]
 Typed = Annotated[
     list[str] | None,
-    typer.Argument(help='A new person\'s ratings: "Alien (1979)=5".', metavar="TITLE=STARS"),
+    typer.Argument(
+        help='A new person\'s ratings: "Alien (1979)=5"; titles alone where there are no ratings.',
+        metavar="TITLE=STARS",
+    ),
 ]
-_ranking = panel("What comes first")
+_ranking, _filters = panel("What comes first"), panel("Which items")
 
 
 def predict(
@@ -115,10 +118,18 @@ def recommend(
     n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
     seen: Annotated[bool, typer.Option("--seen", help="Also items that were rated.")] = False,
     rank: Annotated[
-        str, _ranking("By what: expected (if not given), at_least or quantile.")
-    ] = "expected",
+        str | None,
+        _ranking(
+            "By what: picked (picked and liked, if the model knows it), expected, at_least or "
+            "quantile."
+        ),
+    ] = None,
+    taste: Annotated[
+        float | None,
+        _ranking("With picked: 0 is what people like you pick, 1 what you would rate highest."),
+    ] = None,
     threshold: Annotated[
-        float | None, _ranking("With at_least: the chance of this rating or more.")
+        float | None, _ranking("With at_least or picked: the chance of this rating or more.")
     ] = None,
     quantile: Annotated[
         float | None, _ranking("With quantile: 0.2 is careful, 0.8 adventurous.")
@@ -126,6 +137,12 @@ def recommend(
     min_ratings: Annotated[
         int | None, _ranking("Hide items with fewer known ratings; 0 shows all.")
     ] = None,
+    genre: Annotated[list[str] | None, _filters("Only this genre; may be repeated.")] = None,
+    only: Annotated[list[str] | None, _filters("Only this item; may be repeated.")] = None,
+    without: Annotated[list[str] | None, _filters("Not this item; may be repeated.")] = None,
+    diversity: Annotated[
+        float, _filters("How unlike each other items should be, from 0 to 1.", "--diversity")
+    ] = 0.0,
     as_json: Json = False,
 ) -> None:
     """Recommend items to known users, or to a new person.
@@ -135,7 +152,10 @@ def recommend(
       cfnade recommend model "Alien (1979)=5" "Notting Hill (1999)=2"
       cfnade recommend model --history my-ratings.csv -n 20
       cfnade recommend model --user 42 --rank quantile --quantile 0.8
+      cfnade recommend model --user 42 --taste 0.8 --genre Comedy --diversity 0.3
     """
+    from cfnade.cli.sheets import item_id
+
     predictor = _predictor(model)
     users, person = _who(predictor, user or [], history, rated)
     frame = predictor.recommend(
@@ -143,10 +163,15 @@ def recommend(
         history=person,
         n=n,
         exclude_seen=not seen,
-        rank=rank.replace("-", "_"),  # type: ignore[arg-type]  # checked there
+        rank=rank and rank.replace("-", "_"),  # type: ignore[arg-type]  # checked there
+        taste=taste,
         threshold=threshold,
         quantile=quantile,
         min_ratings=min_ratings,
+        genres=genre,
+        items=only and [item_id(text, predictor) for text in only],
+        without=without and [item_id(text, predictor) for text in without],
+        diversity=diversity,
     )
     _name_unknown(users or [], predictor)
     _count_hidden(frame, predictor.default_min_ratings if min_ratings is None else min_ratings)
@@ -158,6 +183,30 @@ def recommend(
         show_recommendations(frame, predictor.scale)
 
 
+def similar(
+    model: Model,
+    item: Annotated[str, typer.Argument(help="The item: its id or title.")],
+    *,
+    n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """List the items most like one, by who picks them.
+
+    \b
+      cfnade similar model "Blade Runner (1982)"
+    """
+    from cfnade.cli.sheets import item_id
+
+    predictor = _predictor(model)
+    frame = predictor.similar_items(item_id(item, predictor), n=n)
+    if as_json:
+        print(json.dumps(frame.to_dicts(), indent=1))
+    else:
+        from cfnade.cli.show import show_similar
+
+        show_similar(frame)
+
+
 def explain(
     model: Model,
     item: Annotated[str, typer.Argument(help="The item: its id or title.")],
@@ -166,6 +215,10 @@ def explain(
     user: OneUser = None,
     history: HistoryFile = None,
     n: Annotated[int, typer.Option("-n", help="How many ratings to show.")] = 10,
+    of: Annotated[
+        str | None,
+        typer.Option("--of", help="rating, or pick: why it would be picked.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say which ratings moved a prediction, and how much.
@@ -180,7 +233,10 @@ def explain(
     predictor = _predictor(model)
     users, person = _who(predictor, [] if user is None else [user], history, rated)
     frame = predictor.explain(
-        item=item_id(item, predictor), user=users[0] if users else None, history=person
+        item=item_id(item, predictor),
+        user=users[0] if users else None,
+        history=person,
+        of=of,  # type: ignore[arg-type]  # checked there
     )
     if as_json:
         print(json.dumps(frame.to_dicts(), indent=1))

@@ -70,7 +70,10 @@ def split(ratings: Ratings, name: str) -> Split:
     """Cut ratings into parts by the split's name, such as "paper:1"."""
     kind, form, arguments = _parse(name)
     parts = form.rule(ratings, *arguments)
-    full_name = ":".join([kind, *(_plain(argument) for argument in arguments)])
+    texts = [_plain(argument) for argument in arguments]
+    if form.brief and texts[-len(form.defaults) :] == list(form.defaults):
+        texts = texts[: -len(form.defaults)]
+    full_name = ":".join([kind, *texts])
     return cut(ratings, parts, full_name)
 
 
@@ -235,8 +238,9 @@ def _by_last(ratings: Ratings, count: int) -> Parts:
     return parts
 
 
-def _by_liang(ratings: Ratings, held: int) -> Parts:
-    """The protocol of Liang et al. (2018), draw for draw; docs/splits.md says it in words."""
+def _by_liang(ratings: Ratings, held: int, seed: int) -> Parts:
+    """The protocol of Liang et al. (2018), with their seed draw for draw; docs/splits.md says it in
+    words."""
     least = usual_threshold(ratings.scale)
     liked = ratings.values >= least
     counts = np.bincount(ratings.users[liked], minlength=ratings.n_users)
@@ -250,7 +254,7 @@ def _by_liang(ratings: Ratings, held: int) -> Parts:
             "left to train on, and nobody held out is none: give another number, or more data"
         )
     # NumPy has frozen this generator and what it draws.
-    people = eligible[np.random.RandomState(_LIANG_SEED).permutation(len(eligible))]
+    people = eligible[np.random.RandomState(seed).permutation(len(eligible))]
     role = np.full(ratings.n_users, NONE, np.uint8)
     role[people] = TRAIN
     role[people[-2 * held :]] = VALID
@@ -262,13 +266,13 @@ def _by_liang(ratings: Ratings, held: int) -> Parts:
         theirs = parts == part
         parts[theirs] = GIVEN
         parts[theirs & liked & ~catalogue[ratings.items]] = NONE
-        parts[_liang_answers(ratings, theirs & liked & catalogue[ratings.items])] = part
+        parts[_liang_answers(ratings, theirs & liked & catalogue[ratings.items], seed)] = part
     return parts
 
 
-def _liang_answers(ratings: Ratings, likes: BoolArray) -> IndexArray:
+def _liang_answers(ratings: Ratings, likes: BoolArray, seed: int) -> IndexArray:
     """Positions of a fifth of each person's likes, people in the order of their ids."""
-    draw = np.random.RandomState(_LIANG_SEED)
+    draw = np.random.RandomState(seed)
     positions = np.flatnonzero(likes)
     positions = positions[np.argsort(ratings.users[positions], kind="stable")]
     starts = np.flatnonzero(np.diff(ratings.users[positions])) + 1
@@ -295,6 +299,7 @@ class _Form:
     rule: Callable[..., Parts]
     example: str
     defaults: tuple[str, ...] = ()  # of the last fields
+    brief: bool = False  # whether the split's name leaves them out
 
     def usage(self, kind: str) -> str:
         needed = len(self.fields) - len(self.defaults)
@@ -311,7 +316,7 @@ _FORMS = {
     "time": _Form(("TEST_FRACTION",), _by_time, "time:0.1", ("0.1",)),
     "users": _Form(("SEED", "GIVEN"), _by_users, "users:1:10", ("10",)),
     "last": _Form(("COUNT",), _by_last, "last:1", ("1",)),
-    "liang": _Form(("HELD",), _by_liang, "liang:600"),
+    "liang": _Form(("HELD", "SEED"), _by_liang, "liang:600", (str(_LIANG_SEED),), brief=True),
 }
 
 SPLITS = tuple(form.usage(kind) for kind, form in _FORMS.items())
