@@ -14,6 +14,9 @@ from cfnade.kernels.threads import run, thread_count
 FEW = 1_000
 """Up to so many entries are summed on the calling thread."""
 
+STRIP = 512
+"""Columns of a table that are summed together."""
+
 
 @loose_kernel
 def _sum_rows(
@@ -21,16 +24,19 @@ def _sum_rows(
 ) -> None:
     """out[r] = Σ_p weights[p] · table[columns[p]] for the rows lo to hi.
 
-    Traffic: one row of the table a pick, one row of the output.
+    A strip of the table's columns is gone through for all rows before the next one, so that it
+    stays in cache however wide the table is.
+    Traffic: one row of the strip an entry, one of the output.
     """
-    width = table.shape[1]
-    for r in range(lo, hi):
-        sums = out[r]
-        sums[:] = 0.0
-        for p in range(offsets[r], offsets[r + 1]):
-            weight, row = weights[p], table[columns[p]]
-            for j in range(width):
-                sums[j] += weight * row[j]
+    for first in range(0, table.shape[1], STRIP):
+        last = min(first + STRIP, table.shape[1])
+        for r in range(lo, hi):
+            sums = out[r, first:last]
+            sums[:] = 0.0
+            for p in range(offsets[r], offsets[r + 1]):
+                weight, row = weights[p], table[columns[p], first:last]
+                for j in range(last - first):
+                    sums[j] += weight * row[j]
 
 
 @kernel

@@ -47,7 +47,7 @@ class PickedLists:
 
     @property
     def scores_each(self) -> int:
-        return len(self.allowed.items) * len(self.choice.sides)
+        return max(1, len(self.allowed.items) // 4)  # tables stay in cache for many people
 
     def lists(self, people: Sequence[Who]) -> tuple[Best, IntArray]:
         allowed, hidden = self.allowed.of(people)
