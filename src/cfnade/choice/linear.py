@@ -4,8 +4,11 @@ Steck's EASE (2019). x are a person's picks, the score of item i is x·B_i, and 
 ridge regression of item i's picks on those of all other items, which has a closed form for all
 items at once:
 
-    P = (XᵀX + λI)⁻¹,     B_ji = -P_ji / P_ii,     B_ii = 0
+    P = (XᵀX + Λ)⁻¹,     B_ji = -P_ji / P_ii,     B_ii = 0
+    Λ_ii = λ + δ/(1-δ) (XᵀX)_ii
 
+With δ > 0 it is Steck's EDLAE (2020): the regression on picks of which a share δ was dropped at
+random, on average over what is dropped; what many picked is then trusted less.
 That needs M² numbers. In larger catalogues column i is the same regression on the `neighbours`
 items that are picked together with i most often, solved by itself, and B is sparse; with all items
 as neighbours it is the same B.
@@ -46,8 +49,15 @@ class LinearConfig:
     columns: Annotated[int, whole(1)]
     penalty: Annotated[float, number(above=0)]
     """λ."""
+    dropout: Annotated[float, number(0, below=1)] = 0.0
+    """δ."""
     neighbours: Annotated[int, whole(0)] = 0
     """0: all items."""
+
+    @property
+    def doubt(self) -> float:
+        """δ/(1-δ)."""
+        return self.dropout / (1 - self.dropout)
 
     def __post_init__(self) -> None:
         check_fields(self, ModelError)
@@ -67,13 +77,12 @@ class Linear(ChoiceSide):
         self._entries = _by_source(tensors) if config.neighbours else ()
 
     @classmethod
-    def fit(cls, picks: Picks, *, penalty: float, neighbours: int = 0) -> Linear:
-        """The regressions of these picks; 0 neighbours: all items."""
-        M = picks.n_columns
-        config = LinearConfig(columns=M, penalty=penalty, neighbours=neighbours)
+    def fit(cls, picks: Picks, config: LinearConfig) -> Linear:
+        """The regressions of these picks."""
+        M, neighbours = config.columns, config.neighbours
         data = picks.offsets, picks.columns, picks.weights
         if not neighbours:
-            return cls(config, {"B": torch.from_numpy(dense_weights(co_picks(*data, M), penalty))})
+            return cls(config, {"B": torch.from_numpy(dense_weights(co_picks(*data, M), config))})
         most = min(M - 1, _WIDER * neighbours)
         return cls(config, sparse_weights(*largest_co_picks(*data, M, most=most), config))
 
@@ -107,11 +116,11 @@ class Linear(ChoiceSide):
         return self.config.columns
 
 
-def dense_weights(counts: ScoreArray, penalty: float) -> ScoreArray:
+def dense_weights(counts: ScoreArray, config: LinearConfig) -> ScoreArray:
     """B from XᵀX (M, M), which is used up."""
     exact = torch.float64 if len(counts) <= EXACT else torch.float32
     gram = torch.from_numpy(counts).to(exact)
-    gram.diagonal().add_(penalty)
+    gram.diagonal().mul_(1 + config.doubt).add_(config.penalty)
     torch.linalg.cholesky(gram, out=gram)
     inverse = torch.cholesky_inverse(gram)
     weights = inverse.div_(-inverse.diagonal().clone()).float()
@@ -125,7 +134,9 @@ def sparse_weights(columns: Any, counts: Any, config: LinearConfig) -> dict[str,
     of, weights = np.full((M, n), -1, np.int32), np.zeros((M, n), np.float32)
     for first in range(0, M, _AT_ONCE):
         items = np.arange(first, min(first + _AT_ONCE, M))
-        of[items], grams, targets = neighbour_systems(items, columns, counts, n, config.penalty)
+        of[items], grams, targets = neighbour_systems(
+            items, columns, counts, n, config.penalty, config.doubt
+        )
         weights[items] = _solved(torch.from_numpy(grams), torch.from_numpy(targets)).numpy()
     weights[of < 0] = 0.0
     return {"of": torch.from_numpy(of), "B": torch.from_numpy(weights)}

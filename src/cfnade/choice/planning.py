@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.choice.linear import DENSE, NEIGHBOURS, usual_penalty
+from cfnade.choice.linear import DENSE, NEIGHBOURS, LinearConfig, usual_penalty
 from cfnade.choice.nade_training import ChoiceSettings
 from cfnade.choice.posterior import PosteriorConfig
 from cfnade.data.ratings import Ratings
@@ -31,9 +31,7 @@ class ChoicePlan:
     """Epochs between two looks at validation."""
     patience: int
     """Looks without a gain after which the network stops."""
-    penalty: float
-    """Of the linear path."""
-    neighbours: int
+    linear: LinearConfig
     posterior: PosteriorConfig
     sweeps: int = 3
     people: int = 100_000
@@ -66,8 +64,11 @@ def choice_plan(ratings: Ratings, *, seed: int = 0) -> ChoicePlan:
         nade=nade,
         look_every=1 if large else 5,
         patience=3 if large else 2,
-        penalty=usual_penalty(picks / max(1, M)),
-        neighbours=0 if M <= DENSE else NEIGHBOURS,
+        linear=LinearConfig(
+            columns=M,
+            penalty=usual_penalty(picks / max(1, M)),
+            neighbours=0 if M <= DENSE else NEIGHBOURS,
+        ),
         posterior=PosteriorConfig(columns=M, factors=factors),
     )
 

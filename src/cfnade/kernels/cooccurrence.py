@@ -91,7 +91,7 @@ def largest_co_picks(
 
 @kernel
 def _systems(
-    items: Any, columns: Any, values: Any, penalty: float, of: Any, grams: Any, targets: Any
+    items: Any, columns: Any, values: Any, ridge: Any, of: Any, grams: Any, targets: Any
 ) -> None:
     """For each item its neighbours `of`, their counts with each other, and with the item."""
     place = np.full(len(columns), -1, np.int64)
@@ -117,21 +117,21 @@ def _systems(
                 if place[k] >= 0:  # a count that either of two kept holds for both
                     grams[b, a, place[k]] = values[j, q]
                     grams[b, place[k], a] = values[j, q]
-            grams[b, a, a] += penalty
+            grams[b, a, a] += ridge[0] + ridge[1] * grams[b, a, a]
         place[of[b, : len(others)]] = -1
 
 
 def neighbour_systems(
-    items: Array, columns: Array, values: Array, n: int, penalty: float
+    items: Array, columns: Array, values: Array, n: int, penalty: float, doubt: float = 0.0
 ) -> tuple[Array, Array, Array]:
     """Of each item the n others that it is picked with most, and their regression.
 
     columns and values are those of largest_co_picks. Returns neighbours (b, n), -1 where there are
-    fewer, the regression's matrices (b, n, n) with the penalty on their diagonals, and its right
-    sides (b, n).
+    fewer, the regression's matrices (b, n, n) with the penalty and `doubt` times themselves added
+    to their diagonals, and its right sides (b, n).
     """
     b = len(items)
     of, grams = np.full((b, n), -1, np.int32), np.zeros((b, n, n), np.float32)
     targets = np.zeros((b, n), np.float32)
-    _systems(items, columns, values, penalty, of, grams, targets)
+    _systems(items, columns, values, (penalty, doubt), of, grams, targets)
     return of, grams, targets

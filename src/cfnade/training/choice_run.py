@@ -86,8 +86,7 @@ class ChoiceRun:
         return picks if self._plan.levels else picks.evenly()
 
     def _linear(self) -> Linear:
-        plan = self._plan
-        return Linear.fit(self._picks, penalty=plan.penalty, neighbours=plan.neighbours)
+        return Linear.fit(self._picks, self._plan.linear)
 
     def _posterior(self) -> Posterior:
         plan = self._plan
