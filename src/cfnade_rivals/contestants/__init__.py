@@ -25,7 +25,7 @@ from cfnade_rivals.lists import LISTERS
 
 _FOLDER = Path(__file__).parent
 _TABLES = ("most_ratings", "options", "ml-100k", "measured")
-_LIST_TABLES = ("options", "search")
+_LIST_TABLES = ("most_ratings", "options", "search")
 
 
 @dataclass(frozen=True)

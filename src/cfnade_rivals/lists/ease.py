@@ -88,7 +88,7 @@ def invert(matrix: Matrix) -> None:
         turned, failed = inverse(turned, lower=1, overwrite_c=1)
     if failed:
         raise ModelError("ease: the matrix cannot be inverted; give a larger regularisation")
-    if turned.base is not matrix and not np.shares_memory(turned, matrix):
+    if not np.may_share_memory(turned, matrix):
         matrix[:] = turned.T
     for start in range(0, len(matrix), _ROWS):
         end = min(start + _ROWS, len(matrix))
