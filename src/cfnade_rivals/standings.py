@@ -110,18 +110,19 @@ def _standing(outcomes: list[Outcome], columns: Mapping[str, str]) -> Standing:
         outcomes[0].model,
         outcomes[0].title,
         [outcome.split for outcome in scored],
-        {column: _figure(scored, column) for column in columns},
+        {column: _figure(scored, column, len(outcomes)) for column in columns},
         {o.split: o.reason for o in outcomes if o.reason is not None},
     )
 
 
-def _figure(scored: list[Outcome], column: str) -> Figure | None:
+def _figure(scored: list[Outcome], column: str, splits: int) -> Figure | None:
     values = [outcome.scores[column] for outcome in scored if outcome.scores is not None]
     if not values or any(value is None for value in values):
         return None
     if len(values) > 1:
         return Figure(statistics.fmean(values), statistics.stdev(values))
-    return Figure(values[0], (scored[0].scores or {}).get(f"{column}_error"))
+    error = (scored[0].scores or {}).get(f"{column}_error")
+    return Figure(values[0], error if splits == 1 else None)
 
 
 def _mean(row: Standing, column: str) -> float:

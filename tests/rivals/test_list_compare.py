@@ -194,6 +194,10 @@ def test_more_is_better_in_lists() -> None:
     named = as_json([*one, failed], {}, LIST_COLUMNS)
     assert [model["model"] for model in named["models"]] == ["high", "low", "none"]
     assert named["best"]["capped_recall@20"] == "high"
+    broken = comparison.Outcome("low", "low", "b", None, "it broke")
+    (half,) = standings([one[0], broken], LIST_COLUMNS)
+    assert half.figures["ndcg@100"] is not None
+    assert half.figures["ndcg@100"].sd is None  # ± is over splits, and there is but one
     two = standings([*one, outcome("low", "b", 0.4, 1.0)], LIST_COLUMNS)
     low = next(row.figures["ndcg@100"] for row in two if row.model == "low")
     assert low is not None
