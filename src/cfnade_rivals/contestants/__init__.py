@@ -7,8 +7,9 @@ most_ratings = 200000  for slow ones: with more it is fitted only if it is named
 [ml-100k]              what differs on MovieLens 100K, found by validation there
 [measured]             what it gave, on which split, with which seed, in how many seconds
 
-Those of lists (`cfnade compare --lists`) lie in lists/; they have [options] and may have
-[[search]]             options that differ, once for each setting that validation chooses from
+Those of lists (`cfnade compare --lists`) lie in lists/. Their [options] are what all settings have
+in common, and what they start from:
+[[search]]             what differs, once for each setting that validation chooses from
 """
 
 from __future__ import annotations
