@@ -1,7 +1,7 @@
 """The models that CF-NADE is compared with, by name; each is imported when it is asked for.
 
 `cfnade compare` (command.py) sets them side by side. This package uses cfnade as any other program
-would, and nothing in cfnade imports it.
+would, and nothing in cfnade imports it. Models that make lists, and no ratings, are in lists/.
 """
 
 from __future__ import annotations

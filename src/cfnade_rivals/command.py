@@ -15,7 +15,13 @@ from cfnade.errors import ModelError
 if TYPE_CHECKING:
     from cfnade_rivals.standings import Standing
 
-_DIGITS = {"fit_seconds": 1, "fit_cpu_seconds": 1, "predict_seconds": 2, "peak_mb": 0}
+_DIGITS = {
+    "fit_seconds": 1,
+    "fit_cpu_seconds": 1,
+    "search_cpu_seconds": 1,
+    "predict_seconds": 2,
+    "peak_mb": 0,
+}
 PICTURE, FIGURES = "comparison.svg", "comparison.json"
 
 
@@ -26,7 +32,12 @@ def compare(
     models: Annotated[
         str | None, typer.Option(help="Names with commas between; all if not given.")
     ] = None,
-    splits: Annotated[str, typer.Option(help="Names with commas between.")] = "paper:0",
+    splits: Annotated[
+        str, typer.Option("--splits", "--split", help="Names with commas between.")
+    ] = "paper:0",
+    lists: Annotated[
+        bool, typer.Option("--lists", help="Compare lists of what people may like, not ratings.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="A folder that keeps results: what is done stays.")
     ] = None,
@@ -46,6 +57,7 @@ def compare(
     \b
       cfnade compare ml-1m --models i-cfnade,i-autorec,biasmf --splits authors:1234,authors:2341
       cfnade compare ml-100k --splits u1,u2,u3,u4,u5 --out comparison --picture
+      cfnade compare ml-1m --lists --models popularity,ease,ials --splits liang:600
     """
     from cfnade.data.addresses import masked
     from cfnade.data.elsewhere import settled
@@ -53,24 +65,27 @@ def compare(
     from cfnade_rivals.chart import draw, require_matplotlib
     from cfnade_rivals.comparison import Task
     from cfnade_rivals.comparison import compare as run
+    from cfnade_rivals.standings import COLUMNS, LIST_COLUMNS, standings
     from cfnade_rivals.standings import as_json as figures
-    from cfnade_rivals.standings import standings
 
+    if picture and lists:
+        raise ModelError("--picture draws the RMSE, which lists have not; leave it out")
     if picture:
         require_matplotlib()
-    task = Task(*settled(data, reading), _seed(seed), threads)
+    columns = LIST_COLUMNS if lists else COLUMNS
+    task = Task(*settled(data, reading), _seed(seed), threads, lists)
     names = None if models is None else _names(models, "--models")
     split_names = _names(splits, "--splits")
     outcomes = run(task, names, split_names, out=out, say=_say)
     about = {"data": masked(data), "splits": split_names, "seed": seed, "threads": threads}
-    result = json.dumps(figures(outcomes, about), indent=1)
-    table = standings(outcomes)
+    result = json.dumps(figures(outcomes, about, columns), indent=1)
+    table = standings(outcomes, columns)
     if out is not None:
         write_text(out / FIGURES, result + "\n")
     if as_json:
         print(result)
     else:
-        _show(table, split_names)
+        _show(table, columns, split_names)
     if picture and any(row.splits for row in table):
         draw(table, (out or Path()) / PICTURE, f"{masked(data)}: {', '.join(split_names)}")
     if not any(row.splits for row in table):
@@ -81,39 +96,47 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _show(table: list[Standing], splits: list[str]) -> None:
+def _show(table: list[Standing], columns: dict[str, str], splits: list[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cfnade_rivals.standings import COLUMNS, best
+    from cfnade_rivals.standings import best
 
-    least, most = best(table), max(len(row.splits) for row in table)
+    top, most = best(table), max(len(row.splits) for row in table)
     shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     shown.add_column("", min_width=18)
-    for name in (*COLUMNS.values(), "splits"):
+    for name in (*columns.values(), "splits"):
         shown.add_column(name, justify="right", no_wrap=True)
     for row in table:
         if row.splits:
-            cells = [_cell(row, column, least, most) for column in COLUMNS]
+            cells = [_cell(row, column, top, most) for column in columns]
             shown.add_row(row.title, *cells, str(len(row.splits)))
     # Where nobody looks at a screen of some width, lines may be as long as they need to be.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     console.print(shown)
-    console.print("* best of the column" + (", mean ± sd over splits" if len(splits) > 1 else ""))
+    console.print("* best of the column" + _spread(table, splits))
     for row in table:
         if not row.splits:
             console.print(f"{row.title}: {next(iter(row.reasons.values()))}", markup=False)
 
 
-def _cell(row: Standing, column: str, least: dict[str, float], most: int) -> str:
+def _spread(table: list[Standing], splits: list[str]) -> str:
+    """What ± is of."""
+    if len(splits) > 1:
+        return ", mean ± sd over splits"
+    figures = [figure for row in table for figure in row.figures.values() if figure]
+    return ", ± standard error over people" if any(f.sd is not None for f in figures) else ""
+
+
+def _cell(row: Standing, column: str, top: dict[str, float], most: int) -> str:
     figure = row.figures[column]
     if figure is None:
         return "– "
     digits = _DIGITS.get(column, 4)
     text = f"{figure.mean:.{digits}f}"
-    if figure.sd is not None and column in ("rmse", "mae_of_means", "nll"):
+    if figure.sd is not None and column not in _DIGITS:
         text += f" ± {figure.sd:.4f}"
-    wins = len(row.splits) == most and figure.mean == least.get(column)
+    wins = len(row.splits) == most and figure.mean == top.get(column)
     return f"[bold green]{text}*[/bold green]" if wins else f"{text} "
 
 

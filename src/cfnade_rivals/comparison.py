@@ -16,13 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cfnade import __version__, load_split
 from cfnade.errors import DataError, ModelError
 from cfnade.files import write_text
 from cfnade_rivals.contestants import Contestant, contestant, names
 
 RESULTS = "fits"
-"""The subfolder of results, one file for each model and split."""
+"""The subfolder of results, one file for each model and split.
+
+Of lists, a second one (.npz) holds the figure of each person, for differences between models.
+"""
+LEAD = {False: "rmse", True: "ndcg@100"}
+"""The figure by which ratings, and lists, are compared first."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +55,19 @@ class Task:
     reading: dict[str, Any]
     seed: int
     threads: int | None
+    lists: bool = False
+    """Whether lists are compared, and not ratings."""
 
 
-def chosen(models: Sequence[str] | None, ratings: int) -> tuple[list[Contestant], list[str]]:
+def chosen(
+    models: Sequence[str] | None, ratings: int, *, lists: bool = False
+) -> tuple[list[Contestant], list[str]]:
     """Those of these names, or all that suit so many ratings; and what to say of those left out."""
     if models is not None:
         if repeated := sorted({name for name in models if list(models).count(name) > 1}):
             raise ModelError(f"model {repeated[0]!r} is given twice; give each once")
-        return [contestant(name) for name in models], []
-    everyone = [contestant(name) for name in names()]
+        return [contestant(name, lists=lists) for name in models], []
+    everyone = [contestant(name, lists=lists) for name in names(lists=lists)]
     quick = [c for c in everyone if c.most_ratings is None or ratings <= c.most_ratings]
     notes = [
         f"{c.name}: left out, since it is slow with more than {c.most_ratings:,} ratings; name it "
@@ -83,7 +94,8 @@ def compare(
         if len(part.test) == 0:
             raise DataError(f"split {name} has no test part to compare on; take another")
     first = parts[splits[0]]
-    contestants, notes = chosen(models, sum(len(part) for part in first.parts().values()))
+    ratings = sum(len(part) for part in first.parts().values())
+    contestants, notes = chosen(models, ratings, lists=task.lists)
     for note in notes:
         say(note)
     fingerprints = {name: part.fingerprint for name, part in parts.items()}
@@ -124,6 +136,8 @@ class _Runner:
             "threads": self._task.threads,
             "version": __version__,
         }
+        if self._task.lists:
+            job |= {"lists": True, "search": each.search}
         path = self._folder / f"{each.name}-{split.replace(':', '-').replace('/', '-')}.json"
         result = read_result(path)
         if result.get("job") == job:
@@ -136,7 +150,11 @@ class _Runner:
         scores = answer["scores"]
         result = {"recipe": each.name, "job": job, "scores": scores}
         write_text(path, json.dumps(result, indent=1) + "\n")
-        self._say(f"{each.name} on {split}: {scores['rmse']:.4f}, {scores['fit_seconds']:.1f} s")
+        if "people" in answer:  # too many numbers for a file that is read by eye
+            arrays = {name: np.array(each) for name, each in answer["people"].items()}
+            np.savez(path.with_suffix(".npz"), allow_pickle=False, **arrays)
+        figure = scores[LEAD[self._task.lists]]
+        self._say(f"{each.name} on {split}: {figure:.4f}, {scores['fit_seconds']:.1f} s")
         return Outcome(each.name, each.title, split, scores)
 
 

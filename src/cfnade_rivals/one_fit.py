@@ -5,40 +5,40 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cfnade import Ratings, load_split
+from cfnade import Ratings, Split, load_split
 from cfnade.errors import CfnadeError, ModelError
 from cfnade.metrics import calibration_error, mae, nll, rmse
 from cfnade_rivals import make
+from cfnade_rivals.costs import cpu_seconds, peak_mb
 from cfnade_rivals.interface import Fitted, FloatArray, IntArray, MissingError
+from cfnade_rivals.lists.one_fit import list_scores
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     """The scores of a job, or why there are none."""
     try:
-        return {"scores": scores(job)}
+        parts = load_split(job["data"], job["split"], **job["reading"])
+        if parts.fingerprint != job["fingerprint"]:
+            raise ModelError(f"split {job['split']} has changed since the comparison began")
+        return list_scores(job, parts) if job.get("lists") else {"scores": scores(job, parts)}
     except MissingError as error:
         return {"scores": None, "reason": str(error), "missing": True}
     except CfnadeError as error:
         return {"scores": None, "reason": str(error)}
 
 
-def scores(job: dict[str, Any]) -> dict[str, Any]:
+def scores(job: dict[str, Any], parts: Split) -> dict[str, Any]:
     """Fit on train, with validation to stop by; score test once."""
-    parts = load_split(job["data"], job["split"], **job["reading"])
-    if parts.fingerprint != job["fingerprint"]:
-        raise ModelError(f"split {job['split']} has changed since the comparison began")
     rival = make(job["model"], **job["options"])
-    start, work = time.perf_counter(), _cpu_seconds()
+    start, work = time.perf_counter(), cpu_seconds()
     fitted = rival.fit(parts.train, parts.valid, seed=job["seed"], threads=job["threads"])
-    learnt, worked = time.perf_counter(), _cpu_seconds() - work
+    learnt, worked = time.perf_counter(), cpu_seconds() - work
     test, stars = parts.test, parts.test.scale.values
     predictions = fitted.predict(*_cells(test))
     predicted = time.perf_counter()
@@ -76,24 +76,6 @@ def _of_distribution(chances: FloatArray | None, test: Ratings) -> dict[str, flo
 
 def _valid_rmse(fitted: Fitted, valid: Ratings) -> float | None:
     return rmse(valid.values, fitted.predict(*_cells(valid))) if len(valid) else None
-
-
-def _cpu_seconds() -> float:
-    """Of all threads and of processes that have ended: on a busy machine the fairer clock."""
-    return sum(os.times()[:4])
-
-
-def peak_mb() -> float | None:
-    """The peak memory of this process, or of the largest that it ran; None if unknown.
-
-    The kernel's own count of this process is no use: it starts with the parent's.
-    """
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    own = [float(line.split()[1]) for line in lines if line.startswith("VmHWM")]
-    if not own:
-        return None
-    return max(own[0], resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) / 1024
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +19,24 @@ COLUMNS = {
     "peak_mb": "peak MB",
 }
 """Less is better in all of them."""
+LIST_COLUMNS = {
+    "ndcg@100": "NDCG@100",
+    "capped_recall@20": "R@20",
+    "capped_recall@50": "R@50",
+    "fit_seconds": "fit s",
+    "fit_cpu_seconds": "fit CPU s",
+    "search_cpu_seconds": "search CPU s",
+    "predict_seconds": "predict s",
+    "peak_mb": "peak MB",
+}
+"""Of lists. Recall is of at most as many as there are places."""
+GAINS = frozenset(name for name in LIST_COLUMNS if "@" in name)
+"""Columns in which more is better."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean over splits; sd is None with one split."""
+    """A mean over splits. With one split sd is that of the mean over people, if it is known."""
 
     mean: float
     sd: float | None
@@ -40,22 +53,23 @@ class Standing:
     reasons: dict[str, str]
 
 
-def standings(outcomes: Sequence[Outcome]) -> list[Standing]:
-    """One a model, the smallest RMSE first, those without figures last."""
+def standings(outcomes: Sequence[Outcome], columns: Mapping[str, str] = COLUMNS) -> list[Standing]:
+    """One a model, the best by the first column first, those without figures last."""
     models = dict.fromkeys(outcome.model for outcome in outcomes)
-    table = [_standing([o for o in outcomes if o.model == name]) for name in models]
-    return sorted(table, key=lambda row: (row.figures["rmse"] is None, _mean(row, "rmse")))
+    table = [_standing([o for o in outcomes if o.model == name], columns) for name in models]
+    lead = next(iter(columns))
+    return sorted(table, key=lambda row: (row.figures[lead] is None, _loss(row, lead)))
 
 
 def best(table: Sequence[Standing]) -> dict[str, float]:
-    """The smallest mean of each column, among the models with figures on the most splits.
+    """The best mean of each column, among the models with figures on the most splits.
 
     A model that is scored on fewer splits than others had other, perhaps easier, questions.
     """
     full = _full(table)
     return {
-        column: min(_mean(row, column) for row in full)
-        for column in COLUMNS
+        column: _mean(min(full, key=lambda row: _loss(row, column)), column)
+        for column in (full[0].figures if full else ())
         if any(row.figures[column] for row in full)
     }
 
@@ -65,9 +79,11 @@ def _full(table: Sequence[Standing]) -> list[Standing]:
     return [row for row in table if len(row.splits) == most > 0]
 
 
-def as_json(outcomes: Sequence[Outcome], about: dict[str, Any]) -> dict[str, Any]:
+def as_json(
+    outcomes: Sequence[Outcome], about: dict[str, Any], columns: Mapping[str, str] = COLUMNS
+) -> dict[str, Any]:
     """Everything, for a machine."""
-    table = standings(outcomes)
+    table = standings(outcomes, columns)
     return about | {
         "best": {c: _named_best(table, c, least) for c, least in best(table).items()},
         "models": [
@@ -88,24 +104,33 @@ def _named_best(table: Sequence[Standing], column: str, least: float) -> str:
     return next(row.model for row in _full(table) if _mean(row, column) == least)
 
 
-def _standing(outcomes: list[Outcome]) -> Standing:
+def _standing(outcomes: list[Outcome], columns: Mapping[str, str]) -> Standing:
     scored = [outcome for outcome in outcomes if outcome.scores is not None]
     return Standing(
         outcomes[0].model,
         outcomes[0].title,
         [outcome.split for outcome in scored],
-        {column: _figure(scored, column) for column in COLUMNS},
+        {column: _figure(scored, column, len(outcomes)) for column in columns},
         {o.split: o.reason for o in outcomes if o.reason is not None},
     )
 
 
-def _figure(scored: list[Outcome], column: str) -> Figure | None:
+def _figure(scored: list[Outcome], column: str, splits: int) -> Figure | None:
     values = [outcome.scores[column] for outcome in scored if outcome.scores is not None]
     if not values or any(value is None for value in values):
         return None
-    return Figure(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+    if len(values) > 1:
+        return Figure(statistics.fmean(values), statistics.stdev(values))
+    error = (scored[0].scores or {}).get(f"{column}_error")
+    return Figure(values[0], error if splits == 1 else None)
 
 
 def _mean(row: Standing, column: str) -> float:
     figure = row.figures[column]
     return float("inf") if figure is None else figure.mean
+
+
+def _loss(row: Standing, column: str) -> float:
+    """What is better is less."""
+    known = row.figures[column] is not None
+    return -_mean(row, column) if column in GAINS and known else _mean(row, column)

@@ -18,7 +18,8 @@ from cfnade_rivals import comparison, contestants, make
 from cfnade_rivals.chart import draw
 from cfnade_rivals.comparison import Outcome, Task, chosen, compare, fit_apart, read_result
 from cfnade_rivals.contestants import contestant, names
-from cfnade_rivals.one_fit import answer, peak_mb
+from cfnade_rivals.costs import peak_mb
+from cfnade_rivals.one_fit import answer
 from cfnade_rivals.standings import COLUMNS, as_json, best, standings
 
 
@@ -121,7 +122,7 @@ def test_peak_memory_is_of_that_process_alone(data: Path) -> None:
 
 
 def test_peak_memory_counts_a_process_that_the_fit_ran() -> None:
-    code = "from cfnade_rivals.one_fit import peak_mb; import subprocess, sys; print(peak_mb())\n"
+    code = "from cfnade_rivals.costs import peak_mb; import subprocess, sys; print(peak_mb())\n"
     code += "subprocess.run([sys.executable, '-c', 'bytearray(300 * 2**20)']); print(peak_mb())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     before, after = map(float, done.stdout.split())

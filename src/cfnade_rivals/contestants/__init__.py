@@ -6,6 +6,10 @@ most_ratings = 200000  for slow ones: with more it is fitted only if it is named
 [options]              found by validation on MovieLens 1M, and used for any other data
 [ml-100k]              what differs on MovieLens 100K, found by validation there
 [measured]             what it gave, on which split, with which seed, in how many seconds
+
+Those of lists (`cfnade compare --lists`) lie in lists/. Their [options] are what all settings have
+in common, and what they start from:
+[[search]]             what differs, once for each setting that validation chooses from
 """
 
 from __future__ import annotations
@@ -18,9 +22,11 @@ from typing import Any
 from cfnade.errors import ModelError
 from cfnade.options import unknown
 from cfnade_rivals import CLASSES
+from cfnade_rivals.lists import LISTERS
 
 _FOLDER = Path(__file__).parent
-_TABLES = ("options", "ml-100k", "measured")
+_TABLES = ("most_ratings", "options", "ml-100k", "measured")
+_LIST_TABLES = ("most_ratings", "options", "search")
 
 
 @dataclass(frozen=True)
@@ -34,27 +40,39 @@ class Contestant:
     on_100k: dict[str, Any] = field(default_factory=dict)
     measured: dict[str, Any] = field(default_factory=dict)
     most_ratings: int | None = None
+    search: list[dict[str, Any]] = field(default_factory=list)
 
     def options_for(self, data: str) -> dict[str, Any]:
         """The options for a data set, by its name."""
         return self.options | self.on_100k if data == "ml-100k" else dict(self.options)
 
 
-def names() -> list[str]:
-    """All that can be compared."""
-    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+def names(*, lists: bool = False) -> list[str]:
+    """All that can be compared, by ratings or by lists."""
+    return sorted(path.stem for path in _folder(lists).glob("*.toml"))
 
 
-def contestant(name: str) -> Contestant:
+def contestant(name: str, *, lists: bool = False) -> Contestant:
     """The contestant of this name."""
-    if name not in names():
-        raise ModelError(unknown("model", name, names()))
-    path = _FOLDER / f"{name}.toml"
+    if name not in names(lists=lists):
+        raise ModelError(unknown("model", name, names(lists=lists)))
+    path = _folder(lists) / f"{name}.toml"
     parts = tomllib.loads(path.read_text(encoding="utf-8"))
-    strange = set(parts) - {"title", "model", "most_ratings", *_TABLES}
-    if strange or parts.get("model") not in CLASSES:
+    strange = set(parts) - {"title", "model", *(_LIST_TABLES if lists else _TABLES)}
+    if strange or parts.get("model") not in (LISTERS if lists else CLASSES):
         what = sorted(strange)[0] if strange else f"model {parts.get('model')!r}"
         raise ModelError(f"{path.name}: {what} is not understood; see contestants/__init__.py")
-    options, on_100k, measured = (parts.get(table, {}) for table in _TABLES)
-    title, most = parts.get("title", name), parts.get("most_ratings")
-    return Contestant(name, title, parts["model"], options, on_100k, measured, most)
+    return Contestant(
+        name,
+        parts.get("title", name),
+        parts["model"],
+        parts.get("options", {}),
+        parts.get("ml-100k", {}),
+        parts.get("measured", {}),
+        parts.get("most_ratings"),
+        parts.get("search", []),
+    )
+
+
+def _folder(lists: bool) -> Path:
+    return _FOLDER / "lists" if lists else _FOLDER

@@ -1,0 +1,97 @@
+"""EASE (Steck 2019): each item as a weighted sum of all others, by ridge regression.
+
+With G = XᵀX + λI and P = G⁻¹ the weights are B = I − P / diag(P): column j is item j's regression
+on the others. Closed form: nothing is drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.data.ratings import offsets_of, stable_order
+from cfnade.errors import ModelError
+from cfnade.options import check_fields
+from cfnade_rivals.interface import Positive
+from cfnade_rivals.libraries import library
+from cfnade_rivals.lists.blas import blas_threads
+from cfnade_rivals.lists.interface import Scores, require_likes
+from cfnade_rivals.lists.picks import Picks
+
+_EXACT = 6000
+"""Up to so many items the inverse is of doubles: more would take much memory and time."""
+_ROWS = 512
+
+Matrix = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class FittedEASE:
+    """Weights, zero on the diagonal."""
+
+    weights: Scores  # (M, M)
+
+    def scores(self, given: Picks) -> Scores:
+        """Sums over what is given. Returns (people, M)."""
+        return np.asarray(given.matrix() @ self.weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EASE:
+    """Embarrassingly shallow autoencoder."""
+
+    name: ClassVar[str] = "ease"
+
+    regularisation: Positive = 500.0
+    """λ, what weights are pulled to 0 with."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, ModelError)
+
+    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedEASE:
+        """Solve; the seed makes no difference."""
+        del seed
+        require_likes(likes)
+        kind = np.float64 if likes.n_items <= _EXACT else np.float32
+        matrix = gram(likes, kind)
+        matrix[np.diag_indices_from(matrix)] += kind(self.regularisation)
+        with blas_threads(threads, self.name):
+            invert(matrix)
+        matrix /= -np.diag(matrix).copy()
+        matrix[np.diag_indices_from(matrix)] = 0
+        return FittedEASE(matrix.astype(np.float32, copy=False))
+
+
+def gram(likes: Picks, kind: type) -> Matrix:
+    """How many people like both items, in the upper half. Returns (M, M)."""
+    from cfnade_rivals.lists.ease_kernels import count_together
+
+    entries = stable_order(likes.columns, likes.n_items)
+    if entries is None:
+        entries = np.arange(len(likes.columns))
+    out: Matrix = np.zeros((likes.n_items, likes.n_items), kind)
+    starts = offsets_of(likes.columns, likes.n_items)
+    count_together(starts, entries, likes.rows(), likes.offsets, likes.columns, out)
+    return out
+
+
+def invert(matrix: Matrix) -> None:
+    """The inverse of a positive definite matrix of which the upper half is there. In place."""
+    lapack = library("scipy.linalg.lapack", "scipy", "ease")
+    factor, inverse = lapack.get_lapack_funcs(("potrf", "potri"), (matrix,))
+    # LAPACK goes by columns: our upper half is its lower one, and nothing needs to be copied.
+    turned, failed = factor(matrix.T, lower=1, clean=0, overwrite_a=1)
+    if not failed:
+        turned, failed = inverse(turned, lower=1, overwrite_c=1)
+    if failed:
+        raise ModelError("ease: the matrix cannot be inverted; give a larger regularisation")
+    if not np.may_share_memory(turned, matrix):
+        matrix[:] = turned.T
+    for start in range(0, len(matrix), _ROWS):
+        end = min(start + _ROWS, len(matrix))
+        square = np.triu(matrix[start:end, start:end])
+        matrix[start:end, start:end] = square + np.triu(square, 1).T
+        matrix[end:, start:end] = matrix[start:end, end:].T
