@@ -220,6 +220,8 @@ class ChoiceTrainer:
 
     def epoch(self, number: int) -> float:
         """All people once, in an order of that epoch's own. Returns the mean cost."""
+        if not len(self._people):
+            return 0.0  # the start, how often items are picked, is all that there is to learn
         order = np.random.default_rng((self.settings.seed, _ORDER, number, 0)).permutation(
             self._people
         )
