@@ -7,8 +7,8 @@ items at once:
     P = (XᵀX + λI)⁻¹,     B_ji = -P_ji / P_ii,     B_ii = 0
 
 That needs M² numbers. In larger catalogues column i is the same regression on the `neighbours`
-items that are picked together with i most often, solved by itself, and B is sparse; with all items
-as neighbours it is the same B.
+items that are picked together with i most often, solved by itself, and B is sparse. With all items
+as neighbours, and every two picked together by somebody, it is the same B.
 """
 
 from __future__ import annotations

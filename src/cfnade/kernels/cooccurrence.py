@@ -31,22 +31,21 @@ def _dense_rows(first: int, step: int, by_item: Any, by_person: Any, out: Any) -
 
 @kernel
 def _sparse_rows(first: int, step: int, by_item: Any, by_person: Any, most: int, out: Any) -> None:
-    """The `most` largest of each row, and the item's own, by rising column; -1 behind their end."""
+    """The item's own and the `most` largest others, by rising column; -1 behind their end."""
     columns, values = out
     counts = np.zeros(len(columns), np.float32)
     for i in range(first, len(columns), step):
         _count_row(i, by_item, by_person, counts)
         touched = np.flatnonzero(counts)
+        others = counts[touched[touched != i]]
         least = np.float32(0.0)
-        if len(touched) > most:
-            least = np.partition(counts[touched], len(touched) - most)[len(touched) - most]
-        above = np.sum(counts[touched] > least)  # of equal ones the lower columns are kept
-        place, ties = 0, most - above
+        if len(others) > most:
+            least = np.partition(others, len(others) - most)[len(others) - most]
+        place, ties = 0, most - np.sum(others > least)  # of equal ones the lower columns are kept
         for j in touched:
-            equal = counts[j] == least
-            if counts[j] > least or (equal and ties > 0) or j == i:
-                if equal:
-                    ties -= 1
+            equal = j != i and counts[j] == least
+            if j == i or counts[j] > least or (equal and ties > 0):
+                ties -= equal
                 columns[i, place], values[i, place] = j, counts[j]
                 place += 1
             counts[j] = 0.0
@@ -77,7 +76,7 @@ def largest_co_picks(
     most: int,
     threads: int | None = None,
 ) -> tuple[Array, Array]:
-    """The same where M² numbers do not fit: of each item the `most` largest, and its own.
+    """The same where M² numbers do not fit: of each item its own and the `most` largest others.
 
     Returns columns (M, most + 1), rising and -1 behind their end, and values.
     """
