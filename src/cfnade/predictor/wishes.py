@@ -44,7 +44,9 @@ class Wishes:
         lister = self.lister(n * (LONGER if share else 1), exclude_seen, how)
         lists = rankings(lister, self.scorer, people)
         if share:
-            lists = lists.of_top(varied(lists.top, n, self._likeness, share), self.scorer)
+            chances = self._rank(how) in ("picked", "at_least")
+            top = varied(lists.top, n, self._likeness, share, chances=chances)
+            lists = lists.of_top(top, self.scorer)
         return with_picks(lists, self.scorer, people)
 
     def similar(self, item: int, n: int) -> pl.DataFrame:
