@@ -93,10 +93,9 @@ class Choice:
 
 
 def log_softmax(scores: ScoreArray) -> npt.NDArray[np.float32]:
-    """Over the last axis, in place."""
-    scores -= scores.max(-1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        scores -= np.log(np.exp(scores).sum(-1, keepdims=True))
+    """Over the last axis, in place; of nothing but -∞ nothing has a chance."""
+    scores -= np.maximum(scores.max(-1, keepdims=True), np.finfo(np.float32).min)
+    scores -= np.log(np.maximum(np.exp(scores).sum(-1, keepdims=True), 1e-30))
     return scores
 
 
