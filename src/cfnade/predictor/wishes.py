@@ -140,6 +140,8 @@ class Wishes:
 
     def of_genres(self, genres: Any) -> BoolArray:
         """Items with any of these genres. Returns (M,)."""
+        if not isinstance(genres, Iterable):
+            raise PredictionError(f"genres (={genres!r}) must be a genre or a list of them")
         wanted = [genres] if isinstance(genres, str) else list(genres)
         known = self.genres()
         if not known:
