@@ -131,7 +131,9 @@ def log_chances(
     return choice.log_chances(known_picks(scorer, people), left_out=left_out)
 
 
-def with_picks(lists: Rankings, scorer: Scorer, people: Sequence[Who]) -> Rankings:
+def with_picks(
+    lists: Rankings, scorer: Scorer, people: Sequence[Who], *, left_out: bool
+) -> Rankings:
     """The same lists with the chance of each item to be picked next, where it was not asked yet."""
     top, choice = lists.top, scorer.fitted.choice
     if choice is None or not np.isnan(top.picks).any():
@@ -139,7 +141,7 @@ def with_picks(lists: Rankings, scorer: Scorer, people: Sequence[Who]) -> Rankin
     picks = np.empty(len(top.items))
     for first in range(0, len(people), _PEOPLE):
         mine = slice(*np.searchsorted(top.which, [first, first + _PEOPLE]))
-        logs = log_chances(scorer, choice, people[first : first + _PEOPLE], left_out=False)
+        logs = log_chances(scorer, choice, people[first : first + _PEOPLE], left_out=left_out)
         picks[mine] = np.exp(logs[top.which[mine] - first, top.items[mine]].astype(np.float64))
     return lists._replace(top=top._replace(picks=picks))
 

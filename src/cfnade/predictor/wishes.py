@@ -47,7 +47,7 @@ class Wishes:
             chances = self._rank(how) in ("picked", "at_least")
             top = varied(lists.top, n, self._likeness, share, chances=chances)
             lists = lists.of_top(top, self.scorer)
-        return with_picks(lists, self.scorer, people)
+        return with_picks(lists, self.scorer, people, left_out=exclude_seen)
 
     def similar(self, item: int, n: int) -> pl.DataFrame:
         """The items most like one."""
