@@ -31,6 +31,7 @@ TASTE = 0.5
 _FEWEST = 64  # candidates that are rated at first
 _MORE = 4  # times as many, where these do not settle it
 _PEOPLE = 256  # of whom chances are held at once
+_SLACK = 1 + 1e-9  # chances may add up to a little more than 1; an equal one may have a lower index
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class PickedLists:
         full = counts == self.n
         worst[full] = some.scores[ends[full]]
         reach = np.exp(self._pick_power * bound.astype(np.float64))
-        return np.asarray((bound == -np.inf) | (worst >= reach))
+        return np.asarray((bound == -np.inf) | (worst > _SLACK * reach))
 
     @property
     def _pick_power(self) -> float:
