@@ -80,7 +80,7 @@ class Hidden:
 
 def hidden_of(network: ChoiceNetwork, known: Picks) -> Hidden:
     """As ChoiceNetwork.hidden, without its gradient."""
-    places = places_of(known)
+    places = places_of(known) if network.config.levels > 1 else known.columns
     data = known.offsets, places, known.weights
     sums = torch.from_numpy(sum_rows(*data, table_of(network).numpy()))
     total = np.bincount(known.rows, known.weights, minlength=len(known)).astype(np.float64)

@@ -151,8 +151,8 @@ def known_picks(scorer: Scorer, people: Sequence[Who]) -> Picks:
     """What is known of people, users of the data or new ones."""
     users = np.array([who.user for who in people], np.int64)
     if len(users) and (users >= 0).all() and scorer.fitted.context.weights is not None:
-        return scorer.picks.take(users).evenly()
-    return Picks.of_people([who.rated for who in people], scorer.fitted.context.n_items).evenly()
+        return scorer.picks.take(users)
+    return Picks.of_people([who.rated for who in people], scorer.fitted.context.n_items)
 
 
 def _likeliest(ranked: ScoreArray, size: int) -> tuple[IntArray, IntArray]:
