@@ -78,7 +78,8 @@ class ChoiceRun:
             sides[name] = make()
             seconds[name] = round(time.monotonic() - began, 2)
             self._say(f"lists: {name} path made in {seconds[name]:.1f} s")
-        weights, found = blended(sides, self._asked)
+        some = np.arange(min(ASKED, len(self._picks)))
+        weights, found = blended(sides, self._asked, self._picks.take(some))
         facts = found | {"seconds": seconds, "history": self.history, "plan": self._plan.to_dict()}
         return Choice(sides, weights), facts
 
