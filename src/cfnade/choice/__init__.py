@@ -110,6 +110,8 @@ def choice_shapes(described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def saved_choice(described: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Choice:
     """From what `to_dict` and `tensors` gave."""
+    if not described:
+        raise ModelError("a choice has no sides")
     sides = {}
     for name, one in described.items():
         prefix = f"{name}."
