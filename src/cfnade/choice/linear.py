@@ -113,10 +113,10 @@ def dense_weights(counts: ScoreArray, penalty: float) -> ScoreArray:
     gram = torch.from_numpy(counts).to(exact)
     gram.diagonal().add_(penalty)
     torch.linalg.cholesky(gram, out=gram)
-    inverse = torch.cholesky_inverse(gram)
+    inverse = torch.cholesky_inverse(gram).T  # the same matrix; torch gives it by columns
     weights = inverse.div_(-inverse.diagonal().clone()).float()
     weights.fill_diagonal_(0.0)
-    return weights.numpy()
+    return np.ascontiguousarray(weights.numpy())  # as rows are read
 
 
 def sparse_weights(columns: Any, counts: Any, config: LinearConfig) -> dict[str, Tensor]:
