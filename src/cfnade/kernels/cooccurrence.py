@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.kernels.compiled import kernel
-from cfnade.kernels.memory import Array
+from cfnade.kernels.compiled import inner, kernel
+from cfnade.kernels.memory import Array, frozen
 from cfnade.kernels.ragged_sums import transposed
 from cfnade.kernels.threads import run, thread_count
 
 
-@kernel
+@inner
 def _count_row(i: int, by_item: Any, by_person: Any, counts: Any) -> None:
     """counts[j] += Σ_u w_ui w_uj for every j."""
     starts, people, of_people = by_item
@@ -53,7 +53,8 @@ def _sparse_rows(first: int, step: int, by_item: Any, by_person: Any, most: int,
 
 def _sides(offsets: Array, columns: Array, weights: Array, M: int) -> tuple[Any, Any]:
     rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
-    return transposed(rows, columns, weights, M), (offsets, columns, weights)
+    by_item = transposed(rows, columns, weights, M)
+    return by_item, tuple(map(frozen, (offsets, columns, weights)))
 
 
 def co_picks(
