@@ -105,6 +105,7 @@ def without_context(fitted: FittedModel) -> FittedModel:
         empty = replace(empty, user_ids=none)
     else:
         empty = replace(empty, item_ids=none, titles=None, genres=None)
+        fitted = replace(fitted, choice=None)  # which is about items that have no ids then
     return replace(fitted, context=empty, has_context=False)
 
 

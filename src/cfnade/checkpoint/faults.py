@@ -18,9 +18,10 @@ def _sides(fitted: FittedModel) -> str | None:
         return "no side of it reads ratings"
     if fitted.members and fitted.context.implicit:
         return "it predicts ratings, and its data have none"
-    if fitted.choice is not None and fitted.choice.n_items != fitted.context.n_items:
-        items = f"{fitted.choice.n_items:,} items, the model {fitted.context.n_items:,}"
-        return f"the choice knows {items}"
+    for name, part in fitted.choice.sides.items() if fitted.choice else ():
+        if part.n_items != fitted.context.n_items:
+            items = f"{part.n_items:,} items, the model {fitted.context.n_items:,}"
+            return f"the choice's {name} side knows {items}"
     for member in fitted.members:
         for name, side in member.sides.items():
             if reason := side.fault(fitted.context):

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from cfnade.choice import Choice, choice_shapes, saved_choice
-from cfnade.errors import CheckpointError
+from cfnade.errors import CheckpointError, ModelError
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -29,8 +29,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def read_choice(described: Mapping[str, Any] | None, path: Path | None) -> Choice | None:
     """What is picked, if the model knows that."""
-    if described is None or path is None:
+    if described is None:
         return None
+    if path is None:
+        raise ModelError("it knows what is picked, but lists no file of that")
     tensors = read_tensors(path)
     wanted = {
         name: (torch.int32 if name.endswith(".of") else torch.float32, shape)

@@ -93,10 +93,9 @@ class Choice:
 
 
 def log_softmax(scores: ScoreArray) -> npt.NDArray[np.float32]:
-    """Over the last axis, in place."""
-    scores -= scores.max(-1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        scores -= np.log(np.exp(scores).sum(-1, keepdims=True))
+    """Over the last axis, in place; of nothing but -∞ nothing has a chance."""
+    scores -= np.maximum(scores.max(-1, keepdims=True), np.finfo(np.float32).min)
+    scores -= np.log(np.maximum(np.exp(scores).sum(-1, keepdims=True), 1e-30))
     return scores
 
 
@@ -111,6 +110,8 @@ def choice_shapes(described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def saved_choice(described: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Choice:
     """From what `to_dict` and `tensors` gave."""
+    if not described:
+        raise ModelError("a choice has no sides")
     sides = {}
     for name, one in described.items():
         prefix = f"{name}."

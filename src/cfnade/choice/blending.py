@@ -22,7 +22,7 @@ GRID = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0)
 """Weights that are tried, where 1 makes a side's scores vary as much as the first one's."""
 
 USUAL = {"linear": 0.35, "posterior": 0.35}
-"""Without validation."""
+"""Without validation, in the same units."""
 _SHARPNESS = np.exp(np.linspace(np.log(0.3), np.log(3.0), 25))
 
 
@@ -46,15 +46,20 @@ def mean_ndcg(scores: ScoreArray, asked: Asked, k: int = PLACES) -> float:
     return float(ndcg(at, wanted, k)[asked.answers.counts > 0].mean())
 
 
-def blended(sides: Mapping[str, ChoiceSide], asked: Asked | None) -> tuple[dict[str, float], Any]:
-    """The weights of sides, and what was found on the way: NDCG of each alone and together."""
-    names = [*sides]
-    if asked is None or not len(asked.answers.columns):
-        units = dict.fromkeys(names, 1.0)
-        return {name: USUAL.get(name, 1.0) if len(names) > 1 else 1.0 for name in units}, {}
-    scores = {name: side.scores(asked.known) for name, side in sides.items()}
+def blended(
+    sides: Mapping[str, ChoiceSide], asked: Asked | None, anybody: Picks
+) -> tuple[dict[str, float], Any]:
+    """The weights of sides, and what was found on the way: NDCG of each alone and together.
+
+    Where nobody can be asked, scores of `anybody` say how much sides vary.
+    """
+    names, first = [*sides], next(iter(sides))
+    known = anybody if asked is None else asked.known
+    scores = {name: side.scores(known) for name, side in sides.items()}
     units = {name: float(one.std()) or 1.0 for name, one in scores.items()}
-    first = names[0]
+    if asked is None or not len(asked.answers.columns):
+        usual = {name: USUAL.get(name, 1.0) for name in names} | {first: 1.0}
+        return {name: usual[name] * units[first] / units[name] for name in names}, {}
     weights = dict.fromkeys(names, 0.0) | {first: 1.0}
     alone = {name: mean_ndcg(one.copy(), asked) for name, one in scores.items()}
     best = alone[first]

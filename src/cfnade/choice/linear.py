@@ -10,8 +10,8 @@ items at once:
 With δ > 0 it is Steck's EDLAE (2020): the regression on picks of which a share δ was dropped at
 random, on average over what is dropped; what many picked is then trusted less.
 That needs M² numbers. In larger catalogues column i is the same regression on the `neighbours`
-items that are picked together with i most often, solved by itself, and B is sparse; with all items
-as neighbours it is the same B.
+items that are picked together with i most often, solved by itself, and B is sparse. With all items
+as neighbours, and every two picked together by somebody, it is the same B.
 """
 
 from __future__ import annotations
@@ -122,10 +122,10 @@ def dense_weights(counts: ScoreArray, config: LinearConfig) -> ScoreArray:
     gram = torch.from_numpy(counts).to(exact)
     gram.diagonal().mul_(1 + config.doubt).add_(config.penalty)
     torch.linalg.cholesky(gram, out=gram)
-    inverse = torch.cholesky_inverse(gram)
+    inverse = torch.cholesky_inverse(gram).T  # the same matrix; torch gives it by columns
     weights = inverse.div_(-inverse.diagonal().clone()).float()
     weights.fill_diagonal_(0.0)
-    return weights.numpy()
+    return np.ascontiguousarray(weights.numpy())  # as rows are read
 
 
 def sparse_weights(columns: Any, counts: Any, config: LinearConfig) -> dict[str, Tensor]:

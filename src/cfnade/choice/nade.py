@@ -11,8 +11,13 @@ from torch import Tensor
 
 from cfnade.choice.picks import Picks
 from cfnade.choice.side import ChoiceSide, ScoreArray
+from cfnade.errors import ModelError
 from cfnade.kernels.ragged_sums import sum_rows
 from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
+from cfnade.options import checked, whole
+
+_MOST = 100
+"""Networks; a saved model that names more is not ours."""
 
 
 class ChoiceNade(ChoiceSide):
@@ -62,7 +67,8 @@ class ChoiceNade(ChoiceSide):
 
 def _networks(fields: Mapping[str, Any]) -> list[ChoiceNetwork]:
     rest = {name: value for name, value in fields.items() if name != "networks"}
-    return [ChoiceNetwork(ChoiceConfig.from_dict(rest)) for _ in range(int(fields["networks"]))]
+    count = checked("networks", fields["networks"], whole(1, _MOST), ModelError)
+    return [ChoiceNetwork(ChoiceConfig.from_dict(rest)) for _ in range(count)]
 
 
 def score_all(network: ChoiceNetwork, known: Picks) -> Tensor:
@@ -80,7 +86,7 @@ class Hidden:
 
 def hidden_of(network: ChoiceNetwork, known: Picks) -> Hidden:
     """As ChoiceNetwork.hidden, without its gradient."""
-    places = places_of(known)
+    places = places_of(known) if network.config.levels > 1 else known.columns
     data = known.offsets, places, known.weights
     sums = torch.from_numpy(sum_rows(*data, table_of(network).numpy()))
     total = np.bincount(known.rows, known.weights, minlength=len(known)).astype(np.float64)

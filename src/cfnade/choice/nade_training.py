@@ -119,20 +119,21 @@ class Pool:
 
     def draw(self, targets: IntArray, step: int) -> Candidates:
         """Of a step with these targets."""
-        head = self._settings.head
-        if head == 0 or head + self._settings.tail >= self._M:
+        head, tail = self._settings.head, self._settings.tail
+        if head == 0:
             return self._all
         place = np.full(self._M, -1)
         place[self._order[:head]] = 0
         own = np.unique(targets[place[targets] < 0])
         place[own] = 0
         rest = self._order[place[self._order] < 0]
+        if len(rest) <= tail:  # all would be there; and all of them stand in their own order
+            return self._all
         rng = np.random.default_rng((self._settings.seed, _ORDER, step, 1))
-        drawn = rest[rng.choice(len(rest), min(len(rest), self._settings.tail), replace=False)]
+        drawn = rest[rng.choice(len(rest), tail, replace=False)]
         items = np.concatenate([self._order[:head], own, drawn])
         logs = torch.zeros(len(items))
-        if len(drawn):
-            logs[head + len(own) :] = math.log(len(rest) / len(drawn))
+        logs[head + len(own) :] = math.log(len(rest) / tail)
         place[items] = np.arange(len(items))
         return Candidates(items, logs, place)
 
@@ -219,6 +220,8 @@ class ChoiceTrainer:
 
     def epoch(self, number: int) -> float:
         """All people once, in an order of that epoch's own. Returns the mean cost."""
+        if not len(self._people):
+            return 0.0  # the start, how often items are picked, is all that there is to learn
         order = np.random.default_rng((self.settings.seed, _ORDER, number, 0)).permutation(
             self._people
         )

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.kernels.compiled import kernel
-from cfnade.kernels.memory import Array
+from cfnade.kernels.compiled import inner, kernel
+from cfnade.kernels.memory import Array, frozen
 from cfnade.kernels.ragged_sums import transposed
 from cfnade.kernels.threads import run, thread_count
 
 
-@kernel
+@inner
 def _count_row(i: int, by_item: Any, by_person: Any, counts: Any) -> None:
     """counts[j] += Σ_u w_ui w_uj for every j."""
     starts, people, of_people = by_item
@@ -31,22 +31,21 @@ def _dense_rows(first: int, step: int, by_item: Any, by_person: Any, out: Any) -
 
 @kernel
 def _sparse_rows(first: int, step: int, by_item: Any, by_person: Any, most: int, out: Any) -> None:
-    """The `most` largest of each row, and the item's own, by rising column; -1 behind their end."""
+    """The item's own and the `most` largest others, by rising column; -1 behind their end."""
     columns, values = out
     counts = np.zeros(len(columns), np.float32)
     for i in range(first, len(columns), step):
         _count_row(i, by_item, by_person, counts)
         touched = np.flatnonzero(counts)
+        others = counts[touched[touched != i]]
         least = np.float32(0.0)
-        if len(touched) > most:
-            least = np.partition(counts[touched], len(touched) - most)[len(touched) - most]
-        above = np.sum(counts[touched] > least)  # of equal ones the lower columns are kept
-        place, ties = 0, most - above
+        if len(others) > most:
+            least = np.partition(others, len(others) - most)[len(others) - most]
+        place, ties = 0, most - np.sum(others > least)  # of equal ones the lower columns are kept
         for j in touched:
-            equal = counts[j] == least
-            if counts[j] > least or (equal and ties > 0) or j == i:
-                if equal:
-                    ties -= 1
+            equal = j != i and counts[j] == least
+            if j == i or counts[j] > least or (equal and ties > 0):
+                ties -= equal
                 columns[i, place], values[i, place] = j, counts[j]
                 place += 1
             counts[j] = 0.0
@@ -54,7 +53,8 @@ def _sparse_rows(first: int, step: int, by_item: Any, by_person: Any, most: int,
 
 def _sides(offsets: Array, columns: Array, weights: Array, M: int) -> tuple[Any, Any]:
     rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
-    return transposed(rows, columns, weights, M), (offsets, columns, weights)
+    by_item = transposed(rows, columns, weights, M)
+    return by_item, tuple(map(frozen, (offsets, columns, weights)))
 
 
 def co_picks(
@@ -77,7 +77,7 @@ def largest_co_picks(
     most: int,
     threads: int | None = None,
 ) -> tuple[Array, Array]:
-    """The same where M² numbers do not fit: of each item the `most` largest, and its own.
+    """The same where M² numbers do not fit: of each item its own and the `most` largest others.
 
     Returns columns (M, most + 1), rising and -1 behind their end, and values.
     """

@@ -11,6 +11,7 @@ from numba.core.registry import cpu_target
 
 from cfnade.kernels import (
     bounds,
+    cooccurrence,
     costing,
     drawing,
     grouping,
@@ -18,6 +19,7 @@ from cfnade.kernels import (
     newton,
     passes,
     posterior,
+    ragged_sums,
     request,
     spelling,
 )
@@ -169,6 +171,17 @@ def _answer_requests() -> None:
     _score_cells()
 
 
+def _learn_picks() -> None:
+    """All that a choice is made of, and asked with."""
+    weights, table = np.ones(4, np.float32), np.zeros((2, 1), np.float32)
+    data = _OFFSETS, _COLUMNS, weights
+    ragged_sums.sum_rows(*data, table)
+    ragged_sums.add_entries(*data, *data)
+    cooccurrence.co_picks(*data, 2)
+    found = cooccurrence.largest_co_picks(*data, 2, most=1)
+    cooccurrence.neighbour_systems(np.arange(2), *found, 1, 1.0)
+
+
 _CELLS = (grouping._sort, grouping._find, passes.sum_context, passes.add_scores)
 _SCORING = (mean_tilt._tilt, *_CELLS)
 _DRAWING = (drawing._cursors, drawing._scatter)
@@ -180,6 +193,8 @@ _SEVERAL = (costing._cost_of_scores, passes.score_step, *_DRAWING, *_FITTING, *_
 _POSTERIORS = (posterior.lower_products, posterior.row_posteriors)
 _SLOPES = (posterior.add_state_scores, posterior.state_slopes, posterior.posterior_slopes)
 _START = (posterior.expect, posterior.maximise)
+_SUMS = (ragged_sums._sum_rows, ragged_sums._transpose, ragged_sums._add_entries)
+_TOGETHER = (cooccurrence._dense_rows, cooccurrence._sparse_rows, cooccurrence._systems)
 
 TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
     "rows": (_train_on_rows, (drawing._mark, passes.target_step, *_DRAWING, *_FITTING, *_SCORING)),
@@ -192,6 +207,7 @@ TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
         _answer_requests,
         (newton._descend, posterior.posteriors_without, *_POSTERIORS, *_ROW, *_LISTS, *_SCORING),
     ),
+    "picks": (_learn_picks, (*_SUMS, *_TOGETHER)),
 }
 """What kernels are for: training a CF-NADE alone on its rows, with a ridge part, on blocks of users
-and items; answering requests."""
+and items; answering requests; learning and listing what people pick."""

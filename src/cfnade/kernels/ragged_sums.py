@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cfnade.kernels.compiled import kernel, loose_kernel
-from cfnade.kernels.memory import Array
+from cfnade.kernels.memory import Array, frozen
 from cfnade.kernels.threads import run, thread_count
 
 FEW = 1_000
@@ -72,7 +72,7 @@ def sum_rows(
 ) -> Array:
     """Σ weights[p] · table[columns[p]] over each ragged row. Returns (rows, width) float32."""
     out = np.empty((len(offsets) - 1, table.shape[1]), np.float32) if out is None else out
-    data = offsets, columns, weights, table, out
+    data = *map(frozen, (offsets, columns, weights, table)), out
     run(_sum_rows, [(*part, *data) for part in _shares(offsets, threads)])
     return out
 
@@ -89,7 +89,8 @@ def add_entries(
 ) -> Array:
     """The same of a sparse square table: row j has values at its targets. (rows, M) float32."""
     out = np.zeros((len(offsets) - 1, len(starts) - 1), np.float32)
-    data = offsets, columns, weights, (starts, targets, values), out
+    sparse = tuple(map(frozen, (starts, targets, values)))
+    data = *map(frozen, (offsets, columns, weights)), sparse, out
     run(_add_entries, [(*part, *data) for part in _shares(offsets, threads)])
     return out
 
@@ -110,5 +111,5 @@ def transposed(
     offsets = np.zeros(n_columns + 1, np.int64)
     np.cumsum(np.bincount(columns, minlength=n_columns), out=offsets[1:])
     out = np.empty(len(rows), np.int32), np.empty(len(rows), np.float32)
-    _transpose(rows, columns, weights, offsets[:-1].copy(), out)
+    _transpose(*map(frozen, (rows, columns, weights)), offsets[:-1].copy(), out)
     return offsets, *out

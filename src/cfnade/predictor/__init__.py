@@ -224,7 +224,8 @@ class Predictor:
         """
         raws, people = self._people(users, history, histories)
         lists = self._wishes.rankings(people, n, exclude_seen, how)
-        return frames.list_frame(self.fitted.context, raws, lists)
+        picks = self.fitted.choice is not None
+        return frames.list_frame(self.fitted.context, raws, lists, picks=picks)
 
     def ranked(
         self,

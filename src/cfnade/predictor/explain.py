@@ -6,10 +6,12 @@ import numpy as np
 import polars as pl
 
 from cfnade.predictor import frames
-from cfnade.predictor.picking import log_chances
+from cfnade.predictor.picking import known_picks
 from cfnade.predictor.ranking import means_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
+
+_AT_ONCE = 256  # picks that are left out together
 
 
 def by_item(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
@@ -39,10 +41,13 @@ def by_pick(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     """By what is known of the person: how much likelier each made it that the item is picked."""
     context, choice = scorer.fitted.context, scorer.fitted.choice
     assert choice is not None
-    rated = who.rated.without(item)
-    others = [rated.without(int(column)) for column in rated.columns]
-    people = [Who(-1, row) for row in (rated, *others)]
-    logs = log_chances(scorer, choice, people)[:, item].astype(np.float64)
+    rated, known = who.rated.without(item), known_picks(scorer, [who])
+    known = known.where(known.columns != item)
+    size = len(known.columns)
+    pieces = np.array_split(np.arange(-1, size), 1 + size // _AT_ONCE)  # -1 leaves out none
+    each = [np.arange(size) != left[:, None] for left in pieces]
+    people = [known.take(np.zeros(len(keep), np.int64)).where(keep.ravel()) for keep in each]
+    logs = np.concatenate([choice.log_chances(some)[:, item] for some in people], dtype=np.float64)
     whole, without = logs[0], logs[1:]
     order = np.lexsort((rated.columns, without - whole))  # what helped most comes first
     items = rated.columns[order].astype(np.int64)

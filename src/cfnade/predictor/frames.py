@@ -38,8 +38,11 @@ def item_series(ids: Ids, items: Any, indices: IntArray) -> pl.Series:
     return id_series(raws, texts=ids.are_texts)
 
 
-def list_frame(context: Ratings, users: Any, lists: Rankings) -> pl.DataFrame:
-    """Lists of one or many people, one below the other; users are raw ids, None for a history."""
+def list_frame(context: Ratings, users: Any, lists: Rankings, *, picks: bool) -> pl.DataFrame:
+    """Lists of one or many people, one below the other; users are raw ids, None for a history.
+
+    `picks` says whether the model knows the chances to be picked.
+    """
     top = lists.top
     columns: dict[str, Any] = {}
     if users is not None:
@@ -49,7 +52,7 @@ def list_frame(context: Ratings, users: Any, lists: Rankings) -> pl.DataFrame:
     columns["item"] = id_series(context.item_ids[top.items], texts=context.item_ids.dtype == object)
     columns["title"] = title_series(context, top.items)
     columns["score"] = top.scores
-    if not np.isnan(top.picks).any():
+    if picks:  # even of nobody: columns do not depend on how long lists are
         columns["pick"] = top.picks
     if not context.implicit:
         columns |= distribution_columns(top.probabilities, top.predictions, context.scale)

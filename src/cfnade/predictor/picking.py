@@ -31,6 +31,7 @@ TASTE = 0.5
 _FEWEST = 64  # candidates that are rated at first
 _MORE = 4  # times as many, where these do not settle it
 _PEOPLE = 256  # of whom chances are held at once
+_SLACK = 1 + 1e-9  # chances may add up to a little more than 1; an equal one may have a lower index
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class PickedLists:
         full = counts == self.n
         worst[full] = some.scores[ends[full]]
         reach = np.exp(self._pick_power * bound.astype(np.float64))
-        return np.asarray((bound == -np.inf) | (worst >= reach))
+        return np.asarray((bound == -np.inf) | (worst > _SLACK * reach))
 
     @property
     def _pick_power(self) -> float:
@@ -131,7 +132,9 @@ def log_chances(
     return choice.log_chances(known_picks(scorer, people), left_out=left_out)
 
 
-def with_picks(lists: Rankings, scorer: Scorer, people: Sequence[Who]) -> Rankings:
+def with_picks(
+    lists: Rankings, scorer: Scorer, people: Sequence[Who], *, left_out: bool
+) -> Rankings:
     """The same lists with the chance of each item to be picked next, where it was not asked yet."""
     top, choice = lists.top, scorer.fitted.choice
     if choice is None or not np.isnan(top.picks).any():
@@ -139,7 +142,7 @@ def with_picks(lists: Rankings, scorer: Scorer, people: Sequence[Who]) -> Rankin
     picks = np.empty(len(top.items))
     for first in range(0, len(people), _PEOPLE):
         mine = slice(*np.searchsorted(top.which, [first, first + _PEOPLE]))
-        logs = log_chances(scorer, choice, people[first : first + _PEOPLE], left_out=False)
+        logs = log_chances(scorer, choice, people[first : first + _PEOPLE], left_out=left_out)
         picks[mine] = np.exp(logs[top.which[mine] - first, top.items[mine]].astype(np.float64))
     return lists._replace(top=top._replace(picks=picks))
 
@@ -148,8 +151,8 @@ def known_picks(scorer: Scorer, people: Sequence[Who]) -> Picks:
     """What is known of people, users of the data or new ones."""
     users = np.array([who.user for who in people], np.int64)
     if len(users) and (users >= 0).all() and scorer.fitted.context.weights is not None:
-        return scorer.picks.take(users).evenly()
-    return Picks.of_people([who.rated for who in people], scorer.fitted.context.n_items).evenly()
+        return scorer.picks.take(users)
+    return Picks.of_people([who.rated for who in people], scorer.fitted.context.n_items)
 
 
 def _likeliest(ranked: ScoreArray, size: int) -> tuple[IntArray, IntArray]:

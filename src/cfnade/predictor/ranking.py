@@ -168,6 +168,10 @@ def rank_by(rank: Any, threshold: Any, quantile: Any, scale: Scale) -> RankBy:
         if given is not None and (isinstance(given, bool) or not isinstance(given, Real)):
             raise PredictionError(f"{name} (={given!r}) must be a number")
     if len(scale) == 1:  # interactions: nothing to be liked more or less
+        if threshold is not None:
+            raise PredictionError(
+                f"threshold (={threshold!r}) is a rating, and this model knows none; leave it out"
+            )
         return RankBy(rank, scale, scale.values[0], QUANTILE_DEFAULT)
     low, high = scale.values[0], scale.values[-1]
     threshold = usual_threshold(scale) if threshold is None else float(threshold)

@@ -4,8 +4,8 @@ From a longer list items are taken one by one: each time the one with the larges
 
     (1 - d) · relevance - d · likeness to the most alike of those taken
 
-where relevance is the logarithm of the score, stretched to 0..1 over the longer list, and likeness
-the cosine of two items' vectors.
+where relevance is the score (of a chance its logarithm), stretched to 0..1 over the longer list, and
+likeness the cosine of two items' vectors, 0 at least.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ LONGER = 5
 """So many times longer is the list that is chosen from."""
 
 
-def varied(top: Best, n: int, vectors: ScoreArray, share: float) -> Best:
-    """The n of each person's list that are good and unlike each other; they keep their scores."""
+def varied(top: Best, n: int, vectors: ScoreArray, share: float, *, chances: bool) -> Best:
+    """The n of each person's list that are good and unlike each other; they keep their scores.
+
+    `chances` says that scores are chances, else stars.
+    """
+    good = np.log(np.maximum(top.scores, 1e-300)) if chances else top.scores
     starts = np.flatnonzero(np.diff(top.which, prepend=-1))
-    ends = np.append(starts[1:], len(top.which))
+    ends = np.append(starts, len(top.which))[1:]
     chosen = [
-        start + _one(top.items[start:end], top.scores[start:end], n, vectors, share)
+        start + _one(top.items[start:end], good[start:end], n, vectors, share)
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     order = np.concatenate([np.empty(0, np.int64), *chosen])
@@ -33,12 +37,11 @@ def varied(top: Best, n: int, vectors: ScoreArray, share: float) -> Best:
 
 
 def _one(
-    items: IntArray, scores: FloatArray, n: int, vectors: ScoreArray, share: float
+    items: IntArray, good: FloatArray, n: int, vectors: ScoreArray, share: float
 ) -> IntArray:
     """Places in one person's list, in the order in which they are taken."""
-    logs = np.log(np.maximum(scores, 1e-300))
-    spread = logs.max() - logs.min()
-    relevance = (logs - logs.min()) / spread if spread > 0 else np.ones(len(logs))
+    spread = good.max() - good.min()
+    relevance = (good - good.min()) / spread if spread > 0 else np.ones(len(good))
     alike = vectors[items] @ vectors[items].T
     nearest, taken = np.zeros(len(items)), list[int]()
     for _ in range(min(n, len(items))):

@@ -44,8 +44,10 @@ class Wishes:
         lister = self.lister(n * (LONGER if share else 1), exclude_seen, how)
         lists = rankings(lister, self.scorer, people)
         if share:
-            lists = lists.of_top(varied(lists.top, n, self._likeness, share), self.scorer)
-        return with_picks(lists, self.scorer, people)
+            chances = self._rank(how) in ("picked", "at_least")
+            top = varied(lists.top, n, self._likeness, share, chances=chances)
+            lists = lists.of_top(top, self.scorer)
+        return with_picks(lists, self.scorer, people, left_out=exclude_seen)
 
     def similar(self, item: int, n: int) -> pl.DataFrame:
         """The items most like one."""
@@ -138,6 +140,8 @@ class Wishes:
 
     def of_genres(self, genres: Any) -> BoolArray:
         """Items with any of these genres. Returns (M,)."""
+        if not isinstance(genres, Iterable):
+            raise PredictionError(f"genres (={genres!r}) must be a genre or a list of them")
         wanted = [genres] if isinstance(genres, str) else list(genres)
         known = self.genres()
         if not known:

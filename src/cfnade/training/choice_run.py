@@ -78,7 +78,8 @@ class ChoiceRun:
             sides[name] = make()
             seconds[name] = round(time.monotonic() - began, 2)
             self._say(f"lists: {name} path made in {seconds[name]:.1f} s")
-        weights, found = blended(sides, self._asked)
+        some = np.arange(min(ASKED, len(self._picks)))
+        weights, found = blended(sides, self._asked, self._picks.take(some))
         facts = found | {"seconds": seconds, "history": self.history, "plan": self._plan.to_dict()}
         return Choice(sides, weights), facts
 
@@ -104,8 +105,9 @@ class ChoiceRun:
             epoch += 1
             if epoch % self._plan.look_every == 0 or epoch == self._plan.nade.epochs:
                 self._look(trainer, epoch, cost)
-            self._keep(trainer, epoch)
-            if self._stop():
+            stopped = self._stop()
+            self._keep(trainer, epoch, now=stopped)
+            if stopped:
                 break
         return ChoiceNade([trainer.best()])
 
@@ -129,8 +131,11 @@ class ChoiceRun:
         shown = "" if value is None else f", validation NDCG@100 {value:.4f}"
         self._say(f"lists: epoch {epoch}, cost {cost:.3f}{shown}")
 
-    def _keep(self, trainer: ChoiceTrainer, epoch: int) -> None:
-        if self._saving is None or time.monotonic() - self._kept_at < self._saving.seconds:
+    def _keep(self, trainer: ChoiceTrainer, epoch: int, *, now: bool) -> None:
+        """Write the state, if it is to be kept and it is time."""
+        if self._saving is None:
+            return
+        if not now and time.monotonic() - self._kept_at < self._saving.seconds:
             return
         self._saving.folder.mkdir(parents=True, exist_ok=True)
         progress = Progress(epoch=epoch, step=trainer.step, history=self.history)

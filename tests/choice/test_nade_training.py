@@ -1,0 +1,279 @@
+"""Hand-written gradients against autograd of the plain network; sampled softmaxes; steps of Adam."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.choice.given import M, some_network, some_picks
+
+from cfnade.choice.nade import score_all
+from cfnade.choice.nade_training import (
+    Candidates,
+    ChoiceDraw,
+    ChoiceSettings,
+    ChoiceTrainer,
+    Pool,
+    draw,
+    set_slopes,
+    started,
+)
+from cfnade.choice.picks import Picks
+from cfnade.errors import TrainingError
+from cfnade.models.batch import Context
+from cfnade.models.choice_network import ChoiceNetwork, Drawn, choice_cost
+
+SETTINGS = ChoiceSettings(hidden=5, batch=8, epochs=4, learning_rate=0.01, weight_decay=0.02)
+PEOPLE = np.arange(12)
+
+
+def context_of(picks: Picks) -> Context:
+    columns = torch.from_numpy(picks.columns.astype(np.int64))
+    return Context(
+        torch.from_numpy(picks.offsets), columns, torch.from_numpy(picks.levels.astype(np.int64))
+    )
+
+
+def as_plain(drawn: ChoiceDraw) -> Drawn:
+    """The same draw for the plain network."""
+    return Drawn(
+        context_of(drawn.context),
+        torch.from_numpy(drawn.context.weights).double(),
+        torch.from_numpy(drawn.rows),
+        torch.from_numpy(drawn.columns),
+        drawn.weights.double(),
+    )
+
+
+def double(network: ChoiceNetwork) -> ChoiceNetwork:
+    copy = ChoiceNetwork(network.config)
+    copy.load_state_dict(network.state_dict())
+    return copy.double()
+
+
+def with_grads(network: ChoiceNetwork) -> ChoiceNetwork:
+    for parameter in network.parameters():
+        parameter.grad = torch.full_like(parameter, torch.nan)  # all of it must be written
+    return network
+
+
+def plain_cost(network: ChoiceNetwork, drawn: ChoiceDraw, candidates: Candidates) -> Any:
+    """The sampled softmax, written out over candidates that stand for e^log_weights items each."""
+    plain = as_plain(drawn)
+    scores = network.scores(plain.context, plain.context_weights)
+    stands = torch.full((network.config.columns,), -torch.inf, dtype=torch.float64)
+    stands[torch.from_numpy(candidates.items)] = candidates.log_weights.double()
+    known = torch.zeros(scores.shape, dtype=torch.bool)
+    known[plain.context.rows(), plain.context.columns] = True
+    logs = (scores + stands).masked_fill(known, -torch.inf).log_softmax(1)
+    return -(plain.weights * logs[plain.rows, plain.columns]).sum() / plain.context.size
+
+
+# -- gradients -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize("head", [0, 2])
+def test_slopes_are_autograds(levels: int, weighed: bool, head: int) -> None:
+    picks = some_picks(levels=levels, weighed=weighed)
+    settings = replace(SETTINGS, head=head, tail=2, target_power=0.7)
+    drawn = draw(picks, PEOPLE, settings, 3)
+    drawn = drawn._replace(**few_targets(drawn, 3 if head else M))
+    candidates = Pool(picks, settings).draw(drawn.columns, 3)
+    assert (len(candidates.items) < M) == bool(head)
+    network = with_grads(some_network(levels))
+    found = set_slopes(network, drawn, candidates)
+    plain = double(network)
+    cost = plain_cost(plain, drawn, candidates)
+    if not head:
+        torch.testing.assert_close(cost, choice_cost(plain, as_plain(drawn)))
+    cost.backward()
+    assert found == pytest.approx(float(cost.detach()), rel=1e-5)
+    for name, parameter in network.named_parameters():
+        expected = plain.get_parameter(name).grad
+        torch.testing.assert_close(parameter.grad, expected.float(), rtol=1e-4, atol=1e-6)
+
+
+def few_targets(drawn: ChoiceDraw, below: int) -> dict[str, Any]:
+    """Only targets among the first items, so that a tail is left to be sampled."""
+    keep = drawn.columns < below
+    return {
+        "rows": drawn.rows[keep],
+        "columns": drawn.columns[keep],
+        "weights": drawn.weights[torch.from_numpy(keep)],
+    }
+
+
+def test_slopes_do_not_reach_what_is_known() -> None:
+    """An item that everybody has in their context is in no softmax: nothing moves its output."""
+    picks = some_picks()
+    item = int(picks.columns[0])
+    context = picks.where(np.ones(len(picks.columns), bool)).take(
+        np.unique(picks.rows[picks.columns == item]).astype(np.int64)
+    )
+    others = np.setdiff1d(np.arange(M), context.columns[: context.counts[0]])[:1]
+    target = ChoiceDraw(context, np.zeros(1, np.int64), others.astype(np.int64), torch.ones(1))
+    for head in (0, 1):
+        settings = replace(SETTINGS, head=head, tail=3)
+        network = with_grads(some_network())
+        set_slopes(network, target, Pool(picks, settings).draw(target.columns, 0))
+        assert float(network.V.grad[item].abs().max()) < 1e-30
+        assert float(network.b.grad[item].abs()) < 1e-30
+        assert float(network.b.grad.sum()) == pytest.approx(0.0, abs=1e-6)
+
+
+# -- the sampled softmax ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tail", [M - 3, M - 4, M])
+def test_a_tail_that_holds_the_rest_is_the_exact_softmax(tail: int) -> None:
+    """The targets of a batch may leave less than a tail: then everything is there, in its order."""
+    picks = some_picks()
+    drawn = draw(picks, PEOPLE, SETTINGS, 1)
+    ends = []
+    for head in (0, 3):
+        settings = replace(SETTINGS, head=head, tail=tail)
+        network = with_grads(some_network())
+        cost = set_slopes(network, drawn, Pool(picks, settings).draw(drawn.columns, 1))
+        ends.append((cost, [parameter.grad.clone() for parameter in network.parameters()]))
+    (exact, slopes), (sampled, others) = ends
+    assert sampled == exact
+    for one, other in zip(slopes, others, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_partition_sum_is_right_on_average() -> None:
+    columns, draws = 40, 3000
+    picks = some_picks(50, columns=columns)
+    settings = replace(SETTINGS, head=5, tail=6)
+    pool, rng = Pool(picks, settings), np.random.default_rng(0)
+    odds, targets = np.exp(rng.normal(size=columns)), np.array([39, 20, 39])
+    known = np.array([0, 7, 30])  # left out of every sum, as the softmax masks them
+    odds[known] = 0.0
+    sums = np.empty(draws)
+    for step in range(draws):
+        found = pool.draw(targets, step)
+        assert len(np.unique(found.items)) == len(found.items)
+        assert (found.place[found.items] == np.arange(len(found.items))).all()
+        assert (found.place[targets] >= 0).all()
+        assert np.count_nonzero(found.place >= 0) == len(found.items) == 5 + 2 + 6
+        sums[step] = (odds[found.items] * np.exp(found.log_weights.numpy())).sum()
+    error = sums.std() / np.sqrt(draws)
+    assert error > 0
+    assert abs(sums.mean() - odds.sum()) < 4 * error
+
+
+# -- draws and the start ---------------------------------------------------------------------------
+
+
+def test_a_draw_parts_each_persons_picks_and_weighs_targets() -> None:
+    picks = some_picks(200, weighed=True)
+    settings = replace(SETTINGS, context_rate=0.25, target_power=0.5)
+    people = np.random.default_rng(0).permutation(200)
+    shares = []
+    for step in range(20):
+        drawn = draw(picks, people, settings, step)
+        mine = picks.take(people)
+        targets = set(zip(drawn.rows.tolist(), drawn.columns.tolist(), strict=True))
+        known = set(zip(drawn.context.rows.tolist(), drawn.context.columns.tolist(), strict=True))
+        whole = set(zip(mine.rows.tolist(), mine.columns.tolist(), strict=True))
+        assert targets | known == whole
+        assert not targets & known
+        counts = np.bincount(drawn.rows, minlength=200)
+        weight_of = dict(
+            zip(zip(mine.rows.tolist(), mine.columns.tolist(), strict=True), mine.weights)
+        )
+        for row, column, weight in zip(drawn.rows, drawn.columns, drawn.weights, strict=True):
+            expected = weight_of[(int(row), int(column))] / np.sqrt(counts[row])
+            assert float(weight) == pytest.approx(float(expected), rel=1e-5)
+            break
+        shares.append(len(known) / len(whole))
+    assert np.mean(shares) == pytest.approx((0.25 + 1) / 2, abs=0.02)
+
+
+def test_the_start_says_how_often_items_are_picked() -> None:
+    picks = some_picks(weighed=True)
+    network = started(picks, 2, SETTINGS)
+    weights = np.bincount(picks.columns, picks.weights, minlength=M)
+    expected = np.log(weights + 1) - np.log(weights.mean())
+    np.testing.assert_allclose(network.b.detach(), expected, rtol=1e-5)
+    people = np.count_nonzero(picks.counts)
+    assert network.config.usual == pytest.approx(float(picks.weights.sum()) / people)
+    bound = np.sqrt(6 / (M + 5))
+    for table in (network.W.detach(), network.V.detach()):
+        assert float(table.abs().max()) <= bound
+        assert float(table.std()) == pytest.approx(bound / np.sqrt(3), rel=0.25)
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("falls", [False, True])
+def test_a_run_is_torchs_adam_on_the_written_out_cost(falls: bool) -> None:
+    """With decay (‖W‖² + ‖V‖²), batches, rates and averages as they are documented."""
+    picks, settings = some_picks(), replace(SETTINGS, falls=falls, average_every=2, average=0.6)
+    trainer = ChoiceTrainer(picks, 1, settings)
+    plain = double(trainer.network)
+    adam = torch.optim.Adam(plain.parameters(), lr=settings.learning_rate)
+    average = {name: t.detach().clone() for name, t in plain.named_parameters()}
+    people = np.flatnonzero(picks.counts > 1)
+    steps = -(-len(people) // settings.batch)
+    step = 0
+    for epoch in range(settings.epochs):
+        order = np.random.default_rng((settings.seed, 1, epoch, 0)).permutation(people)
+        for batch in np.array_split(order, steps):
+            drawn = draw(picks, np.sort(batch), settings, step)
+            rate = settings.learning_rate
+            if falls:
+                rate *= min(1, max(0.05, 2 * (1 - step / (steps * settings.epochs))))
+            adam.param_groups[0]["lr"] = rate
+            adam.zero_grad()
+            decay = settings.weight_decay * (plain.W.square().sum() + plain.V.square().sum())
+            (choice_cost(plain, as_plain(drawn)) + decay).backward()
+            adam.step()
+            step += 1
+            if step % 2 == 0:
+                keep = min(0.6, (1 + step / 2) / (4 + step / 2))
+                for name, tensor in plain.named_parameters():
+                    average[name] = keep * average[name] + (1 - keep) * tensor.detach()
+        trainer.epoch(epoch)
+    assert trainer.step == step
+    for name, tensor in trainer.network.named_parameters():
+        torch.testing.assert_close(
+            tensor.detach().double(), plain.get_parameter(name).detach(), rtol=1e-3, atol=2e-4
+        )
+        torch.testing.assert_close(
+            trainer.average[name].double(), average[name], rtol=1e-3, atol=2e-4
+        )
+
+
+def test_who_picked_one_thing_is_not_trained_on() -> None:
+    """Nothing is left to know them by; where there are no others the start stays."""
+    picks = some_picks().take(np.array([0, 1, 3, 4]))
+    first = picks.where(np.isin(np.arange(len(picks.columns)), picks.offsets[:-1]))
+    assert (first.counts == 1).all()
+    trainer = ChoiceTrainer(first, 1, SETTINGS)
+    before = [parameter.detach().clone() for parameter in trainer.network.parameters()]
+    assert trainer.epoch(0) == 0.0
+    for one, other in zip(before, trainer.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("levels", [1, 3])
+def test_all_scores_are_the_plain_networks(levels: int) -> None:
+    picks, network = some_picks(levels=3, weighed=True), some_network(levels)
+    plain = context_of(picks if levels > 1 else picks.evenly())  # one level reads none
+    expected = double(network).scores(plain, torch.from_numpy(picks.weights).double())
+    torch.testing.assert_close(
+        score_all(network, picks).double(), expected.detach(), rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", ["hidden", "batch", "learning_rate", "context_rate", "average"])
+def test_settings_out_of_bounds_are_named(name: str) -> None:
+    with pytest.raises(TrainingError, match=name):
+        ChoiceSettings(**{name: -1})
