@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from benchmarks.common import machine, save, seconds
 from cfnade.choice.nade_training import ChoiceSettings, ChoiceTrainer
 from cfnade.choice.picks import Picks
 from cfnade.data.ratings import Ratings
+from cfnade.predictor.ranking import Rank
 
 HIDDEN, BATCH, TOP = 300, 500, 20
 _EPOCHS = 3
@@ -35,7 +37,7 @@ def our_epoch(likes: Ratings, threads: int) -> float:
     torch.set_num_threads(threads)
     settings = ChoiceSettings(hidden=HIDDEN, batch=BATCH)
     trainer = ChoiceTrainer(Picks.of(likes), 1, settings)
-    return min(seconds(lambda number=number: trainer.epoch(number)) for number in range(_EPOCHS))
+    return min(seconds(partial(trainer.epoch, number)) for number in range(_EPOCHS))
 
 
 def vaecf_epoch(likes: Ratings, threads: int) -> float:
@@ -55,7 +57,7 @@ def vaecf_epoch(likes: Ratings, threads: int) -> float:
     return (fit(1 + _EPOCHS) - fit(1)) / _EPOCHS
 
 
-def our_lists(model: cfnade.CFNADE, rank: str, threads: int) -> float:
+def our_lists(model: cfnade.CFNADE, rank: Rank, threads: int) -> float:
     """Seconds of the top lists of every user."""
     torch.set_num_threads(threads)
     users = model.fitted_.context.user_ids

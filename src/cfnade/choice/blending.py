@@ -18,7 +18,7 @@ from cfnade.choice.side import ChoiceSide, ScoreArray
 from cfnade.ranking_metrics import ndcg, places
 
 PLACES = 100
-GRID = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0)
+GRID = (0.0, 0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0)
 """Weights that are tried, where 1 makes a side's scores vary as much as the first one's."""
 
 USUAL = {"linear": 0.35, "posterior": 0.35}

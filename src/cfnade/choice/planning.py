@@ -32,7 +32,8 @@ class ChoicePlan:
     patience: int
     """Looks without a gain after which the network stops."""
     linear: LinearConfig
-    posterior: PosteriorConfig
+    posterior: PosteriorConfig | None
+    """None: there is no factored path. On large data it needs more dimensions than it is worth."""
     sweeps: int = 3
     people: int = 100_000
     """So many people suffice for the factored path's vectors of items."""
@@ -59,7 +60,7 @@ def choice_plan(ratings: Ratings, *, seed: int = 0) -> ChoicePlan:
         tail=TAIL,
         seed=seed,
     )
-    factors = int(np.clip(M // 8, 16, 128 if large else 256))
+    posterior = PosteriorConfig(columns=M, factors=int(np.clip(M // 8, 16, 256)))
     return ChoicePlan(
         nade=nade,
         look_every=1 if large else 5,
@@ -69,14 +70,14 @@ def choice_plan(ratings: Ratings, *, seed: int = 0) -> ChoicePlan:
             penalty=usual_penalty(picks / max(1, M)),
             neighbours=0 if M <= DENSE else NEIGHBOURS,
         ),
-        posterior=PosteriorConfig(columns=M, factors=factors),
+        posterior=None if large else posterior,
     )
 
 
 def seconds_of(ratings: Ratings, plan: ChoicePlan) -> float:
     """About how long a plan takes on two cores without AVX-512; follows from sizes alone."""
     n, N, M = len(ratings), ratings.n_users, ratings.n_items
-    nade, D = plan.nade, plan.posterior.factors
+    nade, D = plan.nade, 0 if plan.posterior is None else plan.posterior.factors
     wide = min(M, nade.head + nade.tail + 3 * nade.batch) if nade.head else M
     epochs = min(nade.epochs, 35)  # most stop before their end
     a_step = 6e-11 * nade.batch * wide * nade.hidden + 4e-9 * M * nade.hidden

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from cfnade.choice.nade import ChoiceNade, score_all
 from cfnade.choice.nade_training import ChoiceTrainer
 from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan
-from cfnade.choice.posterior import Posterior
+from cfnade.choice.posterior import Posterior, PosteriorConfig
 from cfnade.choice.side import ChoiceSide
 from cfnade.data.choices import chosen
 from cfnade.data.splits import Split
@@ -68,11 +69,9 @@ class ChoiceRun:
         """The choice, and what was found on the way, for model.json."""
         sides: dict[str, ChoiceSide] = {}
         seconds = {}
-        makers: dict[str, Callable[[], ChoiceSide]] = {
-            "nade": self._nade,
-            "linear": self._linear,
-            "posterior": self._posterior,
-        }
+        makers: dict[str, Callable[[], ChoiceSide]] = {"nade": self._nade, "linear": self._linear}
+        if self._plan.posterior is not None:
+            makers["posterior"] = partial(self._posterior, self._plan.posterior)
         for name, make in makers.items():
             began = time.monotonic()
             sides[name] = make()
@@ -89,10 +88,10 @@ class ChoiceRun:
     def _linear(self) -> Linear:
         return Linear.fit(self._picks, self._plan.linear)
 
-    def _posterior(self) -> Posterior:
+    def _posterior(self, config: PosteriorConfig) -> Posterior:
         plan = self._plan
         how = {"sweeps": plan.sweeps, "people": plan.people, "seed": plan.nade.seed}
-        return Posterior.fit(self._picks, plan.posterior, **how)
+        return Posterior.fit(self._picks, config, **how)
 
     # -- the network --------------------------------------------------------------------------
 

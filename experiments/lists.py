@@ -1,0 +1,229 @@
+"""How good lists are: the figures of docs/lists.md, each from a command of its own.
+
+    python experiments/lists.py people       held-out people of MovieLens 1M, five seeds, paired
+    python experiments/lists.py rated        lists of rating data: MovieLens 1M, authors:1234
+    python experiments/lists.py tastes       four opposite tastes
+    python experiments/lists.py netflix      Liang's protocol on Netflix
+    python experiments/lists.py report       docs/lists.md from the records
+
+Every choice is made on validation; each test part is scored once a run. Records are figures alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import cfnade
+from benchmarks.common import machine
+from cfnade.choice.picks import Picks as OurPicks
+from cfnade.choice.planning import choice_plan
+from cfnade.choice.side import ChoiceSide
+from cfnade.fitted import FittedModel
+from cfnade.training.run import train_picks
+from cfnade_rivals.lists import make_lister
+from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.lists.questions import list_parts
+from cfnade_rivals.lists.scoring import PersonScores, score_lists
+from experiments.lists_report import write_page
+
+RESULTS = Path(__file__).resolve().parent / "results" / "lists"
+SEEDS = (98765, 1, 2, 3, 4)
+HELD = 600
+LEAST = 4
+METRICS = ("ndcg@100", "capped_recall@20", "capped_recall@50")
+RIVALS: dict[str, dict[str, Any]] = {
+    "ease": {"regularisation": 700.0},
+    "ials": {"factors": 512, "unobserved_weight": 0.1, "regularisation": 0.01, "epochs": 16},
+    "ease+ials": {
+        "ease_regularisation": 700.0,
+        "factors": 512,
+        "unobserved_weight": 0.1,
+        "regularisation": 0.01,
+        "epochs": 16,
+        "weight": 0.7,
+    },
+}
+"""What validation chose on the first seed (results/lists/ml-1m)."""
+GENRES = ("Sci-Fi", "Romance", "Horror", "Children's")
+
+
+def people(threads: int) -> dict[str, Any]:
+    """Ours and the best rivals on the same people, seed by seed."""
+    rows = []
+    for seed in SEEDS:
+        split = cfnade.load_split("ml-1m", f"liang:{HELD}:{seed}", likes=LEAST)
+        parts = list_parts(split)
+        began = time.monotonic()
+        fitted = train_picks(split, choice_plan(split.train, seed=0), threads=threads).fitted
+        seconds = {"cfnade": time.monotonic() - began}
+        found = {"cfnade": score_lists(_scores_of(fitted), parts.test)}
+        found |= _sides_alone(fitted, parts.test)
+        for name, options in RIVALS.items():
+            began = time.monotonic()
+            model = make_lister(name, **options).fit(parts.final_likes, seed=0, threads=threads)
+            seconds[name] = time.monotonic() - began
+            found[name] = score_lists(model.scores, parts.test)
+        rows.append({"seed": seed, "seconds": seconds, **_row(found)})
+        print(json.dumps(rows[-1]), flush=True)
+    return {"held": HELD, "rows": rows}
+
+
+def _scores_of(fitted: FittedModel) -> Any:
+    """What score_lists asks, of a choice."""
+    choice = fitted.choice
+    assert choice is not None
+
+    def scores(given: Picks) -> Any:
+        return choice.scores(_ours(given))
+
+    return scores
+
+
+def _sides_alone(fitted: FittedModel, question: Any) -> dict[str, PersonScores]:
+    """Each side of a choice by itself."""
+    assert fitted.choice is not None
+    return {
+        f"cfnade: {name}": score_lists(partial(_one_side, side), question)
+        for name, side in fitted.choice.sides.items()
+    }
+
+
+def _one_side(side: ChoiceSide, given: Picks) -> Any:
+    return side.scores(_ours(given))
+
+
+def _ours(given: Picks) -> OurPicks:
+    n = len(given.columns)
+    levels, weights = np.zeros(n, np.uint8), np.ones(n, np.float32)
+    columns = np.asarray(given.columns, np.int32)
+    return OurPicks(np.asarray(given.offsets, np.int64), columns, levels, weights, given.n_items)
+
+
+def _row(found: dict[str, PersonScores]) -> dict[str, Any]:
+    """Means with their errors, and paired differences of NDCG@100 from ours."""
+    ours = found["cfnade"].values["ndcg@100"]
+    scores, behind = {}, {}
+    for name, one in found.items():
+        estimates = one.estimates()
+        scores[name] = {key: [estimates[key].mean, estimates[key].error] for key in METRICS}
+        if name != "cfnade":
+            gap = ours - one.values["ndcg@100"]
+            behind[name] = [float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap)))]
+    return {"people": len(ours), "scores": scores, "ahead_of": behind}
+
+
+def rated(threads: int) -> dict[str, Any]:
+    """Lists of a model of ratings with and without the choice, and of EASE on likes."""
+    split = cfnade.load_split("ml-1m", "authors:1234")
+    began = time.monotonic()
+    model = cfnade.CFNADE(side="user", lists=True, threads=threads).fit(split)
+    took = time.monotonic() - began
+    facts = model.fitted_.facts
+    rows: dict[str, Any] = {}
+    for name, how in (
+        ("picked and liked", {}),
+        ("picked", {"taste": 0.0}),
+        ("nearer to ratings, taste 0.75", {"taste": 0.75}),
+        ("expected rating", {"rank": "expected"}),
+    ):
+        rows[name] = _listed(model, split.test, how)
+        print(name, rows[name], flush=True)
+    parts = list_parts(split, LEAST)
+    for name in ("popularity", "ease"):
+        options = {} if name == "popularity" else {"regularisation": 500.0}
+        lister = make_lister(name, **options).fit(parts.final_likes, seed=0, threads=threads)
+        estimates = score_lists(lister.scores, parts.test, ks=(10, 20)).estimates()
+        rows[name] = {
+            key: [estimates[key].mean, estimates[key].error]
+            for key in ("ndcg@10", "recall@20", "precision@10")
+        }
+    return {
+        "rows": rows,
+        "rmse": model.evaluate(split.test).rmse,
+        "seconds": took,
+        "seconds_of_lists": facts["lists"]["total_seconds"],
+    }
+
+
+def _listed(model: cfnade.CFNADE, test: Any, how: dict[str, Any]) -> dict[str, Any]:
+    """What recommend lists, asked in another way than by default if so."""
+    predictor = model.predictor_
+    usual = predictor.recommend
+    try:
+        predictor.recommend = partial(usual, **how)  # type: ignore[method-assign]
+        at = model.evaluate_lists(test, k=(10, 20), threshold=LEAST).at
+    finally:
+        predictor.recommend = usual  # type: ignore[method-assign]
+    chosen = {"ndcg@10": at[10]["ndcg"], "recall@20": at[20]["recall"]}
+    chosen["precision@10"] = at[10]["precision"]
+    return {name: [one.mean, one.error] for name, one in chosen.items()}
+
+
+def tastes(threads: int) -> dict[str, Any]:
+    """The ten most liked films of a genre as fives: how much of the top 20 has that genre."""
+    model = cfnade.CFNADE(side="user", lists=True, threads=threads).fit("ml-1m")
+    context = model.fitted_.context
+    assert context.genres is not None
+    liked = np.bincount(context.items[context.values >= LEAST], minlength=context.n_items)
+    found: dict[str, Any] = {}
+    for name, how in (("picked and liked", {}), ("picked", {"taste": 0.0})):
+        lists, shares = [], {}
+        for genre in GENRES:
+            has = np.array([genre in text.split("|") for text in context.genres.tolist()])
+            top = np.argsort(-liked * has, kind="stable")[:10]
+            history = {context.item_ids[item]: 5 for item in top.tolist()}
+            frame = model.recommend(history=history, n=20, **how)  # type: ignore[arg-type]
+            items = model.predictor_.items.indices(frame["item"].to_numpy())
+            lists.append(set(items.tolist()))
+            shares[genre] = float(has[items].mean())
+        pairs = [(a, b) for n, a in enumerate(lists) for b in lists[n + 1 :]]
+        found[name] = {"shares": shares, "shared": [len(a & b) for a, b in pairs]}
+    return found
+
+
+def netflix(threads: int) -> dict[str, Any]:
+    """Everything from the parsed file to scores of all 40,000 people."""
+    began = time.monotonic()
+    split = cfnade.load_split("netflix", "liang:40000", likes=LEAST)
+    read = time.monotonic() - began
+    fitted = train_picks(split, choice_plan(split.train, seed=0), threads=threads, say=print).fitted
+    trained = time.monotonic() - began
+    parts = list_parts(split)
+    found = {"cfnade": score_lists(_scores_of(fitted), parts.test)}
+    found |= _sides_alone(fitted, parts.test)
+    lists = fitted.facts["lists"]
+    return {
+        **_row(found),
+        "seconds": {"reading": read, "reading and training": trained},
+        "weights": dict(fitted.choice.weights) if fitted.choice else {},
+        "validation": lists["ndcg"],
+        "plan": lists["plan"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    tasks = {"people": people, "rated": rated, "tastes": tastes, "netflix": netflix}
+    parser.add_argument("task", choices=[*tasks, "report"])
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    if arguments.task != "report":
+        found = tasks[arguments.task](arguments.threads)
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        record = {"machine": machine(arguments.threads), **found}
+        (RESULTS / f"{arguments.task}.json").write_text(json.dumps(record, indent=1) + "\n")
+    write_page(RESULTS)
+
+
+if __name__ == "__main__":
+    main()
