@@ -1,21 +1,22 @@
-"""What every side of a choice promises, whatever its kind: a new one gets a maker in given.SIDES."""
+"""What every side of a choice promises, whatever its kind: a new one has a maker in given.SIDES."""
 
 from __future__ import annotations
 
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tests.choice.given import M, SIDES, some_choice, some_picks
+from tests.choice.given import SIDES, M, some_choice, some_picks
 from tests.choice.toy import PopularSide
 
 from cfnade import checkpoint
 from cfnade.choice import CHOICE_KINDS, Choice, choice_shapes, saved_choice
+from cfnade.choice.choice_side import ChoiceSide
 from cfnade.choice.picks import Picks
-from cfnade.choice.side import ChoiceSide
 from cfnade.data.synthetic_picks import synthetic_picks
 from cfnade.errors import CheckpointError, ModelError
 from cfnade.fitted import FittedModel, trained_on
@@ -62,7 +63,7 @@ def test_nobody_feels_who_else_is_asked_about(which: str) -> None:
 @each_side
 def test_picks_have_no_order(which: str) -> None:
     side, rng = made(which), np.random.default_rng(1)
-    places = [rng.permutation(np.arange(*ends)) for ends in zip(PICKS.offsets, PICKS.offsets[1:])]
+    places = [rng.permutation(np.arange(*ends)) for ends in pairwise(PICKS.offsets)]
     mixed = np.concatenate(places)
     parts = PICKS.columns[mixed], PICKS.levels[mixed], PICKS.weights[mixed]
     other = Picks(PICKS.offsets, *parts, M)
@@ -124,15 +125,16 @@ def test_nobody_is_who_picked_nothing() -> None:
 )
 def test_what_no_version_knows_is_refused(described: dict[str, object], message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        choice_shapes(described)
-        saved_choice(described, {})
+        saved_choice(described, choice_shapes(described))  # type: ignore[arg-type]
 
 
 # -- a new kind ------------------------------------------------------------------------------------
 
 
 def test_the_toy_is_a_toy() -> None:
-    assert len(Path(sys.modules[PopularSide.__module__].__file__ or "").read_text().split("\n")) < 40
+    assert (
+        len(Path(sys.modules[PopularSide.__module__].__file__ or "").read_text().split("\n")) < 40
+    )
 
 
 def toy_model() -> FittedModel:
@@ -157,7 +159,9 @@ def test_a_new_kind_is_its_module_and_its_entry(
         listed = predictor.recommend([1], n=3, exclude_seen=False)
         best = sorted(range(M), key=lambda i: (-counts[i], i))[:3]
         assert (listed["item"] - 1).to_list() == best
-        np.testing.assert_allclose(listed["pick"], (counts[best] + 1) / (counts + 1).sum(), rtol=1e-5)
+        np.testing.assert_allclose(
+            listed["pick"], (counts[best] + 1) / (counts + 1).sum(), rtol=1e-5
+        )
         assert predictor.similar_items(1, n=2).height == 2
         # Who is known by less has more left to pick from: each pick hides what it weighs.
         own = predictor.fitted.context.items[:4]

@@ -6,8 +6,8 @@ from typing import Any, Self
 import numpy as np
 from torch import Tensor
 
+from cfnade.choice.choice_side import ChoiceSide, ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.choice.side import ChoiceSide, ScoreArray
 
 
 class PopularSide(ChoiceSide):

@@ -1,4 +1,4 @@
-"""Models that know what people pick, with random weights, and brute force over all of their items."""
+"""Models that know what people pick, with random weights, and brute force over all items."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def chances_of(fitted: FittedModel, user: int, *, left_out: bool) -> FloatArray:
     choice = fitted.choice
     assert choice is not None
     mine = Picks.of(fitted.context).take(np.array([user]))
-    parts = [choice.weights[n] * side.scores(mine)[0].astype(float) for n, side in choice.sides.items()]
+    parts = [
+        choice.weights[n] * side.scores(mine)[0].astype(float) for n, side in choice.sides.items()
+    ]
     odds = np.exp(np.sum(parts, 0) - np.max(np.sum(parts, 0)))
     if left_out:
         odds[mine.columns] = 0.0

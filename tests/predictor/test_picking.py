@@ -55,7 +55,9 @@ def test_lists_are_those_of_all_items(which: str, taste: float, n: int, exclude_
     for filters in ({}, {"items": only[0], "without": only[1]}):
         allowed = odd.copy() if filters else np.ones(ITEMS, bool)
         allowed[[1, 3]] &= not filters  # the items of ids 2 and 4
-        frame = predictor.recommend([*range(1, USERS + 1)], n=n, exclude_seen=exclude_seen, **how, **filters)
+        frame = predictor.recommend(
+            [*range(1, USERS + 1)], n=n, exclude_seen=exclude_seen, **how, **filters
+        )
         for user in range(USERS):
             mine = frame.filter(frame["user"] == user + 1)
             chances = chances_of(FITTED[which], user, left_out=exclude_seen)
@@ -146,7 +148,11 @@ def test_the_chance_to_be_picked_is_the_same_by_whatever_lists_are_ranked() -> N
         found = {}
         for how in ({"rank": "expected"}, {"rank": "quantile"}, {"taste": 1.0}, {"taste": 0.2}):
             frame = predictor.recommend(
-                [3], n=ITEMS, exclude_seen=exclude_seen, min_ratings=0, **how  # type: ignore[arg-type]
+                [3],
+                n=ITEMS,
+                exclude_seen=exclude_seen,
+                min_ratings=0,
+                **how,  # type: ignore[arg-type]
             )
             found[str(how)] = frame.sort("item")["pick"].to_numpy()
         first, *others = found.values()

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cfnade.choice.choice_side import ChoiceSide, ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.choice.side import ChoiceSide, ScoreArray
 from cfnade.errors import ModelError
 from cfnade.kernels.cooccurrence import co_picks, largest_co_picks, neighbour_systems
 from cfnade.kernels.ragged_sums import add_entries, sum_rows, transposed

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from cfnade.choice.factored import PosteriorConfig
 from cfnade.choice.linear import DENSE, NEIGHBOURS, usual_penalty
 from cfnade.choice.nade_training import ChoiceSettings
-from cfnade.choice.posterior import PosteriorConfig
 from cfnade.data.ratings import Ratings
 
 EXACT_ITEMS, HEAD, TAIL = 8_000, 2_500, 1_000

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cfnade.choice import Choice
+from cfnade.choice.choice_side import ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.choice.side import ScoreArray
 from cfnade.data.ratings import IntArray
 from cfnade.personal import Calibrator
 from cfnade.predictor.listing import Allowed, BoolArray, Rankings

@@ -4,15 +4,15 @@ From a longer list items are taken one by one: each time the one with the larges
 
     (1 - d) · relevance - d · likeness to the most alike of those taken
 
-where relevance is the score (of a chance its logarithm), stretched to 0..1 over the longer list, and
-likeness the cosine of two items' vectors, 0 at least.
+where relevance is the score (of a chance its logarithm), stretched to 0..1 over the longer list,
+and likeness the cosine of two items' vectors, 0 at least.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from cfnade.choice.side import ScoreArray
+from cfnade.choice.choice_side import ScoreArray
 from cfnade.data.ratings import IntArray
 from cfnade.predictor.ranking import Best, FloatArray
 
@@ -36,9 +36,7 @@ def varied(top: Best, n: int, vectors: ScoreArray, share: float, *, chances: boo
     return top.take(order)
 
 
-def _one(
-    items: IntArray, good: FloatArray, n: int, vectors: ScoreArray, share: float
-) -> IntArray:
+def _one(items: IntArray, good: FloatArray, n: int, vectors: ScoreArray, share: float) -> IntArray:
     """Places in one person's list, in the order in which they are taken."""
     spread = good.max() - good.min()
     relevance = (good - good.min()) / spread if spread > 0 else np.ones(len(good))
