@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import cfnade
 from benchmarks.common import machine
+from cfnade.choice.choice_side import ChoiceSide
 from cfnade.choice.picks import Picks as OurPicks
 from cfnade.choice.planning import choice_plan
-from cfnade.choice.side import ChoiceSide
 from cfnade.fitted import FittedModel
 from cfnade.training.run import train_picks
 from cfnade_rivals.lists import make_lister

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import torch
 
 from cfnade.choice import Choice
+from cfnade.choice.choice_side import ChoiceSide
+from cfnade.choice.factored import Posterior, PosteriorConfig
 from cfnade.choice.linear import Linear
-from cfnade.choice.nade import ChoiceNade
 from cfnade.choice.picks import Picks
-from cfnade.choice.posterior import Posterior, PosteriorConfig
-from cfnade.choice.side import ChoiceSide
+from cfnade.choice.set_nade import ChoiceNade
 from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
 
 M = 11

@@ -28,7 +28,7 @@ class Told:
 def next_picks(liking: Any, seed: int) -> Asked:
     """Two are known of everybody, at random; the one after is drawn by the chances of the rest."""
     rng = np.random.default_rng(seed)
-    n, columns = liking.shape
+    columns = liking.shape[1]
     known = np.argsort(rng.random(liking.shape), axis=1)[:, :2]
     left = liking + rng.gumbel(size=liking.shape)
     np.put_along_axis(left, known, -np.inf, 1)
@@ -93,9 +93,7 @@ def test_ndcg_is_that_of_a_loop() -> None:
     known = rng.random((PEOPLE, M)) < 0.2
     right = ~known & (rng.random((PEOPLE, M)) < 0.1)
     right[0] = False  # nobody to be right about
-    picks = [
-        _ragged(*np.nonzero(mask)) for mask in (known, right)
-    ]
+    picks = [_ragged(*np.nonzero(mask)) for mask in (known, right)]
     values = []
     for row in range(PEOPLE):
         order = [i for i in np.argsort(-scores[row]) if not known[row, i]][:7]
@@ -121,7 +119,9 @@ def test_a_choice_is_the_weighed_sum_as_a_softmax_over_what_is_not_known() -> No
     choice.sides["a"].n_items = M  # type: ignore[misc]
     odds = np.exp(2 * first - 0.5 * second)
     everything = odds / odds.sum(1, keepdims=True)
-    np.testing.assert_allclose(np.exp(choice.log_chances(picks, left_out=False)), everything, rtol=1e-4)
+    np.testing.assert_allclose(
+        np.exp(choice.log_chances(picks, left_out=False)), everything, rtol=1e-4
+    )
     odds[picks.rows, picks.columns] = 0.0
     chances = np.exp(choice.log_chances(picks))
     np.testing.assert_allclose(chances, odds / odds.sum(1, keepdims=True), rtol=1e-4)

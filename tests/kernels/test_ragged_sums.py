@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -76,7 +78,7 @@ def test_transposed_is_the_transposed() -> None:
     turned = transposed(rows, columns, weights, 13)  # nobody names the last column
     np.testing.assert_array_equal(dense(*turned, 20).T, dense(offsets, columns, weights, 13))
     starts, people, _ = turned
-    for lo, hi in zip(starts[:-1], starts[1:], strict=True):
+    for lo, hi in pairwise(starts):
         assert np.all(np.diff(people[lo:hi]) > 0)  # in the order in which they came
 
 

@@ -3,7 +3,7 @@ average is what they cost exactly."""
 
 from __future__ import annotations
 
-from itertools import combinations, permutations, product
+from itertools import chain, combinations, permutations, product
 from math import comb, factorial
 
 import pytest
@@ -31,7 +31,7 @@ def context_of(rows: list[list[int]], levels: list[list[int]] | None = None) -> 
     sizes = torch.tensor([0, *(len(row) for row in rows)])
     kinds = [[0] * len(row) for row in rows] if levels is None else levels
     flat = torch.tensor([one for row in rows for one in row], dtype=torch.int64)
-    return Context(sizes.cumsum(0), flat, torch.tensor(sum(kinds, []), dtype=torch.int64))
+    return Context(sizes.cumsum(0), flat, torch.tensor([*chain(*kinds)], dtype=torch.int64))
 
 
 def chances(model: ChoiceNetwork, known: list[int], levels: list[int]) -> Tensor:
@@ -92,7 +92,7 @@ def drawn(rows: list[list[int]], targets: list[list[int]], weights: list[float])
         context,
         torch.ones(len(context.columns), dtype=torch.float64),
         torch.tensor(whose),
-        torch.tensor(sum(targets, [])),
+        torch.tensor([*chain(*targets)]),
         torch.tensor(each, dtype=torch.float64),
     )
 

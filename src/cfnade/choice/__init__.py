@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from cfnade.choice.choice_side import ChoiceSide, ScoreArray
+from cfnade.choice.factored import Posterior
 from cfnade.choice.linear import Linear
-from cfnade.choice.nade import ChoiceNade
 from cfnade.choice.picks import Picks
-from cfnade.choice.posterior import Posterior
-from cfnade.choice.side import ChoiceSide, ScoreArray
+from cfnade.choice.set_nade import ChoiceNade
 from cfnade.errors import ModelError
 
 CHOICE_KINDS: dict[str, type[ChoiceSide]] = {

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from cfnade.choice import log_softmax
+from cfnade.choice.choice_side import ChoiceSide, ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.choice.side import ChoiceSide, ScoreArray
 from cfnade.ranking_metrics import ndcg, places
 
 PLACES = 100

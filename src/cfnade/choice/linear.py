@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cfnade.choice.choice_side import ChoiceSide, ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.choice.side import ChoiceSide, ScoreArray
 from cfnade.errors import ModelError
 from cfnade.kernels.cooccurrence import co_picks, largest_co_picks, neighbour_systems
 from cfnade.kernels.ragged_sums import add_entries, sum_rows, transposed
@@ -77,9 +77,12 @@ class Linear(ChoiceSide):
         self._entries = _by_source(tensors) if config.neighbours else ()
 
     @classmethod
-    def fit(cls, picks: Picks, config: LinearConfig) -> Linear:
-        """The regressions of these picks."""
-        M, neighbours = config.columns, config.neighbours
+    def fit(
+        cls, picks: Picks, *, penalty: float, dropout: float = 0.0, neighbours: int = 0
+    ) -> Linear:
+        """The regressions of these picks; 0 neighbours: all items."""
+        M = picks.n_columns
+        config = LinearConfig(columns=M, penalty=penalty, dropout=dropout, neighbours=neighbours)
         data = picks.offsets, picks.columns, picks.weights
         if not neighbours:
             return cls(config, {"B": torch.from_numpy(dense_weights(co_picks(*data, M), config))})

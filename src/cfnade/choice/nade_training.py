@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.choice.nade import Hidden, hidden_of
 from cfnade.choice.picks import Picks
+from cfnade.choice.set_nade import Hidden, hidden_of
 from cfnade.data.ratings import IntArray
 from cfnade.errors import TrainingError
 from cfnade.kernels.ragged_sums import sum_rows, transposed

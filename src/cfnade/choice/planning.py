@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.choice.linear import DENSE, NEIGHBOURS, LinearConfig, usual_penalty
+from cfnade.choice.factored import PosteriorConfig
+from cfnade.choice.linear import DENSE, NEIGHBOURS, usual_penalty
 from cfnade.choice.nade_training import ChoiceSettings
-from cfnade.choice.posterior import PosteriorConfig
 from cfnade.data.ratings import Ratings
 
 EXACT_ITEMS, HEAD, TAIL = 8_000, 2_500, 1_000
@@ -31,7 +31,9 @@ class ChoicePlan:
     """Epochs between two looks at validation."""
     patience: int
     """Looks without a gain after which the network stops."""
-    linear: LinearConfig
+    penalty: float
+    """Of the linear path."""
+    neighbours: int
     posterior: PosteriorConfig | None
     """None: there is no factored path. On large data it needs more dimensions than it is worth."""
     sweeps: int = 3
@@ -65,11 +67,8 @@ def choice_plan(ratings: Ratings, *, seed: int = 0) -> ChoicePlan:
         nade=nade,
         look_every=1 if large else 5,
         patience=3 if large else 2,
-        linear=LinearConfig(
-            columns=M,
-            penalty=usual_penalty(picks / max(1, M)),
-            neighbours=0 if M <= DENSE else NEIGHBOURS,
-        ),
+        penalty=usual_penalty(picks / max(1, M)),
+        neighbours=0 if M <= DENSE else NEIGHBOURS,
         posterior=None if large else posterior,
     )
 

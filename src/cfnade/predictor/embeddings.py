@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from cfnade.choice.side import ScoreArray
+from cfnade.choice.choice_side import ScoreArray
 from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.predictor.frames import id_series

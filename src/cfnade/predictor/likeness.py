@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from cfnade.choice import Choice
+from cfnade.choice.choice_side import ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.choice.side import ScoreArray
 from cfnade.data.ratings import IntArray
 from cfnade.predictor import frames
 from cfnade.predictor.ranking import FloatArray

@@ -11,13 +11,13 @@ likeliest are, until no other can come into the list.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cfnade.choice import Choice
+from cfnade.choice.choice_side import ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.choice.side import ScoreArray
 from cfnade.data.ratings import IntArray
 from cfnade.personal import Calibrator
 from cfnade.predictor.listing import Allowed, BoolArray, Rankings
@@ -149,10 +149,13 @@ def with_picks(
 
 def known_picks(scorer: Scorer, people: Sequence[Who]) -> Picks:
     """What is known of people, users of the data or new ones."""
+    picks = Picks.of_people([who.rated for who in people], scorer.fitted.context.n_items)
+    if scorer.fitted.context.weights is None:
+        return picks
     users = np.array([who.user for who in people], np.int64)
-    if len(users) and (users >= 0).all() and scorer.fitted.context.weights is not None:
-        return scorer.picks.take(users)
-    return Picks.of_people([who.rated for who in people], scorer.fitted.context.n_items)
+    weights = picks.weights.copy()  # 1 for what somebody new tells
+    weights[users[picks.rows] >= 0] = scorer.picks.take(users[users >= 0]).weights
+    return replace(picks, weights=weights)
 
 
 def _likeliest(ranked: ScoreArray, size: int) -> tuple[IntArray, IntArray]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfnade.choice.side import ScoreArray
+from cfnade.choice.choice_side import ScoreArray
 from cfnade.data.ratings import IntArray
 from cfnade.predictor.ranking import Best, FloatArray
 

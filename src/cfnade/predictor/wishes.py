@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cfnade.choice.side import ScoreArray
+from cfnade.choice.choice_side import ScoreArray
 from cfnade.errors import PredictionError
 from cfnade.once import once
 from cfnade.options import checked, number, whole

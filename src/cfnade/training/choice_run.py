@@ -13,13 +13,13 @@ import numpy as np
 
 from cfnade.choice import Choice
 from cfnade.choice.blending import Asked, blended, mean_ndcg
+from cfnade.choice.choice_side import ChoiceSide
+from cfnade.choice.factored import Posterior, PosteriorConfig
 from cfnade.choice.linear import Linear
-from cfnade.choice.nade import ChoiceNade, score_all
 from cfnade.choice.nade_training import ChoiceTrainer
 from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan
-from cfnade.choice.posterior import Posterior, PosteriorConfig
-from cfnade.choice.side import ChoiceSide
+from cfnade.choice.set_nade import ChoiceNade, score_all
 from cfnade.data.choices import chosen
 from cfnade.data.splits import Split
 from cfnade.training.loop import Saving
@@ -86,7 +86,8 @@ class ChoiceRun:
         return picks if self._plan.levels else picks.evenly()
 
     def _linear(self) -> Linear:
-        return Linear.fit(self._picks, self._plan.linear)
+        plan = self._plan
+        return Linear.fit(self._picks, penalty=plan.penalty, neighbours=plan.neighbours)
 
     def _posterior(self, config: PosteriorConfig) -> Posterior:
         plan = self._plan

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cfnade.choice.choice_side import ChoiceSide, ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.choice.side import ChoiceSide, ScoreArray
 from cfnade.errors import ModelError
 from cfnade.kernels.ragged_sums import sum_rows
 from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 from tests.choice.given import M, matrix, some_picks
 from torch import Tensor
 
-from cfnade.choice import posterior
+from cfnade.choice import factored
+from cfnade.choice.factored import Posterior, PosteriorConfig, solve
 from cfnade.choice.picks import Picks
-from cfnade.choice.posterior import Posterior, PosteriorConfig, solve
 from cfnade.kernels.threads import torch_threads
 
 CONFIG = PosteriorConfig(columns=M, factors=4, unpicked=0.3, penalty=0.05)
@@ -31,7 +33,7 @@ def of_person(x: Tensor, weights: Tensor, F: Tensor, config: PosteriorConfig) ->
 def test_a_solve_minimises_what_is_written(
     entries: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posterior, "_ENTRIES", entries)  # 100 numbers: one row at a time
+    monkeypatch.setattr(factored, "_ENTRIES", entries)  # 100 numbers: one row at a time
     picks = some_picks(weighed=True)
     F = torch.randn(M, 4, generator=torch.Generator().manual_seed(1))
     with torch_threads(threads):
@@ -63,7 +65,7 @@ def test_more_turns_never_make_it_worse() -> None:
         objective(picks, Posterior.fit(picks, CONFIG, sweeps=sweeps, people=99, seed=3))
         for sweeps in range(6)
     ]
-    assert all(after <= before * (1 + 1e-6) for before, after in zip(found, found[1:], strict=False))
+    assert all(after <= before * (1 + 1e-6) for before, after in pairwise(found))
     assert found[-1] < 0.95 * found[0]
 
 

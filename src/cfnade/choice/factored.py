@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cfnade.choice.choice_side import ChoiceSide, ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.choice.side import ChoiceSide, ScoreArray
 from cfnade.data.ratings import IntArray
 from cfnade.errors import ModelError
 from cfnade.kernels.ragged_sums import transposed

@@ -1,0 +1,83 @@
+"""Models that know what people pick, with random weights, and brute force over all items."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from tests.choice.given import some_choice
+from tests.predictor.given import FloatArray, make
+
+from cfnade.calibration import Calibration
+from cfnade.choice.picks import Picks
+from cfnade.data.ratings import Ratings
+from cfnade.data.scale import INTERACTIONS, Scale
+from cfnade.fitted import FittedModel, trained_on
+from cfnade.predictor import Predictor
+
+USERS, ITEMS = 12, 60
+GENRES = ("Drama", "Comedy|Drama", "", "(no genres listed)", "Comedy", "Film-Noir|Drama")
+
+
+@cache
+def data(*, implicit: bool = False, weighed: bool = False) -> Ratings:
+    """User 0 knows nothing, user 11 everything; ids begin at 1."""
+    rng = np.random.default_rng(5)
+    known = rng.random((USERS, ITEMS)) < 0.3
+    known[0], known[-1] = False, True
+    users, items = (index.astype(np.int32) for index in np.nonzero(known))
+    n = len(users)
+    levels = np.zeros(n, np.uint8) if implicit else rng.integers(0, 5, n).astype(np.uint8)
+    return Ratings(
+        users=users,
+        items=items,
+        levels=levels,
+        scale=INTERACTIONS if implicit else Scale((1.0, 2.0, 3.0, 4.0, 5.0)),
+        user_ids=np.arange(1, USERS + 1),
+        item_ids=np.arange(1, ITEMS + 1),
+        genres=np.array([GENRES[i % len(GENRES)] for i in range(ITEMS)], object),
+        weights=rng.uniform(0.2, 4, n).astype(np.float32) if weighed else None,
+    )
+
+
+def rated_model(side: str = "user", **fields: Any) -> FittedModel:
+    """Of ratings, with a choice beside."""
+    ratings = data()
+    fitted = make(side, data=ratings, **fields)
+    choice = some_choice(Picks.of(ratings))
+    return replace(fitted, choice=choice, calibration=Calibration(1.3, (), 0.7))
+
+
+def picked_model(*, weighed: bool = False) -> FittedModel:
+    """Of interactions alone."""
+    ratings = data(implicit=True, weighed=weighed)
+    counts = trained_on(("user",), ratings)
+    return FittedModel((), "picks", ratings, counts, choice=some_choice(Picks.of(ratings)))
+
+
+def chances_of(fitted: FittedModel, user: int, *, left_out: bool) -> FloatArray:
+    """P(picked next) of every item for one user of the data, in double precision. Returns (M,)."""
+    choice = fitted.choice
+    assert choice is not None
+    mine = Picks.of(fitted.context).take(np.array([user]))
+    parts = [
+        choice.weights[n] * side.scores(mine)[0].astype(float) for n, side in choice.sides.items()
+    ]
+    odds = np.exp(np.sum(parts, 0) - np.max(np.sum(parts, 0)))
+    if left_out:
+        odds[mine.columns] = 0.0
+    return np.asarray(odds / max(odds.sum(), 1e-300))
+
+
+def liking_of(predictor: Predictor, user: int, first: int = 3) -> FloatArray:
+    """P(rating at that level or above) of every item, a known one from the others. Returns (M,)."""
+    raw = predictor.users.raw(user)
+    return np.asarray(predictor.predict_proba(raw, predictor.items.table)[:, first:].sum(1))
+
+
+def first_of(scores: FloatArray, allowed: Any, n: int) -> list[int]:
+    """The n best allowed items; of equal ones the lower index."""
+    order = sorted(np.flatnonzero(allowed), key=lambda i: (-scores[i], i))
+    return [int(i) for i in order[:n]]

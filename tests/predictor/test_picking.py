@@ -1,0 +1,208 @@
+"""Lists by what is picked and liked, against brute force over all items."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.predictor.picked import (
+    ITEMS,
+    USERS,
+    chances_of,
+    data,
+    first_of,
+    liking_of,
+    picked_model,
+    rated_model,
+)
+from tests.predictor.test_listing import assert_same
+
+from cfnade.choice import Choice
+from cfnade.kernels.threads import torch_threads
+from cfnade.predictor import Predictor, listing, picking
+
+TASTES = [0, 0.25, 0.5, 0.75, 1]
+FITTED = {"rated": rated_model(), "both": rated_model("both"), "picked": picked_model()}
+FITTED["weighed"] = picked_model(weighed=True)
+PREDICTORS = {name: Predictor(fitted) for name, fitted in FITTED.items()}
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates are widened from 4 on, so that every widening is met."""
+    monkeypatch.setattr(picking, "_FEWEST", 1)
+
+
+def seen(user: int) -> Any:
+    mask = np.zeros(ITEMS, bool)
+    mask[data().items[data().users == user]] = True
+    return mask
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("exclude_seen", [True, False])
+@pytest.mark.parametrize("n", [1, 5, ITEMS + 9])
+@pytest.mark.parametrize("taste", TASTES)
+@pytest.mark.parametrize("which", ["rated", "both"])
+def test_lists_are_those_of_all_items(which: str, taste: float, n: int, exclude_seen: bool) -> None:
+    """p^a q^b, with a from 1 to 0 over the second half of tastes, b from 0 to 1 over the first."""
+    predictor = PREDICTORS[which]
+    odd = np.arange(ITEMS) % 2 == 1
+    how: dict[str, Any] = {"taste": taste, "threshold": 4, "min_ratings": 0}
+    only = (predictor.items.table[odd].tolist(), [2, 4])
+    for filters in ({}, {"items": only[0], "without": only[1]}):
+        allowed = odd.copy() if filters else np.ones(ITEMS, bool)
+        allowed[[1, 3]] &= not filters  # the items of ids 2 and 4
+        frame = predictor.recommend(
+            [*range(1, USERS + 1)], n=n, exclude_seen=exclude_seen, **how, **filters
+        )
+        for user in range(USERS):
+            mine = frame.filter(frame["user"] == user + 1)
+            chances = chances_of(FITTED[which], user, left_out=exclude_seen)
+            liked = liking_of(predictor, user)
+            scores = chances ** min(1, 2 - 2 * taste) * liked ** min(1, 2 * taste)
+            left = allowed & ~seen(user) if exclude_seen else allowed
+            best = first_of(scores, left, n)
+            assert len(mine) == len(best)
+            np.testing.assert_allclose(mine["score"], scores[best], rtol=2e-4)
+            listed = mine["item"].to_numpy() - 1
+            np.testing.assert_allclose(scores[listed], scores[best], rtol=2e-4)
+            assert left[listed].all()
+            assert len(set(listed)) == len(listed)
+            np.testing.assert_allclose(mine["pick"], chances[listed], rtol=2e-4)
+            probabilities = predictor.predict_proba(user + 1, listed + 1)
+            np.testing.assert_allclose(mine.select(r"^p_.*$").to_numpy(), probabilities, atol=1e-5)
+
+
+@pytest.mark.parametrize("which", ["picked", "weighed"])
+@pytest.mark.parametrize("n", [1, 5, ITEMS + 9])
+@pytest.mark.parametrize("exclude_seen", [True, False])
+def test_lists_without_ratings_are_those_of_all_items(
+    which: str, n: int, exclude_seen: bool
+) -> None:
+    predictor = PREDICTORS[which]
+    frame = predictor.recommend([*range(1, USERS + 1)], n=n, exclude_seen=exclude_seen)
+    assert not {"prediction", "std", "p_1"} & set(frame.columns)
+    for user in range(USERS):
+        mine = frame.filter(frame["user"] == user + 1)
+        chances = chances_of(FITTED[which], user, left_out=exclude_seen)
+        best = first_of(chances, ~seen(user) if exclude_seen else np.ones(ITEMS, bool), n)
+        np.testing.assert_allclose(mine["score"], chances[best], rtol=2e-4)
+        np.testing.assert_allclose(mine["pick"], mine["score"])
+        assert (mine["item"].to_numpy() - 1 == best).mean() >= 0.98 if len(best) else True
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize(("listed", "threads"), [(1 << 21, 2), (200, 3), (1, 1)])
+@pytest.mark.parametrize("how", [{}, {"taste": 0.0}, {"exclude_seen": False}, {"diversity": 0.4}])
+@pytest.mark.parametrize("which", ["rated", "weighed"])
+def test_many_get_the_lists_of_each(
+    which: str, how: dict[str, Any], listed: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "LISTED", listed)
+    predictor = PREDICTORS[which]
+    if which == "weighed":
+        how = {name: value for name, value in how.items() if name != "taste"}
+    users = [*range(1, USERS + 1), 999, 3]
+    with torch_threads(threads):
+        many = predictor.recommend(users, n=4, **how)
+    assert_same(many, [predictor.recommend([user], n=4, **how) for user in users])
+
+
+def test_a_history_gets_the_list_of_a_user_who_is_known_by_the_same() -> None:
+    predictor, ratings = PREDICTORS["picked"], FITTED["picked"].context
+    own = (1 + ratings.items[ratings.users == 4]).tolist()
+    user = predictor.recommend([5], n=7).drop("user")
+    for history in (own, dict.fromkeys(own, 1), [(item, 1.0) for item in own]):
+        assert predictor.recommend(history=history, n=7).equals(user)
+
+
+def test_items_alike_are_listed_by_id() -> None:
+    fitted = FITTED["rated"]
+    assert fitted.choice is not None
+
+    class Same:
+        n_items = ITEMS
+
+        def scores(self, known: Any) -> Any:
+            return np.zeros((len(known), ITEMS), np.float32)
+
+        def vectors(self) -> None:
+            return None
+
+        def tensors(self) -> dict[str, Any]:
+            return {}
+
+    same: Any = Choice({"same": Same()}, {"same": 1.0})  # type: ignore[dict-item]
+    frame = Predictor(replace(fitted, choice=same)).recommend([2, 5, 7], n=9, taste=0)
+    for _, own in frame.group_by("user"):
+        assert own["item"].is_sorted()
+        assert own["score"].n_unique() == 1
+
+
+def test_the_chance_to_be_picked_is_the_same_by_whatever_lists_are_ranked() -> None:
+    predictor = PREDICTORS["rated"]
+    for exclude_seen in (True, False):
+        found = {}
+        for how in ({"rank": "expected"}, {"rank": "quantile"}, {"taste": 1.0}, {"taste": 0.2}):
+            frame = predictor.recommend(
+                [3],
+                n=ITEMS,
+                exclude_seen=exclude_seen,
+                min_ratings=0,
+                **how,  # type: ignore[arg-type]
+            )
+            found[str(how)] = frame.sort("item")["pick"].to_numpy()
+        first, *others = found.values()
+        for other in others:
+            np.testing.assert_allclose(other, first, rtol=1e-5)
+
+
+def test_who_knows_everything_has_an_empty_list() -> None:
+    for predictor in PREDICTORS.values():
+        assert predictor.recommend([USERS], n=3).height == 0
+        assert predictor.recommend([USERS], n=3, diversity=0.5).height == 0
+        assert predictor.recommend([USERS], n=3, exclude_seen=False).height == 3
+
+
+def test_an_item_beyond_the_candidates_that_is_as_good_is_found() -> None:
+    """Of equal ones the lower id, even if it takes another widening to see it."""
+    assert picking._SLACK > 1
+
+
+# -- why -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at_once", [256, 3])
+@pytest.mark.parametrize("which", ["rated", "picked", "weighed"])
+def test_an_explanation_asks_again_without_each_pick(
+    which: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cfnade.predictor import explain
+
+    monkeypatch.setattr(explain, "_AT_ONCE", at_once)
+    fitted, predictor = FITTED[which], PREDICTORS[which]
+    user, ratings = 4, fitted.context
+    own = ratings.items[ratings.users == user]
+    for item in (int(own[0]), int(np.flatnonzero(~seen(user))[0])):
+        frame = predictor.explain(user=user + 1, item=item + 1, of="pick")
+        known = ratings.select((ratings.users != user) | (ratings.items != item))
+        whole = chances_of(replace(fitted, context=known), user, left_out=True)[item]
+        if ratings.weights is not None:  # the mean of all weights stays that of the data
+            known = ratings
+        assert sorted(frame["item"].to_list()) == sorted(1 + i for i in own.tolist() if i != item)
+        if which != "weighed":
+            np.testing.assert_allclose(frame["pick"], whole, rtol=1e-4)
+            for other, without in frame.select("item", "without").iter_rows():
+                rest = known.select((known.users != user) | (known.items != other - 1))
+                again = chances_of(replace(fitted, context=rest), user, left_out=True)[item]
+                assert without == pytest.approx(again, rel=1e-4)
+        elif item not in own:
+            chance = predictor.recommend([user + 1], n=ITEMS)
+            listed = chance.filter(chance["item"] == item + 1)["pick"][0]
+            np.testing.assert_allclose(frame["pick"], listed, rtol=1e-4)
+        np.testing.assert_allclose(frame["times"], frame["pick"] / frame["without"], rtol=1e-6)
+        assert frame["times"].is_sorted(descending=True)
+        assert ("rating" in frame.columns) == (which == "rated")
