@@ -40,7 +40,8 @@ class ListScores:
     people: int
     without: int
     """People in the test part who are not asked, for they have no such rating."""
-    threshold: float
+    threshold: float | None
+    """None where there are no ratings: everything picked is wanted."""
     at: dict[int, dict[str, Estimate]]
     """By the number of places that count, then by metric."""
 
@@ -76,7 +77,8 @@ def evaluate_lists(
     without = len(np.unique(test.users)) - len(asked)
     if most is not None and most < len(asked):
         asked = asked[chosen(len(asked), most, (_SEED,))]
-    return ListScores(len(asked), without, threshold, _scores(predictor, truth, asked, ks))
+    found = _scores(predictor, truth, asked, ks)
+    return ListScores(len(asked), without, None if test.implicit else threshold, found)
 
 
 class _Truth:

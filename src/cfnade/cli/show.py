@@ -83,7 +83,8 @@ _LIST_METRICS = {
 def show_list_scores(scores: ListScores) -> None:
     """Print how good lists were, each figure with its standard error."""
     console = Console(highlight=False)
-    console.print(f"\nlists of {scores.people:,} people who gave {scores.threshold:g} or more\n")
+    liked = "" if scores.threshold is None else f" who gave {scores.threshold:g} or more"
+    console.print(f"\nlists of {scores.people:,} people{liked}\n")
     table = _table("", *(f"first {k:,}" for k in scores.at))
     for name, label in _LIST_METRICS.items():
         table.add_row(label, *(_estimate(of[name]) for of in scores.at.values()))
