@@ -2,9 +2,9 @@
 
     python examples/demo.py [FOLDER]
 
-Trains a joint model of MovieLens 1M, and a user-based one for people with few ratings, into FOLDER
-(default: demo) and keeps them there: the second run only shows them, and `cfnade serve` shows the
-second on a page. Without MovieLens it takes made-up ratings, and says so.
+Trains a joint model of MovieLens 1M, and a user-based one that also knows what people pick, into
+FOLDER (default: demo) and keeps them there: the second run only shows them, and `cfnade serve`
+shows the second on a page. Without MovieLens it takes made-up ratings, and says so.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cfnade import CfnadeError, checkpoint
+from cfnade.choice.planning import choice_plan
 from cfnade.cli.show import TrainingView, bars, show_recommendations
 from cfnade.data.loader import load
 from cfnade.data.splits import Split, split
@@ -66,8 +67,8 @@ def parts_to_use() -> tuple[Split, bool]:
         return split(synthetic(600, 370, 40_000, seed=1).ratings, "paper:0"), False
 
 
-def model_of(parts: Split, name: str, folder: Path) -> Any:
-    """The model of a recipe, trained now or in an earlier run."""
+def model_of(parts: Split, name: str, folder: Path, *, lists: bool = False) -> Any:
+    """The model of a recipe, trained now or in an earlier run; with lists it learns picks too."""
     out = folder / name
     if (out / "model.json").exists():
         console.print(f"{out}: trained before")
@@ -81,7 +82,9 @@ def model_of(parts: Split, name: str, folder: Path) -> Any:
             side=chosen.side,
             architecture=chosen.model,
             settings=chosen.training,
+            lists=choice_plan(parts.train) if lists else None,
             reporter=view,
+            say=console.print,
         ).fitted
     checkpoint.save(fitted, out)
     return fitted
@@ -126,7 +129,7 @@ def show_person(fitted: Any, parts: Split) -> None:
 
 
 def show_stranger(fitted: Any) -> None:
-    """Ten films for somebody who has never been seen."""
+    """Ten films for somebody who has never been seen: what they would pick, and like."""
     predictor, context = Predictor(fitted), fitted.context
     ids = context.item_ids.tolist()
     names = ids if context.titles is None else context.titles.tolist()
@@ -149,7 +152,7 @@ def main() -> None:
     joint = model_of(parts, "ml-1m-both", folder)
     show_score(joint, parts, real)
     show_person(joint, parts)
-    show_stranger(model_of(parts, "ml-1m-user", folder))
+    show_stranger(model_of(parts, "ml-1m-user", folder, lists=True))
     page = folder / "ml-1m-user"
     console.print(f"\nOn a page of its own: [bold]make serve[/bold], or cfnade serve {page}")
 

@@ -8,6 +8,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -102,3 +103,25 @@ def test_the_code_on_the_page_about_python_runs(
     for block in blocks:
         exec(compile(block, "docs/python.md", "exec"), known)
     assert number(r"RMSE ([\d.]+)", capsys.readouterr().out) > 0
+
+
+def test_clicks_are_listed_better_than_by_popularity(capsys: pytest.CaptureFixture[str]) -> None:
+    from cfnade import split
+    from cfnade.data.synthetic_picks import synthetic_picks
+
+    run("clicks")
+    parts = split(synthetic_picks(users=400, items=80, per_user=12, seed=1).ratings, "liang:50")
+    popular = np.argsort(-np.bincount(parts.train.items, minlength=80), kind="stable")
+    gains = []
+    for user in np.unique(parts.test.users):
+        known = parts.given.items[parts.given.users == user]
+        wanted = parts.test.items[parts.test.users == user]
+        listed = popular[~np.isin(popular, known)][:20]
+        discounts = 1 / np.log2(np.arange(2, 22))
+        gain = discounts[np.isin(listed, wanted)].sum() / discounts[: len(wanted)].sum()
+        gains.append(gain)
+    shown = capsys.readouterr().out
+    assert number(r"held out whole: ([0-9.]+)", shown) > np.mean(gains) + 0.05
+    assert shown.count("shape: (6, ") == 1
+    assert "times" in shown
+    assert "similarity" in shown
