@@ -1,7 +1,10 @@
 """What people pick: an epoch of the choice's network against Cornac's VAECF, and lists for
 everybody against implicit's ALS, each pair in one run.
 
-    python benchmarks/picks.py ml-1m.zip [--threads 2] [--model FOLDER]
+    python benchmarks/picks.py ml-1m.zip [--threads 2] [--model FOLDER] [--everybody 480189]
+
+--everybody times the top 20 of so many people from a made-up choice of Netflix's size, and the
+memory that it takes.
 
 Needs cfnade[compare]. Writes results/picks.json and the tables of README.md. --model is a trained
 folder of MovieLens 1M whose lists are timed; one is trained if it is left out.
@@ -23,12 +26,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import cfnade
 from benchmarks.common import machine, save, seconds
+from cfnade.choice import Choice
+from cfnade.choice.linear import Linear, LinearConfig
 from cfnade.choice.nade_training import ChoiceSettings, ChoiceTrainer
 from cfnade.choice.picks import Picks
+from cfnade.choice.set_nade import ChoiceNade
 from cfnade.data.ratings import Ratings
+from cfnade.data.scale import INTERACTIONS
+from cfnade.fitted import FittedModel, trained_on
+from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
+from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import Rank
+from cfnade_rivals.one_fit import peak_mb
 
 HIDDEN, BATCH, TOP = 300, 500, 20
+ITEMS, PICKS = 17_770, 117
+"""Of Netflix: items, and likes a person."""
 _EPOCHS = 3
 
 
@@ -79,12 +92,50 @@ def implicit_lists(likes: Ratings, factors: int, threads: int) -> float:
     return min(seconds(lambda: als.recommend(everyone, cells, N=TOP)) for _ in range(2))
 
 
+def everybody(people: int, threads: int) -> dict[str, Any]:
+    """Lists of so many people, of 17,770 items: seconds and megabytes."""
+    torch.set_num_threads(threads)
+    rng = np.random.default_rng(1)
+    chances = 1 / np.arange(20, ITEMS + 20)
+    counts = rng.geometric(1 / PICKS, people).clip(1, 2000)
+    users = np.repeat(np.arange(people, dtype=np.int32), counts)
+    edges = np.cumsum(chances / chances.sum())
+    items = np.searchsorted(edges, rng.random(len(users))).clip(0, ITEMS - 1).astype(np.int32)
+    cells = np.unique(users.astype(np.int64) * ITEMS + items)
+    users, items = (part.astype(np.int32) for part in np.divmod(cells, ITEMS))
+    context = Ratings(
+        users,
+        items,
+        np.zeros(len(users), np.uint8),
+        INTERACTIONS,
+        np.arange(people),
+        np.arange(ITEMS),
+    )
+    network = ChoiceNetwork(ChoiceConfig(columns=ITEMS, levels=1, hidden=500, usual=PICKS))
+    with torch.no_grad():
+        for tensor in network.parameters():
+            tensor.uniform_(-0.05, 0.05)
+    table = torch.rand(ITEMS, ITEMS) * 0.01
+    linear = Linear(LinearConfig(columns=ITEMS, penalty=1.0), {"B": table})
+    choice = Choice({"nade": ChoiceNade([network]), "linear": linear}, {"nade": 1.0, "linear": 5.0})
+    counted = trained_on(("user",), context)
+    predictor = Predictor(FittedModel((), "picks", context, counted, choice=choice))
+    predictor.recommend([0, 1, 2, 3, 4, 5], n=TOP)
+    took = seconds(lambda: predictor.recommend(context.user_ids, n=TOP))
+    return {"people": people, "picks": len(users), "seconds": took, "peak_mb": peak_mb()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--model", help="a folder that CFNADE(side='user', lists=True) saved")
+    parser.add_argument("--everybody", type=int, help="people of a choice of Netflix's size")
     arguments = parser.parse_args()
+    if arguments.everybody:
+        found = everybody(arguments.everybody, arguments.threads)
+        save("picks_everybody", {"machine": machine(arguments.threads), **found})
+        return
     threads, likes = arguments.threads, cfnade.load(arguments.data, likes=4)
     if arguments.model:
         model = cfnade.CFNADE.load(arguments.model)
