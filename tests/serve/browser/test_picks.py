@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.serve.browser.conftest import Open
 from tests.serve.browser.films import ITEM, LOVE, SPACE, with_picks, without_stars
+from tests.serve.browser.test_look import hard_to_read
 from tests.serve.browser.visit import Visit
 from tests.serve.given import serving
 
@@ -132,8 +133,10 @@ def test_more_like_this_and_back(visit_to: Open, picks: str) -> None:
     expect(page.get_by_role("heading", name="More like Notting Hill (1999)")).to_be_visible()
     like = told.value.json()
     assert (like["item"], like["by"]) == (ITEM["Notting Hill (1999)"], "times")
-    assert _short(visit.listed()) == _short([film["title"].replace("(", "").replace(")", "")
-                                             for film in like["items"]])  # fmt: skip
+    titles = [re.sub(r"^(.*), The\b", r"\1", film["title"]) for film in like["items"]]
+    assert _short(visit.listed()) == [
+        f"{re.split(r'[ ,:]', one)[0]} {one[-5:-1]}" for one in titles
+    ]
     assert "Casablanca 1942" in visit.listed()  # what was rated may be like it, too
     expect(page.locator(".film .words").first).to_contain_text("times as likely after it")
     expect(page.get_by_role("button", name="← Back to the list")).to_be_focused()
@@ -234,6 +237,22 @@ def test_nothing_speaks_of_stars(visit_to: Open, hearts: str) -> None:
         page.set_viewport_size({"width": width, "height": 800})
         assert visit.fits()
     visit.picture("hearts-narrow", whole=True)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["picks", "hearts"])
+def test_all_of_it_can_be_read(
+    visit_to: Open, request: pytest.FixtureRequest, kind: str, scheme: str
+) -> None:
+    visit = visit_to(request.getfixturevalue(kind), color_scheme=scheme)
+    visit.arrive()
+    page = visit.page
+    page.locator("#genres summary").click()
+    visit.changing(page.get_by_role("button", name="Romance", exact=True).click)
+    page.get_by_role("button", name=re.compile("^Why")).first.click()
+    expect(page.locator(".reasons li").first).to_be_visible()
+    assert hard_to_read(page) == []
+    visit.picture(f"{kind}-{scheme}", whole=True)
 
 
 def test_picks_as_files(visit_to: Open, hearts: str) -> None:

@@ -108,7 +108,7 @@ def test_a_hundred_points_are_a_slider_and_a_number(visit_to: Open, hundred: str
 def test_mapping_is_linear_and_to_the_nearest_level(visit: Visit) -> None:
     script = """async ([values, given, low, high]) => {
         const { makeScale } = await import("/page/scale.js");
-        return given.map((x) => makeScale(values).from(x, low, high));
+        return given.map((x) => makeScale({ ratings: true, scale: values }).from(x, low, high));
     }"""
     scales = ["1-5", "0.5-5/0.5", "1-10", "1-100", "0-4"]
     for scale, (low, high, step) in product(scales, [(0.5, 5, 0.5), (1, 10, 1), (0, 100, 1)]):

@@ -43,8 +43,10 @@ _BAD = [
     "{}",
     '"text"',
     '{"ratings": 7}',
-    '{"ratings": [null, 3, {"item": {}, "rating": 5}], "knob": "x", "genres": 7, "thin": 3, "user": []}',
-    '{"ratings": [{"item": 22, "rating": 77}, {"item": 22, "title": 5, "rating": 4}], "knob": 99, "genres": ["Odd", {}]}',
+    '{"ratings": [null, 3, {"item": {}, "rating": 5}], "knob": "x", "thin": 3, "user": []}',
+    '{"ratings": [{"item": 22, "rating": 77}, {"item": 22, "title": 5, "rating": 4}], "knob": 99}',
+    '{"ratings": [{"item": 22, "rating": 5}], "genres": "Horror"}',
+    '{"ratings": [{"item": 22, "rating": 5}], "genres": ["Horror", {}]}',
 ]
 
 

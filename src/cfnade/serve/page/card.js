@@ -128,7 +128,8 @@ const percent = (chance) => (chance < 0.005 ? "under 1" : Math.round(chance * 10
 
 /** A chance among all films, which is small. */
 export function share(chance) {
-  const size = chance < 0.0005 ? "under 0.1" : (100 * chance).toFixed(chance < 0.0995 ? 1 : 0);
+  const digits = chance < 0.00995 ? 2 : chance < 0.0995 ? 1 : 0;
+  const size = chance < 0.00005 ? "under 0.01" : (100 * chance).toFixed(digits);
   return `${size}\u00a0%`;
 }
 
