@@ -9,7 +9,7 @@ import { dareOf } from "./wishes.js";
 
 let cards = 0;
 
-/** A list item with `show(film, former rank, tallest bar)`; onLike(film) asks for more like it. */
+/** A list item with `show(film, former rank, tallest bar)`; onLike(film) asks for like ones. */
 export function makeCard(film, parts) {
   const { scale, store, model, personOf, onLike } = parts;
   const place = el("span", { class: "place" });
@@ -101,11 +101,11 @@ function moved(former, rank) {
 /** What is said of it besides, in short pieces. */
 function describe(film, scale, dare) {
   const said = scale.starred ? [spread(film, scale)] : [];
-  if (film.by) said.push(film.by === "times" ? `${times(film.similarity)} as likely after it` : "");
+  if (film.by === "times") said.push(`${times(film.similarity)} as likely after it`);
   else if (!scale.starred) said.push(`picked by ${plural(film.ratings, "person", "people")}`);
   else if (film.pick !== null) said.push(`next pick: ${share(film.pick)}`);
   else if (dare !== 0) said.push(tail(film, scale, dare > 0));
-  return said.filter(Boolean).flatMap((text) => [el("span", {}, text), " "]);
+  return said.flatMap((text) => [el("span", {}, text), " "]);
 }
 
 function spread(film, scale) {

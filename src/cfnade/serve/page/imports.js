@@ -30,7 +30,7 @@ export function mountImports({ model, scale, store }) {
 function save(ratings, scale) {
   const range = `${scale.low}-${scale.high}`;
   const columns = ["item", "title", "rating", "scale"].slice(0, scale.starred ? 4 : 2);
-  const lines = ratings.map((one) => columns.map((name) => one[name] ?? (name === "scale" ? range : "")));
+  const lines = ratings.map((one) => columns.map((name) => ({ ...one, scale: range })[name]));
   const text = write([columns, ...lines]);
   const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
   el("a", { href: url, download: `my-${scale.noun}s.csv` }).click();
@@ -49,8 +49,7 @@ async function textOf(chosen) {
 }
 
 /** Rows {item, title, year, rating, range} of a table; a range of null means the model's own.
-
-Without stars every film of the file is picked, whatever is said of it. */
+    Without stars every film is picked, whatever is said of it. */
 export function understand(lines, starred) {
   const head = (lines[0] ?? []).map((name) => name.trim().toLowerCase());
   const at = (...names) => head.findIndex((name) => names.includes(name));

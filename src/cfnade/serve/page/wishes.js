@@ -10,9 +10,9 @@ const TASTE = {
   ask: (knob) => ({ taste: (4 + knob) / 8 }),
   note: (knob) =>
     ({
-      "-4": "Ranked by the chance that you pick it next, whatever you would say of it.",
+      "-4": "Ranked by the chance that you pick it next.",
       0: "Ranked by the chance that you pick it next and like it.",
-      4: "Ranked by the chance that you would rate it highly, whoever else picks it.",
+      4: "Ranked by the chance that you rate it highly.",
     })[knob] ?? `Ranked by both; ${knob < 0 ? "picks count" : "your rating counts"} more.`,
 };
 const DARE = {
