@@ -30,10 +30,10 @@ const DARE = {
 /** Without ratings there is nothing to weigh. */
 const kindOf = ({ picks, ratings }) => (ratings ? (picks ? TASTE : DARE) : null);
 
-/** Whether the knob is turned from safe to adventurous, and how far. */
+/** How far the knob is turned to safe or adventurous. */
 export const dareOf = ({ knob }, model) => (kindOf(model) === DARE ? knob : 0);
 
-/** The part of a request that says it; the middle is what the service does by itself. */
+/** The part of a request that says it; the middle says nothing. */
 export function wishesOf({ knob, genres, thin }, model) {
   const kind = kindOf(model);
   return {
