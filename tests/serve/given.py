@@ -16,6 +16,7 @@ from starlette.exceptions import StarletteDeprecationWarning
 from uvicorn import Server
 
 from cfnade import checkpoint
+from cfnade.choice.planning import choice_plan
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
@@ -26,7 +27,7 @@ from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
 from cfnade.serve.server import Connection, LimitedConfig, bind
 from cfnade.settings import Settings
-from cfnade.training.run import train
+from cfnade.training.run import train, train_picks
 
 with warnings.catch_warnings():
     # It would rather have httpx2, which is not needed for anything else.
@@ -58,7 +59,15 @@ class Kind:
     lists: bool = True
     seeds: int = 1
     ids_are_titles: bool = False
+    picks: bool = False
+    starred: bool = True
     fields: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ranks(self) -> list[str]:
+        """What its lists may be ranked by, the usual one first."""
+        rated = ["expected", "at_least", "quantile"] if self.starred else []
+        return ["picked"] * self.picks + rated
 
     def item(self, item: int) -> int | str:
         """The raw id of one of the 40 films."""
@@ -73,11 +82,16 @@ KINDS = {
     "timed": Kind("both", new_people=False, lists=False, fields={"time": True}),
     "bare": Kind("user", known_users=False),  # saved without its context
     "titled": Kind("user", ids_are_titles=True),
+    "lists": Kind("user", picks=True),
+    "item lists": Kind("item", new_people=False, picks=True),
+    "hearts": Kind("picks", picks=True, starred=False),
 }
+GENRES = ["Comedy", "Drama", "Horror"]
+"""Of the films in turn; every fifth has two, the last none."""
 
 
 def ratings(kind: Kind) -> Ratings:
-    """60 people and 40 films with titles."""
+    """60 people and 40 films with titles and genres."""
     made = synthetic(USERS, ITEMS, 1200, seed=5, times=True).ratings
     items = made.items + 101
     columns = Columns(
@@ -86,20 +100,37 @@ def ratings(kind: Kind) -> Ratings:
         values=made.values,
         times=made.times,
         titles={} if kind.ids_are_titles else TITLES,
+        genres={} if kind.ids_are_titles else {item: genres_of(item) for item in TITLES},
     )
+    if not kind.starred:
+        return build(columns.as_interactions())
     return build(columns, Options(scale="1-5"))
+
+
+def genres_of(item: int) -> str:
+    """As MovieLens writes them."""
+    if item == max(TITLES):
+        return "(no genres listed)"
+    own = [GENRES[item % 3]] + [GENRES[(item + 1) % 3]] * (item % 5 == 0)
+    return "|".join(own)
 
 
 def trained(folder: Path, kind: Kind, *, seed: int = 0) -> Path:
     """A model that was trained for a moment, saved."""
-    settings = Settings(epochs=3, batch_rows=16, learning_rate=5e-3, seed=seed)
-    done = train(
-        split(ratings(kind), "paper:0"),
-        side=kind.side,
-        architecture={"hidden": (12,), **kind.fields},
-        settings=settings,
-        seeds=kind.seeds,
-    )
+    data = split(ratings(kind), "paper:0")
+    plan = choice_plan(data.train, seed=seed) if kind.picks else None
+    if kind.starred:
+        done = train(
+            data,
+            side=kind.side,
+            architecture={"hidden": (12,), **kind.fields},
+            settings=Settings(epochs=3, batch_rows=16, learning_rate=5e-3, seed=seed),
+            seeds=kind.seeds,
+            lists=plan,
+        )
+    else:
+        assert plan is not None
+        done = train_picks(data, plan)
     checkpoint.save(done.fitted, folder, with_context=kind.known_users)
     return folder
 
@@ -109,6 +140,13 @@ def history(count: int = 5, seed: int = 0) -> dict[int, float]:
     rng = np.random.default_rng(seed)
     items = rng.choice(ITEMS, count, replace=False) + 101
     return dict(zip(items.tolist(), rng.integers(1, 6, count).astype(float).tolist(), strict=True))
+
+
+def who(history: dict[int, float], kind: Kind) -> dict[str, Any]:
+    """Somebody new, as the service takes them."""
+    if kind.starred:
+        return {"ratings": rated(history, kind)}
+    return {"picked": [kind.item(item) for item in history]}
 
 
 def rated(history: dict[int, float], kind: Kind = KINDS["user"]) -> list[dict[str, Any]]:

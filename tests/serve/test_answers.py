@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.serve.given import ITEMS, TITLES, Asking, TestClient, history, rated
+from tests.serve.given import ITEMS, TITLES, Asking, ClientOf, TestClient, history, rated
 
 from cfnade import __version__, checkpoint
 from cfnade.predictor import Predictor
@@ -202,6 +202,19 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("/recommend", {"ratings": [], "n": 501}, 422, "n: input should be less than or equal to 500"),
     ("/recommend", {"ratings": [], "rank": "best"}, 422, "rank: input should be 'expected'"),
     ("/recommend", {"ratings": [], "rank": "at_least", "threshold": 9}, 422, "threshold"),
+    ("/recommend", {"ratings": [], "rank": "picked"}, 422, "needs a model that knows what people"),
+    ("/recommend", {"ratings": [], "taste": 0.5}, 422, "taste .* goes with rank='picked'"),
+    ("/recommend", {"ratings": [], "taste": 1.5}, 422, "taste: input should be less than or equal"),
+    ("/recommend", {"ratings": [], "diversity": -1}, 422, "diversity: input should be greater"),
+    ("/recommend", {"ratings": [], "items": []}, 422, "items: list should have at least 1 item"),
+    ("/recommend", {"ratings": [], "genres": []}, 422, "genres: list should have at least 1 item"),
+    ("/recommend", {"ratings": [], "genres": ["Odd"]}, 422, "'Odd' is none of .* Comedy, Drama"),
+    ("/recommend", {"ratings": [], "without": 5}, 422, "without: input should be a valid list"),
+    ("/recommend", {"picked": [101]}, 422, "picked: this model knows ratings; give ratings"),
+    ("/explain", {"ratings": [], "item": 101, "of": "pick"}, 422, "needs a model that knows what"),
+    ("/explain", {"ratings": [], "item": 101, "of": "odd"}, 422, "of: input should be 'rating'"),
+    ("/similar", {"item": 9}, 404, "item 9 is unknown to the model; GET /items"),
+    ("/similar", {"item": 101, "n": 0}, 422, "n: input should be greater than or equal to 1"),
     ("/recommend", {"ratings": [], "numbr": 3}, 422, "numbr: extra inputs are not permitted"),
     ("/predict", {"ratings": [], "items": [101], "time": 5}, 422, "does not know time"),
     ("/predict", {"ratings": []}, 422, "items: field required"),
@@ -210,6 +223,57 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("/explain", {"ratings": [], "item": 9}, 404, "item 9 is unknown to the model; GET /items"),
     ("/match", {"films": [{"title": ""}]}, 422, r"films\[0\].title: string should have at least 1"),
 ]
+
+
+OF_HEARTS: list[tuple[str, dict[str, Any], int, str]] = [
+    ("/predict", {"picked": [], "items": [101]}, 422, "no ratings to predict; POST /recommend"),
+    ("/predict", {"user": 7, "items": [101]}, 422, "no ratings to predict"),
+    ("/recommend", {"ratings": rated(history())}, 422, "no ratings, only what people pick; give"),
+    ("/recommend", {"picked": [], "user": 7}, 422, "either ratings or picked"),
+    (
+        "/recommend",
+        {"picked": [101, TITLES[101]]},
+        422,
+        r"picked\[1\]: item 101 is there more than",
+    ),
+    ("/recommend", {"picked": [{"item": 101}]}, 422, r"picked\[0\]: input should be a valid"),
+    ("/recommend", {"picked": [], "rank": "expected"}, 422, "needs ratings"),
+    ("/recommend", {"picked": [], "taste": 0.5}, 422, "knows no ratings"),
+    ("/explain", {"picked": [], "item": 101, "of": "rating"}, 422, "no ratings to predict"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "detail"), OF_HEARTS)
+def test_refusals_of_a_model_without_ratings(
+    client_of: ClientOf, path: str, body: dict[str, Any], status: int, detail: str
+) -> None:
+    test_refusals_say_what_to_change(client_of("hearts"), path, body, status, detail)
+
+
+def test_what_is_not_known_of_picks_and_filters_is_named(client_of: ClientOf) -> None:
+    body = {"picked": [101, 9, "No Film"], "items": [140, 8, TITLES[139]], "without": [139, "Nil"]}
+    answer = client_of("hearts").post("/recommend", json=body).json()
+    assert answer["ignored"] == [9, "No Film"]
+    assert answer["unknown"] == [8, "Nil"]
+    assert [line["item"] for line in answer["items"]] == [140]
+    plain = {"picked": [101], "items": [140]}
+    assert client_of("hearts").post("/recommend", json=plain).json()["items"] == answer["items"]
+
+
+def test_chances_of_picks_are_of_all_that_is_not_known(client_of: ClientOf) -> None:
+    body = {"picked": [*history()], "n": ITEMS}
+    lines = client_of("hearts").post("/recommend", json=body).json()["items"]
+    assert sum(line["pick"] for line in lines) == pytest.approx(1, abs=1e-5)
+    body = {"ratings": rated(history()), "n": ITEMS, "taste": 0.5, "threshold": 3}
+    for line in client_of("lists").post("/recommend", json=body).json()["items"]:
+        liked = sum(line["probabilities"][2:])
+        assert line["score"] == pytest.approx(line["pick"] * liked, rel=1e-5)
+
+
+def test_nothing_known_explains_no_pick(client_of: ClientOf) -> None:
+    body = {"picked": [], "item": 101}
+    answer = client_of("hearts").post("/explain", json=body).json()
+    assert (answer["moved"], answer["pick"], answer["prediction"]) == ([], None, None)
 
 
 @pytest.mark.parametrize(("path", "body", "status", "detail"), REFUSED)

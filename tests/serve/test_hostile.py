@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.serve.given import JSON, TestClient, history, rated
+from tests.serve.given import JSON, ClientOf, TestClient, history, rated
 
-PATHS = ["/predict", "/recommend", "/explain", "/match"]
+PATHS = ["/predict", "/recommend", "/explain", "/similar", "/match"]
 DEEP = 50_000
 
 RAW = {
@@ -109,10 +109,26 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner),
     max_leaves=12,
 )
-NAMES = ["ratings", "user", "items", "item", "n", "rank", "threshold", "quantile", "min_ratings"]
+NAMES = [
+    *(
+        "ratings",
+        "picked",
+        "user",
+        "items",
+        "without",
+        "genres",
+        "item",
+        "of",
+        "n",
+        "rank",
+        "taste",
+    ),
+    *("threshold", "quantile", "diversity", "min_ratings"),
+]
 GOOD: dict[str, Any] = {
-    **{"ratings": rated(history()), "items": [101], "item": 101, "n": 3, "rank": "quantile"},
-    **{"quantile": 0.5, "min_ratings": 2},
+    **{"ratings": rated(history()), "items": [101], "item": 101, "n": 3, "rank": "picked"},
+    **{"taste": 0.5, "min_ratings": 2, "genres": ["Comedy"], "without": [102], "diversity": 0.5},
+    **{"of": "pick", "picked": [*history()]},
 }
 
 
@@ -123,15 +139,16 @@ GOOD: dict[str, Any] = {
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
+    kind=st.sampled_from(["user", "lists", "hearts"]),
     path=st.sampled_from(PATHS),
     kept=st.sets(st.sampled_from(sorted(GOOD))),
     changed=st.dictionaries(st.sampled_from([*NAMES, "films", "title"]), json_values, max_size=3),
 )
 def test_good_requests_with_anything_in_them_never_fail(
-    client: TestClient, path: str, kept: set[str], changed: dict[str, Any]
+    client_of: ClientOf, kind: str, path: str, kept: set[str], changed: dict[str, Any]
 ) -> None:
     body = {name: GOOD[name] for name in kept} | changed
-    answer = client.post(path, content=json.dumps(body), headers=JSON)
+    answer = client_of(kind).post(path, content=json.dumps(body), headers=JSON)
     assert answer.status_code in (200, 404, 422)
 
 

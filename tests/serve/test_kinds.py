@@ -8,7 +8,17 @@ import numpy as np
 import polars as pl
 import pytest
 from pydantic import BaseModel
-from tests.serve.given import KINDS, TITLES, ClientOf, Kind, ModelOf, history, rated
+from tests.serve.given import (
+    GENRES,
+    KINDS,
+    TITLES,
+    ClientOf,
+    Kind,
+    ModelOf,
+    genres_of,
+    history,
+    who,
+)
 
 import cfnade
 from cfnade.serve import schemas
@@ -18,6 +28,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "/predict": schemas.PredictOut,
     "/recommend": schemas.RecommendOut,
     "/explain": schemas.ExplainOut,
+    "/similar": schemas.SimilarOut,
 }
 
 
@@ -41,8 +52,9 @@ class Asker:
 
     def __init__(self, kind: Kind, *, is_new: bool) -> None:
         self.may_ask = kind.new_people if is_new else kind.known_users
-        self.body: dict[str, Any] = {"ratings": rated(history(6), kind)} if is_new else {"user": 7}
-        past = {kind.item(item): rating for item, rating in history(6).items()}
+        self.body: dict[str, Any] = who(history(6), kind) if is_new else {"user": 7}
+        past: Any = {kind.item(item): rating for item, rating in history(6).items()}
+        past = past if kind.starred else [*past]
         self.user = "me" if is_new else 7
         self.histories = {"me": past} if is_new else None
         self.arguments: dict[str, Any] = {"history": past} if is_new else {"user": 7}
@@ -85,24 +97,28 @@ def refusal_of(kind: Kind, asker: Asker) -> str | None:
 
 
 def numbers(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Lines of a frame by the names of the service."""
-    chances = frame.select(pl.col("^p_.*$")).to_numpy().tolist()
+    """Lines of a frame by the names of the service; null for what the frame does not say."""
     names = {"prediction": "expected", "known_of_item": "ratings"}
-    lines = frame.select("item", "title", "prediction", "std", "known_of_item").rename(names)
-    return [
-        line | {"probabilities": chance}
-        for line, chance in zip(lines.to_dicts(), chances, strict=True)
-    ]
+    wanted = ("item", "title", "score", "pick", "expected", "std", "ratings")
+    lines = []
+    for line in frame.rename(names, strict=False).to_dicts():
+        chances = [chance for name, chance in line.items() if name.startswith("p_")]
+        said = {name: line.get(name) for name in wanted}
+        lines.append(said | {"probabilities": chances or None})
+    return lines
 
 
 def served(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = ("item", "title", "expected", "std", "ratings", "probabilities")
-    return [{name: line[name] for name in names} for line in lines]
+    wanted = ("item", "title", "score", "pick", "expected", "std", "ratings", "probabilities")
+    return [{name: line.get(name) for name in wanted} for line in lines]
 
 
 def test_predictions(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -> None:
     items = [kind.item(item) for item in (101, 117, 140)]
     body, times = asker.body | {"items": items}, None
+    if not kind.starred:
+        ask("/predict", body, "knows no ratings to predict")
+        return
     if not kind.lists:
         ask("/predict", body, "say when")
         times = WHEN
@@ -118,29 +134,92 @@ def test_predictions(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNAD
     assert ask("/predict", body | {"items": titles}, None) == answer
 
 
-def test_lists(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -> None:
-    answer = ask("/recommend", asker.body | {"n": 10}, refusal_of(kind, asker))
+HOW: dict[str, dict[str, Any]] = {
+    "as the model likes": {},
+    "what is picked": {"rank": "picked", "taste": 0.0},
+    "what is rated highest": {"rank": "picked", "taste": 1.0},
+    "by a quantile": {"rank": "quantile", "quantile": 0.3},
+    "varied": {"diversity": 0.6},
+    "of some": {"items": [101, 120, 121, 122, 140], "min_ratings": 0},
+    "but not of some": {"without": [101, 120, 121, 122, 140], "n": 40, "min_ratings": 0},
+    "of genres": {"genres": ["comedy", "Horror"], "n": 40, "min_ratings": 0},
+}
+
+
+def refusal_to(kind: Kind, how: dict[str, Any]) -> str | None:
+    """Why this kind makes no such list."""
+    rank = how.get("rank", kind.ranks[0])
+    if rank not in kind.ranks:
+        return "needs a model that knows what people pick" if kind.starred else "needs ratings"
+    if "taste" in how and not kind.starred:
+        return "knows no ratings"
+    return "name no genres" if "genres" in how and kind.ids_are_titles else None
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_lists(how: str, kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -> None:
+    wish = {"n": 10} | HOW[how]
+    for name in ("items", "without"):
+        if name in wish:
+            wish[name] = [kind.item(item) for item in wish[name]]
+    answer = ask("/recommend", asker.body | wish, refusal_of(kind, asker) or refusal_to(kind, wish))
     if answer is None:
         return
     arguments = {"users" if name == "user" else name: one for name, one in asker.arguments.items()}
-    frame = estimator.recommend(**arguments, n=10)
+    frame = estimator.recommend(**arguments, **wish)
     assert served(answer["items"]) == numbers(frame)
-    assert [item["rank"] for item in answer["items"]] == list(range(1, 11))
+    items = [line["item"] for line in answer["items"]]
+    assert [line["rank"] for line in answer["items"]] == list(range(1, len(items) + 1))
+    assert all((line["pick"] is not None) == kind.picks for line in answer["items"])
+    assert all((line["interval"] is not None) == kind.starred for line in answer["items"])
+    assert set(items) <= set(wish.get("items", items))
+    assert not set(items) & set(wish.get("without", []))
+    if "genres" in wish:
+        assert items
+        assert all({"Comedy", "Horror"} & {*genres_of(item).split("|")} for item in items)
 
 
 def test_reasons(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -> None:
     """By the person's ratings where the model reads them, by the item's where it does not."""
     body = asker.body | {"item": kind.item(140)}
-    answer = ask("/explain", body, refusal_of(kind, asker))
+    if not kind.starred:
+        ask("/explain", body | {"of": "rating"}, "no ratings to predict")
+        return
+    answer = ask("/explain", body | {"of": "rating"}, refusal_of(kind, asker))
     if answer is None:
         return
+    assert ask("/explain", body, None) == answer
     frame = estimator.explain(item=kind.item(140), **asker.arguments)
     names = ("item", "title") if kind.new_people else ("count",)
     lines = frame.select(*names, "rating", "without", "change").to_dicts()
     assert answer["moved"] == lines != []
-    assert answer["title"] == TITLES[140]
+    assert (answer["title"], answer["pick"]) == (TITLES[140], None)
     # A frame of another batch size may differ in the last bits of float32.
     assert answer["prediction"]["expected"] == pytest.approx(frame["prediction"][0], abs=1e-6)
+
+
+def test_reasons_of_a_pick(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -> None:
+    refusal = refusal_of(kind, asker) or (None if kind.picks else "needs a model that knows what")
+    body = asker.body | {"item": kind.item(140)}
+    answer = ask("/explain", body | {"of": "pick"}, refusal)
+    if answer is None:
+        return
+    frame = estimator.explain(item=kind.item(140), of="pick", **asker.arguments)
+    lines = frame.drop("pick").to_dicts()
+    assert answer["moved"] == [{"rating": None} | line for line in lines] != []
+    assert all((line["rating"] is not None) == kind.starred for line in answer["moved"])
+    assert (answer["pick"], answer["prediction"]) == (frame["pick"][0], None)
+    for line in answer["moved"]:
+        assert line["times"] == pytest.approx(answer["pick"] / line["without"])
+
+
+def test_items_like_one(kind: Kind, ask: Ask, estimator: cfnade.CFNADE) -> None:
+    answer = ask("/similar", {"item": TITLES[117], "n": 7}, None)
+    frame = estimator.similar_items(kind.item(117), n=7)
+    assert answer["items"] == frame.rename({"known_of_item": "ratings"}).to_dicts()
+    assert (answer["item"], answer["title"]) == (kind.item(117), TITLES[117])
+    assert answer["by"] == ("times" if kind.picks else "cosine")
+    assert len(answer["items"]) == 7
 
 
 def test_the_model_says_truly_what_it_can(name: str, kind: Kind, client_of: ClientOf) -> None:
@@ -151,10 +230,18 @@ def test_the_model_says_truly_what_it_can(name: str, kind: Kind, client_of: Clie
     assert model["side"] == kind.side == client.get("/version").json()["model"]["side"]
     assert (model["new_people"], model["lists"]) == (kind.new_people, kind.lists)
     assert model["titles"] is True
-    assert model["scale"] == [1, 2, 3, 4, 5]
+    assert (model["picks"], model["ratings"]) == (kind.picks, kind.starred)
+    assert (model["ranks"], model["rank"]) == (kind.ranks, kind.ranks[0])
+    assert model["scale"] == ([1, 2, 3, 4, 5] if kind.starred else [])
+    assert model["genres"] == ([] if kind.ids_are_titles else GENRES)
     for sample in model["samples"]:  # whatever the page begins with can be asked
-        ratings = [{"item": one["item"], "rating": one["rating"]} for one in sample["ratings"]]
-        answer = client.post("/recommend", json={"ratings": ratings})
+        if kind.starred:
+            ratings = [{"item": one["item"], "rating": one["rating"]} for one in sample["ratings"]]
+            answer = client.post("/recommend", json={"ratings": ratings})
+        else:
+            assert all(one["rating"] is None for one in sample["ratings"])
+            picked = [one["item"] for one in sample["ratings"]]
+            answer = client.post("/recommend", json={"picked": picked})
         assert answer.status_code == (200 if kind.new_people else 422)
         assert answer.json().get("ignored", []) == []
         assert {one["title"] for one in sample["ratings"]} <= set(TITLES.values())
@@ -174,7 +261,12 @@ def test_the_catalogue_has_titles_and_counts(
     assert sorted(items) == sorted(kind.item(item) for item in TITLES)
     if kind.known_users:
         times = None if kind.lists else WHEN
-        frame = estimator.predict_frame(7, items, times=times)
-        counts = frame["known_of_item"].to_numpy()
+        if kind.starred:
+            frame = estimator.predict_frame(7, items, times=times)
+            counts = frame["known_of_item"].to_numpy()
+        else:
+            everything = estimator.recommend(users=7, n=40, exclude_seen=False)
+            known = dict(everything.select("item", "known_of_item").iter_rows())
+            counts = np.array([known[item] for item in items])
         assert (np.diff(counts) <= 0).all()
         assert [one["ratings"] for one in best] == counts[:5].tolist()

@@ -109,7 +109,9 @@ def test_a_new_model_takes_over_without_a_failed_request(
     assert {status for status, _ in said} == {200}
     first_new = said.index((200, new))
     assert {expected for _, expected in said[:first_new]} == {old}
-    assert {expected for _, expected in said[first_new + 4 :]} == {new}
+    late = [expected for _, expected in said[first_new:] if expected != new]
+    assert late == [old] * len(late)
+    assert len(late) < 4  # each client had asked once before
 
 
 class _under_load:  # noqa: N801  # reads as a context

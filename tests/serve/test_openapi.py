@@ -19,10 +19,10 @@ from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
 
 OPERATIONS = [
-    *(("POST", path) for path in ("/predict", "/recommend", "/explain", "/match")),
+    *(("POST", path) for path in ("/predict", "/recommend", "/explain", "/similar", "/match")),
     *(("GET", path) for path in ("/items", "/model", "/version", "/health")),
 ]
-WITH_INPUT = OPERATIONS[:5]
+WITH_INPUT = OPERATIONS[:6]
 # Whether a rating is on the scale depends on the model: what fits the schema may be refused.
 LEFT_OUT = [schemathesis.checks.positive_data_acceptance]
 
@@ -33,7 +33,7 @@ def loaded(folder: Path) -> Models:
     return models
 
 
-@pytest.fixture(scope="module", params=["both", "item"])
+@pytest.fixture(scope="module", params=["both", "item", "lists", "hearts"])
 def schema(request: pytest.FixtureRequest, model_of: ModelOf) -> Any:
     """The schema, bound to the service in this process, of a model of each kind of answer."""
     models = loaded(model_of(request.param))
@@ -79,6 +79,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/predict": {"ratings": rated(history()), "items": [101]},
     "/recommend": {"ratings": rated(history())},
     "/explain": {"ratings": rated(history()), "item": 101},
+    "/similar": {"item": 101},
     "/match": {"films": []},
 }
 
@@ -106,7 +107,8 @@ def status_of(app: FastAPI, method: str, path: str, status: int) -> Any:
         return client.post(path, content=b"{}", headers={**headers, "content-type": "text/plain"})
     body = {422: {"odd": 1}}.get(status, BODIES[path])
     if status == 404:
-        body = {name: value for name, value in body.items() if name != "ratings"} | {"user": 999}
+        others = {name: value for name, value in body.items() if name != "ratings"}
+        body = {"item": 999} if path == "/similar" else others | {"user": 999}
     return client.post(path, json=body, headers=headers)
 
 
@@ -152,4 +154,4 @@ def test_every_status_in_the_schema_can_be_met(user_model: Path) -> None:
                 for header in documented.get("headers", {}):
                     assert header in answer.headers
                 met += 1
-    assert met == 3 * 9 + 8 + 5 + 2 * 3 + 2  # questions, /match, /items, two reports, /health
+    assert met == 4 * 9 + 8 + 5 + 2 * 3 + 2  # questions, /match, /items, two reports, /health

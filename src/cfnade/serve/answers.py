@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from cfnade import __version__
 from cfnade.predictor import Predictor
+from cfnade.predictor.ranking import Rank, Ranking
 from cfnade.serve import limits, schemas
 from cfnade.serve.loading import Loaded
-from cfnade.serve.people import Asked, asked_by, item_of, new_items_in
+from cfnade.serve.people import Asked, asked_by, item_of, known_ids, new_items_in
 from cfnade.serve.problems import Problem
 from cfnade.sides.side import What
 
@@ -26,11 +27,15 @@ _TAIL = 0.1
 """What may lie beyond either end of an interval."""
 _MOVED = ("item", "title", "count", "rating", "without", "change")
 """What is told of a rating that moved a prediction, as far as the model says it."""
+_SAID = ("expected", "std", "median", "interval", "probabilities")
+"""What is told of a rating, if the model knows ratings."""
 
 
 def predict(loaded: Loaded, asked: schemas.PredictIn) -> Answer:
     """The distribution of a person's rating of given items."""
     predictor = loaded.predictor
+    if not predictor.fitted.members:
+        raise Problem(422, "this model knows no ratings to predict; POST /recommend makes lists")
     who = asked_by(predictor, asked)
     _check_time(predictor, asked.time)
     new = new_items_in(predictor, asked.new_items)
@@ -48,47 +53,61 @@ def predict(loaded: Loaded, asked: schemas.PredictIn) -> Answer:
 
 
 def recommend(loaded: Loaded, asked: schemas.RecommendIn) -> Answer:
-    """The best items for a person, by expected rating, by P(rating ≥ x), or by a quantile."""
+    """The best items for a person, by what they would pick and like, or by a rating."""
     predictor = loaded.predictor
     who = asked_by(predictor, asked)
+    only, unknown = known_ids(predictor, asked.items)
+    without, unknown_too = known_ids(predictor, asked.without)
     best = predictor.ranked(
         who.user,
         history=who.history,
         n=asked.n,
         exclude_seen=asked.exclude_seen,
         rank=asked.rank,
+        taste=asked.taste,
         threshold=asked.threshold,
         quantile=asked.quantile,
         min_ratings=asked.min_ratings,
+        items=only,
+        without=without,
+        genres=asked.genres,
+        diversity=asked.diversity,
     )
-    items = _distributions(
-        predictor, best.items, best.predictions, best.probabilities, best.known_of_items
-    )
-    for rank, (item, score) in enumerate(zip(items, best.scores.tolist(), strict=True), 1):
-        item |= {"rank": rank, "score": score}
     return {
-        "items": items,
+        "items": _listed(predictor, best),
         "hidden": best.hidden,
         "min_ratings": best.min_ratings,
+        "unknown": [*unknown, *unknown_too],
         "ignored": who.ignored,
     }
 
 
 def explain(loaded: Loaded, asked: schemas.ExplainIn) -> Answer:
-    """Which ratings moved a prediction, and how much: each left out, exactly."""
+    """Which ratings moved a prediction, or made a pick likelier: each left out, exactly."""
     predictor = loaded.predictor
     who = asked_by(predictor, asked)
     index = item_of(predictor, asked.item, "item")
-    raw = predictor.items.raw(index)
-    frame = predictor.explain(item=raw, user=who.user, history=who.history)
+    (name,) = _named(predictor, np.array([index]))
+    frame = predictor.explain(item=name["item"], user=who.user, history=who.history, of=asked.of)
+    answer = name | {"prediction": None, "pick": None, "ignored": who.ignored}
+    if "times" in frame.columns:
+        columns = ("item", "title", "rating", "without", "times")
+        lines = frame.to_dicts()
+        moved = [{column: line.get(column) for column in columns} for line in lines]
+        return answer | {"pick": lines[0]["pick"] if lines else None, "moved": moved}
     (prediction,) = _predictions(predictor, who, [index])
-    return {
-        "item": raw,
-        "title": prediction["title"],
-        "prediction": prediction,
-        "moved": frame.select(name for name in _MOVED if name in frame.columns).to_dicts(),
-        "ignored": who.ignored,
-    }
+    moved = frame.select(column for column in _MOVED if column in frame.columns).to_dicts()
+    return answer | {"prediction": prediction, "moved": moved}
+
+
+def similar(loaded: Loaded, asked: schemas.SimilarIn) -> Answer:
+    """The items most like one, the most alike first."""
+    predictor = loaded.predictor
+    index = item_of(predictor, asked.item, "item")
+    (name,) = _named(predictor, np.array([index]))
+    frame = predictor.similar_items(name["item"], n=asked.n)
+    by = "cosine" if predictor.fitted.choice is None else "times"
+    return name | {"by": by, "items": frame.rename({"known_of_item": "ratings"}).to_dicts()}
 
 
 def items(loaded: Loaded, asked: schemas.ItemsQuery) -> Answer:
@@ -119,7 +138,9 @@ def model(loaded: Loaded, bounds: limits.Limits) -> Answer:
     return {
         "name": loaded.name,
         "side": fitted.side,
-        "scale": list(predictor.scale.values),
+        "ratings": bool(fitted.members),
+        "picks": fitted.choice is not None,
+        "scale": list(predictor.scale.values) if fitted.members else [],
         "items": len(predictor.items.table),
         "titles": predictor.catalogue.titles is not None,
         "new_people": fitted.takes_histories and not fitted.needs_times,
@@ -131,7 +152,9 @@ def model(loaded: Loaded, bounds: limits.Limits) -> Answer:
             "items": limits.ITEMS,
             "body_bytes": bounds.body_bytes,
         },
-        "ranks": ["expected", "at_least", "quantile"],
+        "ranks": _ranks(predictor),
+        "rank": _ranks(predictor)[0],
+        "genres": list(predictor.genres),
         "samples": loaded.samples,
     }
 
@@ -144,7 +167,7 @@ def version(loaded: Loaded) -> Answer:
         "model": {
             "name": loaded.name,
             "side": predictor.fitted.side,
-            "levels": len(predictor.scale),
+            "levels": len(predictor.scale) if predictor.fitted.members else 0,
             "items": len(predictor.items.table),
             "fingerprint": loaded.fingerprint,
             "loaded_at": loaded.loaded_at,
@@ -153,6 +176,13 @@ def version(loaded: Loaded) -> Answer:
 
 
 # -- parts ---------------------------------------------------------------------------------------
+
+
+def _ranks(predictor: Predictor) -> list[Rank]:
+    """What lists may be ranked by; the first is what they are if nothing is said."""
+    picked: list[Rank] = ["picked"] if predictor.fitted.choice is not None else []
+    rated: list[Rank] = ["expected", "at_least", "quantile"]
+    return [*picked, *(rated if predictor.fitted.members else [])]
 
 
 def _check_time(predictor: Predictor, time: int | None) -> None:
@@ -173,6 +203,27 @@ def _predictions(
     return _distributions(
         predictor, said.items, said.predictions, said.probabilities, said.known_of_item
     )
+
+
+def _listed(predictor: Predictor, best: Ranking) -> list[Answer]:
+    """The lines of a list."""
+    counts = best.known_of_items
+    if predictor.fitted.members:
+        said = best.predictions, best.probabilities, counts
+        items = _distributions(predictor, best.items, *said)
+    else:
+        items = _named(predictor, best.items)
+        nothing = dict.fromkeys(_SAID)
+        items = [
+            name | nothing | {"ratings": count}
+            for name, count in zip(items, counts.tolist(), strict=True)
+        ]
+    picks = [None] * len(items) if best.picks is None else best.picks.tolist()
+    lines = zip(items, best.scores.tolist(), picks, strict=True)
+    return [
+        item | {"rank": rank, "score": score, "pick": pick}
+        for rank, (item, score, pick) in enumerate(lines, 1)
+    ]
 
 
 def _of_new(predictor: Predictor, who: Asked, name: int | str, item: What) -> Answer:

@@ -57,6 +57,7 @@ QUESTIONS = {
     ("POST", "/predict"): Question(answers.predict, schemas.PredictIn, schemas.PredictOut),
     ("POST", "/recommend"): Question(answers.recommend, schemas.RecommendIn, schemas.RecommendOut),
     ("POST", "/explain"): Question(answers.explain, schemas.ExplainIn, schemas.ExplainOut),
+    ("POST", "/similar"): Question(answers.similar, schemas.SimilarIn, schemas.SimilarOut),
     ("GET", "/items"): Question(
         answers.items, Annotated[schemas.ItemsQuery, Query()], schemas.ItemsOut, (422, *_WORK)
     ),
@@ -91,7 +92,8 @@ def create_app(
     app = FastAPI(
         title="cfnade",
         version=__version__,
-        description="What rating a person would give an item, as a whole distribution.",
+        description="What rating a person would give an item, as a whole distribution, and what "
+        "they would pick next.",
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,

@@ -23,6 +23,8 @@ ITEMS = 1_000
 """Items in one prediction, films in one match."""
 NEW_ITEMS = 20
 """Items that the model has never met, in one prediction."""
+GENRES = 100
+"""Genres that one list may be of."""
 SEARCHED = 50
 """Items found by one search."""
 TEXT = 300

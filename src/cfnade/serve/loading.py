@@ -14,7 +14,7 @@ import logging
 import signal
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from cfnade.checkpoint.folders import current, snapshot
 from cfnade.checkpoint.manifest import NAME, read_manifest
-from cfnade.errors import CfnadeError
+from cfnade.errors import CfnadeError, PredictionError
 from cfnade.predictor import Predictor
 from cfnade.serve.people import samples_of
 from cfnade.serve.problems import Problem
@@ -113,6 +113,7 @@ def _warm_up(predictor: Predictor) -> None:
     if predictor.catalogue.titles is not None:
         predictor.catalogue.certain("a")
         predictor.catalogue.search("a", 1)
+    predictor.genres  # noqa: B018  # made when first read
     rated = {predictor.items.raw(0): predictor.scale.values[0]}
     people: list[dict[str, Any]] = [{"history": rated}] if fitted.takes_histories else []
     if fitted.has_context:
@@ -121,9 +122,13 @@ def _warm_up(predictor: Predictor) -> None:
         if fitted.has_context:
             predictor.predicted(first, **people[-1], times=0)
         return
+    with suppress(PredictionError):  # one without ratings may know no vectors
+        predictor.similar_items(predictor.items.raw(0), n=1)
     for who in people:
         predictor.ranked(**who, n=1)
-        predictor.predicted(first, **who)
+        if fitted.members:
+            predictor.ranked(**who, n=1, rank="quantile")
+            predictor.predicted(first, **who)
         predictor.explain(item=predictor.items.raw(0), **who)
 
 

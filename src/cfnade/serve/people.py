@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.data.scale import LevelArray
 from cfnade.errors import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import Person
@@ -36,17 +37,25 @@ class Asked(NamedTuple):
 
     user: Any
     history: Person | None
-    ignored: list[Rated]
+    ignored: list[Any]
 
 
 def asked_by(predictor: Predictor, asker: Asker) -> Asked:
     """Read who is asking, and refuse what cannot be read."""
-    if (asker.ratings is None) == (asker.user is None):
-        raise Problem(422, "give either ratings (of a new person) or user (a known user's id)")
+    if sum(given is not None for given in (asker.ratings, asker.picked, asker.user)) != 1:
+        raise Problem(
+            422, "give either ratings or picked (of a new person) or user (a known user's id)"
+        )
+    if asker.user is not None:
+        return _known_user(predictor, asker.user)
+    if (asker.ratings is None) == bool(predictor.fitted.members):
+        given, instead = ("picked", "ratings") if asker.ratings is None else ("ratings", "picked")
+        knows = "ratings" if instead == "ratings" else "no ratings, only what people pick"
+        raise Problem(422, f"{given}: this model knows {knows}; give {instead}", where=given)
     if asker.ratings is not None:
-        return _new_person(predictor, asker.ratings)
-    assert asker.user is not None
-    return _known_user(predictor, asker.user)
+        return _who_rated(predictor, asker.ratings)
+    assert asker.picked is not None
+    return _who_picked(predictor, asker.picked)
 
 
 def item_of(predictor: Predictor, item: int | str, where: str) -> int:
@@ -57,6 +66,15 @@ def item_of(predictor: Predictor, item: int | str, where: str) -> int:
             404, f"item {item!r} is unknown to the model; GET /items?q= finds items", where=where
         )
     return index
+
+
+def known_ids(predictor: Predictor, given: list[Any] | None) -> tuple[Any, list[Any]]:
+    """The ids that ids or titles mean, and what means none; None stays None."""
+    if given is None:
+        return None, []
+    indices = {one: predictor.catalogue.certain(one) for one in given}
+    known = [predictor.items.raw(index) for index in indices.values() if index is not None]
+    return known, [one for one, index in indices.items() if index is None]
 
 
 def new_items_in(predictor: Predictor, given: list[NewItem]) -> dict[int | str, What]:
@@ -85,28 +103,46 @@ def _known_user(predictor: Predictor, user: int | str) -> Asked:
     return Asked(user, None, [])
 
 
-def _new_person(predictor: Predictor, ratings: list[Rated]) -> Asked:
-    indices = _indices(predictor, ratings)
+def _who_rated(predictor: Predictor, ratings: list[Rated]) -> Asked:
+    names = _names(ratings)
     levels, on_scale = predictor.scale.levels_of(np.array([one["rating"] for one in ratings]))
     if not on_scale.all():
         raise _off_scale(predictor, ratings, int(np.argmin(on_scale)))
+    return _person(predictor, _indices(predictor, names), levels, ratings, "ratings")
+
+
+def _who_picked(predictor: Predictor, picked: list[Any]) -> Asked:
+    levels = np.zeros(len(picked), np.uint8)
+    return _person(predictor, _indices(predictor, picked), levels, picked, "picked")
+
+
+def _person(
+    predictor: Predictor, indices: IntArray, levels: LevelArray, given: list[Any], where: str
+) -> Asked:
+    """Somebody new, with levels of items by index; what is unknown is named as it was given."""
     known = np.flatnonzero(indices >= 0)
     rated, firsts = np.unique(indices[known], return_index=True)
     if len(rated) < len(known):
-        raise _repeated(predictor, indices, int(np.delete(known, firsts)[0]))
-    ignored = [one for one, index in zip(ratings, indices.tolist(), strict=True) if index < 0]
+        place = int(np.delete(known, firsts)[0])
+        raise _repeated(predictor, int(indices[place]), f"{where}[{place}]")
+    ignored = [one for one, index in zip(given, indices.tolist(), strict=True) if index < 0]
     return Asked(None, Person(indices[known].astype(np.int32), levels[known]), ignored)
 
 
-def _indices(predictor: Predictor, ratings: list[Rated]) -> IntArray:
-    """Where the rated items are, -1 for one that is unknown. Returns (n,)."""
-    items = [one.get("item") for one in ratings]
-    named_once = len(ratings) == 0 or max(map(len, ratings)) == 2  # by item or title, and a rating
-    if named_once and set(map(type, items)) <= {int} and not predictor.items.are_texts:
-        return predictor.items.indices(np.array(items, np.int64))  # all at once
-    names = [_name(one, place) for place, one in enumerate(ratings)]
+def _indices(predictor: Predictor, names: list[Any]) -> IntArray:
+    """Where items are, given by id or title; -1 for one that is unknown. Returns (n,)."""
+    if set(map(type, names)) <= {int} and not predictor.items.are_texts:
+        return predictor.items.indices(np.array(names, np.int64))  # all at once
     places = {name: predictor.catalogue.certain(name) for name in names}
     return np.array([-1 if places[name] is None else places[name] for name in names], np.int64)
+
+
+def _names(ratings: list[Rated]) -> list[Any]:
+    """Of the rated items: an id or a title each."""
+    items = [one.get("item") for one in ratings]
+    if None not in items and max(map(len, ratings), default=2) == 2:  # an item and a rating each
+        return items
+    return [_name(one, place) for place, one in enumerate(ratings)]
 
 
 def _name(one: Rated, place: int) -> int | str:
@@ -129,11 +165,9 @@ def _off_scale(predictor: Predictor, ratings: list[Rated], place: int) -> Proble
     )
 
 
-def _repeated(predictor: Predictor, indices: IntArray, place: int) -> Problem:
-    raw, where = predictor.items.raw(int(indices[place])), f"ratings[{place}]"
-    return Problem(
-        422, f"{where}: item {raw!r} is rated more than once; give one rating of each", where=where
-    )
+def _repeated(predictor: Predictor, index: int, where: str) -> Problem:
+    raw = predictor.items.raw(index)
+    return Problem(422, f"{where}: item {raw!r} is there more than once; give it once", where=where)
 
 
 # -- samples -------------------------------------------------------------------------------------
@@ -145,6 +179,8 @@ def samples_of(predictor: Predictor, counts: npt.NDArray[np.int64]) -> list[dict
     for name, taste in TASTES.items():
         films = {predictor.catalogue.match(*film): liking for film, liking in taste.items()}
         films.pop(None, None)
+        if not predictor.fitted.members:  # who picks a film says nothing against another
+            films = {film: liking for film, liking in films.items() if liking >= 0.5}
         if len(films) >= _LEAST:
             samples.append({"name": name, "ratings": _ratings(predictor, films)})
     most_rated = dict.fromkeys(np.argsort(-counts, kind="stable")[:_LEAST].tolist(), 1.0)
@@ -154,7 +190,7 @@ def samples_of(predictor: Predictor, counts: npt.NDArray[np.int64]) -> list[dict
 def _ratings(predictor: Predictor, likings: dict[int | None, float]) -> list[dict[str, Any]]:
     """Items by index, with the level of the scale that is nearest to each liking."""
     values, titles = predictor.scale.array(), predictor.catalogue.titles
-    ratings = []
+    starred, ratings = bool(predictor.fitted.members), []
     for index, liking in likings.items():
         assert index is not None
         wished = values[0] + liking * (values[-1] - values[0])
@@ -162,7 +198,7 @@ def _ratings(predictor: Predictor, likings: dict[int | None, float]) -> list[dic
             {
                 "item": predictor.items.raw(index),
                 "title": None if titles is None else titles[index] or None,
-                "rating": float(values[np.abs(values - wished).argmin()]),
+                "rating": float(values[np.abs(values - wished).argmin()]) if starred else None,
             }
         )
     return ratings

@@ -7,16 +7,18 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from cfnade.serve.limits import BEST, HISTORY, ITEMS, NEW_ITEMS, SEARCHED, TEXT
+from cfnade.predictor.ranking import Rank
+from cfnade.serve.limits import BEST, GENRES, HISTORY, ITEMS, NEW_ITEMS, SEARCHED, TEXT
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text = Annotated[str, Field(strict=True, min_length=1, max_length=TEXT)]
 Whole = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
 Id = Whole | Text
-RankBy = Literal["expected", "at_least", "quantile"]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 
 _ALIEN: dict[str, JsonValue] = {"title": "Alien (1979)", "rating": 5}
 _HILL: dict[str, JsonValue] = {"title": "Notting Hill (1999)", "rating": 2}
+_ASKERS = ("ratings", "picked", "user")
 
 
 def _strict(*either: str, **example: JsonValue) -> ConfigDict:
@@ -63,16 +65,19 @@ class NewItem(Given):
 
 
 class Asker(Given):
-    """Who asks: a new person by their ratings, or a user of the training data by id."""
+    """Who asks: a new person by what they rated or picked, or a user of the training data by id."""
 
     ratings: list[Rated] | None = Field(None, max_length=HISTORY)
+    picked: list[Id] | None = Field(
+        None,
+        max_length=HISTORY,
+        description="Ids or titles: for a model without ratings, in their place.",
+    )
     user: Id | None = None
 
 
 class PredictIn(Asker):
-    model_config = _strict(
-        *("ratings", "user"), ratings=[_ALIEN, _HILL], items=["Blade Runner (1982)"]
-    )
+    model_config = _strict(*_ASKERS, ratings=[_ALIEN, _HILL], items=["Blade Runner (1982)"])
 
     items: list[Id] = Field(min_length=1, max_length=ITEMS, description="Ids or titles.")
     new_items: list[NewItem] = Field(
@@ -84,13 +89,19 @@ class PredictIn(Asker):
 
 
 class RecommendIn(Asker):
-    model_config = _strict(
-        *("ratings", "user"), ratings=[_ALIEN, _HILL], n=20, rank="quantile", quantile=0.2
-    )
+    model_config = _strict(*_ASKERS, ratings=[_ALIEN, _HILL], n=20, genres=["Horror", "Sci-Fi"])
 
     n: Annotated[int, Field(strict=True, ge=1, le=BEST)] = 20
-    rank: RankBy = "expected"
-    threshold: Number | None = Field(None, description="For at_least: rank by P(rating ≥ this).")
+    rank: Rank | None = Field(
+        None, description="What best is; null: as GET /model says in rank, picked where it can be."
+    )
+    taste: Share | None = Field(
+        None,
+        description="For picked: 0 what people like you pick, 0.5 and like, 1 would rate best.",
+    )
+    threshold: Number | None = Field(
+        None, description="For at_least and picked: what counts is P(rating ≥ this)."
+    )
     quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = Field(
         None, description="For quantile: low is careful, high is adventurous."
     )
@@ -98,14 +109,32 @@ class RecommendIn(Asker):
     min_ratings: Annotated[int, Field(strict=True, ge=0, le=2**31)] | None = Field(
         None, description="Hide items with fewer training ratings; null: the model's own rule."
     )
+    items: list[Id] | None = Field(
+        None, min_length=1, max_length=ITEMS, description="List these alone: ids or titles."
+    )
+    without: list[Id] | None = Field(
+        None, max_length=ITEMS, description="Never list these: ids or titles."
+    )
+    genres: list[Text] | None = Field(
+        None, min_length=1, max_length=GENRES, description="List items of any of these genres."
+    )
+    diversity: Share = Field(0.0, description="How much unlike each other the items should be.")
 
 
 class ExplainIn(Asker):
-    model_config = _strict(
-        *("ratings", "user"), ratings=[_ALIEN, _HILL], item="Blade Runner (1982)"
-    )
+    model_config = _strict(*_ASKERS, ratings=[_ALIEN, _HILL], item="Blade Runner (1982)")
 
     item: Id = Field(description="Id or title.")
+    of: Literal["rating", "pick"] | None = Field(
+        None, description="What to explain; null: the rating, where the model knows ratings."
+    )
+
+
+class SimilarIn(Given):
+    model_config = _strict(item="Blade Runner (1982)")
+
+    item: Id = Field(description="Id or title.")
+    n: Annotated[int, Field(strict=True, ge=1, le=BEST)] = 20
 
 
 class Film(Given):
@@ -132,6 +161,11 @@ class Named(Said):
     title: str | None
 
 
+Ignored = Annotated[
+    list[Rated | int | str], Field(description="Of ratings or picked: what is not known.")
+]
+
+
 class Distribution(Named):
     expected: float
     std: float
@@ -141,22 +175,32 @@ class Distribution(Named):
     ratings: int = Field(description="How many training ratings the item has.")
 
 
-class Listed(Distribution):
+class Listed(Named):
+    """With null for what the model does not know: pick, or all that is said of the rating."""
+
     rank: int
     score: float = Field(description="What the list is sorted by.")
+    pick: float | None = Field(description="The chance to be picked next.")
+    expected: float | None
+    std: float | None
+    median: float | None
+    interval: tuple[float, float] | None
+    probabilities: list[float] | None
+    ratings: int = Field(description="How many people of the training data took it up.")
 
 
 class PredictOut(Said):
     predictions: list[Distribution]
     unknown: list[int | str] = Field(description="Items asked for that the model does not know.")
-    ignored: list[Rated] = Field(description="Ratings of items that the model does not know.")
+    ignored: Ignored
 
 
 class RecommendOut(Said):
     items: list[Listed]
     hidden: int = Field(description="Unseen items that min_ratings hides.")
     min_ratings: int
-    ignored: list[Rated]
+    unknown: list[int | str] = Field(description="Of items and without: what is not known.")
+    ignored: Ignored
 
 
 class MovedBy(Named):
@@ -172,10 +216,33 @@ class MovedByLevel(Said):
     change: float
 
 
+class MovedPick(Named):
+    rating: float | None
+    without: float = Field(description="The chance to be picked if this were not known.")
+    times: float = Field(description="How many times likelier it made the item.")
+
+
 class ExplainOut(Named):
-    prediction: Distribution
-    moved: list[MovedBy] | list[MovedByLevel] = Field(description="The strongest first.")
-    ignored: list[Rated]
+    prediction: Distribution | None = Field(description="null if the pick is explained.")
+    pick: float | None = Field(description="The chance to be picked next, if that is explained.")
+    moved: list[MovedBy] | list[MovedByLevel] | list[MovedPick] = Field(
+        description="The strongest first."
+    )
+    ignored: Ignored
+
+
+class Alike(Named):
+    rank: int
+    similarity: float
+    ratings: int
+
+
+class SimilarOut(Named):
+    by: Literal["times", "cosine"] = Field(
+        description="What similarity is: how many times likelier who picked the item picks this, "
+        "or the cosine of vectors."
+    )
+    items: list[Alike]
 
 
 class Found(Named):
@@ -211,7 +278,7 @@ class VersionOut(Said):
 
 
 class SampleRating(Named):
-    rating: float
+    rating: float | None
 
 
 class Sample(Said):
@@ -229,14 +296,20 @@ class LimitsOut(Said):
 class ModelOut(Said):
     name: str
     side: str = Field(description="Whose ratings it reads, such as user, item or both.")
-    scale: list[float]
+    ratings: bool = Field(
+        description="Whether it predicts ratings; else people are given as picked."
+    )
+    picks: bool = Field(description="Whether it knows what people pick.")
+    scale: list[float] = Field(description="Empty without ratings.")
     items: int
     titles: bool
     new_people: bool = Field(description="Whether it takes ratings of people it never saw.")
     lists: bool = Field(description="Whether it makes lists; a model that knows time does not.")
     min_ratings: int
     limits: LimitsOut
-    ranks: list[RankBy]
+    ranks: list[Rank]
+    rank: Rank = Field(description="The rank of lists that ask for none.")
+    genres: list[str] = Field(description="Those that lists may ask for.")
     samples: list[Sample]
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from cfnade import checkpoint
+from cfnade.choice.planning import choice_plan
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import given_scale
 from cfnade.data.splits import split
 from cfnade.settings import Settings
-from cfnade.training.run import train
+from cfnade.training.run import train, train_picks
 
 SPACE = [
     "Matrix, The (1999)",
@@ -47,17 +49,22 @@ LOVE = [
 TITLES = SPACE + LOVE
 ITEM = {title: 11 * place + 11 for place, title in enumerate(TITLES)}
 """Ids with gaps: a place in a list is not an id."""
+GENRES = {ITEM[title]: "Sci-Fi" for title in SPACE} | {ITEM[title]: "Romance" for title in LOVE}
+GENRES[ITEM["Brazil (1985)"]] = "Comedy|Sci-Fi"
 PEOPLE = 120
 
 
-def ratings(scale: str, *, ids_are_titles: bool = False) -> Ratings:
-    """Each person loves one kind and dislikes the other, with some noise."""
+def ratings(scale: str, *, ids_are_titles: bool = False, hearts: bool = False) -> Ratings:
+    """Each person loves one kind and dislikes the other, with some noise.
+
+    Where there are no ratings they pick what they love, and little else.
+    """
     rng = np.random.default_rng(8)
     likes_space = rng.random(PEOPLE) < 0.5  # (people,)
     is_space = np.arange(len(TITLES)) < len(SPACE)  # (films,)
     liking = np.where(likes_space[:, None] == is_space, 0.85, 0.2)  # (people, films), 0 to 1
     liking = liking + rng.normal(0, 0.15, liking.shape)
-    seen = rng.random(liking.shape) < 0.6
+    seen = rng.random(liking.shape) < (np.where(liking > 0.5, 0.6, 0.05) if hearts else 0.6)
     values = given_scale(scale).array()
     levels = np.clip(np.rint(liking * (len(values) - 1)), 0, len(values) - 1).astype(int)
     people, films = np.nonzero(seen)
@@ -69,6 +76,8 @@ def ratings(scale: str, *, ids_are_titles: bool = False) -> Ratings:
         times=rng.integers(900_000_000, 1_000_000_000, len(films)),
         titles={} if ids_are_titles else {item: title for title, item in ITEM.items()},
     )
+    if hearts:
+        return build(replace(columns, genres=GENRES).as_interactions())
     return build(columns, Options(scale=scale))
 
 
@@ -85,4 +94,23 @@ def trained(
     architecture = {"hidden": (16,), "time": time}
     done = train(data, side=side, architecture=architecture, settings=settings)
     checkpoint.save(done.fitted, folder)
+    return folder
+
+
+def with_picks(folder: Path) -> Path:
+    """A model of stars that also knows what people pick, of films with genres."""
+    settings = Settings(epochs=15, batch_rows=16, learning_rate=0.01, seed=1)
+    rated = ratings("1-5")
+    named = np.array([GENRES[item] for item in rated.item_ids.tolist()], object)
+    data = split(replace(rated, genres=named), "paper:0")
+    plan = choice_plan(data.train)
+    done = train(data, side="user", architecture={"hidden": (16,)}, settings=settings, lists=plan)
+    checkpoint.save(done.fitted, folder)
+    return folder
+
+
+def without_stars(folder: Path) -> Path:
+    """A model of what people pick, and nothing else."""
+    data = split(ratings("1-5", hearts=True), "paper:0")
+    checkpoint.save(train_picks(data, choice_plan(data.train)).fitted, folder)
     return folder

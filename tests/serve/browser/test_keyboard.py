@@ -43,9 +43,9 @@ def test_a_whole_visit_without_a_mouse(visit: Visit) -> None:
     visit.settled()
     assert visit.mine() == {"Notting Hill 1999": "5", "Amélie 2001": "5", "Alien 1979": "1"}
 
-    _tab_to(page, "^dare$")
+    _tab_to(page, "^knob$")
     visit.changing(lambda: page.keyboard.press("ArrowLeft"))
-    assert page.locator("#dare").get_attribute("aria-valuetext") == "safe, 1 of 4"
+    assert page.locator("#knob").get_attribute("aria-valuetext") == "safe, 1 of 4"
     _tab_to(page, r"^Why\?")
     page.keyboard.press("Enter")
     expect(page.locator(".film").first.locator(".moves li")).to_have_count(3)
@@ -93,7 +93,7 @@ def test_a_film_already_rated_is_not_entered_twice(visit: Visit) -> None:
 
 def test_changes_are_announced(visit: Visit) -> None:
     live = visit.page.locator("#live")
-    visit.changing(lambda: visit.page.fill("#dare", "-2"))
+    visit.changing(lambda: visit.page.fill("#knob", "-2"))
     expect(live).to_have_text(re.compile(r"^List updated\. First: .+, expected \d"))
     assert live.get_attribute("role") == "status"
 
@@ -119,7 +119,7 @@ def test_everything_has_a_name_and_a_place(visit: Visit) -> None:
 
 def test_the_focus_can_be_seen(visit: Visit) -> None:
     page = visit.page
-    for wanted in ("^search$", "^undo$|^import$", "^dare$", r"^Why\?"):
+    for wanted in ("^search$", "^undo$|^import$", "^knob$", r"^Why\?"):
         _tab_to(page, wanted)
         width = page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
         assert width == "2px", wanted

@@ -98,5 +98,5 @@ def test_a_model_that_knows_time_says_that_it_makes_no_lists(
     page = visit_to(urls["timed"]).page
     page.goto(urls["timed"])
     expect(page.get_by_text("This model knows time and makes no lists")).to_be_visible()
-    for part in ("#mine", "#known", "#films", ".dial"):
+    for part in ("#mine", "#known", "#films", "#wishes"):
         expect(page.locator(part)).to_be_hidden()

@@ -55,7 +55,7 @@ def test_what_the_page_asks_is_what_was_entered(visit: Visit) -> None:
     visit.changing(lambda: visit.page.click("#clear"))
     asked = visit.changing(lambda: visit.rate("Alien", 4))
     alien = {"item": ITEM["Alien (1979)"], "rating": 4}
-    assert asked == {"ratings": [alien], "n": 20, "rank": "expected"}
+    assert asked == {"ratings": [alien], "n": 20}
 
 
 def test_bars_and_words_say_the_distribution(visit: Visit) -> None:
@@ -133,19 +133,19 @@ def test_a_film_of_the_list_can_be_rated_there(visit: Visit) -> None:
 
 def test_the_dial_is_a_quantile(visit: Visit) -> None:
     for dare in (-4, -1, 0, 3):
-        asked = visit.changing(lambda dare=dare: visit.page.fill("#dare", str(dare)))  # type: ignore[misc]
-        assert asked["rank"] == ("expected" if dare == 0 else "quantile")
+        asked = visit.changing(lambda dare=dare: visit.page.fill("#knob", str(dare)))  # type: ignore[misc]
+        assert asked.get("rank") == (None if dare == 0 else "quantile")
         assert asked.get("quantile") == (None if dare == 0 else pytest.approx(0.5 + dare / 10))
-        note = visit.page.locator("#dare-note").inner_text()
+        note = visit.page.locator("#knob-note").inner_text()
         assert (f"{50 - 10 * dare} %" in note) == (dare != 0)
 
 
 def test_the_dial_tells_the_hope_or_the_fear(visit: Visit) -> None:
     for dare, levels, said in ((2, [5], "5"), (-2, [1, 2, 3], "3 or less")):
         with visit.page.expect_response("**/recommend") as answer:
-            visit.page.fill("#dare", str(dare))
+            visit.page.fill("#knob", str(dare))
         visit.settled()
-        words = visit.page.locator(".film .note").all_inner_texts()
+        words = visit.page.locator(".film .words").all_inner_texts()
         for film, told in zip(answer.value.json()["items"], words, strict=True):
             chance = sum(film["probabilities"][level - 1] for level in levels)
             assert told.endswith(f"{max(round(100 * chance), 1)}\u00a0% chance of {said}")

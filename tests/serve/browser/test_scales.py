@@ -95,7 +95,7 @@ def test_a_hundred_points_are_a_slider_and_a_number(visit_to: Open, hundred: str
     assert [rated["rating"] for rated in asked["ratings"]] == [74]
     expect(number).to_have_value("74")
     expect(page.locator(".film").first.locator(".bars i")).to_have_count(20)
-    visit.changing(lambda: page.fill("#dare", "1"))
+    visit.changing(lambda: page.fill("#knob", "1"))
     expect(page.locator(".film .note").first).to_contain_text("% chance of 91 or more")
     number.fill("1000")
     asked = visit.changing(lambda: number.press("Tab"))
@@ -108,7 +108,7 @@ def test_a_hundred_points_are_a_slider_and_a_number(visit_to: Open, hundred: str
 def test_mapping_is_linear_and_to_the_nearest_level(visit: Visit) -> None:
     script = """async ([values, given, low, high]) => {
         const { makeScale } = await import("/page/scale.js");
-        return given.map((x) => makeScale(values).from(x, low, high));
+        return given.map((x) => makeScale({ ratings: true, scale: values }).from(x, low, high));
     }"""
     scales = ["1-5", "0.5-5/0.5", "1-10", "1-100", "0-4"]
     for scale, (low, high, step) in product(scales, [(0.5, 5, 0.5), (1, 10, 1), (0, 100, 1)]):

@@ -26,18 +26,18 @@ async function start() {
     return;
   }
   trouble(null);
-  const scale = makeScale(model.scale);
+  const scale = makeScale(model);
+  document.body.classList.toggle("hearts", !model.ratings);
   const store = openStore(model, scale);
   const parts = { model, scale, store };
   const personOf = () => {
     const { ratings, user } = store.state;
     if (!model.new_people) return user === null ? null : { user };
-    const used = ratings.slice(0, model.limits.history);
-    return { ratings: used.map(({ item, rating }) => ({ item, rating })) };
+    return scale.person(ratings.slice(0, model.limits.history));
   };
   const { name, items } = model;
-  byId("about").textContent =
-    `The model “${name}” knows ${plural(items, "film")}, rated from ${scale.low} to ${scale.high}.`;
+  const rated = model.ratings ? `, rated from ${scale.low} to ${scale.high}` : "";
+  byId("about").textContent = `The model “${name}” knows ${plural(items, "film")}${rated}.`;
   if (!model.lists) {
     byId("timed").hidden = false;
     byId("list").replaceChildren(byId("timed"));

@@ -1,46 +1,71 @@
-// One film of the list: its title, expected rating, distribution, and what can be asked of it.
+// One film of the list: its title, what is said of it, and what can be asked of it.
 
-import { aside, el } from "./dom.js";
+import { aside, el, plural } from "./dom.js";
 import { called, named } from "./films.js";
 import { bars } from "./scale.js";
-import { ratingInput } from "./stars.js";
-import { explain } from "./why.js";
+import { heart, ratingInput } from "./stars.js";
+import { explain, times } from "./why.js";
+import { dareOf } from "./wishes.js";
 
 let cards = 0;
 
-/** A list item with `show(film, former rank, tallest bar)`. */
-export function makeCard(film, { scale, store, model, personOf }) {
+/** A list item with `show(film, former rank, tallest bar)`; onLike(film) asks for like ones. */
+export function makeCard(film, parts) {
+  const { scale, store, model, personOf, onLike } = parts;
   const place = el("span", { class: "place" });
   const score = el("span", { class: "score" });
   const chart = el("div", { class: "chart", role: "img" });
-  const sure = el("p", { class: "note" });
+  const words = el("p", { class: "words note" });
   const why = disclosure("Why?", called(film));
-  const rate = disclosure("Rate it", called(film));
-  rate.button.hidden = !model.new_people;
-  const words = el("div", { class: "words" }, sure, why.button, rate.button);
-  const card = el("li", { class: "film" }, place, heading(film), score, chart, words, why.panel, rate.panel);
+  const mine = scale.starred ? ratingOf(film, parts) : pickOf(film, parts);
+  const about = aside(` ${called(film)}`);
+  const like = el("button", { class: "link", onclick: () => onLike(film) }, "More like this", about);
+  const acts = el("div", { class: "acts" }, why.button, mine.button, like);
+  mine.button.hidden = !model.new_people;
+  const rest = [chart, words, acts, why.panel, mine.panel];
+  const card = el("li", { class: "film" }, place, heading(film), score, ...rest);
+  card.like = like;
 
   let asked = new AbortController();
   why.fill = () => {
     asked.abort();
     asked = new AbortController();
-    explain(why.panel, card.film, personOf(), scale, asked.signal);
-  };
-  rate.fill = () => {
-    const label = `Your rating of ${called(film)}`;
-    const input = ratingInput(scale, label, store.ratingOf(film.item), (rating) => store.rate(film, rating));
-    rate.panel.replaceChildren(el("p", { class: "note" }, "Seen it? Your rating:"), input);
-    input.focusIn();
+    explain(why.panel, card.film, personOf(), parts, asked.signal);
   };
   card.show = (now, former, tallest) => {
     card.film = now;
     place.replaceChildren(String(now.rank), ...moved(former, now.rank));
-    score.replaceChildren(scale.show(now.expected), aside(` expected, of ${scale.high}.`));
-    drawChart(chart, now, scale, tallest);
-    sure.textContent = describe(now, scale, store.state.dare);
+    words.replaceChildren(...describe(now, scale, dareOf(store.state, model)));
+    if (scale.starred) {
+      score.replaceChildren(scale.show(now.expected), aside(` expected, of ${scale.high}.`));
+      drawChart(chart, now, scale, tallest);
+    } else {
+      score.replaceChildren(share(now.pick), aside(" chance to be your next pick."));
+      drawShare(chart, now.pick / tallest);
+      mine.button.set(store.ratingOf(now.item) !== null);
+    }
     if (!why.panel.hidden) why.fill();
   };
   return card;
+}
+
+/** Stars, behind a button. */
+function ratingOf(film, { scale, store }) {
+  const made = disclosure("Rate it", called(film));
+  made.fill = () => {
+    const label = `Your rating of ${called(film)}`;
+    const rate = (rating) => store.rate(film, rating);
+    const input = ratingInput(scale, label, store.ratingOf(film.item), rate);
+    made.panel.replaceChildren(el("p", { class: "note" }, "Seen it? Your rating:"), input);
+    input.focusIn();
+  };
+  return made;
+}
+
+/** A heart, which is the button. */
+function pickOf(film, { scale, store }) {
+  const pick = (on) => (on ? store.rate(film, scale.high) : store.drop(film.item));
+  return { button: heart("Pick it", called(film), pick), panel: null };
 }
 
 function heading(film) {
@@ -73,11 +98,20 @@ function moved(former, rank) {
   return [el("small", { class: word, "aria-hidden": "true" }, sign + by), aside(` ${word} ${by}`)];
 }
 
+/** What is said of it besides, in short pieces. */
 function describe(film, scale, dare) {
+  const said = scale.starred ? [spread(film, scale)] : [];
+  if (film.by === "times") said.push(`${times(film.similarity)} as likely after it`);
+  else if (!scale.starred) said.push(`picked by ${plural(film.ratings, "person", "people")}`);
+  else if (film.pick !== null) said.push(`next pick: ${share(film.pick)}`);
+  else if (dare !== 0) said.push(tail(film, scale, dare > 0));
+  return said.flatMap((text) => [el("span", {}, text), " "]);
+}
+
+function spread(film, scale) {
   const [low, high] = film.interval.map(scale.text);
   const range = low === high ? low : `${low}\u00a0to\u00a0${high}`;
-  const more = dare === 0 ? "" : ` · ${tail(film, scale, dare > 0)}`;
-  return `${scale.sure(film.std)}: ${range}\u00a0(80\u00a0%)${more}`;
+  return `${scale.sure(film.std)}: ${range}\u00a0(80\u00a0%)`;
 }
 
 /** What the daring hope for, the chance of the top tenth, or the careful fear: the lower half. */
@@ -92,6 +126,13 @@ function tail({ probabilities }, { values, low, high, span }, daring) {
 
 const percent = (chance) => (chance < 0.005 ? "under 1" : Math.round(chance * 100));
 
+/** A chance among all films, which is small. */
+export function share(chance) {
+  const digits = chance < 0.00995 ? 2 : chance < 0.0995 ? 1 : 0;
+  const size = chance < 0.00005 ? "under 0.01" : (100 * chance).toFixed(digits);
+  return `${size}\u00a0%`;
+}
+
 function drawChart(chart, film, scale, tallest) {
   const parts = bars(scale.values, film.probabilities);
   const peak = Math.max(...parts.map(({ chance }) => chance));
@@ -104,4 +145,12 @@ function drawChart(chart, film, scale, tallest) {
   chart.replaceChildren(el("div", { class: "bars" }, ...nodes), el("div", { class: "axis" }, ...ends));
   const said = parts.map(({ label, chance }) => `${label}: ${percent(chance)} %`).join(", ");
   chart.setAttribute("aria-label", `Chance of each rating. ${said}.`);
+}
+
+/** One bar, beside that of the likeliest film. */
+function drawShare(chart, size) {
+  const bar = el("i");
+  bar.style.setProperty("--size", String(size));
+  chart.replaceChildren(el("div", { class: "share" }, bar));
+  chart.setAttribute("aria-label", `${Math.round(100 * size)} % of the likeliest film’s chance.`);
 }

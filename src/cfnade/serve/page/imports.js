@@ -6,7 +6,7 @@ import { byId, el, on, plural } from "./dom.js";
 import { called } from "./films.js";
 
 const LARGEST = 8_000_000; // bytes
-const CHUNK = 500; // films in one question
+const CHUNK = 500; // films in one question, as many as a list may have
 const LONGEST = 200; // characters of a title
 
 export function mountImports({ model, scale, store }) {
@@ -17,8 +17,8 @@ export function mountImports({ model, scale, store }) {
     if (!chosen) return;
     report(`Reading ${chosen.name} …`);
     try {
-      const { rows, source } = understand(parse(await textOf(chosen)));
-      finish(await resolve(rows, model, scale), source, { model, store });
+      const { rows, source } = understand(parse(await textOf(chosen)), scale.starred);
+      finish(await resolve(rows, scale), source, { model, scale, store });
     } catch (error) {
       report(error.message);
     }
@@ -29,10 +29,11 @@ export function mountImports({ model, scale, store }) {
 
 function save(ratings, scale) {
   const range = `${scale.low}-${scale.high}`;
-  const lines = ratings.map(({ item, title, rating }) => [item, title, rating, range]);
-  const text = write([["item", "title", "rating", "scale"], ...lines]);
+  const columns = ["item", "title", "rating", "scale"].slice(0, scale.starred ? 4 : 2);
+  const lines = ratings.map((one) => columns.map((name) => ({ ...one, scale: range })[name]));
+  const text = write([columns, ...lines]);
   const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  el("a", { href: url, download: "my-ratings.csv" }).click();
+  el("a", { href: url, download: `my-${scale.noun}s.csv` }).click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
@@ -47,25 +48,29 @@ async function textOf(chosen) {
   return text;
 }
 
-/** Rows {item, title, year, rating, range} of a table; a range of null means the model's own. */
-export function understand(lines) {
+/** Rows {item, title, year, rating, range} of a table; a range of null means the model's own.
+    Without stars every film is picked, whatever is said of it. */
+export function understand(lines, starred) {
   const head = (lines[0] ?? []).map((name) => name.trim().toLowerCase());
   const at = (...names) => head.findIndex((name) => names.includes(name));
   const source = at("const") >= 0 ? "IMDb" : at("letterboxd uri") >= 0 ? "Letterboxd" : "";
   const fixed = { IMDb: [1, 10], Letterboxd: [0.5, 5] }[source];
   const places = { item: source ? -1 : at("item"), title: at("title", "name"), year: at("year") };
   const rating = at("your rating", "rating");
-  if (rating < 0 || Math.max(places.item, places.title) < 0)
+  if ((starred && rating < 0) || Math.max(places.item, places.title) < 0)
     throw new Error(
-      "No ratings found in this file. Its first line must name the columns title and rating; " +
-        "of a Letterboxd export choose ratings.csv.",
+      starred
+        ? "No ratings found in this file. Its first line must name the columns title and rating; " +
+          "of a Letterboxd export choose ratings.csv."
+        : "No films found in this file. Its first line must name the column title.",
     );
   const rows = lines.slice(1).map((line) => {
     const cell = (place) => (line[place] ?? "").trim().slice(0, LONGEST);
-    const range = fixed ?? rangeOf(cell(at("scale")));
-    const given = cell(rating) === "" ? NaN : Number(cell(rating).replace(",", "."));
     const year = /^\d{4}$/.test(cell(places.year)) ? Number(cell(places.year)) : null;
-    return { item: cell(places.item), title: cell(places.title), year, rating: given, range };
+    const film = { item: cell(places.item), title: cell(places.title), year };
+    if (!starred) return { ...film, rating: 1, range: null };
+    const given = cell(rating) === "" ? NaN : Number(cell(rating).replace(",", "."));
+    return { ...film, rating: given, range: fixed ?? rangeOf(cell(at("scale"))) };
   });
   return { rows, source };
 }
@@ -78,7 +83,7 @@ function rangeOf(text) {
 // -- finding the films --
 
 /** Ratings of the films found, and the names of those that were not or had no usable rating. */
-async function resolve(rows, model, scale) {
+async function resolve(rows, scale) {
   const out = { found: new Map(), lost: [], bad: [] };
   const usable = rows.filter(({ rating, range, ...row }) => {
     const [low, high] = range ?? [scale.low, scale.high];
@@ -88,7 +93,7 @@ async function resolve(rows, model, scale) {
   });
   for (let from = 0; from < usable.length; from += CHUNK) {
     const some = usable.slice(from, from + CHUNK);
-    const films = await lookUp(some, model);
+    const films = await lookUp(some, scale);
     some.forEach((row, at) => {
       const [low, high] = row.range ?? [scale.low, scale.high];
       const { item, title } = films[at] ?? {};
@@ -103,8 +108,8 @@ const nameOf = ({ item, title, year }) =>
   title ? called({ title: year ? `${title} (${year})` : title }) : `item ${item || "without a name"}`;
 
 /** A film for each row: by id where the id means that title here, too, else by title and year. */
-async function lookUp(rows, model) {
-  const films = await byIds(rows, model);
+async function lookUp(rows, scale) {
+  const films = await byIds(rows, scale);
   const open = [...rows.keys()].filter((at) => !films[at] && rows[at].title);
   if (!open.length) return films;
   const { matches } = await call("match", { body: { films: open.map((at) => titleAndYear(rows[at])) } });
@@ -112,14 +117,14 @@ async function lookUp(rows, model) {
   return films;
 }
 
-async function byIds(rows, model) {
+async function byIds(rows, scale) {
   const ids = rows.map(({ item }) => (/^-?\d{1,15}$/.test(item) ? Number(item) : item));
   const asked = ids.filter((id) => id !== "");
   const known = new Map();
-  for (let from = 0; from < asked.length; from += model.limits.items) {
-    const items = asked.slice(from, from + model.limits.items);
-    const { predictions } = await call("predict", { body: { ratings: [], items } });
-    for (const film of predictions) known.set(film.item, film);
+  if (asked.length) {
+    const all = { items: asked, n: asked.length, exclude_seen: false, min_ratings: 0 };
+    const { items } = await call("recommend", { body: { ...scale.person([]), ...all } });
+    for (const film of items) known.set(film.item, film);
   }
   return rows.map(({ title }, at) => {
     const film = known.get(ids[at]);
@@ -134,13 +139,13 @@ function titleAndYear({ title, year }) {
 
 // -- telling --
 
-function finish({ found, lost, bad }, source, { model, store }) {
+function finish({ found, lost, bad }, source, { model, scale, store }) {
   const kept = store.state.sample === null ? store.state.ratings : []; // a sample gives way
   const ratings = [...found.values(), ...kept.filter(({ item }) => !found.has(item))];
   if (found.size) store.replace(ratings);
   const { history } = model.limits;
   const cut = ratings.length > history ? ` Only the first ${history} of all are used.` : "";
-  report(`${plural(found.size, "rating")} imported${source && ` from ${source}`}.${cut}`, [
+  report(`${plural(found.size, scale.noun)} imported${source && ` from ${source}`}.${cut}`, [
     [`${plural(lost.length, "film")} not found in this catalogue`, lost],
     [`${plural(bad.length, "line")} without a usable rating`, bad],
   ]);

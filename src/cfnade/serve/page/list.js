@@ -1,25 +1,25 @@
-// The recommendations: asked for after every change, drawn film by film, old answers discarded.
+// The recommendations, or more like one of them: asked for after every change, drawn film by film,
+// old answers discarded.
 
 import { call } from "./api.js";
-import { makeCard } from "./card.js";
+import { makeCard, share } from "./card.js";
 import { announce, arrange, byId, debounce, glide, on, plural } from "./dom.js";
 import { called } from "./films.js";
+import { mountWishes, wishesOf } from "./wishes.js";
 
 const PAGE = 20;
 
-/** The slider's place as a request: the middle is the expected rating, the ends are quantiles. */
-const ranking = (dare) =>
-  dare === 0 ? { rank: "expected" } : { rank: "quantile", quantile: (5 + dare) / 10 };
-
-/** personOf() gives {ratings} or {user}, or null while nobody is chosen. */
-export function mountList(parts) {
-  const { model, scale, store, personOf, onTrouble } = parts;
+/** personOf() gives {ratings}, {picked} or {user}, or null while nobody is chosen. */
+export function mountList(given) {
+  const { model, scale, store, personOf, onTrouble } = given;
   const list = byId("films");
+  const title = byId("list-title").textContent;
   const cards = new Map(); // item → card
   let wanted = Math.min(PAGE, model.limits.n);
   let asked = new AbortController();
   let latest = null; // the last answer
   let places = null; // item → rank in the answer before
+  let like = null; // the film that others should be like
 
   const refresh = async () => {
     asked.abort();
@@ -30,16 +30,15 @@ export function mountList(parts) {
       list.setAttribute("aria-busy", "false");
       return;
     }
-    const body = { ...person, n: wanted, ...ranking(store.state.dare) };
-    if (store.state.thin) body.min_ratings = 0;
     list.setAttribute("aria-busy", "true");
     try {
       const { signal } = asked;
-      latest = await call("recommend", { body, signal });
+      const body = { ...person, n: wanted, ...wishesOf(store.state, model) };
+      latest = like ? await alike(like, person, signal) : await call("recommend", { body, signal });
       onTrouble(null);
       draw();
       places = new Map(latest.items.map((film) => [film.item, film.rank]));
-      announceFirst(latest.items[0], scale);
+      announceFirst(latest.items[0], scale, like);
       showAround();
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -50,10 +49,30 @@ export function mountList(parts) {
     list.setAttribute("aria-busy", "false");
   };
 
+  const face = (film) => {
+    like = film;
+    places = null;
+    byId("list").classList.toggle("alike", film !== null);
+    byId("list-title").textContent = film ? `More like ${called(film)}` : title;
+    byId("back").hidden = film === null;
+  };
+  /** Show more like a film, or for null the list again. */
+  const turn = async (film) => {
+    const from = like;
+    face(film);
+    if (film) {
+      byId("back").focus({ preventScroll: true });
+      byId("list").scrollIntoView();
+    }
+    await refresh();
+    if (!film) (cards.get(from.item)?.like ?? byId("list")).focus();
+  };
+  const parts = { ...given, onLike: turn };
+
   /** A film that is being rated in the list stays until the focus leaves it. */
   const withHeld = (items) => {
     const held = document.activeElement.closest(".film")?.film;
-    if (!held || store.ratingOf(held.item) === null) return items;
+    if (like || !held || store.ratingOf(held.item) === null) return items;
     const others = items.filter(({ item }) => item !== held.item);
     return [...others.slice(0, held.rank - 1), held, ...others.slice(held.rank - 1)];
   };
@@ -61,7 +80,9 @@ export function mountList(parts) {
   const draw = () => {
     const films = withHeld(latest.items);
     const tops = new Map([...list.children].map((node) => [node, node.getBoundingClientRect().top]));
-    const tallest = Math.max(...films.flatMap((film) => film.probabilities), 0.4);
+    const tallest = scale.starred
+      ? Math.max(...films.flatMap((film) => film.probabilities), 0.4)
+      : Math.max(...films.map((film) => film.pick));
     const nodes = films.map((film) => {
       const card = cards.get(film.item) ?? makeCard(film, parts);
       cards.set(film.item, card);
@@ -78,11 +99,12 @@ export function mountList(parts) {
   const showAround = () => {
     const { items, hidden, min_ratings: least } = latest;
     const { thin } = store.state;
-    byId("more").hidden = items.length < wanted || wanted >= model.limits.n;
-    byId("hidden-note").hidden = !thin && !hidden;
-    const few = `fewer than ${plural(least, "rating")} to learn from`;
+    byId("none").hidden = items.length > 0 || !store.state.genres.length;
+    byId("more").hidden = like !== null || items.length < wanted || wanted >= model.limits.n;
+    byId("hidden-note").hidden = like !== null || (!thin && !hidden);
+    const few = `fewer than ${plural(least, scale.noun)} to learn from`;
     byId("hidden-text").textContent = thin
-      ? "Films with few ratings are shown, too; the model knows little about them."
+      ? `Films with few ${scale.noun}s are shown, too; the model knows little about them.`
       : `${plural(hidden, "film is", "films are")} hidden: ${few}.`;
     byId("hidden-button").textContent = thin ? "Hide them" : "Show them";
   };
@@ -95,32 +117,33 @@ export function mountList(parts) {
     refresh();
   });
   on("hidden-button", "click", () => store.set({ thin: !store.state.thin }));
-  mountDial(store);
+  on("back", "click", () => turn(null));
+  mountWishes(given);
   const soon = debounce(refresh, 140);
-  store.listen(soon);
+  store.listen((kind) => {
+    // Who changes their films elsewhere wants to see their list.
+    if (like && kind === "ratings" && !list.contains(document.activeElement)) face(null);
+    soon();
+  });
   window.addEventListener("online", soon);
   refresh();
 }
 
-function announceFirst(film, scale) {
-  const first = film && `${called(film)}, expected ${scale.show(film.expected)}`;
-  announce(first ? `List updated. First: ${first}.` : "The list is empty.");
+/** The films most like one, with what is said of each for this person. */
+async function alike({ item }, person, signal) {
+  const { by, items } = await call("similar", { body: { item, n: PAGE }, signal });
+  const ids = items.map((film) => film.item);
+  const all = { items: ids, n: ids.length, exclude_seen: false, min_ratings: 0 };
+  const said = await call("recommend", { body: { ...person, ...all }, signal });
+  const films = new Map(said.items.map((film) => [film.item, film]));
+  return {
+    ...said,
+    items: items.map(({ item: id, rank, similarity }) => ({ ...films.get(id), rank, similarity, by })),
+  };
 }
 
-function mountDial(store) {
-  const dial = byId("dare");
-  const show = () => {
-    const { dare } = store.state;
-    byId("dare-note").textContent = dare
-      ? `Ranked by the rating that a film reaches with a chance of ${50 - dare * 10} %.`
-      : "Ranked by the expected rating.";
-    const side = dare < 0 ? "safe" : "adventurous";
-    dial.setAttribute("aria-valuetext", dare ? `${side}, ${Math.abs(dare)} of 4` : "balanced");
-  };
-  dial.value = String(store.state.dare);
-  dial.addEventListener("input", () => {
-    store.set({ dare: Number(dial.value) });
-    show();
-  });
-  show();
+function announceFirst(film, scale, like) {
+  const said = film && (scale.starred ? `expected ${scale.show(film.expected)}` : share(film.pick));
+  const what = like ? `More like ${called(like)}` : "List updated";
+  announce(film ? `${what}. First: ${called(film)}, ${said}.` : "The list is empty.");
 }

@@ -22,7 +22,7 @@ export function mountMine({ model, scale, store }) {
     const isDraft = drafts.some(({ item }) => item === film.item);
     drafts = drafts.filter(({ item }) => item !== film.item);
     if (isDraft) show();
-    else store.replace(store.state.ratings.filter(({ item }) => item !== film.item));
+    else store.drop(film.item);
     ((nextSibling ?? previousSibling)?.querySelector(".remove") ?? byId("search")).focus();
     announce(`${called(film)} removed.`);
   };
@@ -39,8 +39,13 @@ export function mountMine({ model, scale, store }) {
     byId("all-rated").textContent = all ? "Show fewer" : `Show all ${films.length}`;
     showTools(store);
   };
-  /** Put a film at the top, ready to be rated. */
+  /** Put a film at the top, ready to be rated; a pick needs no rating. */
   const begin = (film) => {
+    if (!scale.starred) {
+      if (store.ratingOf(film.item) === null) store.rate(film, scale.high);
+      announce(`${called(film)} picked.`);
+      return;
+    }
     if (store.ratingOf(film.item) !== null) all = true; // its row may be folded away
     else if (!drafts.some(({ item }) => item === film.item)) drafts = [film, ...drafts];
     show();
@@ -49,7 +54,7 @@ export function mountMine({ model, scale, store }) {
   const replace = (ratings, sample) => {
     drafts = [];
     store.replace(ratings, sample);
-    announce(`${sample ?? "All removed"}: ${plural(ratings.length, "rating")}.`);
+    announce(`${sample ?? "All removed"}: ${plural(ratings.length, scale.noun)}.`);
   };
 
   mountSearch({ onPick: begin, ratingOf: store.ratingOf, scale });
@@ -59,7 +64,7 @@ export function mountMine({ model, scale, store }) {
   });
   on("undo", "click", () => {
     store.undo();
-    announce(`Undone. ${plural(store.state.ratings.length, "rating")}.`);
+    announce(`Undone. ${plural(store.state.ratings.length, scale.noun)}.`);
   });
   on("clear", "click", () => replace([], null));
   mountSamples(model.samples, (sample) => replace(copyOf(sample, scale), sample.name));
@@ -70,15 +75,20 @@ export function mountMine({ model, scale, store }) {
 
 function makeRow(film, scale, store, drop) {
   const { name, year } = named(film);
+  const props = { class: "remove", "aria-label": `Remove ${called(film)}` };
+  const remove = el("button", { ...props, onclick: () => drop(film) }, "×");
+  const title = el("span", {}, name, " ", el("span", { class: "year" }, year));
+  if (!scale.starred) {
+    const row = el("li", {}, el("span", {}, el("i", { class: "heart" }), title), remove);
+    row.set = () => {};
+    return row;
+  }
   const label = `Your rating of ${called(film)}`;
   const input = ratingInput(scale, label, null, (rating) => store.rate(film, rating));
   // Enter is free in a radio group: back to the search, to rate the next film.
   input.addEventListener("keydown", ({ key }) => {
     if (key === "Enter") setTimeout(() => byId("search").focus());
   });
-  const props = { class: "remove", "aria-label": `Remove ${called(film)}` };
-  const remove = el("button", { ...props, onclick: () => drop(film) }, "×");
-  const title = el("span", {}, name, " ", el("span", { class: "year" }, year));
   const row = el("li", {}, title, input, remove);
   row.set = (rating) => {
     input.set(rating);

@@ -7,7 +7,9 @@ const PARTS = [
   [Infinity, "could go either way"],
 ];
 
-export function makeScale(values) {
+/** Of a model without ratings: one level, picked. */
+export function makeScale({ ratings: starred, scale }) {
+  const values = starred ? scale : [1];
   const low = values[0];
   const high = values[values.length - 1];
   const span = high - low || 1;
@@ -15,6 +17,8 @@ export function makeScale(values) {
   const nearest = (x) =>
     values.reduce((best, v) => (Math.abs(v - x) <= Math.abs(best - x) + 1e-9 ? v : best));
   return {
+    starred,
+    noun: starred ? "rating" : "pick",
     values,
     low,
     high,
@@ -34,6 +38,11 @@ export function makeScale(values) {
     sure: (std) => PARTS.find(([most]) => std / span < most)[1],
     /** What a rating is called aloud. */
     spoken: (x) => `${Number(x.toFixed(2))} of ${high}`,
+    /** Somebody with these films, as the service takes them. */
+    person: (films) =>
+      starred
+        ? { ratings: films.map(({ item, rating }) => ({ item, rating })) }
+        : { picked: films.map(({ item }) => item) },
   };
 }
 

@@ -78,6 +78,7 @@ export function mountSearch({ onPick, ratingOf, scale }) {
 
 function option(film, at, rating, scale) {
   const { name, year } = named(film);
-  const mark = rating === null ? year : `${year} rated ${scale.text(rating)}`;
+  const said = scale.starred ? `rated ${scale.text(rating ?? 0)}` : "picked";
+  const mark = rating === null ? year : `${year} ${said}`;
   return el("li", { role: "option", id: `found-${at}` }, name, " ", el("span", { class: "year" }, mark));
 }

@@ -1,4 +1,5 @@
-// Entering a rating: stars (a radio group) for short scales, a slider and a number for long ones.
+// Entering a rating: stars (a radio group) for short scales, a slider and a number for long ones;
+// a heart where there are no ratings.
 
 import { aside, el } from "./dom.js";
 
@@ -9,6 +10,19 @@ export function ratingInput(scale, label, rating, onRate) {
   const shapes = shapesOf(scale.values);
   const node = shapes ? stars(scale, shapes, label, onRate) : slider(scale, label, onRate);
   node.set(rating);
+  return node;
+}
+
+/** A button that is on or off, with `set(on)`; onPick(on) tells of a change. */
+export function heart(text, about, onPick) {
+  const shape = el("i", { class: "heart", "aria-hidden": "true" });
+  const node = el("button", { class: "link pick" }, shape, text, aside(` ${about}`));
+  node.set = (on) => node.setAttribute("aria-pressed", String(on));
+  node.addEventListener("click", () => {
+    const on = node.getAttribute("aria-pressed") !== "true";
+    node.set(on);
+    onPick(on);
+  });
   return node;
 }
 

@@ -9,7 +9,7 @@ export function openStore(model, scale) {
   const listeners = [];
   const past = [];
   let last = { item: null, at: 0 };
-  let state = read(key, scale) ?? fresh(model, scale);
+  let state = read(key, scale, model) ?? fresh(model, scale);
 
   const change = (part, kind) => {
     state = { ...state, ...part };
@@ -44,6 +44,9 @@ export function openStore(model, scale) {
         : [one, ...state.ratings];
       change({ ratings, sample: null }, "ratings");
     },
+    drop(item) {
+      this.replace(state.ratings.filter((one) => one.item !== item));
+    },
     replace(ratings, sample = null) {
       remember();
       change({ ratings, sample }, "ratings");
@@ -62,13 +65,14 @@ export const copyOf = (sample, scale) =>
 function fresh(model, scale) {
   const sample = model.new_people ? model.samples[0] : null;
   const ratings = sample ? copyOf(sample, scale) : [];
-  return { ratings, sample: sample?.name ?? null, dare: 0, thin: false, user: null };
+  const view = { knob: 0, genres: [], thin: false, user: null };
+  return { ratings, sample: sample?.name ?? null, ...view };
 }
 
 const isId = (id) => Number.isSafeInteger(id) || (typeof id === "string" && id !== "");
 const text = (value) => (typeof value === "string" ? value : null);
 
-function read(key, scale) {
+function read(key, scale, model) {
   let kept = null;
   try {
     kept = JSON.parse(localStorage.getItem(key));
@@ -83,7 +87,8 @@ function read(key, scale) {
   return {
     ratings: [...ratings.values()],
     sample: text(kept.sample),
-    dare: Number.isInteger(kept.dare) && Math.abs(kept.dare) <= 4 ? kept.dare : 0,
+    knob: Number.isInteger(kept.knob) && Math.abs(kept.knob) <= 4 ? kept.knob : 0,
+    genres: model.genres.filter((genre) => Array.isArray(kept.genres) && kept.genres.includes(genre)),
     thin: kept.thin === true,
     user: isId(kept.user) ? kept.user : null,
   };

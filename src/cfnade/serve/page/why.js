@@ -1,17 +1,24 @@
-// "Why?": which known ratings moved a prediction, as bars to the left (down) and right (up).
+// "Why?": which of the known ratings and picks led to it, each left out in turn.
 
 import { call } from "./api.js";
 import { aside, el, plural } from "./dom.js";
 import { named } from "./films.js";
 
 const SHOWN = 8;
+const SAID = 4; // reasons in words
 
 /** Fill a panel with the explanation of one film for this person. */
-export async function explain(panel, film, person, scale, signal) {
+export async function explain(panel, film, person, { model, scale }, signal) {
   panel.setAttribute("aria-busy", "true");
+  const ask = (of) => call("explain", { body: { ...person, item: film.item, of }, signal });
   try {
-    const said = await call("explain", { body: { ...person, item: film.item }, signal });
-    panel.replaceChildren(...content(said, scale));
+    const [pick, rating] = await Promise.all([
+      model.picks ? ask("pick") : null,
+      model.ratings ? ask("rating") : null,
+    ]);
+    const who = "user" in person ? "they" : "you";
+    const parts = [pick && reasons(pick, who, scale), rating && moves(rating, who, scale)];
+    panel.replaceChildren(...parts.flat().filter(Boolean), basis(film, scale));
   } catch (error) {
     if (error.name === "AbortError") return;
     panel.replaceChildren(el("p", {}, error.message));
@@ -19,23 +26,54 @@ export async function explain(panel, film, person, scale, signal) {
   panel.setAttribute("aria-busy", "false");
 }
 
-function content({ moved, prediction }, scale) {
-  const learnt = `The model has learnt from ${plural(prediction.ratings, "rating")} of this film.`;
-  const basis = el("p", { class: "note" }, learnt);
-  if (!moved.length) return [el("p", {}, "No rating moved it: people in general would say so."), basis];
-  const byLevel = "count" in moved[0];
-  const most = Math.max(...moved.map((line) => Math.abs(line.change)), 1e-9);
-  const rows = moved.map((line) => row(line, most, scale, byLevel));
-  const list = el("ul", { class: "moves" }, ...rows.slice(0, SHOWN));
-  const rest = rows.slice(SHOWN);
+function basis({ ratings }, scale) {
+  const learnt = `The model has learnt from ${plural(ratings, scale.noun)} of this film.`;
+  return el("p", { class: "note" }, learnt);
+}
+
+/** A list of rows and a button for those beyond the first few. */
+function folded(rows, shown, kind) {
+  const list = el("ul", { class: kind }, ...rows.slice(0, shown));
+  const rest = rows.slice(shown);
   const more = el("button", { class: "link" }, `Show the other ${rest.length}`);
   more.hidden = rest.length === 0;
   more.addEventListener("click", () => {
     list.append(...rest);
     more.remove();
   });
-  const heading = byLevel ? "What others’ ratings of it did" : "Which of your ratings moved it";
-  return [el("h4", {}, heading), list, more, basis];
+  return [list, more];
+}
+
+// -- of a pick, in words --
+
+export const times = (x) => `${x < 9.95 ? x.toFixed(x < 0.95 ? 2 : 1) : Math.round(x)} times`;
+
+function reasons({ moved }, who, scale) {
+  if (!moved.length) return [el("p", {}, "People in general pick it.")];
+  const rows = moved.map((line) => reason(line, who, scale));
+  return [el("h4", {}, `Why ${who} would pick it`), ...folded(rows, SAID, "reasons")];
+}
+
+function reason(line, who, scale) {
+  const { rating, times: by } = line;
+  const word = by < 0.995 ? "Although" : "Because";
+  const liked = rating !== null && (rating - scale.low) / scale.span >= 0.6;
+  const did = rating === null ? "picked" : liked ? "liked" : "rated";
+  const stars = did === "rated" ? ` ${scale.text(rating)}` : "";
+  const name = el("b", {}, named(line).name);
+  return el("li", {}, `${word} ${who} ${did} `, name, `${stars}: ${times(by)} as likely`);
+}
+
+// -- of a rating, as bars to the left (down) and right (up) --
+
+function moves({ moved, prediction }, who, scale) {
+  if (!moved.length) return [el("p", {}, "No rating moved it: people in general would say so.")];
+  const byLevel = "count" in moved[0];
+  const most = Math.max(...moved.map((line) => Math.abs(line.change)), 1e-9);
+  const rows = moved.map((line) => row(line, most, scale, byLevel));
+  const rated = `Why ${who} would rate it ${scale.show(prediction.expected)}`;
+  const heading = byLevel ? "What others’ ratings of it did" : rated;
+  return [el("h4", {}, heading), ...folded(rows, SHOWN, "moves")];
 }
 
 function row(line, most, scale, byLevel) {
