@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from itertools import chain, combinations, permutations, product
 from math import comb, factorial
+from typing import Any
 
 import pytest
 import torch
@@ -129,7 +130,7 @@ def test_what_is_known_does_not_depend_on_its_order() -> None:
 
 
 def test_wrong_fields_are_refused() -> None:
-    good = {"columns": 3, "levels": 1, "hidden": 2, "usual": 1.0}
+    good: dict[str, Any] = {"columns": 3, "levels": 1, "hidden": 2, "usual": 1.0}
     for name, value in product(good, (0, -1, "x")):
         with pytest.raises(ModelError, match=name):
             ChoiceConfig(**good | {name: value})

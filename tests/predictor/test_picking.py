@@ -152,7 +152,7 @@ def test_the_chance_to_be_picked_is_the_same_by_whatever_lists_are_ranked() -> N
                 n=ITEMS,
                 exclude_seen=exclude_seen,
                 min_ratings=0,
-                **how,  # type: ignore[arg-type]
+                **how,
             )
             found[str(how)] = frame.sort("item")["pick"].to_numpy()
         first, *others = found.values()
