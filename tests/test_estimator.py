@@ -629,13 +629,16 @@ def test_a_saved_model_of_interactions_says_the_same(picked: CFNADE, tmp_path: P
     loaded = CFNADE.load(tmp_path)
     assert loaded.get_params() == picked.get_params()
     users = picked.predictor_.users.table
-    for question in (
-        lambda model: model.recommend(users, n=4),
-        lambda model: model.recommend(users[:3], n=4, diversity=0.3),
-        lambda model: model.explain(user=3, item=5),
-        lambda model: model.similar_items(3),
-    ):
-        assert question(loaded).equals(question(picked))
+    answers = [
+        (
+            model.recommend(users, n=4),
+            model.recommend(users[:3], n=4, diversity=0.3),
+            model.explain(user=3, item=5),
+            model.similar_items(3),
+        )
+        for model in (loaded, picked)
+    ]
+    assert all(one.equals(other) for one, other in zip(*answers, strict=True))
 
 
 def test_interactions_are_shared_without_anybodys(picked: CFNADE, tmp_path: Path) -> None:

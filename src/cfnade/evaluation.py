@@ -78,8 +78,8 @@ def evaluate(fitted: FittedModel, test: Ratings, *, unseen: str = "mean") -> Sco
     """
     if not fitted.members:
         raise PredictionError(
-            "this model was trained on interactions, which have no ratings to score; score its lists "
-            "with evaluate_lists() (on the command line: --lists)"
+            "this model was trained on interactions, which have no ratings to score; score its "
+            "lists with evaluate_lists() (on the command line: --lists)"
         )
     scorer = Scorer(fitted, unseen=unseen)
     users, items = cells_asked(scorer, test)

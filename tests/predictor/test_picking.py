@@ -167,11 +167,6 @@ def test_who_knows_everything_has_an_empty_list() -> None:
         assert predictor.recommend([USERS], n=3, exclude_seen=False).height == 3
 
 
-def test_an_item_beyond_the_candidates_that_is_as_good_is_found() -> None:
-    """Of equal ones the lower id, even if it takes another widening to see it."""
-    assert picking._SLACK > 1
-
-
 # -- why -------------------------------------------------------------------------------------------
 
 
