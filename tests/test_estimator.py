@@ -720,6 +720,12 @@ def test_lists_leave_predictions_as_they_are(parts: Split, tmp_path: Path) -> No
     assert listing.recommend(users, rank="expected").drop("pick").equals(expected)
 
 
+@pytest.mark.parametrize("how", [{"time": True}, {"side": "user+time"}])
+def test_a_model_that_knows_time_learns_no_lists(parts: Split, how: dict[str, Any]) -> None:
+    with pytest.raises(TrainingError, match="lists=True: a model that knows time makes no lists"):
+        CFNADE(**SMALL | how, lists=True).fit(parts)
+
+
 @pytest.mark.parametrize("lists", [1, "yes"])
 def test_lists_are_yes_or_no(parts: Split, lists: Any) -> None:
     with pytest.raises(TrainingError, match="must be True, False or None"):

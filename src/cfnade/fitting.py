@@ -120,6 +120,8 @@ def lists_plan(
     """
     if lists is not None and not isinstance(lists, bool):
         raise TrainingError(f"lists (={lists!r}) must be True, False or None")
+    if lists and any(one.architecture.get("time") or "time" in one.side for one in plans):
+        raise TrainingError("lists=True: a model that knows time makes no lists; leave one out")
     plan = choice_plan(split.train, seed=seed)
     if lists is None:
         shape = Shape.of(split.train)
