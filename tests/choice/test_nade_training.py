@@ -24,7 +24,7 @@ from cfnade.choice.picks import Picks
 from cfnade.choice.set_nade import score_all
 from cfnade.errors import TrainingError
 from cfnade.models.batch import Context
-from cfnade.models.choice_network import ChoiceNetwork, Drawn, choice_cost
+from cfnade.models.choice_network import ChoiceNetwork, DrawnSets, choice_cost
 
 SETTINGS = ChoiceSettings(hidden=5, batch=8, epochs=4, learning_rate=0.01, weight_decay=0.02)
 PEOPLE = np.arange(12)
@@ -37,9 +37,9 @@ def context_of(picks: Picks) -> Context:
     )
 
 
-def as_plain(drawn: ChoiceDraw) -> Drawn:
+def as_plain(drawn: ChoiceDraw) -> DrawnSets:
     """The same draw for the plain network."""
-    return Drawn(
+    return DrawnSets(
         context_of(drawn.context),
         torch.from_numpy(drawn.context.weights).double(),
         torch.from_numpy(drawn.rows),
