@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from cfnade import DataError, Ratings, Split, checkpoint, load, split, synthetic
-from cfnade.errors import CheckpointError, ModelError, PredictionError, TrainingError
+from cfnade.data.synthetic_picks import synthetic_picks
+from cfnade.errors import CfnadeError, CheckpointError, ModelError, PredictionError, TrainingError
 from cfnade.estimator import CFNADE, NotFittedError
 from cfnade.evaluation import evaluate
 from cfnade.recipes import recipe
@@ -208,7 +209,7 @@ def test_verbose_prints_a_line_an_epoch(parts: Split, capsys: pytest.CaptureFixt
 
 
 def test_every_argument_is_tried_above() -> None:
-    elsewhere = {"minutes", "patience", "threads", "device", "verbose", "time"}
+    elsewhere = {"minutes", "patience", "threads", "device", "verbose", "time", "lists"}
     assert set(CHANGES) | elsewhere == set(signature(CFNADE).parameters)
 
 
@@ -583,3 +584,162 @@ def test_divergence_after_a_good_epoch_keeps_that_and_says_so(
     assert "diverged" in caplog.text
     assert len(estimator.history_) == 1
     assert np.isfinite(estimator.predict([1], [1])).all()
+
+
+# -- what people pick ------------------------------------------------------------------------------
+
+INTERACTIONS = synthetic_picks(120, 30, 8, seed=4).ratings
+
+
+@pytest.fixture(scope="module")
+def picked() -> CFNADE:
+    return CFNADE(threads=1, seed=2).fit(INTERACTIONS)
+
+
+def interactions_frame(ratings: Ratings) -> pl.DataFrame:
+    users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
+    return pl.DataFrame({"user": users, "item": items})
+
+
+def test_interactions_are_learnt_listed_and_explained(picked: CFNADE) -> None:
+    context = picked.fitted_.context
+    assert (picked.n_users_, picked.n_items_, len(context)) == (120, 30, len(INTERACTIONS))
+    frame = picked.recommend([1, 2], n=5)
+    assert frame.columns == [
+        *("user", "rank", "item", "title", "score", "pick"),
+        *("known_of_user", "known_of_item", "hidden"),
+    ]
+    known = set(INTERACTIONS.item_ids[INTERACTIONS.items[INTERACTIONS.users == 0]].tolist())
+    assert not known & set(frame.filter(frame["user"] == 1)["item"].to_list())
+    everything = picked.recommend([1], n=30)
+    assert everything["pick"].sum() == pytest.approx(1.0, rel=1e-5)
+    why = picked.explain(user=1, item=int(frame["item"][0]))
+    assert set(why["item"].to_list()) == known
+    assert why["pick"][0] == pytest.approx(frame["pick"][0], rel=1e-4)
+    assert picked.recommend(history=sorted(known), n=5)["item"].to_list() == (
+        frame.filter(frame["user"] == 1)["item"].to_list()
+    )
+    assert picked.similar_items(3, n=4).height == 4
+
+
+def test_a_saved_model_of_interactions_says_the_same(picked: CFNADE, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="half=True is for weights that predict ratings"):
+        picked.save(tmp_path, half=True)
+    picked.save(tmp_path)
+    loaded = CFNADE.load(tmp_path)
+    assert loaded.get_params() == picked.get_params()
+    users = picked.predictor_.users.table
+    answers = [
+        (
+            model.recommend(users, n=4),
+            model.recommend(users[:3], n=4, diversity=0.3),
+            model.explain(user=3, item=5),
+            model.similar_items(3),
+        )
+        for model in (loaded, picked)
+    ]
+    assert all(one.equals(other) for one, other in zip(*answers, strict=True))
+
+
+def test_interactions_are_shared_without_anybodys(picked: CFNADE, tmp_path: Path) -> None:
+    picked.save(tmp_path, with_context=False)
+    shared = CFNADE.load(tmp_path)
+    told = {"me": [3, 5, 8]}
+    expected = picked.recommend(histories=told, n=6).drop("known_of_item", "hidden")
+    found = shared.recommend(histories=told, n=6).drop("known_of_item", "hidden")
+    assert found.equals(expected)
+    assert shared.similar_items(3)["item"].equals(picked.similar_items(3)["item"])
+    with pytest.raises(PredictionError, match="saved without the ratings"):
+        shared.recommend([1])
+
+
+def test_counted_interactions_are_fitted_saved_and_explained_as_they_are_listed(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(1)
+    weights = rng.uniform(0.2, 5, len(INTERACTIONS)).astype(np.float32)
+    model = CFNADE(threads=1).fit(replace(INTERACTIONS, weights=weights))
+    model.save(tmp_path)
+    loaded = CFNADE.load(tmp_path)
+    users = model.predictor_.users.table[:9]
+    assert loaded.recommend(users, n=3).equals(model.recommend(users, n=3))
+    frame = model.recommend([7], n=1)
+    why = model.explain(user=7, item=int(frame["item"][0]))
+    assert why["pick"][0] == pytest.approx(frame["pick"][0], rel=1e-4)
+
+
+def test_interactions_are_taken_from_tables_and_evaluated() -> None:
+    parts = split(INTERACTIONS, "paper:0")
+    model = CFNADE(threads=1).fit(parts)
+    scores = model.evaluate_lists(parts.test, k=10)
+    assert 0.15 < scores.at[10]["ndcg"].mean < 0.9
+    told = interactions_frame(parts.test)
+    again = model.evaluate_lists(told, k=10)
+    assert again.at[10]["ndcg"].mean == pytest.approx(scores.at[10]["ndcg"].mean)
+    with pytest.raises(CfnadeError, match="interactions"):
+        model.evaluate(parts.test)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"side": "user"}, r"side \(='user'\) is for ratings"),
+        ({"hidden": (5,)}, r"hidden \(=\(5,\)\) is for ratings"),
+        ({"minutes": 3}, r"minutes \(=3\) is for ratings"),
+        ({"lists": False}, r"lists \(=False\) is for ratings"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_what_is_said_of_ratings_is_refused_of_interactions(
+    wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TrainingError, match=message):
+        CFNADE(**wrong).fit(INTERACTIONS)
+
+
+def test_interactions_are_not_continued(picked: CFNADE) -> None:
+    with pytest.raises(TrainingError, match="start is for models of ratings"):
+        CFNADE().fit(INTERACTIONS, start=picked)
+
+
+def test_lists_leave_predictions_as_they_are(parts: Split, tmp_path: Path) -> None:
+    plain, listing = (CFNADE(**SMALL, lists=lists).fit(parts) for lists in (False, True))
+    assert bits(plain) == bits(listing)
+    np.testing.assert_array_equal(
+        all_predictions(plain, parts.test), all_predictions(listing, parts.test)
+    )
+    assert plain.fitted_.choice is None
+    assert listing.fitted_.facts["lists"]["ndcg"] > 0
+    listing.save(tmp_path)
+    loaded = CFNADE.load(tmp_path)
+    assert loaded.lists is True
+    users = parts.train.user_ids[:8]
+    for how in ({}, {"taste": 0.1}, {"rank": "expected"}):
+        assert loaded.recommend(users, **how).equals(listing.recommend(users, **how))
+    expected = plain.recommend(users, rank="expected")
+    assert listing.recommend(users, rank="expected").drop("pick").equals(expected)
+
+
+@pytest.mark.parametrize("how", [{"time": True}, {"side": "user+time"}])
+def test_a_model_that_knows_time_learns_no_lists(parts: Split, how: dict[str, Any]) -> None:
+    with pytest.raises(TrainingError, match="lists=True: a model that knows time makes no lists"):
+        CFNADE(**SMALL | how, lists=True).fit(parts)
+
+
+@pytest.mark.parametrize("lists", [1, "yes"])
+def test_lists_are_yes_or_no(parts: Split, lists: Any) -> None:
+    with pytest.raises(TrainingError, match="must be True, False or None"):
+        CFNADE(**SMALL, lists=lists).fit(parts)
+
+
+def test_everybody_may_have_picked_one_thing_or_everything() -> None:
+    users, items = np.divmod(np.arange(40), 4)
+    for table in (
+        pl.DataFrame({"user": np.arange(40), "item": np.arange(40) % 4}),
+        pl.DataFrame({"user": users, "item": items}),
+    ):
+        model = CFNADE(threads=1).fit(table)
+        frame = model.recommend([0], n=9)
+        assert np.isfinite(frame["pick"].to_numpy()).all()
+        assert model.recommend([0], n=9, exclude_seen=False).height == 4
+        assert np.isfinite(model.similar_items(2)["similarity"].to_numpy()).all()

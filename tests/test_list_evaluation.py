@@ -27,10 +27,12 @@ from tests.predictor.given import (
 from tests.test_ranking_metrics import by_hand
 
 from cfnade import CFNADE, list_evaluation, load
+from cfnade.choice.picks import Picks
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import split
+from cfnade.data.synthetic_picks import synthetic_picks
 from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.list_evaluation import evaluate_lists
@@ -205,6 +207,27 @@ def test_the_estimator_scores_its_lists() -> None:
     found = model.evaluate_lists(test, k=5, threshold=5)
     assert found.threshold == 5
     assert 0 < found.at[5]["ndcg"].mean < 1
+
+
+def test_lists_of_interactions_are_scored_as_they_are_listed() -> None:
+    made = synthetic_picks(80, 25, 7, seed=0)
+    parts = split(made.ratings, "paper:0")
+    model = CFNADE(threads=1).fit(parts)
+    found = model.evaluate_lists(parts.test, k=5)
+    choice, context = model.fitted_.choice, model.fitted_.context
+    assert choice is not None
+    values = []
+    for user in np.unique(parts.test.users):
+        known = Picks.of(context).take(np.array([user]))
+        scores = choice.scores(known)[0]
+        scores[known.columns] = -np.inf
+        right = set(parts.test.items[parts.test.users == user].tolist())
+        gains = [1 / np.log2(2 + at) for at in range(5)]
+        listed = np.argsort(-scores, kind="stable")[:5]
+        gain = sum(g for g, item in zip(gains, listed.tolist(), strict=True) if item in right)
+        values.append(gain / sum(gains[: len(right)]))
+    assert found.at[5]["ndcg"].mean == pytest.approx(np.mean(values), rel=1e-6)
+    assert found.people == len(values)
 
 
 # -- somebody else's figures -----------------------------------------------------------------------

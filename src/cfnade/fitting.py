@@ -12,7 +12,7 @@ from cfnade.choice.planning import ChoicePlan, choice_plan, seconds_of
 from cfnade.data.loader import load
 from cfnade.data.predefined import together
 from cfnade.data.ratings import Ratings
-from cfnade.data.scale import Scale
+from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.splits import TRAIN, VALID, Split, add_validation, cut
 from cfnade.errors import DataError, TrainingError
 from cfnade.fitted import FittedModel
@@ -44,6 +44,7 @@ _OPTIONAL = TRAINING[: TRAINING.index("refit")]  # None is what the side's defau
 
 def parts_of(data: Any, valid: Any, seed: int) -> Split:
     """What to train on and what to choose by."""
+    checked("seed", seed, whole(0, 2**63 - 1), TrainingError)
     if isinstance(data, Split):
         if valid is not None:
             raise TrainingError("a Split has a validation part already; give no valid beside it")
@@ -53,14 +54,14 @@ def parts_of(data: Any, valid: Any, seed: int) -> Split:
         parts = np.full(len(ratings), TRAIN, np.uint8)
         return cut(ratings, add_validation(parts, seed), f"5 % validation, seed {seed}")
     chosen_by = read(valid, ratings.scale)
-    whole = together(ratings, chosen_by)
-    cells = whole.users.astype(np.int64) * whole.n_items + whole.items
+    both = together(ratings, chosen_by)
+    cells = both.users.astype(np.int64) * both.n_items + both.items
     if repeated := len(cells) - len(np.unique(cells)):
         raise DataError(
             f"{repeated:,} of {len(chosen_by):,} validation ratings are of a user and an item that "
             "the training data rates too; take them out of one of the two"
         )
-    return cut(whole, np.repeat(_LABELS, [len(ratings), len(chosen_by)]), "validation given")
+    return cut(both, np.repeat(_LABELS, [len(ratings), len(chosen_by)]), "validation given")
 
 
 _LABELS = np.array([TRAIN, VALID], np.uint8)
@@ -68,7 +69,9 @@ _LABELS = np.array([TRAIN, VALID], np.uint8)
 
 def read(data: Any, scale: Scale | None = None) -> Ratings:
     """Ratings as they are; anything else is loaded, on the scale if one is known already."""
-    return data if isinstance(data, Ratings) else load(data, scale=scale)
+    if isinstance(data, Ratings):
+        return data
+    return load(data, rating="-") if scale == INTERACTIONS else load(data, scale=scale)
 
 
 def automatic(given: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
@@ -117,6 +120,8 @@ def lists_plan(
     """
     if lists is not None and not isinstance(lists, bool):
         raise TrainingError(f"lists (={lists!r}) must be True, False or None")
+    if lists and any(one.architecture.get("time") or "time" in one.side for one in plans):
+        raise TrainingError("lists=True: a model that knows time makes no lists; leave one out")
     plan = choice_plan(split.train, seed=seed)
     if lists is None:
         shape = Shape.of(split.train)

@@ -21,10 +21,14 @@ import polars as pl
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.choice.given import some_choice, some_picks
 
 from cfnade.calibration import Calibration
+from cfnade.checkpoint import CHOICE, KEPT, load, manifest, save, without_context
 from cfnade.checkpoint import FILES as ALL_FILES
-from cfnade.checkpoint import KEPT, load, manifest, save, without_context
+from cfnade.choice import Choice
+from cfnade.choice.linear import Linear
+from cfnade.choice.picks import Picks
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
@@ -34,7 +38,7 @@ from cfnade.fitted import FittedModel, trained_on
 from cfnade.settings import Settings
 from cfnade.sides import new_member, side_names
 
-FILES = [name for name in ALL_FILES if name != KEPT]  # what a model has that knows no time
+FILES = [name for name in ALL_FILES if name not in (KEPT, CHOICE)]  # what every model has
 KINDS: dict[str, dict[str, Any]] = {
     "user": {},
     "user-factored-unshared": {"shared": False, "factors": 3},
@@ -42,6 +46,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "item-deep": {"side": "item", "hidden": (6, 5, 4), "context_scale": "sqrt"},
     "both": {"side": "both"},
     "both-time-seeds": {"side": "both", "time": True, "seeds": 2},
+    "user-choice": {"choice": True},
 }
 
 
@@ -71,6 +76,7 @@ def make(
     seeds: int = 1,
     time: bool = False,
     data: Ratings | None = None,
+    choice: bool = False,
     **fields: Any,
 ) -> FittedModel:
     context = ratings() if data is None else data
@@ -83,7 +89,10 @@ def make(
                 parameter.normal_(0.0, 0.5, generator=generator)
     counts = trained_on(members[0].axes, context)
     facts = {"context": "train + valid", "seed": seed, "metrics": {"rmse": 0.8312345678901234}}
-    return FittedModel(members, side, context, counts, Calibration(1.25), True, facts)
+    picked = some_choice(Picks.of(context)) if choice else None
+    return FittedModel(
+        members, side, context, counts, Calibration(1.25), True, facts, choice=picked
+    )
 
 
 def weights(fitted: FittedModel) -> list[dict[str, bytes]]:
@@ -99,6 +108,14 @@ def kept(fitted: FittedModel) -> list[bytes]:
     return [array.tobytes() for side in sides for array in side.arrays().values()]
 
 
+def picked(fitted: FittedModel) -> Any:
+    """What it knows of picks."""
+    if fitted.choice is None:
+        return None
+    tensors = fitted.choice.tensors().items()
+    return fitted.choice.to_dict(), {name: tensor.numpy().tobytes() for name, tensor in tensors}
+
+
 def same(one: FittedModel, other: FittedModel) -> bool:
     fields = [
         (f.side, f.calibration, f.has_context, f.facts, [m.to_dict() for m in f.members])
@@ -107,6 +124,7 @@ def same(one: FittedModel, other: FittedModel) -> bool:
     return (
         weights(one) == weights(other)
         and kept(one) == kept(other)
+        and picked(one) == picked(other)
         and fields[0] == fields[1]
         and one.context == other.context
         and set(one.trained_on) == set(other.trained_on)
@@ -128,7 +146,8 @@ def test_loading_gives_the_same_bits(tmp_path: Path, kind: str) -> None:
     assert loaded.context.fingerprint == fitted.context.fingerprint
     assert not any(member.training for member in loaded.members)
     names = {path.name for path in (tmp_path / "model").iterdir()}
-    assert names == set(ALL_FILES if "time" in kind else FILES)
+    more = {KEPT} if "time" in kind else {CHOICE} if "choice" in kind else set()
+    assert names == {*FILES, *more}
     assert kept(fitted) or "time" not in kind
 
 
@@ -166,7 +185,8 @@ def test_model_json_can_be_read_by_a_person(tmp_path: Path) -> None:
     assert list(content)[:3] == ["format", "version", "side"]
     assert list(content)[-1] == "check"
     assert content["format"] == "cfnade-checkpoint"
-    assert content["version"] == 4
+    assert content["version"] == 5
+    assert content["choice"] is None
     assert [list(member) for member in content["members"]] == [["user"]]
     assert content["members"][0]["user"]["hidden"] == [6, 5]
     assert content["scale"]["values"] == [k / 2 for k in range(1, 11)]
@@ -340,9 +360,9 @@ def test_a_save_in_the_midst_of_loading_gives_the_new_model(
 # -- wrong folders ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, CHOICE])
 def test_a_file_cut_anywhere_is_refused(tmp_path: Path, name: str) -> None:
-    save(make(), tmp_path)
+    save(make(choice=True), tmp_path)
     path = tmp_path / name
     whole = path.read_bytes()
     cuts = {0, 1, 7, 8, 9, len(whole) - 2, *np.linspace(1, len(whole) - 2, 8).astype(int).tolist()}
@@ -354,9 +374,9 @@ def test_a_file_cut_anywhere_is_refused(tmp_path: Path, name: str) -> None:
     load(tmp_path)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, CHOICE])
 def test_a_flipped_bit_is_noticed(tmp_path: Path, name: str) -> None:
-    save(make(), tmp_path)
+    save(make(choice=True), tmp_path)
     path = tmp_path / name
     whole = path.read_bytes()
     rng = np.random.default_rng(1)
@@ -365,7 +385,9 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path, name: str) -> None:
         damaged[place // 8] ^= 1 << (place % 8)
         path.write_bytes(bytes(damaged))
         if name == "model.json" and as_json(bytes(damaged)) == as_json(whole):
-            assert same(load(tmp_path), make())  # white space between its fields means nothing
+            assert same(
+                load(tmp_path), make(choice=True)
+            )  # white space between its fields means nothing
         else:
             with pytest.raises(CheckpointError, match=name):
                 load(tmp_path)
@@ -378,9 +400,9 @@ def as_json(data: bytes) -> Any:
         return None
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, CHOICE])
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
-    save(make(), tmp_path)
+    save(make(choice=True), tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(CheckpointError, match=name):
         load(tmp_path)
@@ -419,7 +441,7 @@ def put(*keys: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("version", value=5), "version 5 of the format.*install a newer cfnade"),
+        (put("version", value=6), "version 6 of the format.*install a newer cfnade"),
         (put("version", value="1"), "no version of the format"),
         (put("version", value=True), "no version of the format"),
         (put("format", value="something"), "was not written by cfnade"),
@@ -591,3 +613,87 @@ def test_a_diverged_model_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="W holds NaN"):
         save(bad, tmp_path)
     assert same(load(tmp_path), make())
+
+
+LINEAR = ("choice", "linear", "fields")
+NADE = ("choice", "nade", "fields")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("choice", value=None), "lists the files"),
+        (put("choice", value={}), "arrays|no sides"),
+        (put("choice", value=3), "does not describe a model"),
+        (
+            put("choice", "dreams", value={"weight": 1.0, "fields": {}}),
+            "unknown side 'dreams' of a",
+        ),
+        (put("choice", "linear", value={}), "does not describe a model"),
+        (put("choice", "linear", "weight", value="much"), "does not describe a model"),
+        (put(*LINEAR, "columns", value=13), "shape"),
+        (put(*LINEAR, "columns", value=10**12), "shape"),
+        (put(*LINEAR, "penalty", value=-1.0), "penalty"),
+        (put(*LINEAR, "neighbours", value=3), "arrays"),
+        (put(*NADE, "columns", value=10**15), "does not describe a model|shape"),
+        (put(*NADE, "networks", value=10**9), "networks"),
+        (put(*NADE, "networks", value=0), "networks"),
+        (put(*NADE, "depth", value=2), "not those of a choice"),
+        (lambda content: content["files"].pop(CHOICE), "lists no file of that"),
+    ],
+)
+def test_a_choice_that_lies_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str
+) -> None:
+    save(make(choice=True), tmp_path)
+    forge(tmp_path, change)
+    with pytest.raises(CheckpointError, match=message):
+        load(tmp_path)
+
+
+def test_sides_of_a_choice_know_the_same_items(tmp_path: Path) -> None:
+    fitted = make(choice=True)
+    assert fitted.choice is not None
+    fewer = some_choice(some_picks(columns=9)).sides["linear"]
+    sides = {**fitted.choice.sides, "linear": fewer}
+    other = replace(fitted, choice=replace(fitted.choice, sides=sides))
+    with pytest.raises(CheckpointError, match="choice's linear side knows 9 items, the model 12"):
+        save(other, tmp_path)
+
+
+def test_a_named_item_outside_the_catalogue_is_refused(tmp_path: Path) -> None:
+    """Kernels would write where it points."""
+    fitted = make()
+    side = Linear.fit(Picks.of(fitted.context), penalty=2.0, neighbours=4)
+    assert fitted.choice is None
+    save(replace(fitted, choice=Choice({"linear": side}, {"linear": 1.0})), tmp_path)
+    arrays = load_file(tmp_path / CHOICE)
+    for wrong in (12, 2**31 - 1):
+        arrays["linear.of"][3, 0] = wrong
+        save_file(arrays, tmp_path / CHOICE)
+        forge(tmp_path, lambda _: None)
+        with pytest.raises(CheckpointError, match="does not describe a model"):
+            load(tmp_path)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_versions_that_knew_no_picks_still_load(tmp_path: Path, version: int) -> None:
+    fitted = make()
+    save(fitted, tmp_path)
+
+    def older(content: dict[str, Any]) -> None:
+        content["version"] = version
+        del content["choice"]
+        if version < 4:
+            del content["shares"]
+
+    forge(tmp_path, older)
+    assert same(load(tmp_path), fitted)
+
+
+def test_an_item_based_model_is_shared_without_its_picks(tmp_path: Path) -> None:
+    save(make("item", choice=True), tmp_path, with_context=False)
+    loaded = load(tmp_path)
+    assert loaded.choice is None
+    save(make("user", choice=True), tmp_path, with_context=False)
+    assert load(tmp_path).choice is not None

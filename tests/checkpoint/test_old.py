@@ -56,7 +56,7 @@ def test_an_old_folder_says_what_it_said(name: str, tmp_path: Path) -> None:
     assert fitted.side == written["side"]
     check(Predictor(fitted), then)
     save(fitted, tmp_path)  # and once more in the present version
-    assert json.loads((tmp_path / "model.json").read_text())["version"] == 4
+    assert json.loads((tmp_path / "model.json").read_text())["version"] == 5
     check(Predictor.load(tmp_path), then)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.choice.given import some_picks
 
 from cfnade.choice import Choice
-from cfnade.choice.blending import USUAL, Asked, blended, mean_ndcg
+from cfnade.choice.blending import USUAL, AskedPeople, blended, mean_ndcg
 from cfnade.choice.picks import Picks
 
 PEOPLE, M = 400, 30
@@ -25,14 +25,14 @@ class Told:
         return self._scores[: len(known)].copy()
 
 
-def next_picks(liking: Any, seed: int) -> Asked:
+def next_picks(liking: Any, seed: int) -> AskedPeople:
     """Two are known of everybody, at random; the one after is drawn by the chances of the rest."""
     rng = np.random.default_rng(seed)
     columns = liking.shape[1]
     known = np.argsort(rng.random(liking.shape), axis=1)[:, :2]
     left = liking + rng.gumbel(size=liking.shape)
     np.put_along_axis(left, known, -np.inf, 1)
-    return Asked(_picks(known, columns), _picks(left.argmax(1)[:, None], columns))
+    return AskedPeople(_picks(known, columns), _picks(left.argmax(1)[:, None], columns))
 
 
 def _picks(items: Any, columns: int) -> Picks:
@@ -77,7 +77,7 @@ def test_without_answers_sides_are_weighed_by_how_much_they_vary() -> None:
     rng = np.random.default_rng(5)
     scores = {"nade": 3.0, "linear": 0.02, "posterior": 0.3}
     sides: Any = {n: Told(size * rng.standard_normal((30, 500))) for n, size in scores.items()}
-    for asked in (None, Asked(picks, picks.where(np.zeros(len(picks.columns), bool)))):
+    for asked in (None, AskedPeople(picks, picks.where(np.zeros(len(picks.columns), bool)))):
         weights, found = blended(sides, asked, picks)
         assert found == {}
         assert weights["nade"] == 1.0
@@ -101,7 +101,9 @@ def test_ndcg_is_that_of_a_loop() -> None:
         if wanted:
             gain = sum(right[row, i] / np.log2(2 + at) for at, i in enumerate(order))
             values.append(gain / sum(1 / np.log2(2 + at) for at in range(min(7, wanted))))
-    assert mean_ndcg(scores.copy(), Asked(*picks), 7) == pytest.approx(np.mean(values), rel=1e-6)
+    assert mean_ndcg(scores.copy(), AskedPeople(*picks), 7) == pytest.approx(
+        np.mean(values), rel=1e-6
+    )
 
 
 def _ragged(rows: Any, columns: Any) -> Picks:

@@ -24,7 +24,7 @@ from cfnade.choice.picks import Picks
 from cfnade.choice.set_nade import score_all
 from cfnade.errors import TrainingError
 from cfnade.models.batch import Context
-from cfnade.models.choice_network import ChoiceNetwork, Drawn, choice_cost
+from cfnade.models.choice_network import ChoiceNetwork, DrawnSets, choice_cost
 
 SETTINGS = ChoiceSettings(hidden=5, batch=8, epochs=4, learning_rate=0.01, weight_decay=0.02)
 PEOPLE = np.arange(12)
@@ -37,9 +37,9 @@ def context_of(picks: Picks) -> Context:
     )
 
 
-def as_plain(drawn: ChoiceDraw) -> Drawn:
+def as_plain(drawn: ChoiceDraw) -> DrawnSets:
     """The same draw for the plain network."""
-    return Drawn(
+    return DrawnSets(
         context_of(drawn.context),
         torch.from_numpy(drawn.context.weights).double(),
         torch.from_numpy(drawn.rows),
@@ -58,6 +58,11 @@ def with_grads(network: ChoiceNetwork) -> ChoiceNetwork:
     for parameter in network.parameters():
         parameter.grad = torch.full_like(parameter, torch.nan)  # all of it must be written
     return network
+
+
+def slope_of(parameter: torch.Tensor) -> torch.Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
 
 
 def plain_cost(network: ChoiceNetwork, drawn: ChoiceDraw, candidates: Candidates) -> Any:
@@ -94,8 +99,8 @@ def test_slopes_are_autograds(levels: int, weighed: bool, head: int) -> None:
     cost.backward()
     assert found == pytest.approx(float(cost.detach()), rel=1e-5)
     for name, parameter in network.named_parameters():
-        expected = plain.get_parameter(name).grad
-        torch.testing.assert_close(parameter.grad, expected.float(), rtol=1e-4, atol=1e-6)
+        expected = slope_of(plain.get_parameter(name)).float()
+        torch.testing.assert_close(parameter.grad, expected, rtol=1e-4, atol=1e-6)
 
 
 def few_targets(drawn: ChoiceDraw, below: int) -> dict[str, Any]:
@@ -121,9 +126,9 @@ def test_slopes_do_not_reach_what_is_known() -> None:
         settings = replace(SETTINGS, head=head, tail=3)
         network = with_grads(some_network())
         set_slopes(network, target, Pool(picks, settings).draw(target.columns, 0))
-        assert float(network.V.grad[item].abs().max()) < 1e-30
-        assert float(network.b.grad[item].abs()) < 1e-30
-        assert float(network.b.grad.sum()) == pytest.approx(0.0, abs=1e-6)
+        assert float(slope_of(network.V)[item].abs().max()) < 1e-30
+        assert float(slope_of(network.b)[item].abs()) < 1e-30
+        assert float(slope_of(network.b).sum()) == pytest.approx(0.0, abs=1e-6)
 
 
 # -- the sampled softmax ---------------------------------------------------------------------------
@@ -139,7 +144,7 @@ def test_a_tail_that_holds_the_rest_is_the_exact_softmax(tail: int) -> None:
         settings = replace(SETTINGS, head=head, tail=tail)
         network = with_grads(some_network())
         cost = set_slopes(network, drawn, Pool(picks, settings).draw(drawn.columns, 1))
-        ends.append((cost, [parameter.grad.clone() for parameter in network.parameters()]))
+        ends.append((cost, [slope_of(parameter).clone() for parameter in network.parameters()]))
     (exact, slopes), (sampled, others) = ends
     assert sampled == exact
     for one, other in zip(slopes, others, strict=True):
@@ -236,7 +241,8 @@ def test_a_run_is_torchs_adam_on_the_written_out_cost(falls: bool) -> None:
             adam.param_groups[0]["lr"] = rate
             adam.zero_grad()
             decay = settings.weight_decay * (plain.W.square().sum() + plain.V.square().sum())
-            (choice_cost(plain, as_plain(drawn)) + decay).backward()
+            cost: Any = choice_cost(plain, as_plain(drawn)) + decay
+            cost.backward()
             adam.step()
             step += 1
             if step % 2 == 0:
@@ -279,4 +285,4 @@ def test_all_scores_are_the_plain_networks(levels: int) -> None:
 @pytest.mark.parametrize("name", ["hidden", "batch", "learning_rate", "context_rate", "average"])
 def test_settings_out_of_bounds_are_named(name: str) -> None:
     with pytest.raises(TrainingError, match=name):
-        ChoiceSettings(**{name: -1})
+        ChoiceSettings(**{name: -1})  # type: ignore[arg-type]

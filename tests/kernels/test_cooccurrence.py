@@ -47,7 +47,7 @@ def test_the_largest_counts_are_those_that_sorting_gives(
     for i in range(M):
         others = [j for j in np.flatnonzero(counts[i]) if j != i]
         best = sorted(others, key=lambda j: (-counts[i, j], j))[:most]
-        wanted = sorted([*best, *([i] if counts[i, i] else [])])
+        wanted = sorted({int(j) for j in best} | ({i} if counts[i, i] else set()))
         kept = columns[i][columns[i] >= 0]
         assert kept.tolist() == wanted
         np.testing.assert_array_equal(values[i, : len(kept)], counts[i, kept])

@@ -42,6 +42,8 @@ import sys
 import numpy as np
 import polars
 import cfnade
+from cfnade.choice.linear import Linear
+from cfnade.choice.picks import Picks
 from cfnade.kernels.prepare import cache_state, prepare
 
 prepare()
@@ -55,11 +57,19 @@ ratings = cfnade.load(
     polars.DataFrame({"user": cells // 20, "item": cells % 20, "rating": stars})
 )
 for side in ("user", "both"):
-    model = cfnade.CFNADE(side=side, hidden=(8,), epochs=1, threads=2).fit(ratings)
+    lists = side == "user"
+    model = cfnade.CFNADE(side=side, hidden=(8,), epochs=1, threads=2, lists=lists).fit(ratings)
     model.predict([1, 2], [3, 4])
     model.recommend([1, 2], n=3)
     model.recommend(history={1: 5, 2: 3}, n=3)
     model.recommend(1, n=3, rank="quantile")
+picks = cfnade.load(polars.DataFrame({"user": cells // 20, "item": cells % 20}))
+for data in (picks, cfnade.load(polars.DataFrame({"user": cells // 20, "item": cells % 9}))):
+    model = cfnade.CFNADE(threads=2).fit(data)  # counted, where some come twice
+    model.recommend([1, 2], n=3)
+    model.similar_items(3)
+    known = Picks.of(model.fitted_.context)
+    Linear.fit(known, penalty=1.0, neighbours=3).scores(known)
 assert not compiled.names, compiled.names
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from itertools import chain, combinations, permutations, product
 from math import comb, factorial
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from cfnade.errors import ModelError
 from cfnade.models.batch import Context
-from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork, Drawn, choice_cost
+from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork, DrawnSets, choice_cost
 
 M = 5
 
@@ -83,12 +84,12 @@ def test_a_pick_that_counts_twice_is_two_in_the_sum_and_in_the_count() -> None:
         model.hidden(context, even[:1])
 
 
-def drawn(rows: list[list[int]], targets: list[list[int]], weights: list[float]) -> Drawn:
+def drawn(rows: list[list[int]], targets: list[list[int]], weights: list[float]) -> DrawnSets:
     """People with these contexts, whose targets count so much each."""
     context = context_of(rows)
     whose = [row for row, own in enumerate(targets) for _ in own]
     each = [weight for weight, own in zip(weights, targets, strict=True) for _ in own]
-    return Drawn(
+    return DrawnSets(
         context,
         torch.ones(len(context.columns), dtype=torch.float64),
         torch.tensor(whose),
@@ -129,7 +130,7 @@ def test_what_is_known_does_not_depend_on_its_order() -> None:
 
 
 def test_wrong_fields_are_refused() -> None:
-    good = {"columns": 3, "levels": 1, "hidden": 2, "usual": 1.0}
+    good: dict[str, Any] = {"columns": 3, "levels": 1, "hidden": 2, "usual": 1.0}
     for name, value in product(good, (0, -1, "x")):
         with pytest.raises(ModelError, match=name):
             ChoiceConfig(**good | {name: value})

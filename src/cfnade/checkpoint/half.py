@@ -51,6 +51,10 @@ def halves_of(fitted: FittedModel) -> Halves:
             "half=True measures what the model says about known ratings, and this one came without "
             "them; save it in halves from a copy with its context, or leave half out"
         )
+    if not fitted.members:
+        raise CheckpointError(
+            "half=True is for weights that predict ratings, and this model has none; leave it out"
+        )
     asked = _cells(fitted)
     change_by = _measure(fitted, asked)
     tables = weights_of(fitted)

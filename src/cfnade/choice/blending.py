@@ -26,14 +26,14 @@ USUAL = {"linear": 0.35, "posterior": 0.35}
 _SHARPNESS = np.exp(np.linspace(np.log(0.3), np.log(3.0), 25))
 
 
-class Asked(NamedTuple):
+class AskedPeople(NamedTuple):
     """People of the validation part: what is known of them, and what they picked then."""
 
     known: Picks
     answers: Picks
 
 
-def mean_ndcg(scores: ScoreArray, asked: Asked, k: int = PLACES) -> float:
+def mean_ndcg(scores: ScoreArray, asked: AskedPeople, k: int = PLACES) -> float:
     """NDCG of the first k places of what is not known, over people. scores (B, M) are used up."""
     k = min(k, scores.shape[1])
     scores[asked.known.rows, asked.known.columns] = -np.inf
@@ -47,7 +47,7 @@ def mean_ndcg(scores: ScoreArray, asked: Asked, k: int = PLACES) -> float:
 
 
 def blended(
-    sides: Mapping[str, ChoiceSide], asked: Asked | None, anybody: Picks
+    sides: Mapping[str, ChoiceSide], asked: AskedPeople | None, anybody: Picks
 ) -> tuple[dict[str, float], Any]:
     """The weights of sides, and what was found on the way: NDCG of each alone and together.
 
@@ -77,7 +77,7 @@ def _choose(
     best: float,
     scores: Mapping[str, ScoreArray],
     units: Mapping[str, float],
-    asked: Asked,
+    asked: AskedPeople,
 ) -> float:
     """Set one weight to the best of the grid. Returns the NDCG that it gives."""
     for weight in GRID:
@@ -95,7 +95,7 @@ def _sum(
     return np.asarray(sum(parts[1:], parts[0]))
 
 
-def _sharpness(scores: ScoreArray, asked: Asked) -> float:
+def _sharpness(scores: ScoreArray, asked: AskedPeople) -> float:
     """What scores are multiplied by, so that picks are as likely as can be."""
     known, answers = asked
     base = scores.copy()

@@ -2,7 +2,7 @@
 
 A choice is a list of sides whose scores are weighed and added before the softmax over what is not
 known yet. Nothing outside asks which kind a side is. How to add one: a subclass here, an entry in
-choice/__init__.py, a case in tests/choice/test_contract.py.
+choice/__init__.py, a maker in tests/choice/given.py; tests/choice/toy.py is one.
 """
 
 from __future__ import annotations

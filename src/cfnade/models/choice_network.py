@@ -109,7 +109,7 @@ def log_choices(scores: Tensor, context: Context) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnSets:
     """Contexts and targets of some people, as one step of training draws them."""
 
     context: Context
@@ -119,7 +119,7 @@ class Drawn:
     weights: Tensor  # (T,) w_t |T|^{-γ}
 
 
-def choice_cost(network: ChoiceNetwork, drawn: Drawn) -> Tensor:
+def choice_cost(network: ChoiceNetwork, drawn: DrawnSets) -> Tensor:
     """The mean over people of what their targets cost, without decay. Returns a scalar."""
     logs = network.log_choices(drawn.context, drawn.context_weights)
     return -(drawn.weights * logs[drawn.rows, drawn.columns]).sum() / drawn.context.size

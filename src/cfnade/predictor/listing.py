@@ -55,7 +55,7 @@ class Lister(Protocol):
 
 
 @dataclass(frozen=True)
-class Allowed:
+class Listable:
     """Which items may be listed."""
 
     items: BoolArray  # (M,) by what was asked for
@@ -82,7 +82,7 @@ class RatedLists:
     calibrator: Calibrator
     by: RankBy
     n: int
-    allowed: Allowed
+    allowed: Listable
 
     @property
     def scores_each(self) -> int:

@@ -20,7 +20,7 @@ from cfnade.choice.choice_side import ScoreArray
 from cfnade.choice.picks import Picks
 from cfnade.data.ratings import IntArray
 from cfnade.personal import Calibrator
-from cfnade.predictor.listing import Allowed, BoolArray, Rankings
+from cfnade.predictor.listing import BoolArray, Listable, Rankings
 from cfnade.predictor.ranking import Best, FloatArray, RankBy, first_of_each, means_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
@@ -44,7 +44,7 @@ class PickedLists:
     by: RankBy
     taste: float
     n: int
-    allowed: Allowed
+    allowed: Listable
 
     @property
     def scores_each(self) -> int:

@@ -18,7 +18,7 @@ from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.embeddings import unit_vectors
 from cfnade.predictor.ids import listed
 from cfnade.predictor.likeness import similar_by_picks, similar_by_vectors
-from cfnade.predictor.listing import Allowed, BoolArray, Lister, Rankings, RatedLists, rankings
+from cfnade.predictor.listing import BoolArray, Listable, Lister, Rankings, RatedLists, rankings
 from cfnade.predictor.picking import TASTE, PickedLists, with_picks
 from cfnade.predictor.ranking import How, Rank, RankBy, rank_by
 from cfnade.predictor.variety import LONGER, varied
@@ -69,7 +69,7 @@ class Wishes:
         by = rank_by(rank, how.get("threshold"), how.get("quantile"), fitted.context.scale)
         taste = self._taste(rank, how.get("taste"))
         enough = self.scorer.known("item") >= self.least(how)
-        allowed = Allowed(self._items(how), enough, exclude_seen)
+        allowed = Listable(self._items(how), enough, exclude_seen)
         parts = self.scorer, self.calibrator
         if rank != "picked":
             return RatedLists(*parts, by, n, allowed)

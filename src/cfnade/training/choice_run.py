@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cfnade.choice import Choice
-from cfnade.choice.blending import Asked, blended, mean_ndcg
+from cfnade.choice.blending import AskedPeople, blended, mean_ndcg
 from cfnade.choice.choice_side import ChoiceSide
 from cfnade.choice.factored import Posterior, PosteriorConfig
 from cfnade.choice.linear import Linear
@@ -32,7 +32,7 @@ _STREAM = 7  # of the random numbers that choose them
 Say = Callable[[str], None]
 
 
-def asked_of(split: Split, seed: int) -> Asked | None:
+def asked_of(split: Split, seed: int) -> AskedPeople | None:
     """People of the validation part, at most ASKED of them; None if there are none."""
     people = np.unique(split.valid.users).astype(np.int64)
     if not len(people):
@@ -40,7 +40,7 @@ def asked_of(split: Split, seed: int) -> Asked | None:
     if len(people) > ASKED:
         people = people[chosen(len(people), ASKED, (seed, _STREAM))]
     known = split.train.plus(split.given) if len(split.given) else split.train
-    return Asked(Picks.of(known).take(people), Picks.of(split.valid).take(people))
+    return AskedPeople(Picks.of(known).take(people), Picks.of(split.valid).take(people))
 
 
 class ChoiceRun:
@@ -59,7 +59,7 @@ class ChoiceRun:
         self._levels = len(split.train.scale) if plan.levels else 1
         self._picks = self._seen(Picks.of(split.train))
         asked = asked_of(split, plan.nade.seed)
-        self._asked = asked and Asked(self._seen(asked.known), asked.answers)
+        self._asked = asked and AskedPeople(self._seen(asked.known), asked.answers)
         self._identity = {"plan": plan.to_dict(), "split": split.fingerprint}
         self._saving = saving and replace(saving, folder=lists_folder(saving.folder))
         self._kept_at = time.monotonic()
