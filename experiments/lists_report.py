@@ -37,7 +37,10 @@ def write_page(results: Path) -> None:
     for name, make in sections.items():
         file = results / f"{name}.json"
         if file.exists():
-            parts.append(make(json.loads(file.read_text())))
+            record = json.loads(file.read_text())
+            if name == "netflix" and (results / "rivals.json").exists():
+                record["rivals"] = json.loads((results / "rivals.json").read_text())
+            parts.append(make(record))
     compared = results / "ml-1m" / "comparison.json"
     if compared.exists():
         parts.append(_rivals(json.loads(compared.read_text())))
@@ -69,6 +72,8 @@ def _netflix(found: dict[str, Any]) -> str:
         [names.get(name, name), *(_figure(scores[key]) for key in scores)]
         for name, scores in found["scores"].items()
     ]
+    theirs = found.get("rivals", {}).get("scores", {})
+    lines += [[name, *(_figure(row[key]) for key in row)] for name, row in theirs.items()]
     ahead = found["ahead_of"].get("cfnade: linear")
     seconds = found["seconds"]
     text = f"## Netflix, Liang's protocol, {found['people']:,} held-out people\n\n"
