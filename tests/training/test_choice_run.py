@@ -92,6 +92,17 @@ def test_a_run_that_was_killed_ends_with_the_same_bits(parts: Split, tmp_path: P
     assert bits(resumed) == bits(run(parts, plan)[0])
 
 
+def test_the_best_before_a_stop_is_the_best_after_it(parts: Split, tmp_path: Path) -> None:
+    plan = plan_of(parts, learning_rate=0.3)
+    nade = replace(plan.nade, falls=False, epochs=30)  # so much that it gets worse again
+    plan = replace(plan, nade=nade, look_every=1, patience=3)
+    whole, facts = run(parts, plan)
+    best = 1 + int(np.argmax([one["ndcg"] for one in facts["history"]]))
+    assert best < len(facts["history"])
+    run(parts, plan, saving=Saving(tmp_path), stop=after(best + 1))
+    assert bits(run(parts, plan, saving=Saving(tmp_path, resume=True))[0]) == bits(whole)
+
+
 def test_a_state_of_another_run_is_refused(parts: Split, tmp_path: Path) -> None:
     run(parts, plan_of(parts), saving=Saving(tmp_path), stop=after(1))
     with pytest.raises(TrainingError, match="belongs to another run: plan was"):
