@@ -15,7 +15,6 @@ from cfnade.choice.picks import Picks
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.predictor import Predictor
 
 USERS, ITEMS = 12, 60
 GENRES = ("Drama", "Comedy|Drama", "", "(no genres listed)", "Comedy", "Film-Noir|Drama")
@@ -69,12 +68,6 @@ def chances_of(fitted: FittedModel, user: int, *, left_out: bool) -> FloatArray:
     if left_out:
         odds[mine.columns] = 0.0
     return np.asarray(odds / max(odds.sum(), 1e-300))
-
-
-def liking_of(predictor: Predictor, user: int, first: int = 3) -> FloatArray:
-    """P(rating at that level or above) of every item, a known one from the others. Returns (M,)."""
-    raw = predictor.users.raw(user)
-    return np.asarray(predictor.predict_proba(raw, predictor.items.table)[:, first:].sum(1))
 
 
 def first_of(scores: FloatArray, allowed: Any, n: int) -> list[int]:
