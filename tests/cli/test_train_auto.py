@@ -30,7 +30,7 @@ def model(shell: Shell, ratings_file: Path, tmp_path: Path) -> Path:
 def test_what_was_tried_is_in_the_folder_and_the_model_answers(shell: Shell, model: Path) -> None:
     facts = json.loads((model / "model.json").read_text())["facts"]
     assert [one["side"] for one in facts["tried"]][:2] == ["user-factors", "item-factors"]
-    assert facts["auto"] == {"minutes": 0.1}
+    assert facts["auto"] == {"minutes": 0.1, "lists": None}
     assert (
         CFNADE.load(model).get_params() | {"threads": 1}
         == CFNADE(minutes=0.1, threads=1).get_params()

@@ -225,7 +225,7 @@ def test_given_ratings_are_drawn_at_random() -> None:
         ("users:1:40", r"nobody has more than 40 ratings.*the most is \d+"),
         ("last:0", r"last:0 leaves nothing to test; write last:1"),
         ("last:20", r"nobody has more than 40 ratings.*the most is \d+"),
-        ("liang", r"write liang:HELD, for example liang:600"),
+        ("liang", r"write liang:HELD\[:SEED\], for example liang:600"),
         ("liang:0", r"nobody held out is none: give another number"),
         ("liang:20", r"liang:20 holds out 20 people .* of \d+ who gave 5 ratings of 4 or more"),
     ],

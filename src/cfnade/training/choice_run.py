@@ -105,10 +105,10 @@ class ChoiceRun:
             epoch += 1
             if epoch % self._plan.look_every == 0 or epoch == self._plan.nade.epochs:
                 self._look(trainer, epoch, cost)
-            stopped = self._stop()
-            self._keep(trainer, epoch, now=stopped)
-            if stopped:
+            self._keep(trainer, epoch)
+            if self._stop():
                 break
+        self._keep(trainer, epoch, now=True)
         return ChoiceNade([trainer.best()])
 
     def _finished(self) -> bool:
@@ -131,7 +131,7 @@ class ChoiceRun:
         shown = "" if value is None else f", validation NDCG@100 {value:.4f}"
         self._say(f"lists: epoch {epoch}, cost {cost:.3f}{shown}")
 
-    def _keep(self, trainer: ChoiceTrainer, epoch: int, *, now: bool) -> None:
+    def _keep(self, trainer: ChoiceTrainer, epoch: int, *, now: bool = False) -> None:
         """Write the state, if it is to be kept and it is time."""
         if self._saving is None:
             return
