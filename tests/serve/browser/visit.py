@@ -125,6 +125,6 @@ def _first(text: str) -> str:
 
 def open_visit(browser: Browser, url: str, pictures: Path, **options: Any) -> Visit:
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
-    context.set_default_timeout(20_000)
-    expect.set_options(timeout=20_000)
+    context.set_default_timeout(60_000)
+    expect.set_options(timeout=60_000)
     return Visit(context.new_page(), url, pictures)
