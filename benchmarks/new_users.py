@@ -10,7 +10,9 @@ rivals' settings are chosen on a tenth of the training users, held out in the sa
 
 --rivals FOLDER keeps the rivals' answers there and takes them from there the next time, so that a
 run with another model of ours need not wait for LensKit; a change of the rivals' code or of the
-split asks them again.
+split asks them again. --recorded takes the figures of the rivals, and of recipes that are not run
+now, from the record of the same split in results/ instead: what rivals answered is not known then,
+so our differences from them have no standard errors.
 
 --save keeps a record of each data set in results/ and renews docs/new_users.md; without it figures
 are only printed, as befits a seed for development.
@@ -31,8 +33,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -51,7 +54,7 @@ from benchmarks.new_users_panel import (
     gaps,
     panel,
 )
-from benchmarks.new_users_report import save, tables, write_docs
+from benchmarks.new_users_report import recorded_runs, save, tables, write_docs
 from benchmarks.new_users_rivals import global_mean, lenskit_als, shrunken_means
 from cfnade.data.loader import load
 from cfnade.data.splits import Split, split
@@ -109,18 +112,71 @@ def one_by_one(predictor: Predictor, questions: Questions) -> FloatArray:
 
 
 def compare(
-    data: str,
-    recipes: list[Recipe],
-    *,
-    seed: int,
-    lenskit: str | None,
-    folder: Path | None,
-    threads: int,
+    data: str, recipes: list[Recipe], *, seed: int, threads: int, rivals: Rivals
 ) -> dict[str, Any]:
-    """All methods on the same questions of one seed; the rivals' answers are kept in the folder."""
+    """All methods on the same questions of one seed."""
     at = started(threads)
     parts = split(load(data), f"users:{seed}:{MOST}")
     test = panel(parts, seed)
+    theirs = rivals(parts, test, at)
+    others = [one for one in theirs.scores if one.get("recipe") not in {r.name for r in recipes}]
+    mine = [ours(parts, test, chosen, threads) for chosen in recipes]
+    return {
+        "seed": seed,
+        "split": parts.name,
+        "fingerprint": parts.fingerprint,
+        "held_out": len(np.unique(parts.test.users)),
+        "tried": theirs.tried,
+        "people": [questions.people for questions in test.questions],
+        "asked": [len(questions.asked) for questions in test.questions],
+        "methods": [*others, *(one.scores(test) for one in mine)],
+        "gaps": theirs.gaps
+        | {
+            one.name: {other.name: gaps(one, other, test, seed) for other in theirs.answers}
+            for one in mine
+        },
+        "machine": at,
+        "rivals_machine": theirs.machine,
+    }
+
+
+class Theirs(NamedTuple):
+    """What the rivals, and maybe other recipes of ours, reached on a split, and where."""
+
+    scores: list[dict[str, Any]]
+    answers: list[Answers]  # of rivals; none if only figures are known
+    gaps: dict[str, Any]  # of other recipes
+    tried: int
+    machine: dict[str, Any]
+
+
+Rivals = Callable[[Split, Panel, dict[str, Any]], Theirs]
+
+
+def from_record(
+    parts: Split, test: Panel, at: dict[str, Any], *, runs: list[dict[str, Any]]
+) -> Theirs:
+    """The figures of that of the earlier runs which was on the same split."""
+    del test, at
+    run = next((one for one in runs if one["fingerprint"] == parts.fingerprint), None)
+    if run is None:
+        raise SystemExit(f"--recorded: results/ has no figures of the split {parts.name}")
+    made = {"machine": run["machine"]}  # unless it was kept then, too
+    scores = [made | one if "recipe" in one else one for one in run["methods"]]
+    return Theirs(scores, [], run["gaps"], run["tried"], run["rivals_machine"])
+
+
+def asked_now(
+    parts: Split,
+    test: Panel,
+    at: dict[str, Any],
+    *,
+    lenskit: str | None,
+    folder: Path | None,
+    threads: int,
+) -> Theirs:
+    """Their answers, made now or kept in the folder from an earlier run."""
+    seed = int(parts.name.split(":")[1])
     tried = panel(split(test.known, f"users:{seed + 1}:{MOST}"), seed + 1)
 
     def asked() -> tuple[list[Answers], dict[str, Any]]:
@@ -130,23 +186,8 @@ def compare(
         return found, at
 
     own = f"{parts.fingerprint}-{threads}-{lenskit is not None}"
-    rivals, rivals_at = asked() if folder is None else kept(folder, own, asked)
-    mine = [ours(parts, test, chosen, threads) for chosen in recipes]
-    return {
-        "seed": seed,
-        "split": parts.name,
-        "fingerprint": parts.fingerprint,
-        "held_out": len(np.unique(parts.test.users)),
-        "tried": tried.people,
-        "people": [questions.people for questions in test.questions],
-        "asked": [len(questions.asked) for questions in test.questions],
-        "methods": [one.scores(test) for one in (*rivals, *mine)],
-        "gaps": {
-            one.name: {other.name: gaps(one, other, test, seed) for other in rivals} for one in mine
-        },
-        "machine": at,
-        "rivals_machine": rivals_at,
-    }
+    answers, made_at = asked() if folder is None else kept(folder, own, asked)
+    return Theirs([one.scores(test) for one in answers], answers, {}, tried.people, made_at)
 
 
 def kept(folder: Path, name: str, make: Callable[[], _Made]) -> _Made:
@@ -207,6 +248,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", type=int, default=[11], help="a split for each")
     parser.add_argument("--lenskit-python", help="Python of an environment with LensKit")
     parser.add_argument("--rivals", type=Path, help="folder that keeps the rivals' answers")
+    parser.add_argument(
+        "--recorded", action="store_true", help="take what is not run now from results/"
+    )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--save", action="store_true", help="keep records and renew the page")
     return parser.parse_args()
@@ -218,22 +262,16 @@ def main() -> None:
         chosen = {data: recipes_for(data, given.recipes) for data in given.data}
     except CfnadeError as error:
         raise SystemExit(f"--recipes: {error}") from error
-    lenskit = lenskit_found(given.lenskit_python)
+    rivals: Rivals = partial(from_record, runs=recorded_runs())  # before any of them is replaced
+    if not given.recorded:
+        lenskit = lenskit_found(given.lenskit_python)
+        rivals = partial(asked_now, lenskit=lenskit, folder=given.rivals, threads=given.threads)
     torch.set_num_threads(given.threads)
     prepare(print)
     for data, recipes in chosen.items():
         runs: list[dict[str, Any]] = []
         for seed in given.seeds:
-            runs.append(
-                compare(
-                    data,
-                    recipes,
-                    seed=seed,
-                    lenskit=lenskit,
-                    folder=given.rivals,
-                    threads=given.threads,
-                )
-            )
+            runs.append(compare(data, recipes, seed=seed, threads=given.threads, rivals=rivals))
             record = {"data": Path(data).stem, "given": GIVEN, "runs": runs}
             print(tables(record), flush=True)
             if given.save:  # after every seed: a run may be stopped

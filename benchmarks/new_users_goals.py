@@ -1,6 +1,6 @@
 """What the answers to new people must reach, and whether they do: read off the figures, each time.
 
-A must compares ours (the first recipe) with the rivals on the same questions; a goal is a number.
+A must compares ours (one recipe) with the rivals on the same questions; a goal is a number.
 """
 
 from __future__ import annotations

@@ -33,11 +33,20 @@ def save(record: dict[str, Any]) -> None:
     path.write_text(json.dumps(record, indent=1) + "\n")
 
 
-def write_docs() -> None:
-    """Renew the section from all records, the data set with most ratings first."""
+def records() -> list[dict[str, Any]]:
+    """All that is kept, the data set with most ratings first."""
     found = [json.loads(path.read_text()) for path in RESULTS.glob(NAME.format("*"))]
-    found.sort(key=lambda record: -record["runs"][0]["asked"][0])
-    write_section(PAGE, section(found))
+    return sorted(found, key=lambda record: -record["runs"][0]["asked"][0])
+
+
+def recorded_runs() -> list[dict[str, Any]]:
+    """What was found on each split."""
+    return [run for record in records() for run in record["runs"]]
+
+
+def write_docs() -> None:
+    """Renew the section from all records."""
+    write_section(PAGE, section(records()))
 
 
 def write_section(page: Path, text: str) -> None:
@@ -107,10 +116,27 @@ def tables(record: dict[str, Any]) -> str:
         parts += [_means(runs, metric) for metric in ("rmse", "nll")]
         parts += ["By seed:"]
     parts += [_by_seed(runs, metric) for metric in ("rmse", "nll")]
-    parts += [_filled(_verdict(record)), _must_table(runs, "rmse"), _must_table(runs, "nll")]
+    recipes = [one["method"] for one in runs[0]["methods"] if "recipe" in one]
+    parts += [part for name in recipes for part in _judgement(_alone(record, name))]
+    return "\n\n".join([*parts, _seconds(runs)])
+
+
+def _alone(record: dict[str, Any], name: str) -> dict[str, Any]:
+    """The record without our other recipes."""
+    runs = [
+        run | {"methods": [m for m in run["methods"] if "recipe" not in m or m["method"] == name]}
+        for run in record["runs"]
+    ]
+    return record | {"runs": runs}
+
+
+def _judgement(record: dict[str, Any]) -> list[str]:
+    """Whether the one recipe of a record reaches what it must."""
+    runs = record["runs"]
+    parts = [_filled(_verdict(record)), _must_table(runs, "rmse"), _must_table(runs, "nll")]
     if reached := goals(record):
         parts += [f"Goals for RMSE on seed {GOALS[record['data']][0]}:", _goal_table(reached)]
-    return "\n\n".join([*parts, _seconds(runs)])
+    return parts
 
 
 def _means(runs: list[dict[str, Any]], metric: str) -> str:
@@ -185,7 +211,8 @@ def _judged(must: Must, run: dict[str, Any]) -> str:
     if must.metric == "rmse":
         mine = next(one["method"] for one in run["methods"] if "recipe" in one)
         other = must.rival(run["methods"])["method"]
-        error = f" ± {run['gaps'][mine][other][must.place]['error']:.4f}"
+        if other in run["gaps"][mine]:
+            error = f" ± {run['gaps'][mine][other][must.place]['error']:.4f}"
     return f"{gap:+.4f}{error} {_met(must.met(gap))}"
 
 
@@ -218,19 +245,23 @@ def _origin(record: dict[str, Any]) -> str:
     at, loads = ats[0], ", ".join(str(one["load"]) for one in ats)
     changes = " with uncommitted changes" if any(one["uncommitted"] for one in ats) else ""
     commits = ", ".join(dict.fromkeys(str(one["commit"]) for one in ats))
-    earlier = ", ".join(
-        dict.fromkeys(
-            f"{run['rivals_machine']['date'][:10]}, commit {run['rivals_machine']['commit']}"
-            for run in record["runs"]
-            if run["rivals_machine"]["date"] != run["machine"]["date"]
-        )
-    )
-    kept = f" The rivals' answers are kept from an earlier run ({earlier})." if earlier else ""
+    runs = record["runs"]
+    kept = _kept("The rivals' answers", [run["rivals_machine"] for run in runs], ats)
+    for versions in zip(*(run["methods"] for run in runs), strict=True):
+        made = [one.get("machine", now) for one, now in zip(versions, ats, strict=True)]
+        kept += _kept(f"The figures of {versions[0]['method']}", made, ats)
     without = "" if _has_als(record) else "LensKit's ALS was not run. "
     return (
         f"{without}One training a seed. {at['cpu']}, threads: {at['threads']} of {at['cores']} "
         f"cores, load at the start: {loads}; {at['date'][:10]}, commit {commits}{changes}.{kept}"
     )
+
+
+def _kept(what: str, made: list[dict[str, Any]], now: list[dict[str, Any]]) -> str:
+    """Which runs something was made in, if not in those of the record."""
+    earlier = [then for then, at in zip(made, now, strict=True) if then["date"] != at["date"]]
+    named = dict.fromkeys(f"{then['date'][:10]}, commit {then['commit']}" for then in earlier)
+    return f" {what} are kept from an earlier run ({', '.join(named)})." if named else ""
 
 
 def _has_als(record: dict[str, Any]) -> bool:
