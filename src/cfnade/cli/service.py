@@ -50,7 +50,7 @@ def serve(
     from cfnade.serve.server import serve as run
 
     if model.is_dir():  # if not, the reason comes without delay
-        compile_kernels("requests")
+        compile_kernels("requests", "picks")
     run(
         ServeSettings(
             folder=model,
