@@ -187,8 +187,8 @@ def _verdict(record: dict[str, Any]) -> str:
         said.append(f"{where}: {met}" + (f" (missed: {names})" if missed else ""))
     return (
         f"What {mine} must reach. {'; '.join(said)}. Differences are ours less the rival's, on "
-        "seeds with the standard error over people for RMSE. The rival is the best of the seed, "
-        "for the mean that of the best mean."
+        "seeds with the standard error over people for RMSE, if the rival's answers were at hand. "
+        "The rival is the best of the seed, for the mean that of the best mean."
     )
 
 
