@@ -15,8 +15,8 @@ from cfnade.fitted import FittedModel
 from cfnade.fitting import read
 from cfnade.list_evaluation import KS, ListScores, evaluate_lists
 from cfnade.predictor import Predictor
+from cfnade.predictor.cells import Beside
 from cfnade.predictor.histories import History
-from cfnade.predictor.newitems import NewItems
 from cfnade.predictor.ranking import How
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,15 +29,7 @@ class Questions:
     predictor_: Predictor
     scale_: Scale
 
-    def predict(
-        self,
-        users: Any,
-        items: Any,
-        *,
-        histories: Mapping[Any, History] | None = None,
-        new_items: NewItems | None = None,
-        times: Any = None,
-    ) -> FloatArray:
+    def predict(self, users: Any, items: Any, **beside: Unpack[Beside]) -> FloatArray:
         """The expected rating of each (user, item), in stars. Returns (n,).
 
         Raw ids, equally many of both, or one user for many items (or the reverse). histories
@@ -45,37 +37,15 @@ class Questions:
         what known users said of them: {name: {user: stars}}. times, whole seconds since 1970,
         are for a model with time=True, and needed there.
         """
-        return self.predictor_.predict(
-            users, items, histories=histories, new_items=new_items, times=times
-        )
+        return self.predictor_.predict(users, items, **beside)
 
-    def predict_proba(
-        self,
-        users: Any,
-        items: Any,
-        *,
-        histories: Mapping[Any, History] | None = None,
-        new_items: NewItems | None = None,
-        times: Any = None,
-    ) -> FloatArray:
+    def predict_proba(self, users: Any, items: Any, **beside: Unpack[Beside]) -> FloatArray:
         """The calibrated probability of each rating in `classes_`. Returns (n, K)."""
-        return self.predictor_.predict_proba(
-            users, items, histories=histories, new_items=new_items, times=times
-        )
+        return self.predictor_.predict_proba(users, items, **beside)
 
-    def predict_frame(
-        self,
-        users: Any,
-        items: Any,
-        *,
-        histories: Mapping[Any, History] | None = None,
-        new_items: NewItems | None = None,
-        times: Any = None,
-    ) -> pl.DataFrame:
+    def predict_frame(self, users: Any, items: Any, **beside: Unpack[Beside]) -> pl.DataFrame:
         """Both as a frame, with titles; known_of_user and known_of_item are 0 for unknown ids."""
-        return self.predictor_.predict_frame(
-            users, items, histories=histories, new_items=new_items, times=times
-        )
+        return self.predictor_.predict_frame(users, items, **beside)
 
     def recommend(
         self,

@@ -114,3 +114,16 @@ def test_a_model_without_ratings_predicts_none() -> None:
         PICKED.recommend(history=5)  # type: ignore[arg-type]
     with pytest.raises(PredictionError, match="more than once"):
         PICKED.recommend(history=[3, 3])
+
+
+def test_a_misspelt_argument_is_refused_with_what_was_meant() -> None:
+    misspelt: dict[str, Any] = {"tast": 0.5}
+    with pytest.raises(PredictionError, match=r"unknown argument of recommend 'tast'.*'taste'"):
+        RATED.recommend([1], **misspelt)
+    with pytest.raises(PredictionError, match=r"unknown argument of recommend 'tast'.*'taste'"):
+        RATED.ranked(1, **misspelt)
+    misspelt = {"history": {"a": {1: 5}}}
+    with pytest.raises(
+        PredictionError, match=r"unknown argument of predict 'history'.*'histories'"
+    ):
+        RATED.predict(["a"], [1], **misspelt)

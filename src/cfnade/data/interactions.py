@@ -20,7 +20,9 @@ Weighting = Literal["linear", "log"]
 def liked(columns: Columns, least: float) -> Columns:
     """The ratings of at least so much, as interactions; the others are gone."""
     if columns.implicit:
-        raise DataError("likes= turns ratings into interactions; these are some already")
+        raise DataError(
+            "likes= turns ratings into interactions; these are some already: leave it out"
+        )
     places = np.flatnonzero(columns.values >= least)
     if len(places) == 0:
         raise DataError(

@@ -26,7 +26,7 @@ from cfnade.options import checked, whole
 from cfnade.personal import Calibrator
 from cfnade.predictor import frames, refusals
 from cfnade.predictor.catalogue import Catalogue
-from cfnade.predictor.cells import Cells, CellsAsked, places_in
+from cfnade.predictor.cells import Beside, Cells, CellsAsked, places_in
 from cfnade.predictor.explain import by_item, by_level, by_pick
 from cfnade.predictor.histories import History, Person, read_history
 from cfnade.predictor.ids import Ids, listed, paired
@@ -76,15 +76,7 @@ class Predictor:
 
     # -- given cells --------------------------------------------------------------------------
 
-    def predict_proba(
-        self,
-        users: Any,
-        items: Any,
-        *,
-        histories: Mapping[Any, History] | None = None,
-        new_items: NewItems | None = None,
-        times: Any = None,
-    ) -> FloatArray:
+    def predict_proba(self, users: Any, items: Any, **beside: Unpack[Beside]) -> FloatArray:
         """The distribution of each (user, item), over the scale's values. Returns (n, K).
 
         A single user goes with all items, and the other way round; items are ids or titles.
@@ -94,33 +86,17 @@ class Predictor:
         seconds since 1970, one for all or one for each, and takes neither.
         """
         cells = paired(users, items)
-        return self._cells(*cells, histories, new_items, times, honest=True).probabilities
+        return self._cells(*cells, beside, honest=True).probabilities
 
-    def predict(
-        self,
-        users: Any,
-        items: Any,
-        *,
-        histories: Mapping[Any, History] | None = None,
-        new_items: NewItems | None = None,
-        times: Any = None,
-    ) -> FloatArray:
+    def predict(self, users: Any, items: Any, **beside: Unpack[Beside]) -> FloatArray:
         """The expected rating of each (user, item), in stars. Returns (n,)."""
         cells = paired(users, items)
-        return self._cells(*cells, histories, new_items, times, honest=False).predictions
+        return self._cells(*cells, beside, honest=False).predictions
 
-    def predict_frame(
-        self,
-        users: Any,
-        items: Any,
-        *,
-        histories: Mapping[Any, History] | None = None,
-        new_items: NewItems | None = None,
-        times: Any = None,
-    ) -> pl.DataFrame:
+    def predict_frame(self, users: Any, items: Any, **beside: Unpack[Beside]) -> pl.DataFrame:
         """user, item, title, prediction, std, p_…, known_of_user, known_of_item of each cell."""
         users, items = paired(users, items)
-        answers = self._cells(users, items, histories, new_items, times, honest=True)
+        answers = self._cells(users, items, beside, honest=True)
         return pl.DataFrame(
             {
                 "user": frames.id_series(users, texts=self.users.are_texts),
@@ -163,18 +139,12 @@ class Predictor:
             return self._cells_of.pair(self.person(history), item)
         return self._cells_of.new_item(item, self.users.indices([user]))
 
-    def _cells(
-        self,
-        users: Any,
-        items: Any,
-        histories: Mapping[Any, History] | None,
-        new_items: NewItems | None,
-        times: Any,
-        *,
-        honest: bool,
-    ) -> Answers:
+    def _cells(self, users: Any, items: Any, beside: Beside, *, honest: bool) -> Answers:
         """Of users and items by raw id, or by a name in what is given. If honest, calibrated."""
+        refusals.check_names("predict", beside, Beside)
         refusals.require_ratings(self.fitted)
+        histories, new_items = beside.get("histories"), beside.get("new_items")
+        times = beside.get("times")
         refusals.check_times(self.fitted, histories, times, new_items)
         people = {name: self.person(history) for name, history in (histories or {}).items()}
         things = self.new_items(new_items)

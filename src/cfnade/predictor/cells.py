@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,9 @@ import numpy.typing as npt
 from cfnade.fitted import FittedModel
 from cfnade.personal import Calibrator
 from cfnade.predictor import refusals
-from cfnade.predictor.histories import Person
+from cfnade.predictor.histories import History, Person
 from cfnade.predictor.ids import Ids
+from cfnade.predictor.newitems import NewItems
 from cfnade.predictor.ranking import Answers, means_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import What
@@ -23,6 +24,14 @@ IntArray = npt.NDArray[np.int64]
 
 PIECE = 1 << 18
 """So many cells of new people are answered at once."""
+
+
+class Beside(TypedDict, total=False):
+    """What Predictor.predict and its like take beside users and items."""
+
+    histories: Mapping[Any, History] | None
+    new_items: NewItems | None
+    times: Any
 
 
 class CellsAsked(NamedTuple):

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
+from cfnade.options import unknown
 
 
 def check_who(users: Any, history: Any, histories: Any = None) -> None:
     """A question is about users, about a history, or about several."""
     if sum(given is not None for given in (users, history, histories)) != 1:
         raise PredictionError("give either users or a history, and not both")
+
+
+def check_names(what: str, given: Mapping[str, Any], takes: type) -> None:
+    """What a call takes by name are the keys of a TypedDict; another name is a typing error."""
+    known = takes.__annotations__
+    for name in given:
+        if name not in known:
+            raise PredictionError(unknown(f"argument of {what}", name, known))
 
 
 def check_times(fitted: FittedModel, histories: Any, times: Any, new_items: Any = None) -> None:

@@ -21,6 +21,7 @@ from cfnade.predictor.likeness import similar_by_picks, similar_by_vectors
 from cfnade.predictor.listing import BoolArray, Listable, Lister, Rankings, RatedLists, rankings
 from cfnade.predictor.picking import TASTE, PickedLists, with_picks
 from cfnade.predictor.ranking import How, Rank, RankBy, rank_by
+from cfnade.predictor.refusals import check_names
 from cfnade.predictor.variety import LONGER, varied
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
@@ -39,6 +40,7 @@ class Wishes:
 
     def rankings(self, people: Sequence[Who], n: int, exclude_seen: bool, how: How) -> Rankings:
         """The lists of these people."""
+        check_names("recommend", how, How)
         share = checked("diversity", how.get("diversity", 0.0), number(0, 1), PredictionError)
         n = checked("n", n, whole(1), PredictionError)
         lister = self.lister(n * (LONGER if share else 1), exclude_seen, how)
