@@ -1,0 +1,239 @@
+"""Two ranks of one thread beside one process of one thread: seconds and bytes a step, and memory.
+
+    python benchmarks/ranks.py --ml-1m PATH     on a quiet machine: about four minutes
+    python benchmarks/ranks.py --columns 1000000  what a rank holds of a wide table
+
+A step is timed in turns, some steps of one process, then as many of two ranks, so that both meet
+the same machine. The formula is 2·B·(D+D')·4·(R-1)/R bytes, of rows B and widths of tables D and
+D'; beside it go the gradients of dense layers, the counts of B rows and a number for the cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SHAPES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
+    "ml-1m item, H = 500": (
+        "item",
+        {"hidden": (500,), "context_scale": "sqrt", "target_weight": "unit"},
+        {"batch_rows": 512, "rowwise": True, "context_rate": (0.5, 1.0)},
+    ),
+    "ml-10m shape, J = 50": (
+        "user",
+        {"hidden": (500,), "factors": 50, "context_scale": "sqrt", "target_weight": "unit"},
+        {"batch_rows": 512, "rowwise": True, "context_rate": (0.5, 1.0)},
+    ),
+    "wide, J = 16": (
+        "user",
+        {"hidden": (64,), "factors": 16, "context_scale": "sqrt", "target_weight": "unit"},
+        {"batch_rows": 512, "rowwise": True, "touched_only": True, "context_rate": (0.5, 1.0)},
+    ),
+}
+
+
+def part_of(group: Any, ratings: Any, axis: Any) -> Any:
+    """What a rank owns of ratings that are in memory: as shards give it, without the disk."""
+    from cfnade.data.ratings import Rows, offsets_of
+    from cfnade.kernels.marking import WholeRows
+    from cfnade.ranks.owned import Owned, RankRatings, nameless, owner_of
+    from cfnade.shards.layout import owned as owned_columns
+    from cfnade.sides.column_part import ColumnPart
+    from cfnade.sides.side import other_axis
+
+    rows = ratings.rows(axis)
+    columns = owned_columns(rows.n_columns, group.rank, group.size)
+    local = np.full(rows.n_columns, -1, np.int32)
+    local[columns] = np.arange(len(columns), dtype=np.int32)
+    numbers = np.repeat(np.arange(len(rows), dtype=np.int32), rows.counts())
+    places = (np.arange(rows.n_ratings) - rows.offsets[numbers]).astype(np.int32)
+    mine = local[rows.columns] >= 0
+    sides = {axis: numbers[mine], other_axis(axis): local[rows.columns[mine]]}
+    levels = rows.levels[mine]
+    ids = nameless(ratings.n_users), nameless(ratings.n_items)
+    own = RankRatings(sides["user"], sides["item"], levels, ratings.scale, *ids)
+    offsets = offsets_of(numbers[mine], len(rows))
+    own._rows[axis] = Rows(offsets, sides[other_axis(axis)], levels, len(columns), rows.n_levels)
+    counts = rows.counts().astype(np.int32)
+    own.__dict__["whole_rows"] = {axis: counts}
+    totals = group.sum_(np.bincount(levels, minlength=rows.n_levels).astype(np.int64))
+    whole, owner = WholeRows(places[mine], counts), partial(owner_of, group.size)
+    part = ColumnPart(group, columns, rows.n_columns, totals, whole, owner)
+    return Owned(axis, own, part, None, counts)  # type: ignore[arg-type]
+
+
+def stepper_on(group: Any, ratings: Any, name: str) -> tuple[Any, int]:
+    from cfnade.settings import Settings
+    from cfnade.sides import new_member
+    from cfnade.training.steps import stepper_of
+
+    axis, fields, settings = SHAPES[name]
+    how = Settings(**settings)
+    part: Any = None
+    own = ratings
+    if group.size > 1:
+        owned = part_of(group, ratings, axis)
+        part, own = {axis: owned.part}, owned.ratings
+    member = new_member((axis,), own, fields, how, part)
+    return stepper_of(member, own, fields, how, device="cpu", threads=1), len(ratings.rows(axis))
+
+
+def steps(stepper: Any, rows: int, first: int, count: int) -> list[tuple[float, float]]:
+    """Seconds of each step: on the clock, and of this process's processor."""
+    found = []
+    for step in range(first, first + count):
+        chosen = np.random.default_rng(step).permutation(rows)[:512]
+        began, used = time.perf_counter(), time.process_time()
+        stepper.step(chosen, step=step, rate=1.0)
+        found.append((time.perf_counter() - began, time.process_time() - used))
+    return found
+
+
+def work(name: str, file: str, rounds: int, count: int) -> None:
+    """One process of the comparison: rank 0 also stands for the one process."""
+    import torch
+
+    from cfnade.data.store import read_ratings
+    from cfnade.group import ALONE
+    from cfnade.ranks.gloo import Ranks, joined
+
+    torch.set_num_threads(1)
+    with joined() as group:
+        assert isinstance(group, Ranks)
+        ratings = read_ratings(Path(file))
+        shared, rows = stepper_on(group, ratings, name)
+        alone = stepper_on(ALONE, ratings, name)[0] if group.rank == 0 else None
+        steps(shared, rows, 0, 3)
+        times: dict[str, list[tuple[float, float]]] = {"one": [], "ranks": []}
+        sent = group.sent
+        for turn in range(rounds):
+            if alone is not None:
+                times["one"] += steps(alone, rows, 10 + turn * count, count)
+            group.barrier()
+            times["ranks"] += steps(shared, rows, 10 + turn * count, count)
+        if group.rank == 0:
+            bytes_a_step = (group.sent - sent) / len(times["ranks"])
+            print(json.dumps({"times": times, "bytes": bytes_a_step, "ranks": group.size}))
+
+
+def hold(name: str, file: str) -> None:
+    """Only make what a rank, or one process, trains with; and say how much memory that took."""
+    from cfnade.data.store import read_ratings
+    from cfnade.ranks.gloo import joined
+
+    with joined() as group:
+        stepper, rows = stepper_on(group, read_ratings(Path(file)), name)
+        steps(stepper, rows, 0, 2)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        if group.rank == 0:
+            print(json.dumps({"peak_kb": peak}))
+
+
+def started(ranks: int, *arguments: str) -> dict[str, Any]:
+    """What rank 0 of so many processes prints."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    known = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    if ranks > 1:
+        known |= {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    running = [
+        subprocess.Popen(
+            [sys.executable, __file__, *arguments],
+            env=known | ({"RANK": str(rank)} if ranks > 1 else {}),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    said = [process.communicate()[0] for process in running]
+    found: dict[str, Any] = json.loads(said[0].strip().splitlines()[-1])
+    return found
+
+
+def formula(name: str, ranks: int, rows: int = 512) -> float:
+    _, fields, _ = SHAPES[name]
+    widths = 2 * (fields.get("factors") or fields["hidden"][0])
+    return float(2 * rows * widths * 4 * (ranks - 1) / ranks)
+
+
+def beside(name: str, ranks: int, rows: int = 512) -> float:
+    """Gradients of dense layers, counts and cost, each summed over ranks."""
+    _, fields, _ = SHAPES[name]
+    H, J = fields["hidden"][0], fields.get("factors") or 0
+    dense = sum(-(-n // 16) * 16 for n in (H, H * J, H * J) if n)
+    return float(2 * (ranks - 1) / ranks * (4 * dense + 8 * rows + 8))
+
+
+def compare(name: str, file: Path, rounds: int, count: int) -> dict[str, Any]:
+    found = started(2, "--work", name, str(file), str(rounds), str(count))
+    one, two = (1e3 * np.array(found["times"][kind]) for kind in ("one", "ranks"))
+    (one, one_cpu), (two, two_cpu) = one.T, two.T
+    result = {
+        "one_ms": float(np.median(one)),
+        "ranks_ms": float(np.median(two)),
+        "ratio": float(np.median(one) / np.median(two)),
+        "ratio_of_best": float(one.min() / two.min()),
+        "ratio_of_cpu": float(np.median(one_cpu) / np.median(two_cpu)),
+        "bytes": found["bytes"],
+        "formula": formula(name, 2),
+        "beside": beside(name, 2),
+    }
+    print(f"{name}: " + ", ".join(f"{key} {value:,.2f}" for key, value in result.items()))
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Ranks beside one process.")
+    parser.add_argument("--ml-1m", help="ml-1m.zip")
+    parser.add_argument("--columns", type=int, help="measure memory on so many columns instead")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--hold", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.work:
+        work(given.work[0], given.work[1], int(given.work[2]), int(given.work[3]))
+        return
+    if given.hold:
+        hold(*given.hold)
+        return
+    from cfnade.data.store import write_ratings
+    from cfnade.data.synthetic import synthetic, synthetic_like
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "ratings"
+        if given.columns:
+            made = synthetic(20_000, given.columns, 4 * given.columns, seed=1).ratings
+            write_ratings(file, made)
+            name = "wide, J = 16"
+            peaks = {ranks: started(ranks, "--hold", name, str(file)) for ranks in (1, 2)}
+            one, two = (peaks[ranks]["peak_kb"] / 1e6 for ranks in (1, 2))
+            print(
+                f"{name}, {given.columns:,} columns: {one:.2f} GB alone, {two:.2f} GB a rank, "
+                f"{two / one:.2f} of it"
+            )
+            return
+        if given.ml_1m:
+            from cfnade import load
+
+            write_ratings(file, load(given.ml_1m))
+            compare("ml-1m item, H = 500", file, given.rounds, given.steps)
+        write_ratings(file, synthetic_like("ml-10m", 1).ratings)
+        compare("ml-10m shape, J = 50", file, given.rounds, given.steps)
+
+
+if __name__ == "__main__":
+    main()

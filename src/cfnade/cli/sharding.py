@@ -1,0 +1,72 @@
+"""`cfnade shard`: ratings cut by columns, for training on more than one machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cfnade.cli.arguments import panel, with_engine, with_reading_in_pieces
+from cfnade.errors import DataError
+from cfnade.lock import TakenError, only_one
+
+_division = panel("How ratings are divided")
+
+
+@with_reading_in_pieces
+@with_engine
+def shard(
+    ratings: Annotated[
+        list[str], typer.Argument(help="Parquet or text files, or folders of them; any number.")
+    ],
+    *,
+    out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
+    side: Annotated[
+        str | None, _division("What rows may be: user, item or both (if not given).")
+    ] = None,
+    valid: Annotated[
+        float | None, _division("The share held back for validation; 0.05 if not given.")
+    ] = None,
+    test: Annotated[
+        float | None, _division("The share held back for a test; 0 if not given.")
+    ] = None,
+    seed: Annotated[int | None, _division("Another number divides otherwise.")] = None,
+    running: dict[str, Any],
+    reading: dict[str, Any],
+) -> None:
+    """Cut ratings into parts by columns, however many there are.
+
+    Memory does not grow with them. The same command again goes on where a stopped one was. All
+    workers must see the files and the folder under the same paths.
+
+    \b
+      cfnade shard ratings.parquet --out shards
+      cfnade shard day-*.csv.gz --out shards --workers 4
+      cfnade shard parts/ --out shards --engine ray
+    """
+    from dataclasses import fields
+
+    from cfnade.data.roles import ReadOptions
+    from cfnade.engines import open_engine
+    from cfnade.shards.plan import ShardOptions
+    from cfnade.shards.stages import shard as run
+
+    given = {"side": side, "valid": valid, "test": test, "seed": seed}
+    meant = {field.name for field in fields(ShardOptions)}
+    chosen: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+    chosen |= {name: reading.pop(name) for name in list(reading) if name in meant}
+    options, how = ShardOptions(**chosen), ReadOptions(**reading)
+    new = not out.exists()
+    engine = open_engine(running["engine"] or "local", running["workers"])
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with only_one(out / ".lock"):
+            shards = run(ratings, out, engine, options, how, force=bool(running["force"]))
+    except TakenError as taken:
+        raise DataError(f"{out}: {taken} is writing to it; wait until that has ended") from None
+    finally:
+        engine.close()
+        if new and out.exists() and not any(out.iterdir()):
+            out.rmdir()
+    print(f"{out}: {shards!r}"[:-1].replace("<Shards ", ""))

@@ -1,0 +1,153 @@
+"""A Group under torch.distributed, by gloo on CPUs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from cfnade.errors import TrainingError
+from cfnade.group import ALONE, Array, Counts, Group
+
+TIMEOUT = 600.0
+"""Seconds that a rank waits for the others before it gives them up."""
+
+
+class RankLostError(TrainingError):
+    """Another rank died, or does not answer."""
+
+
+class Ranks(Group):
+    """All processes of the process group that is there."""
+
+    def __init__(self) -> None:
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.sent = 0
+        """Bytes that this rank has sent to others."""
+        self._kept: dict[str, Tensor] = {}
+
+    def sum_(self, array: Array) -> Array:
+        self._call(dist.all_reduce, torch.from_numpy(array))
+        self.sent += 2 * array.nbytes * (self.size - 1) // self.size
+        return array
+
+    def scatter_sum(self, rows: Tensor) -> None:
+        # Gloo's own reduce-scatter is slow; adding here also fixes the order.
+        (lo, hi), D = self.share(len(rows)), rows.shape[1]
+        given, count = self._room("given", rows.numel(), rows), hi - lo
+        given.view(len(rows), D).copy_(rows)
+        got = self._room("got", self.size * count * D, rows)
+        self._exchange(given, self._sizes(len(rows), D), got, [count * D] * self.size)
+        parts = got.view(self.size, count, D)
+        for part in parts[1:]:
+            parts[0] += part
+        rows[lo:hi] = parts[0]
+
+    def gather(self, rows: Tensor) -> None:
+        (lo, hi), D = self.share(len(rows)), rows.shape[1]
+        own = rows[lo:hi].reshape(-1).repeat(self.size)
+        whole = self._room("whole", rows.numel(), rows)
+        self._exchange(own, [(hi - lo) * D] * self.size, whole, self._sizes(len(rows), D))
+        rows.copy_(whole.view(len(rows), D))
+
+    def exchange(self, rows: Array, to: Counts, since: Counts) -> Array:
+        width = rows.shape[1]
+        given = torch.from_numpy(np.ascontiguousarray(rows).reshape(-1))
+        got = torch.empty(sum(since) * width, dtype=given.dtype)
+        self._exchange(given, [n * width for n in to], got, [n * width for n in since])
+        return got.numpy().reshape(-1, width)
+
+    def collect(self, own: Array) -> list[Array]:
+        sizes = np.zeros(self.size, np.int64)
+        sizes[self.rank] = own.size
+        nothing, sizes = [0] * self.size, self.sum_(sizes)
+        mine = self.rank == 0
+        given = torch.from_numpy(np.ascontiguousarray(own).reshape(-1))
+        got = torch.empty(int(sizes.sum()) if mine else 0, dtype=given.dtype)
+        to = [own.size, *nothing[1:]]
+        self._exchange(given, to, got, sizes.tolist() if mine else nothing)
+        if not mine:
+            return []
+        parts = np.split(got.numpy(), np.cumsum(sizes)[:-1])
+        return [part.reshape(-1, *own.shape[1:]) for part in parts]
+
+    def broadcast(self, text: str) -> str:
+        data = np.frombuffer(text.encode(), np.uint8)
+        size = torch.tensor([len(data)])
+        self._call(dist.broadcast, size, 0)
+        content = torch.zeros(int(size), dtype=torch.uint8)
+        if self.rank == 0:
+            content.copy_(torch.from_numpy(data.copy()))
+        self._call(dist.broadcast, content, 0)
+        return content.numpy().tobytes().decode()
+
+    def barrier(self) -> None:
+        self._call(dist.barrier)
+
+    # -- pieces -------------------------------------------------------------------------------
+
+    def _sizes(self, rows: int, width: int) -> list[int]:
+        """How many numbers of so many rows belong to each rank."""
+        cuts = [rows * number // self.size for number in range(self.size + 1)]
+        return [(hi - lo) * width for lo, hi in pairwise(cuts)]
+
+    def _room(self, name: str, size: int, like: Tensor) -> Tensor:
+        """Memory that is used again."""
+        found = self._kept.get(name)
+        if found is None or len(found) < size or found.dtype != like.dtype:
+            found = self._kept[name] = torch.empty(size, dtype=like.dtype)
+        return found[:size]
+
+    def _exchange(self, given: Tensor, to: list[int], got: Tensor, since: list[int]) -> None:
+        self._call(dist.all_to_all_single, got, given, since, to)
+        self.sent += (sum(to) - to[self.rank]) * given.element_size()
+
+    def _call(self, collective: Callable[..., Any], *given: Any) -> None:
+        try:
+            collective(*given)
+        except RuntimeError as error:
+            what = str(error).strip().splitlines()[0].rpartition(".cc:")[2].partition("] ")[2]
+            how = "does not answer" if "imed out" in str(error) else "is gone"
+            raise RankLostError(
+                f"rank {self.rank} of {self.size}: another rank {how} "
+                f"({(what or str(error)).partition('. ')[0][:160]})"
+            ) from error
+
+
+@contextmanager
+def joined(seconds: float = TIMEOUT) -> Iterator[Group]:
+    """The ranks that torchrun, Spark or Ray started, or this process alone.
+
+    Where a process group is there already, as under Ray, it is used and left.
+    """
+    if not dist.is_initialized() and "RANK" not in os.environ:
+        yield ALONE
+        return
+    ours = not dist.is_initialized()
+    if ours:
+        dist.init_process_group("gloo", timeout=timedelta(seconds=seconds))
+    try:
+        yield Ranks() if dist.get_world_size() > 1 else ALONE
+    finally:
+        if ours:
+            dist.destroy_process_group()
+
+
+def first_to_speak(group: Group) -> bool:
+    """Whether no other rank has asked this before, since they were started."""
+    if group.size == 1:
+        return True
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    try:
+        store = dist.distributed_c10d._get_default_store()
+        return int(store.add(f"cfnade/said/{start}", 1)) == 1
+    except (RuntimeError, ValueError):  # it went with the rank that had it
+        return True

@@ -1,0 +1,233 @@
+"""train_together(): what every rank does, whoever started it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cfnade import __version__
+from cfnade.calibration import Calibration
+from cfnade.choice.planning import ChoicePlan, choice_plan
+from cfnade.data.ratings import Ratings
+from cfnade.errors import TrainingError
+from cfnade.group import Group
+from cfnade.kernels.threads import thread_count, torch_threads
+from cfnade.ranks.choosing_together import SharedChoice, choose_together
+from cfnade.ranks.judging import Judge
+from cfnade.ranks.owned import both_ways, nameless, owned_by
+from cfnade.ranks.rank_state import RankSaving
+from cfnade.ranks.writing import SharedModel, write_folder
+from cfnade.settings import Settings
+from cfnade.shards import Shards
+from cfnade.sides import KINDS, Axis, new_member, side_names
+from cfnade.sides.ridge import spread_of
+from cfnade.sides.side import other_axis
+from cfnade.training.choice_run import Say
+from cfnade.training.loop import DivergedError, Reporter, Run
+from cfnade.training.run import PICKS
+from cfnade.training.state import Progress, lists_folder
+from cfnade.training.steps import stepper_of
+
+
+@dataclass(frozen=True)
+class RankRun:
+    """How ranks train, beside what: who they are, where states go, who is told."""
+
+    group: Group
+    shards: Shards
+    threads: int
+    saving: RankSaving | None = None
+    reporter: Reporter | None = None
+    say: Say = lambda _: None
+    stop: Callable[[], bool] = lambda: False
+
+    def ended(self) -> bool:
+        """Whether anybody wants to stop."""
+        return self.group.any(self.stop())
+
+
+def train_together(
+    group: Group,
+    shards: Shards,
+    out: Path,
+    *,
+    side: str,
+    architecture: Mapping[str, Any],
+    settings: Settings,
+    lists: bool = False,
+    threads: int | None = None,
+    saving: RankSaving | None = None,
+    reporter: Reporter | None = None,
+    say: Say = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+    facts: Mapping[str, Any] | None = None,
+    with_context: bool = True,
+) -> dict[str, Any]:
+    """Train on the shards' training part, choose by their validation part, and write the folder.
+
+    All ranks call it with the same arguments. `lists` is whether what people pick is learnt too;
+    of interactions it is all that there is to learn. Returns the facts of the model, on rank 0 all
+    of them. `facts` are more of them, for model.json.
+    """
+    began = time.monotonic()
+    if shards.sizes["train"] == 0:
+        raise TrainingError(f"{shards.folder}: there are no ratings to train on")
+    how = RankRun(group, shards, thread_count(threads), saving, reporter, say, stop)
+    implicit = len(shards.scale) == 1
+    with torch_threads(how.threads):
+        if implicit:
+            owned = owned_by(group, shards, "user")
+            model, found = SharedModel(PICKS, None, owned, shards), _bare(how, settings.seed)
+            calibration = None
+        else:
+            model, calibration, found = _member(how, side, dict(architecture), settings)
+        found["stopped"] = found["epochs"] < settings.epochs and how.ended() and not implicit
+        if (lists or implicit) and not found["stopped"]:
+            model, found["lists"] = _with_choice(how, model, settings.seed)
+            found["stopped"] = how.ended()
+    found["seconds"] = round(max(time.monotonic() - began, found["seconds"]), 2)
+    known = {name: value for name, value in found.items() if name not in ("stopped", "diverged")}
+    write_folder(model, out, calibration, known | dict(facts or {}), with_context=with_context)
+    return found
+
+
+def _member(
+    how: RankRun, side: str, fields: dict[str, Any], settings: Settings
+) -> tuple[SharedModel, Calibration | None, dict[str, Any]]:
+    """How things are rated."""
+    names = side_names(side, ridge=fields.get("ridge", 0), time=bool(fields.pop("time", False)))
+    axis, *more = _axes(names, settings)
+    owned = owned_by(how.group, how.shards, axis)
+    other = owned_by(how.group, how.shards, more[0]) if more else None
+    ratings = owned.ratings if other is None else both_ways(owned, other)
+    counts, totals = ratings.level_counts(other_axis(axis)), owned.part.totals
+    fields["spread"] = spread_of(counts, how.group, torch.from_numpy(totals))
+    parts = {one.axis: one.part for one in (owned, other) if one is not None}
+    member = new_member(names, ratings, fields, settings, parts)
+    judge = Judge(owned, other) if how.shards.sizes["valid"] else None
+    model = SharedModel(side, member, owned, how.shards, other)
+    identity = _identity(how, model, settings)
+    run = Run(
+        member,
+        stepper_of(member, ratings, fields, settings, device="cpu", threads=how.threads),
+        score=None if judge is None else judge.score,
+        saving=how.saving,
+        identity=identity,
+        reporter=how.reporter,
+    )
+    if any(part.starts_well for part in member.sides.values()):
+        run.consider_start()
+    diverged = _go(run, how.ended)
+    for part in member.sides.values():
+        part.settle(ratings, member)
+    calibration, metrics = (None, {}) if judge is None else judge.calibrated(member)
+    found = _outcome(how.shards, run.progress, metrics)
+    found |= {"run": identity, "diverged": diverged}
+    return model, calibration, found
+
+
+def _with_choice(how: RankRun, model: SharedModel, seed: int) -> tuple[SharedModel, dict[str, Any]]:
+    """The model with what people pick."""
+    began, owned = time.monotonic(), model.owned
+    if owned.axis != "user":
+        owned = owned_by(how.group, how.shards, "user")
+    saving = how.saving
+    if saving is not None:
+        saving = replace(saving, folder=lists_folder(saving.folder))
+    plan = _plan(how.shards, seed)
+    choice: SharedChoice = choose_together(
+        owned, plan, how.shards.fingerprint, saving, how.say, how.ended
+    )
+    seconds = {"nade": round(time.monotonic() - began, 2)}
+    facts = choice.facts | {"seconds": seconds, "total_seconds": seconds["nade"]}
+    return replace(model, choice=choice, items=owned), facts
+
+
+def _plan(shards: Shards, seed: int) -> ChoicePlan:
+    """What suits data of that size."""
+    count = shards.sizes["train"]
+    index, levels = np.broadcast_to(np.int32(0), (count,)), np.broadcast_to(np.uint8(0), (count,))
+    ids = nameless(shards.n_users), nameless(shards.n_items)
+    return choice_plan(Ratings(index, index, levels, shards.scale, *ids), seed=seed)
+
+
+def _go(run: Run, stop: Callable[[], bool]) -> str | None:
+    """Train to the end; if it diverges after a good epoch, keep that and say what happened."""
+    try:
+        run.go(stop=stop)
+    except DivergedError as error:
+        if run.progress.best_epoch == 0:
+            raise
+        run.keep_best()
+        return str(error)
+    return None
+
+
+def _axes(names: tuple[str, ...], settings: Settings) -> list[Axis]:
+    """What the rows are, users first; what ranks cannot train together is refused."""
+    unable = [name for name in names if not KINDS[name].side.by_column]
+    if unable:
+        raise TrainingError(
+            f"side {unable[0]!r} cannot be trained on several ranks; leave it out, or train on one "
+            "machine"
+        )
+    axes = [KINDS[name].axis for name in names]
+    if len(set(axes)) > 1 and names != ("user", "item"):
+        raise TrainingError(
+            f"sides {' + '.join(names)} cannot be trained on several ranks: of users and items "
+            "together that is --side both; or train on one machine"
+        )
+    if settings.refit:
+        raise TrainingError(
+            "--refit needs one machine; on several ranks leave it out, or cut the shards again "
+            "with --valid 0 and as many --epochs as validation chose"
+        )
+    return [axis for axis in dict.fromkeys(axes) if axis is not None]
+
+
+def _identity(how: RankRun, model: SharedModel, settings: Settings) -> dict[str, Any]:
+    """What must be the same for a run to be resumed."""
+    given = settings.to_dict()
+    return _run(how) | {
+        "side": model.side,
+        "model": model.described_sides(),
+        "settings": {n: list(v) if isinstance(v, tuple) else v for n, v in given.items()},
+        "device": "cpu",
+    }
+
+
+def _run(how: RankRun) -> dict[str, Any]:
+    return {
+        "data": str(how.shards.folder),
+        "split": {"name": "shards", "fingerprint": how.shards.fingerprint},
+        "threads": how.threads,
+        "ranks": how.group.size,
+        "version": __version__,
+    }
+
+
+def _bare(how: RankRun, seed: int) -> dict[str, Any]:
+    """The facts of a model that knows nothing but what people pick."""
+    run = _run(how) | {"side": PICKS, "settings": {"seed": seed}}
+    found = _outcome(how.shards, Progress(), {})
+    return found | {"run": run, "diverged": None}
+
+
+def _outcome(shards: Shards, progress: Progress, metrics: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "data": {"source": "", "users": shards.n_users, "items": shards.n_items},
+        "ratings": dict(shards.sizes),
+        "epochs": progress.epoch,
+        "best_epoch": progress.best_epoch,
+        "seconds": progress.seconds,
+        "refit": False,
+        "valid": metrics,
+        "context": "train + valid",
+        "history": progress.history,
+    }

@@ -1,0 +1,149 @@
+"""BatchScorer: a table of people in, a table of answers out, the same on every engine.
+
+    ray:    people.map_batches(BatchScorer("model"), batch_format="pyarrow")
+    spark:  people.mapInArrow(scorer.in_arrow, scorer.ddl)
+    here:   BatchScorer("model")(frame)
+
+It pickles to its arguments. A process loads the model once, at the first table. An answer does not
+depend on who else is in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns, numbers, times
+from cfnade.errors import PredictionError
+from cfnade.evaluation import cells_asked
+from cfnade.options import checked, one_of
+from cfnade.predictor import Predictor
+from cfnade.scorer import FEW_CELLS
+from cfnade.scoring.tables_in import column, people_of, raw_ids, tells_histories
+
+WHAT = ("recommend", "predict", "evaluate")
+_DDL = {pl.Int64: "bigint", pl.Float64: "double", pl.String: "string", pl.Int32: "int"}
+
+
+@lru_cache(maxsize=1)
+def _loaded(folder: str, changed: int) -> Predictor:
+    del changed  # another model in the same folder is another one
+    return Predictor.load(folder)
+
+
+def predictor_of(folder: str) -> Predictor:
+    """The model, loaded once by a process."""
+    return _loaded(folder, Path(folder).stat().st_mtime_ns)
+
+
+class BatchScorer:
+    """Answers tables of people (recommend) or of cells (predict, evaluate) with a saved model.
+
+    recommend: a column user; with columns items and ratings, lists of what each rated, people are
+    new and user is any name. Options are those of Predictor.recommend (n, rank, taste …).
+    predict: columns user and item, and the same lists for new people; time if the model needs it.
+    evaluate: columns user, item and rating, none of which the model may know.
+    """
+
+    def __init__(self, model: str | Path, what: str = "recommend", **options: Any) -> None:
+        checked("what", what, one_of(*WHAT), PredictionError)
+        if options and what != "recommend":
+            raise PredictionError(f"{min(options)} is for lists; leave it out")
+        self.model, self.what, self.options = str(Path(model).absolute()), what, options
+
+    def __call__(self, table: Any) -> Any:
+        """The answer in the kind of table that was given: pyarrow or polars."""
+        if isinstance(table, pl.DataFrame):
+            return self.answer(table)
+        frame = pl.from_arrow(table)
+        if not isinstance(frame, pl.DataFrame):
+            raise PredictionError(f"a {type(table).__name__} is not a table of people")
+        return self.answer(frame).to_arrow(compat_level=pl.CompatLevel.oldest())
+
+    def in_arrow(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """For Spark's mapInArrow: record batches in and out."""
+        for batch in batches:
+            import pyarrow
+
+            yield from self(pyarrow.Table.from_batches([batch])).to_batches()
+
+    @property
+    def ddl(self) -> str:
+        """The columns of answers as Spark writes them; user as the model has it."""
+        known = predictor_of(self.model)
+        empty = {"user": known.users.table[:0].tolist(), "item": known.items.table[:0].tolist()}
+        kinds = {axis: pl.String if ids.are_texts else pl.Int64 for axis, ids in _axes(known)}
+        frame = pl.DataFrame(empty | {"rating": []}, {**kinds, "rating": pl.Float64})
+        schema = self.answer(frame).schema
+        return ", ".join(f"`{name}` {_DDL[kind.base_type()]}" for name, kind in schema.items())
+
+    def answer(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Answers in the order of the questions."""
+        known = predictor_of(self.model)
+        if self.what == "recommend":
+            return self._lists(known, frame)
+        if self.what == "predict":
+            return _cells(known, frame)
+        return _judged(known, frame)
+
+    def _lists(self, known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
+        users = column(frame, "user")
+        if tells_histories(frame):
+            lists = known.lists_of(people=people_of(frame, known), **self.options)
+        else:
+            lists = known.lists_of(raw_ids(users, known.users), **self.options)
+        return _plain(lists.with_columns(users.gather(lists["user"])))
+
+
+def _axes(known: Predictor) -> tuple[tuple[str, Any], ...]:
+    return ("user", known.users), ("item", known.items)
+
+
+def _cells(known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
+    users = column(frame, "user")
+    filled = _filled(len(frame))
+    beside: dict[str, Any] = {}
+    asked: Any = filled
+    if tells_histories(frame):
+        people = people_of(frame, known)
+        beside["histories"] = {place: people[place] for place in range(len(people))}
+    else:
+        asked = _taken(raw_ids(users, known.users), filled)
+    if known.fitted.needs_times:
+        beside["times"] = times(column(frame, "time"), "row {}".format)[filled]
+    items = _taken(raw_ids(column(frame, "item"), known.items), filled)
+    answers = known.predict_frame(asked, items, **beside).head(len(frame))
+    return _plain(answers.with_columns(users))
+
+
+def _judged(known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
+    """Predictions beside the ratings that came."""
+    if not len(frame):
+        return _cells(known, frame).with_columns(pl.Series("rating", [], pl.Float64))
+    users, items = (column(frame, name) for name in ("user", "item"))
+    who, what = pl.Series(raw_ids(users, known.users)), pl.Series(raw_ids(items, known.items))
+    stars = numbers(column(frame, "rating"), "row {}".format)
+    test = build(Columns(who, what, stars), Options(scale=known.scale))
+    cells_asked(known.scorer, test)
+    return _cells(known, frame).with_columns(pl.Series("rating", stars))
+
+
+def _filled(count: int) -> Any:
+    """Places of all, and of the last one again until they are more than a few. (≥ count,)."""
+    return np.minimum(np.arange(max(count, FEW_CELLS + 1) if count else 0), max(count - 1, 0))
+
+
+def _taken(raws: Any, places: Any) -> Any:
+    return [raws[place] for place in places] if isinstance(raws, list) else raws[places]
+
+
+def _plain(frame: pl.DataFrame) -> pl.DataFrame:
+    """Columns of as few types as every engine has."""
+    small = [name for name, kind in frame.schema.items() if kind.is_integer()]
+    return frame.with_columns(pl.col(small).cast(pl.Int64))

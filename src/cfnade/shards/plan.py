@@ -1,0 +1,170 @@
+"""The plan of a sharding job: which files are read in which pieces, and how they are understood.
+
+It is made once and kept in the folder, so that workers anywhere and a later run do the same job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cfnade.data.build import Options, Repeats
+from cfnade.data.formats import foreign_kind, is_document
+from cfnade.data.parquet_check import MAGIC
+from cfnade.data.ratings import Side
+from cfnade.data.roles import ReadOptions
+from cfnade.data.typed_tables import ARROW, count_rows
+from cfnade.errors import DataError
+from cfnade.files import write_text
+from cfnade.options import check_fields, number, one_of, whole
+from cfnade.shards.layout import SIDES
+from cfnade.shards.texts import is_whole_stream
+
+ROWS = 1 << 21
+"""Rows of a table that a task reads at a time."""
+BYTES = 1 << 25
+"""The same of text."""
+
+Kind = Literal["table", "text", "stream"]
+Input = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """What ratings mean, and how they are divided."""
+
+    side: Annotated[str, one_of("user", "item", "both")] = "both"
+    """What rows may be: "user" and "item" halve the space, if one is enough."""
+    valid: Annotated[float, number(0, below=1)] = 0.05
+    test: Annotated[float, number(0, below=1)] = 0.0
+    seed: Annotated[int, whole(0, 2**63 - 1)] = 0
+    scale: str | None = None
+    bins: int | None = None
+    repeats: Repeats = "error"
+    likes: float | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, DataError)
+        self.meaning()
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        return tuple(side for side in SIDES if self.side in (side, "both"))
+
+    def meaning(self) -> Options:
+        """What ratings mean, as the reader of one file has it."""
+        return Options(self.scale, self.bins, self.repeats, self.likes)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows (of a table) or bytes (of text) first ≤ i < last of a file."""
+
+    path: str
+    kind: Kind
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """Everything that the result depends on."""
+
+    inputs: tuple[Input, ...]
+    """Each file's path, size and time of change: a file that changed makes another job."""
+    pieces: tuple[Piece, ...]
+    options: ShardOptions
+    reading: ReadOptions
+
+    def save(self, path: Path) -> None:
+        write_text(path, json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> ShardPlan:
+        try:
+            told = json.loads(path.read_text())
+            return cls(
+                tuple((str(a), int(b), int(c)) for a, b, c in told["inputs"]),
+                tuple(Piece(**piece) for piece in told["pieces"]),
+                ShardOptions(**told["options"]),
+                ReadOptions(**told["reading"]),
+            )
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise DataError(
+                f"{path}: is damaged ({error}); remove its folder and start again"
+            ) from error
+
+    def difference(self, other: ShardPlan) -> str:
+        """In words what makes another job of it; empty if nothing does."""
+        if self.inputs != other.inputs:
+            changed = {path for path, _, _ in set(self.inputs) ^ set(other.inputs)}
+            return f"{min(changed)} is new, gone or changed"
+        for mine, theirs in ((self.options, other.options), (self.reading, other.reading)):
+            for field in fields(mine):
+                old, new = getattr(mine, field.name), getattr(theirs, field.name)
+                if old != new:
+                    return f"{field.name} was {old!r} and is {new!r}"
+        return ""
+
+
+def plan_of(data: Sequence[str | Path], options: ShardOptions, reading: ReadOptions) -> ShardPlan:
+    """The plan for these files and folders."""
+    files = list(files_in(data))
+    inputs = tuple(map(as_input, files))
+    pieces = tuple(piece for file in files for piece in _pieces(file, reading))
+    if not pieces:
+        raise DataError(f"{', '.join(map(str, data))}: no ratings in it")
+    return ShardPlan(inputs, pieces, options, reading)
+
+
+def as_input(file: Path) -> Input:
+    """What a file is known by."""
+    return str(file), file.stat().st_size, file.stat().st_mtime_ns
+
+
+def files_in(data: Sequence[str | Path]) -> Iterator[Path]:
+    """Files as given, those of folders by name; each once."""
+    met: set[Path] = set()
+    for given in data:
+        path = Path(given).expanduser()
+        if path.is_dir():
+            found = sorted(file for file in path.rglob("*") if _is_part(file, path))
+            if not found:
+                raise DataError(f"{path}: holds no files; give a folder with Parquet or CSV parts")
+        elif path.is_file():
+            found = [path]
+        else:
+            raise DataError(f"{path}: there is no such file or folder; check the path")
+        for file in found:
+            file = file.resolve()
+            if file in met:
+                raise DataError(f"{file}: is given twice; give it once")
+            met.add(file)
+            yield file
+
+
+def _is_part(file: Path, folder: Path) -> bool:
+    """Whether it is data: engines leave _SUCCESS and hidden files beside what they write."""
+    hidden = any(name.startswith(("_", ".")) for name in file.relative_to(folder).parts)
+    return file.is_file() and not hidden and not is_document(file.name)
+
+
+def _pieces(file: Path, reading: ReadOptions) -> Iterator[Piece]:
+    path = str(file)
+    with file.open("rb") as opened:
+        start = opened.read(512)
+    size = file.stat().st_size
+    if start.startswith((MAGIC, ARROW)):
+        if names := reading.of_text():
+            raise DataError(f"{file}: {names[0]}= is for text, and this is a table; leave it out")
+        rows = count_rows(file, path)
+        yield from (Piece(path, "table", a, min(a + ROWS, rows)) for a in range(0, rows, ROWS))
+    elif foreign := foreign_kind(start):
+        raise DataError(f"{file}: this is {foreign}")
+    elif size and is_whole_stream(file, reading):
+        yield Piece(path, "stream", 0, size)
+    else:
+        yield from (Piece(path, "text", a, min(a + BYTES, size)) for a in range(0, size, BYTES))

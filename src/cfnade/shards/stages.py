@@ -1,0 +1,180 @@
+"""A sharding job: stages one after the other, each of tasks that an engine runs in any order.
+
+    read     pieces of files become chunks with raw ids of their own
+    texts    integer ids become texts where other chunks have texts
+    ids      ranges of raw ids, each id once, and which one each chunk's ids are
+    scatter  chunks by indices in the whole, by bands of rows
+    sort     bands: repeats settled, divided, placed, by part
+    join     parts, counts of rows and ids: the files that stay
+
+A task writes files that are whole or not there, and is left out if they are there: a job that was
+stopped anywhere goes on where it was. Tasks meet only on the disk, which all workers must see.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cfnade.data.ratings import Side
+from cfnade.data.roles import PLAIN, ReadOptions
+from cfnade.engines import Task, TaskEngine
+from cfnade.errors import DataError
+from cfnade.shards import chunks, finding, finishing, sorting
+from cfnade.shards.layout import MANIFEST, PARTS, SIDES, ids_file, part_file, rows_file
+from cfnade.shards.opened import Shards
+from cfnade.shards.plan import ShardOptions, ShardPlan, plan_of
+from cfnade.shards.workplace import Workplace
+
+log = logging.getLogger(__name__)
+
+
+def shard(
+    data: Sequence[str | Path],
+    out: str | Path,
+    engine: TaskEngine,
+    options: ShardOptions | None = None,
+    reading: ReadOptions = PLAIN,
+    *,
+    force: bool = False,
+) -> Shards:
+    """Cut the ratings of these files into parts in a folder, or go on with a job left there."""
+    place = Workplace(Path(out).absolute())
+    if force and (place.work.exists() or (place.folder / MANIFEST).exists()):
+        _clear(place)
+    plan = plan_of(data, options or ShardOptions(), reading)
+    if (place.folder / MANIFEST).exists():
+        _same_or_raise(ShardPlan.load(place.folder / finishing.SOURCE), plan, place, "holds shards")
+        log.info("%s: finished before, from the same files", out)
+        return Shards.open(out)
+    if place.plan_file.exists() and not any((place.work / "pieces").glob("*")):
+        _clear(place)  # it failed before anything was done
+    if place.plan_file.exists():
+        _same_or_raise(place.plan(), plan, place, "holds an unfinished job")
+        log.info("%s: going on with the job that was left here", out)
+    else:
+        _refuse_other(place)
+        plan.save(place.plan_file)
+    _run(place, plan, engine)
+    return Shards.open(out)
+
+
+def _run(place: Workplace, plan: ShardPlan, engine: TaskEngine) -> None:
+    folder, sides = str(place.folder), plan.options.sides
+
+    def stage(
+        name: str, function: Callable[..., Any], tasks: Sequence[Task], done: Sequence[bool]
+    ) -> None:
+        left = [(folder, *task) for task, over in zip(tasks, done, strict=True) if not over]
+        started = time.perf_counter()
+        engine.each(function, left)
+        seconds = time.perf_counter() - started
+        log.info("%s: %d of %d tasks, %.1f s", name, len(left), len(tasks), seconds)
+
+    pieces = [(number,) for number in range(len(plan.pieces))]
+    stage("read", read, pieces, [place.noted(chunks.piece_name(i)) is not None for (i,) in pieces])
+    found = place.noted("found") or finding.find_out(place)
+    for words in (*found["skipped"], found["assumed"]):
+        if words:
+            log.info("%s", words)
+    again = [(axis, chunk) for axis in SIDES for chunk in found["retext"][axis]]
+    stage("texts", texts, again, [place.has(finding.ids_name(found, *task)) for task in again])
+    ranges = {axis: finding.cut_ids(place, axis) for axis in SIDES}
+    merged = [(axis, number) for axis in SIDES for number in range(ranges[axis])]
+    stage("ids", ids, merged, [place.has(f"ids/{axis}-{number}") for axis, number in merged])
+    for axis in SIDES:
+        finding.number_ids(place, axis, ranges[axis])
+    each = [(number,) for number in range(len(found["chunks"]))]
+    last = sides[-1]
+    stage("scatter", scatter, each, [place.has(f"scattered/{last}-{i:06d}") for (i,) in each])
+    bands = [
+        (side, band)
+        for side in sides
+        for band in range(len(place.read(f"bands/{side}")["bounds"]) - 1)
+    ]
+    stage("sort", sort, bands, [place.has(f"sorted/{side}-{band:06d}") for side, band in bands])
+    for side in sides:
+        finishing.note_sizes(place, side)
+    joined = _files(place, sides)
+    stage(
+        "join",
+        join,
+        [task for task, _ in joined],
+        [place.folder.joinpath(f).exists() for _, f in joined],
+    )
+    finishing.write_manifest(place)
+
+
+def _files(place: Workplace, sides: Sequence[Side]) -> list[tuple[Task, str]]:
+    """What to join, and the file that it becomes."""
+    joined: list[tuple[Task, str]] = [
+        (("ids", axis, piece), ids_file(axis, piece))
+        for axis in SIDES
+        for piece in range(len(finishing.id_pieces(place, axis)))
+    ]
+    joined += [(("rows", side, 0), rows_file(side)) for side in sides]
+    joined += [(("part", s, p), part_file(s, p)) for s in sides for p in range(PARTS)]
+    return joined
+
+
+# -- tasks: what a worker is told is the folder and a number --------------------------------------
+
+
+def read(folder: str, piece: int) -> None:
+    chunks.read_piece(Workplace(folder), piece)
+
+
+def texts(folder: str, axis: Side, chunk: int) -> None:
+    sorting.write_as_texts(Workplace(folder), axis, chunk)
+
+
+def ids(folder: str, axis: Side, number: int) -> None:
+    sorting.merge_ids(Workplace(folder), axis, number)
+
+
+def scatter(folder: str, chunk: int) -> None:
+    sorting.scatter(Workplace(folder), chunk)
+
+
+def sort(folder: str, side: Side, band: int) -> None:
+    sorting.sort_band(Workplace(folder), side, band)
+
+
+def join(folder: str, what: str, side: Side, number: int) -> None:
+    place = Workplace(folder)
+    if what == "ids":
+        finishing.write_ids(place, side, number)
+    elif what == "rows":
+        finishing.write_rows(place, side)
+    else:
+        finishing.write_part(place, side, number)
+
+
+# -- the folder -----------------------------------------------------------------------------------
+
+
+def _same_or_raise(old: ShardPlan, new: ShardPlan, place: Workplace, what: str) -> None:
+    if difference := old.difference(new):
+        raise DataError(
+            f"{place.folder}: {what} made otherwise: {difference}; give --force to replace it, or "
+            "another folder with --out"
+        )
+
+
+def _refuse_other(place: Workplace) -> None:
+    if any(file.name[0] != "." for file in place.folder.glob("*")):
+        raise DataError(
+            f"{place.folder}: is not empty and holds no shards; give an empty folder with --out"
+        )
+
+
+def _clear(place: Workplace) -> None:
+    """Remove what a job writes, and nothing else; the manifest first, so that none lies."""
+    (place.folder / MANIFEST).unlink(missing_ok=True)
+    for name in ("work", "ids", "rows", *SIDES):
+        shutil.rmtree(place.folder / name, ignore_errors=True)
+    (place.folder / finishing.SOURCE).unlink(missing_ok=True)

@@ -1,0 +1,154 @@
+"""Text too large for memory, read in blocks of whole lines.
+
+A plain file is cut at any line, so that many tasks can read it. One that is compressed, or in which
+quotes may hide a line's end, is read from its start to its end by one task.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from cfnade.data.bad_lines import BadLines
+from cfnade.data.characters import clean
+from cfnade.data.columns import Columns, Where
+from cfnade.data.roles import ReadOptions
+from cfnade.data.sources import HEAD, packing, unpacked_blocks
+from cfnade.data.text import Layout, read_columns, recognise
+from cfnade.errors import DataError
+
+_WIDE = (b"\xff\xfe", b"\xfe\xff")  # two bytes a character: a newline may be half of one
+_STORED = 1 << 20  # bytes of a compressed file read at a time
+
+
+class TextBlock(NamedTuple):
+    """Some whole lines of a text."""
+
+    data: bytes
+    begin: int  # the byte at which it begins, of a plain file
+    lines: int | None = None  # lines before it; counted only if somebody asks
+
+    @property
+    def first(self) -> bool:
+        return self.begin == 0 and not self.lines
+
+
+def is_whole_stream(path: Path, options: ReadOptions) -> bool:
+    """Whether a text must be read by one task."""
+    head = _head(path)
+    if head.startswith(_WIDE) or (options.encoding or "").lower().startswith(("utf-16", "utf-32")):
+        raise DataError(
+            f"{path}: is text of two or four bytes a character, which cannot be read in pieces; "
+            "save it as UTF-8 or Parquet"
+        )
+    if packed := packing(path):
+        if packed == "zip":
+            raise DataError(f"{path}: is a zip archive; unpack it and give the files or the folder")
+        return True
+    return b'"' in head and _layout(path, head, options).shape.quoted
+
+
+def read_blocks(
+    path: Path, blocks: Iterator[TextBlock], options: ReadOptions
+) -> Iterator[tuple[Columns, str]]:
+    """The ratings of each block that has some, and in words which lines were skipped."""
+    layout: Layout | None = None
+    for block in blocks:
+        layout = layout or _layout(path, _head(path), options)
+        try:
+            read = _read(path, block, layout, options)
+        except DataError as error:
+            raise DataError(_renumbered(str(error), path, block)) from error
+        if read is not None:
+            columns, skipped = read
+            where = partial(_place, columns.where, path, block)
+            yield replace(columns, where=where), skipped
+
+
+def lines_between(path: Path, first: int, last: int, size: int) -> Iterator[TextBlock]:
+    """The lines of a plain file that begin at bytes first ≤ i < last, as one block."""
+    with path.open("rb") as file:
+        if first:
+            file.seek(first - 1)
+            first += len(file.readline()) - 1
+        if first >= last:
+            return
+        file.seek(first)
+        data = file.read(last - first)
+        if not data.endswith(b"\n") and last < size:
+            data += file.readline()
+    yield TextBlock(data, first)
+
+
+def lines_of_stream(path: Path, size: int) -> Iterator[TextBlock]:
+    """All lines of a file in blocks of about so many bytes."""
+    held, length, lines = [b""], 0, 0
+    for piece in unpacked_blocks(path, _STORED):
+        held.append(piece)
+        length += len(piece)
+        if length >= size:
+            data = b"".join(held)
+            end = _last_line_end(data)
+            if end:
+                yield TextBlock(data[:end], 0, lines)
+                lines += data.count(b"\n", 0, end)
+                data = data[end:]
+            held, length = [data], len(data)
+    yield TextBlock(b"".join(held), 0, lines)
+
+
+def _last_line_end(data: bytes) -> int:
+    """Behind the last newline that is outside of quotes."""
+    end = data.rfind(b"\n") + 1
+    while end and data.count(b'"', 0, end) % 2:
+        end = data.rfind(b"\n", 0, end - 1) + 1
+    return end
+
+
+def _read(
+    path: Path, block: TextBlock, layout: Layout, options: ReadOptions
+) -> tuple[Columns, str] | None:
+    if not block.data.strip():
+        return None
+    label, skip = str(path), options.skip_bad_lines
+    data, _ = clean(block.data, label, options.encoding, skip)
+    shape = layout.shape if block.first else replace(layout.shape, header=False)
+    if shape.header and b"\n" not in data:
+        return None
+    return read_columns(data, replace(layout, shape=shape), BadLines(label, skip))
+
+
+def _place(where: Where, path: Path, block: TextBlock, row: int) -> str:
+    return _renumbered(where(row), path, block)
+
+
+def _renumbered(message: str, path: Path, block: TextBlock) -> str:
+    """The message with lines of the file where it has lines of the block."""
+    before = block.lines
+    if before is None:
+        with path.open("rb") as file:
+            steps = range(0, block.begin, _STORED)
+            before = sum(file.read(min(_STORED, block.begin - a)).count(b"\n") for a in steps)
+    start = re.escape(f"{path}:")
+    return re.sub(rf"(?<={start})\d+", lambda line: str(int(line[0]) + before), message)
+
+
+def _layout(path: Path, head: bytes, options: ReadOptions) -> Layout:
+    """What the first lines show; times and titles are left alone."""
+    whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
+    layout = recognise(clean(whole, str(path), options.encoding, True)[0], str(path), options)
+    return replace(layout, names=None, roles=replace(layout.roles, time=None))
+
+
+def _head(path: Path) -> bytes:
+    parts, length = [], 0
+    for piece in unpacked_blocks(path, _STORED):
+        parts.append(piece)
+        length += len(piece)
+        if length >= HEAD:
+            break
+    return b"".join(parts)[:HEAD]

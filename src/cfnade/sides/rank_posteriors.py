@@ -1,0 +1,75 @@
+"""Posteriors of rows whose ratings lie on several ranks: each adds up its own, one of them solves.
+
+A rank solves its share of the rows. What travels for a row is D (D + 3) / 2 numbers there, and D
+back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from cfnade.data.ratings import Rows
+from cfnade.group import Array, Group
+from cfnade.kernels.posterior import Evidence, Posteriors, RaggedRows, lower_products
+from cfnade.kernels.shared_posterior import (
+    add_moments,
+    residual_sums,
+    row_moments,
+    row_sums,
+    solve_rows,
+    solve_sums,
+)
+
+Floats = npt.NDArray[np.float32]
+
+PIECE = 4096
+"""Rows of which sums travel at a time."""
+
+
+def posteriors_of_ranks(rows: RaggedRows, evidence: Evidence, group: Group) -> Posteriors:
+    """Means and ω of all rows; the factors are those of this rank's share, the rest is blank."""
+    B, D = len(rows.offsets) - 1, len(evidence.prior)
+    kind = evidence.E.dtype
+    sums: Any = np.empty((B, evidence.products.shape[1] + D), kind)
+    row_sums(rows, evidence, sums)
+    group.scatter_sum(torch.from_numpy(sums))
+    out = Posteriors(*(np.zeros(shape, kind) for shape in ((B, D, D), (B, D), (B,))))
+    solve_sums(*group.share(B), sums, evidence, out)
+    both = np.concatenate([out.means, out.unknown[:, None]], 1)
+    group.gather(torch.from_numpy(both))
+    return out._replace(means=np.ascontiguousarray(both[:, :-1]), unknown=both[:, -1].copy())
+
+
+def solved_by_ranks(found: Posteriors, slopes: Array, group: Group) -> tuple[Posteriors, Array]:
+    """The slopes of all means times Λ⁻¹, and posteriors that leave them as they are."""
+    B, D = slopes.shape
+    shared = torch.from_numpy(slopes)
+    group.scatter_sum(shared)
+    solve_rows(*group.share(B), found.factors, slopes)
+    group.gather(shared)
+    solved = np.ascontiguousarray(np.broadcast_to(np.eye(D, dtype=slopes.dtype), (B, D, D)))
+    return found._replace(factors=solved), slopes
+
+
+def expected_of_ranks(
+    rows: Rows, residuals: Floats, a: Floats, c: Floats, group: Group
+) -> tuple[Floats, Floats, Floats]:
+    """The sums of factor analysis's expectation step, of this rank's columns."""
+    M, D = a.shape
+    lower = np.empty((M, D * (D + 1) // 2), np.float32)
+    lower_products(a, c, lower)
+    totals = np.zeros_like(lower), np.zeros_like(a), np.zeros_like(a)
+    data, prior = (np.array(rows.offsets), np.array(rows.columns)), np.ones(D, np.float32)
+    for first in range(0, len(rows), PIECE):
+        sums = np.empty((min(PIECE, len(rows) - first), lower.shape[1] + D), np.float32)
+        residual_sums(first, data, residuals, (a, lower), sums)
+        shared = torch.from_numpy(sums)
+        group.scatter_sum(shared)
+        row_moments(*group.share(len(sums)), sums, prior)
+        group.gather(shared)
+        add_moments(first, data, residuals, sums, totals)
+    return totals

@@ -1,0 +1,42 @@
+"""Scores of cells in a rank's own columns; a column that was not trained is the mean of those that
+were, on all ranks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cfnade.data.ratings import IntArray
+from cfnade.group import Array, Group
+from cfnade.kernels.forward import cell_scores
+from cfnade.kernels.grouping import CellArrays
+from cfnade.sides.directions import THIN
+
+
+class OutputTable(NamedTuple):
+    """What a state meets."""
+
+    table: Tensor  # (M, K, S)
+    bias: Tensor  # (M, K)
+    shared: bool
+
+
+def rank_scores(
+    group: Group, output: OutputTable, states: Tensor, cells: CellArrays, trained: IntArray
+) -> Array:
+    """trained (M,) are the columns' training ratings. Returns (n, K)."""
+    table, bias, shared = output
+    scores = cell_scores(states, table, bias, cells.rows, cells.columns, shared=shared).numpy()
+    weights = torch.from_numpy(trained / (trained + THIN)).to(table.dtype)
+    sums = torch.cat([torch.einsum("m,mks->ks", weights, table).flatten(), weights @ bias])
+    mean = torch.from_numpy(group.sum_(sums.numpy())) / max(1e-9, group.total(float(weights.sum())))
+    unseen = np.flatnonzero(trained[cells.columns] == 0)
+    if len(unseen):
+        split = table[0].numel()
+        one = mean[:split].view(1, *table.shape[1:]), mean[split:].view(1, -1)
+        asked = cells.rows[unseen], np.zeros(len(unseen), np.int64)
+        scores[unseen] = cell_scores(states, *one, *asked, shared=shared).numpy()
+    return np.asarray(scores)

@@ -1,0 +1,125 @@
+"""Large jobs at a shell: cfnade shard, and recommend, predict and evaluate for many people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from cfnade.predictor import Predictor
+from cfnade.shards import Shards
+
+Shell = Any
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+def test_shard_says_what_it_made_and_does_it_once(shell: Shell, tmp_path: Path) -> None:
+    file, out = tmp_path / "r.csv", tmp_path / "out"
+    rows = [f"{u},{i},{1 + (u + i) % 5}" for u in range(30) for i in range(9) if (u + i) % 2]
+    file.write_text("user,item,rating\n" + "\n".join(rows))
+    done = shell("shard", file, "--out", out, "--side", "item", "--valid", "0.1")
+    assert done.code == 0
+    assert f"of {len(rows)}" in f"of {sum(Shards.open(out).sizes.values())}"
+    assert "30 users, 9 items, 1–5" in done.out
+    assert (
+        "finished before"
+        in shell("shard", file, "--out", out, "--side", "item", "--valid", "0.1").said
+    )
+    other = shell("shard", file, "--out", out, "--side", "item", "--valid", "0.2")
+    assert other.code == 1
+    assert "valid was 0.1 and is 0.2; give --force" in other.said
+    assert shell("shard", file, "--out", out, "--side", "item", "--force").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--valid", "1"], "--valid (=1.0) must be a number"),
+        (["--engine", "dask"], "--engine (='dask') must be one of local, ray, spark"),
+        (["--workers", "0"], "--workers (=0) must be a whole number of at least 1"),
+        (["--side", "film"], "--side (='film') must be one of user, item, both"),
+        (["--scale", "1-5", "--bins", "3"], "--scale and --bins exclude each other"),
+    ],
+)
+def test_wrong_options_of_shard_are_one_error_and_leave_nothing(
+    shell: Shell, tmp_path: Path, options: list[str], message: str
+) -> None:
+    (tmp_path / "r.csv").write_text("user,item,rating\n1,2,3\n1,3,4\n")
+    done = shell("shard", tmp_path / "r.csv", "--out", tmp_path / "out", *options)
+    assert done.code == 1
+    assert message in done.said
+    assert not (tmp_path / "out").exists()
+
+
+def test_lists_of_many_people_are_those_of_each(
+    shell: Shell, user_model: Path, tmp_path: Path
+) -> None:
+    people, out = tmp_path / "people.csv", tmp_path / "lists"
+    people.write_text("user\n3\n5\n8\n")
+    done = shell("recommend", user_model, "--people", people, "--out", out, "-n", "4")
+    assert done.code == 0
+    assert "12 rows in 1 Parquet files" in done.said
+    lists = pl.read_parquet(out / "*.parquet")
+    expected = Predictor.load(user_model).recommend([3, 5, 8], n=4)
+    assert lists["item"].to_list() == expected["item"].to_list()
+    assert json.loads((out / "_SUCCESS").read_text())["rows"] == 12
+
+
+def test_predictions_and_scores_of_a_folder(shell: Shell, user_model: Path, tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "a.csv").write_text("user,item\n3,7\n5,9\n")
+    (parts / "b.csv").write_text("user,item\n5,4444\n")
+    assert shell("predict", user_model, parts, "--out", tmp_path / "out").code == 0
+    found = pl.read_parquet(tmp_path / "out" / "*.parquet")["prediction"].to_list()
+    assert found == pytest.approx(
+        Predictor.load(user_model).predict([3, 5, 5], [7, 9, 4444]).tolist()
+    )
+    test = tmp_path / "test.csv"
+    test.write_text("user,item,rating\n3333,7,3\n4444,9,5\n")
+    alone = json.loads(shell("evaluate", user_model, test, "--json").out)
+    done = shell(
+        "evaluate", user_model, test, "--engine", "local", "--out", tmp_path / "j", "--json"
+    )
+    assert json.loads(done.out)["rmse"] == pytest.approx(alone["rmse"])
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["recommend", "MODEL", "--people", "everybody"], "name it with --out"),
+        (["recommend", "MODEL", "--user", "3", "--out", "lists"], "say who with --people"),
+        (["recommend", "MODEL", "--people", "nowhere", "--out", "lists"], "no such file or folder"),
+        (["recommend", "MODEL", "--people", "everybody", "--user", "3", "--out", "l"], "--user"),
+        (["predict", "MODEL", "x.csv", "--engine", "local", "--at", "3", "--out", "l"], "--at"),
+        (["evaluate", "MODEL", "--engine", "local", "--out", "l"], "give the ratings to score"),
+    ],
+)
+def test_wrong_large_jobs_are_one_error(
+    shell: Shell, user_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    command: list[str], message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    done = shell(*[user_model if word == "MODEL" else word for word in command])
+    assert done.code == 1
+    assert message in done.said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("engine", ["ray", "spark"])
+def test_an_engine_that_is_not_installed_is_one_error(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    for name in ("ray", "pyspark", "pyspark.sql"):
+        monkeypatch.setitem(__import__("sys").modules, name, None)
+    (tmp_path / "r.csv").write_text("user,item,rating\n1,2,3\n1,3,4\n")
+    done = shell("shard", tmp_path / "r.csv", "--out", tmp_path / "out", "--engine", engine)
+    assert done.code == 1
+    assert f"pip install 'cfnade[{engine}]'" in done.said

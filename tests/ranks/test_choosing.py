@@ -1,0 +1,180 @@
+"""What people pick on several ranks: draws, the softmax over everybody's items, lists."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.ranks.given import on_ranks, small_shards
+
+from cfnade import checkpoint
+from cfnade.choice.blending import AskedPeople, mean_ndcg
+from cfnade.choice.nade_training import ChoiceSettings, ChoiceTrainer, draw, softmax_of
+from cfnade.choice.picks import Picks
+from cfnade.choice.planning import ChoicePlan, choice_plan
+from cfnade.choice.set_nade import score_all
+from cfnade.cli.parts import load_parts
+from cfnade.data.splits import Split
+from cfnade.group import Group
+from cfnade.ranks import rank_training
+from cfnade.ranks.choosing_together import ListJudge
+from cfnade.ranks.owned import owned_by
+from cfnade.ranks.rank_state import RankSaving, forget, is_begun
+from cfnade.ranks.rank_training import train_together
+from cfnade.settings import Settings
+from cfnade.shards import Shards
+
+SOME = ChoiceSettings(hidden=6, epochs=4, batch=20, learning_rate=0.01)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
+    return small_shards(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def parts(shards: Shards) -> Split:
+    whole: Split = load_parts({"data": shards.folder})
+    return whole
+
+
+def picks_of(ratings: Any) -> Picks:
+    return Picks.of(ratings).evenly()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_the_union_of_the_ranks_draws_is_the_draw_of_one_process(
+    shards: Shards, parts: Split, ranks: int
+) -> None:
+    people = np.array([3, 5, 8, 40])
+    whole = draw(picks_of(parts.train), people, SOME, 7)
+
+    def own(group: Group) -> tuple[set[Any], set[Any]]:
+        owned = owned_by(group, shards, "user")
+        found = draw(picks_of(owned.ratings), people, SOME, 7, owned.part)
+        columns = owned.part.columns
+        known = zip(found.context.rows, columns[found.context.columns], strict=True)
+        weights = found.weights.tolist()
+        return set(known), set(zip(found.rows, columns[found.columns], weights, strict=True))
+
+    known, asked = zip(*on_ranks(ranks, own), strict=True)
+    assert set().union(*known) == set(zip(whole.context.rows, whole.context.columns, strict=True))
+    assert set().union(*asked) == set(
+        zip(whole.rows, whole.columns, whole.weights.tolist(), strict=True)
+    )
+
+
+def test_the_softmax_is_over_the_items_of_all_ranks() -> None:
+    scores = torch.randn(4, 9, generator=torch.Generator().manual_seed(0)) * 30
+    cuts = {0: slice(0, 2), 1: slice(2, 3), 2: slice(3, 9)}
+    found = on_ranks(3, lambda group: softmax_of(scores[:, cuts[group.rank]].clone(), group))
+    assert torch.allclose(torch.cat(found, 1), torch.softmax(scores, 1), atol=1e-6)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_train_what_one_process_trains(shards: Shards, parts: Split, ranks: int) -> None:
+    alone = ChoiceTrainer(picks_of(parts.train), 1, SOME)
+    costs = [alone.epoch(number) for number in range(2)]
+
+    def own(group: Group) -> tuple[Any, list[float], dict[str, torch.Tensor]]:
+        owned = owned_by(group, shards, "user")
+        trainer = ChoiceTrainer(picks_of(owned.ratings), 1, SOME, owned.part)
+        found = [trainer.epoch(number) for number in range(2)]
+        weights = {name: t.detach() for name, t in trainer.network.named_parameters()}
+        return torch.from_numpy(owned.part.columns).long(), found, weights
+
+    for columns, found, weights in on_ranks(ranks, own):
+        assert found == pytest.approx(costs, rel=1e-5)
+        assert torch.allclose(weights["c"], alone.network.c, atol=1e-4)
+        assert torch.allclose(weights["V"], alone.network.V[columns], atol=1e-4)
+        assert torch.allclose(weights["W"], alone.network.W[:, columns], atol=1e-4)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_lists_of_all_ranks_are_judged_as_those_of_one(
+    shards: Shards, parts: Split, ranks: int
+) -> None:
+    alone = ChoiceTrainer(picks_of(parts.train), 1, SOME)
+    people = np.unique(parts.valid.users).astype(np.int64)
+    known, answers = (picks_of(part).take(people) for part in (parts.train, parts.valid))
+    expected = mean_ndcg(
+        score_all(alone.averaged(), known).numpy(), AskedPeople(known, answers), 100
+    )
+
+    def own(group: Group) -> float | None:
+        owned = owned_by(group, shards, "user")
+        trainer = ChoiceTrainer(picks_of(owned.ratings), 1, SOME, owned.part)
+        return ListJudge(owned, picks_of(owned.ratings), 0).value(trainer.averaged())
+
+    assert on_ranks(ranks, own) == pytest.approx([expected] * ranks)
+
+
+def test_interactions_are_learnt_and_a_killed_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clicks = small_shards(tmp_path, ratings=400, rated=False)
+    assert len(clicks.scale) == 1
+
+    def plan(ratings: Any, *, seed: int) -> ChoicePlan:
+        return replace(choice_plan(ratings, seed=seed), nade=SOME, look_every=1, patience=9)
+
+    def run(group: Group, out: Path, resume: bool, killed_at: int | None) -> str:
+        said = []
+
+        def say(text: str) -> None:
+            said.append(text)
+            if len(said) == killed_at:
+                raise RuntimeError("killed")
+
+        saving = RankSaving(out, 0.0, resume, group)
+        how: dict[str, Any] = {"architecture": {}, "settings": Settings(epochs=1), "threads": 1}
+        train_together(group, clicks, out, side="user", saving=saving, say=say, **how)
+        return "\n".join(said)
+
+    monkeypatch.setattr(rank_training, "choice_plan", plan)
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    on_ranks(2, lambda group: run(group, whole, False, None))
+    with pytest.raises(RuntimeError, match="killed"):
+        on_ranks(2, lambda group: run(group, out, False, 3 if group.rank else None))
+    assert is_begun(out)
+    said = on_ranks(2, lambda group: run(group, out, True, None))
+    assert "epoch 1," not in said[0]
+    one, other = (folder / "choice.safetensors" for folder in (whole, out))
+    assert one.read_bytes() == other.read_bytes()
+    fitted = checkpoint.load(out)
+    assert not fitted.members
+    assert fitted.choice is not None
+    forget(out)
+    assert not is_begun(out)
+
+
+def test_a_model_with_lists_is_saved_and_makes_them(
+    shards: Shards, parts: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short(ratings: Any, *, seed: int) -> ChoicePlan:
+        return replace(choice_plan(ratings, seed=seed), nade=SOME, look_every=2)
+
+    monkeypatch.setattr(rank_training, "choice_plan", short)
+    found = on_ranks(
+        2,
+        lambda group: train_together(
+            group,
+            shards,
+            tmp_path,
+            side="item",
+            architecture={"hidden": (4,)},
+            settings=Settings(epochs=1),
+            threads=1,
+            lists=True,
+        ),
+    )
+    fitted = checkpoint.load(tmp_path)
+    assert fitted.choice is not None
+    known = picks_of(parts.train).take(np.arange(5))
+    chances = np.exp(fitted.choice.log_chances(known))
+    assert chances.sum(1) == pytest.approx(np.ones(5), rel=1e-4)
+    assert found[0]["lists"]["ndcg"] == max(one["ndcg"] for one in found[0]["lists"]["history"])

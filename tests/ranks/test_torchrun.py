@@ -1,0 +1,151 @@
+"""Real processes: torchrun with 2 and 3 ranks, one of them killed or hanging.
+
+Two ranks add two numbers, in whatever order: so threads that stand for them give the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ranks.given import on_ranks, small_shards
+
+from cfnade import checkpoint
+from cfnade.ranks.rank_state import RankSaving, is_begun
+from cfnade.ranks.rank_training import train_together
+from cfnade.recipes import default_recipe
+from cfnade.settings import Settings
+from cfnade.shards import Shards
+
+FAULTY = Path(__file__).parent / "faulty.py"
+OPTIONS = ["--side", "user", "--ridge", "0", "--hidden", "8", "--epochs", "6", "--threads", "1"]
+OPTIONS += ["--batch-rows", "16", "--save-every", "0"]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
+    return small_shards(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def expected(shards: Shards, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The weights that two ranks give which nothing happens to."""
+    out = tmp_path_factory.mktemp("expected")
+    trained(shards, out, resume=False)
+    return (out / "model.safetensors").read_bytes()
+
+
+def trained(shards: Shards, out: Path, *, resume: bool) -> None:
+    usual = default_recipe("user", 0)
+    settings = Settings.from_dict(usual.training.to_dict() | {"epochs": 6, "batch_rows": 16})
+    fields = usual.model | {"hidden": (8,), "ridge": 0}
+    how: dict[str, Any] = {"side": "user", "architecture": fields, "settings": settings}
+    on_ranks(
+        2,
+        lambda group: train_together(
+            group, shards, out, threads=1, saving=RankSaving(out, 0.0, resume, group), **how
+        ),
+    )
+
+
+def environment(**more: str) -> dict[str, str]:
+    source = str(Path(checkpoint.__file__).parents[2])
+    known = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    return known | {"PYTHONPATH": source} | more
+
+
+def torchrun(ranks: int, *command: str, restarts: int = 0, **more: str) -> str:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    launcher += ["--nproc-per-node", str(ranks), "--max-restarts", str(restarts)]
+    done = subprocess.run(
+        [*launcher, *command], capture_output=True, text=True, env=environment(**more), timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout + done.stderr
+
+
+def by_hand(ranks: int, *command: str, **more: str) -> tuple[list[int], str]:
+    """The same without a launcher that ends the others: codes, and all that ranks say."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    known = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(FAULTY), *command],
+            env=environment(RANK=str(rank), **known, **more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    said = [running[0].communicate(timeout=240)[0]]
+    for process in running[1:]:
+        if "hang" in more["FAULT"]:
+            process.kill()  # it ends no other way
+        said.append(process.communicate(timeout=240)[0])
+    return [process.returncode for process in running], "".join(said)
+
+
+def test_three_ranks_of_torchrun_train_and_save_a_model(shards: Shards, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    said = torchrun(3, "-m", "cfnade", "train", str(shards.folder), "--out", str(out), *OPTIONS)
+    assert "on 3 ranks" in said
+    assert said.count("next: cfnade evaluate") == 1
+    fitted = checkpoint.load(out)
+    assert fitted.facts["run"]["ranks"] == 3
+    assert len(fitted.context) == shards.sizes["train"] + shards.sizes["valid"]
+    assert not is_begun(out)
+
+
+def test_a_rank_killed_during_a_save_comes_back_and_nothing_is_different(
+    shards: Shards, expected: bytes, tmp_path: Path
+) -> None:
+    out, failed = tmp_path / "model", tmp_path / "failed"
+    fault = {"FAULT": "1:save:2", "FAILED": str(failed)}
+    command = [str(FAULTY), "train", str(shards.folder), "--out", str(out), *OPTIONS]
+    torchrun(2, *command, restarts=1, **fault)
+    assert failed.exists()
+    assert (out / "model.safetensors").read_bytes() == expected
+
+
+def test_a_rank_killed_between_saves_is_one_message_and_the_run_can_be_gone_on_with(
+    shards: Shards, expected: bytes, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    fault = {"FAULT": "1:step:13", "FAILED": str(tmp_path / "failed")}
+    codes, said = by_hand(2, "train", str(shards.folder), "--out", str(out), *OPTIONS, **fault)
+    assert codes == [1, -9]
+    assert said.count("error:") == 1
+    assert "rank 0 of 2: another rank is gone" in said
+    assert "go on with the same command and --resume" in said
+    assert is_begun(out)
+    trained(shards, out, resume=True)
+    assert (out / "model.safetensors").read_bytes() == expected
+
+
+def test_a_rank_that_hangs_is_one_message(shards: Shards, tmp_path: Path) -> None:
+    fault = {"FAULT": "1:hang:3", "FAILED": str(tmp_path / "failed")}
+    command = ["train", str(shards.folder), "--out", str(tmp_path / "model"), *OPTIONS]
+    codes, said = by_hand(2, *command, "--timeout", "15", **fault)
+    assert codes == [1, -9]
+    assert said.count("error:") == 1
+    assert "another rank does not answer" in said
+
+
+def test_ranks_are_told_once_that_they_need_shards(tmp_path: Path) -> None:
+    file = tmp_path / "ratings.csv"
+    file.write_text("user,item,rating\n1,1,5\n2,1,3\n")
+    codes, said = by_hand(
+        2, "train", str(file), "--out", str(tmp_path / "model"), FAULT="9:step:0", FAILED="-"
+    )
+    assert codes == [1, 1]
+    assert said.count("error:") == 1
+    assert "make them with: cfnade shard" in said
+    assert not (tmp_path / "model").exists()
