@@ -73,5 +73,5 @@ def _take(handle: int, path: Path) -> bool:
             return False
         if error.errno not in _CANNOT:
             raise
-        _log.warning("%s: this disk has no locks; train into the folder only once", path.parent)
+        _log.warning("%s: this disk has no locks; let only one process write there", path.parent)
     return True

@@ -1,0 +1,102 @@
+"""`cfnade refresh`: a model that goes on learning from what comes into its store."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cfnade.cli.arguments import Model
+from cfnade.cli.doctor import compile_kernels
+from cfnade.errors import CfnadeError, StoreAwayError, TrainingError
+from cfnade.options import checked, number, whole
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def refresh(
+    model: Model,
+    *,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", help="The store with what people said.", metavar="STORE"),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option("--every", help="Again and again, such as 30m or 6h.", metavar="TIME"),
+    ] = None,
+    bar: Annotated[
+        float,
+        typer.Option("--bar", help="How much worse on the newest tenth (RMSE) is good enough."),
+    ] = 0.0,
+    epochs: Annotated[
+        int, typer.Option("--epochs", help="Passes over the data, from the last weights on.")
+    ] = 1,
+    threads: Annotated[int | None, typer.Option(help="CPU threads.")] = None,
+    back: Annotated[
+        bool, typer.Option("--roll-back", help="Go back to the model before, and do nothing else.")
+    ] = False,
+) -> None:
+    """Train a model on with what has come into its store, and publish it if it is not worse.
+
+    The newest tenth of ratings decides. The last three models are kept in MODEL/earlier. A service
+    with --watch takes the new model over between two requests.
+
+    \b
+      cfnade refresh model --store ratings.db
+      cfnade refresh model --store ratings.db --every 6h
+      cfnade refresh model --roll-back
+    """
+    checked("bar", bar, number(0), TrainingError)
+    checked("epochs", epochs, whole(1), TrainingError)
+    seconds = None if every is None else _seconds(every)
+    if back:
+        _roll_back(model)
+        return
+    if store is None:
+        raise TrainingError("say where the store is with --store, such as --store ratings.db")
+    if model.is_dir():
+        compile_kernels("ridge", "requests")
+    while True:
+        try:
+            _once(model, store, bar, epochs, threads)
+        except StoreAwayError as away:
+            if seconds is None:
+                raise
+            print(f"not now: {away}", file=sys.stderr)
+        if seconds is None:
+            return
+        time.sleep(seconds)
+
+
+def _once(model: Path, store: str, bar: float, epochs: int, threads: int | None) -> None:
+    from cfnade.fresh.refreshing import refresh as refresh_model
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    done = refresh_model(model, store, bar=bar, epochs=epochs, threads=threads, say=say)
+    how = "published" if done.published else "not published"
+    beside = f"; {done.new_people:,} new people, {done.new_items:,} new items"
+    took = f", {done.seconds:.1f} s" if done.seconds else ""
+    print(f"{model}: {how}: {done.why}{beside if done.ratings else ''}{took}")
+
+
+def _roll_back(model: Path) -> None:
+    from cfnade.fresh.publishing import check_of, roll_back
+    from cfnade.fresh.refreshing import alone
+
+    with alone(model):
+        was = roll_back(model)
+        print(f"{model}: back to the model that was in {was}, {check_of(model)}")
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise CfnadeError(f"--every {text!r} is no time; write it as 90s, 30m, 6h or 1d")
+    return float(found[1]) * _UNITS[found[2]]

@@ -1,0 +1,271 @@
+"""A refresh: the model goes on from its weights on all that counts in the store.
+
+The newest tenth of ratings, by time, is held back. Of each person's there the earlier half is known
+(given), the later half asked for: people who come today are met as the service meets them. The
+model as it is and the one that went on are asked the same; which one is published is decided here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cfnade import checkpoint
+from cfnade.choice.planning import choice_plan
+from cfnade.data.build import Options, build
+from cfnade.data.ratings import Ratings
+from cfnade.data.roles import PLAIN
+from cfnade.data.splits import GIVEN, TRAIN, VALID, Split, cut, newest
+from cfnade.data.typed_tables import read_frame
+from cfnade.errors import CfnadeError, TrainingError
+from cfnade.evaluation import evaluate
+from cfnade.fitted import FittedModel
+from cfnade.fresh.publishing import check_of, drop_earlier, publish
+from cfnade.lock import TakenError, only_one
+from cfnade.recipes import default_recipe
+from cfnade.settings import Settings
+from cfnade.sides.widening import places_of, recounted, widened
+from cfnade.store.bulk import last_event, what_counts
+from cfnade.store.forgetting import forgotten_since
+from cfnade.store.opening import Store, open_store
+from cfnade.training.run import Plan, train
+
+LOCK = "training.lock"
+"""The same as that of `cfnade train`: one of them writes into a folder at a time."""
+HELD_BACK = 0.1
+LEAST = 50
+"""Ratings below which nothing can be told from a tenth of them."""
+EPOCHS = 1
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What a refresh came to."""
+
+    published: bool
+    why: str
+    before: float | None = None
+    """RMSE of the newest tenth by the model as it was, and by the one that went on."""
+    after: float | None = None
+    ratings: int = 0
+    new_people: int = 0
+    new_items: int = 0
+    seconds: float = 0.0
+
+
+def refresh(
+    folder: Path,
+    address: str,
+    *,
+    bar: float = 0.0,
+    epochs: int = EPOCHS,
+    threads: int | None = None,
+    say: Say = lambda _: None,
+) -> Refreshed:
+    """Train the folder's model on, and publish the result if its error is at most `bar` above."""
+    with alone(folder):
+        store = open_store(address)
+        try:
+            return _refresh(folder, store, bar, epochs, threads, say)
+        finally:
+            store.close()
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Inside, nobody else trains into the folder; however this process ends, others may then."""
+    if not folder.is_dir():
+        raise TrainingError(f"{folder}: there is no such folder; give that of a saved model")
+    try:
+        with only_one(folder / LOCK):
+            yield
+    except TakenError as taken:
+        raise TrainingError(
+            f"{folder}: {taken} is training or refreshing it; wait until that has ended"
+        ) from None
+
+
+def _refresh(
+    folder: Path, store: Store, bar: float, epochs: int, threads: int | None, say: Say
+) -> Refreshed:
+    began, now = time.monotonic(), int(time.time())
+    fitted = checkpoint.load(folder)
+    _check(fitted, folder)
+    with store.reading() as connection:
+        last = last_event(connection)
+    seen = fitted.facts.get("store", {})
+    gone = forgotten_since(store, int(seen.get("at", 0)))
+    if seen.get("event") == last and not gone:
+        return Refreshed(False, "nothing has come since the last refresh")
+    ratings = ratings_for(fitted, store)
+    if len(ratings) < LEAST or 2 * len(ratings) < len(fitted.context):
+        raise TrainingError(
+            f"{store.shown}: {len(ratings):,} ratings count there, and {folder} was trained on "
+            f"{len(fitted.context):,}; bring those into the store first: cfnade store import "
+            f"{store.shown} RATINGS"
+        )
+    split = by_newest(ratings)
+    old = extended(fitted, split.train)
+    known = split.train.plus(split.given)
+    before = evaluate(replace(old, context=known), split.valid).rmse
+    say(f"{len(ratings):,} ratings; the model as it is: RMSE {before:.4f} of the newest")
+    candidate = _trained_on(fitted, split, epochs, threads, say)
+    after = evaluate(replace(candidate, context=known), split.valid).rmse
+    new = Refreshed(
+        published=True,
+        why=f"RMSE {after:.4f} of the newest, {before:.4f} before",
+        before=before,
+        after=after,
+        ratings=len(ratings),
+        new_people=_new(ratings, fitted, "user"),
+        new_items=_new(ratings, fitted, "item"),
+    )
+    note = {"store": {"event": last, "at": now, "address": store.shown}}
+    chosen = candidate
+    if after > before + bar:
+        if not gone:
+            seconds = time.monotonic() - began
+            why = f"{new.why}: worse, so the model stays"
+            return replace(new, published=False, why=why, seconds=seconds)
+        # Who was forgotten must go all the same: the old weights, without them, if that can be.
+        why = f"{new.why}: worse; published all the same, as {gone} people were forgotten"
+        new = replace(new, why=why)
+        if fitted.choice is None:
+            new = replace(new, why=f"{new.why}, with the weights as they were")
+            chosen = replace(old, context=ratings, calibration=fitted.calibration)
+    publish(replace(chosen, facts=chosen.facts | note), folder)
+    if gone and (dropped := drop_earlier(folder)):
+        say(f"{dropped} earlier models went: they held people who were forgotten")
+    say(f"published {check_of(folder)}")
+    return replace(new, seconds=time.monotonic() - began)
+
+
+def _check(fitted: FittedModel, folder: Path) -> None:
+    if not fitted.members:
+        raise TrainingError(
+            f"{folder}: knows no ratings, only what people pick; train it anew: cfnade train "
+            f"store:ADDRESS --rating - --out {folder} --force"
+        )
+    if not fitted.has_context or fitted.needs_times:
+        what = "knows time" if fitted.needs_times else "was saved without its ratings"
+        raise TrainingError(
+            f"{folder}: {what}, so it cannot be refreshed; train it anew: cfnade train "
+            f"store:ADDRESS --out {folder} --force"
+        )
+
+
+# -- data ----------------------------------------------------------------------------------------
+
+
+def ratings_for(fitted: FittedModel, store: Store) -> Ratings:
+    """All ratings that count, on the model's scale, with its titles where the store has none."""
+    columns = read_frame(what_counts(store), PLAIN)
+    ratings = build(columns, Options(scale=fitted.context.scale))
+    context = fitted.context
+    places = places_of(ratings.item_ids, context.item_ids)
+    told: dict[str, Any] = {}
+    for name in ("titles", "genres"):
+        have, had = getattr(ratings, name), getattr(context, name)
+        if had is not None:
+            mine = np.full(len(places), "", object) if have is None else np.array(have, object)
+            lacking = (mine == "") & (places >= 0)
+            mine[lacking] = np.asarray(had, object)[places[lacking]]
+            told[name] = mine
+    return replace(ratings, **told)
+
+
+def by_newest(ratings: Ratings) -> Split:
+    """Train, and of the newest tenth what is given and what is asked for of each person."""
+    assert ratings.times is not None  # a store has them
+    parts = np.full(len(ratings), TRAIN, np.uint8)
+    held = np.flatnonzero(newest(ratings.times, ceil(HELD_BACK * len(ratings))))
+    order = held[np.lexsort((ratings.times[held], ratings.users[held]))]
+    _, counts = np.unique(ratings.users[order], return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    later = rank >= np.repeat(counts // 2, counts)
+    parts[order] = np.where(later, np.uint8(VALID), np.uint8(GIVEN))
+    return cut(ratings, parts, "the newest tenth")
+
+
+def _new(ratings: Ratings, fitted: FittedModel, axis: Any) -> int:
+    """How many people or items the model has never met."""
+    return int((places_of(ratings.ids(axis), fitted.context.ids(axis)) < 0).sum())
+
+
+# -- models --------------------------------------------------------------------------------------
+
+
+def extended(fitted: FittedModel, ratings: Ratings) -> FittedModel:
+    """The same weights with the ids and ratings of others: what is new is folded in."""
+    members = tuple(
+        widened(member, fitted.context, ratings, dict(fitted.trained_on))
+        for member in fitted.members
+    )
+    counts = {
+        axis: recounted(levels, places_of(ratings.ids(axis), fitted.context.ids(axis)))
+        for axis, levels in fitted.trained_on.items()
+    }
+    return replace(fitted, members=members, context=ratings, trained_on=counts, choice=None)
+
+
+def _trained_on(
+    fitted: FittedModel, split: Split, epochs: int, threads: int | None, say: Say
+) -> FittedModel:
+    first, *beside = plans_of(fitted, epochs)
+    trained = train(
+        split,
+        side=first.side,
+        architecture=first.architecture,
+        settings=first.settings,
+        beside=beside,
+        lists=None if fitted.choice is None else choice_plan(split.train, seed=0),
+        start=fitted,
+        refresh=True,
+        threads=threads,
+        say=say,
+    )
+    if trained.diverged is not None:
+        raise CfnadeError(f"{trained.diverged}; the model stays as it is")
+    kept = {name: fitted.facts[name] for name in ("job", "auto") if name in fitted.facts}
+    run = trained.fitted.facts["run"] | {"settings": fitted.facts["run"]["settings"]}
+    return replace(
+        trained.fitted, side=fitted.side, facts=trained.fitted.facts | kept | {"run": run}
+    )
+
+
+def plans_of(fitted: FittedModel, epochs: int) -> list[Plan]:
+    """How each member goes on: as it was trained, for so many epochs."""
+    sides = [one["side"] for one in fitted.facts.get("members", [])] or [fitted.side]
+    if len(sides) != len(fitted.members):
+        raise TrainingError(
+            f"the model says that it has members {', '.join(sides)}, but it has "
+            f"{len(fitted.members)}; train it anew"
+        )
+    plans = []
+    for number, (side, member) in enumerate(zip(sides, fitted.members, strict=True)):
+        fields: dict[str, Any] = {}
+        for own in reversed(member.to_dict().values()):
+            fields |= own  # where several have a field, the first one counts
+        plans.append(Plan(side, fields, _settings(fitted, number, side, epochs)))
+    return plans
+
+
+def _settings(fitted: FittedModel, number: int, side: str, epochs: int) -> Settings:
+    if side.endswith("-factors"):
+        return Settings(epochs=0, average=0.0)
+    run = fitted.facts.get("run", {})
+    if number == 0 and "settings" in run:
+        before = Settings.from_dict(run["settings"])
+    else:
+        before = default_recipe(side).training
+    few = min(epochs, before.epochs)
+    schedule = "linear" if before.schedule == "plateau" else before.schedule
+    return replace(before, epochs=few, refit=False, patience=None, schedule=schedule)

@@ -1,0 +1,103 @@
+"""The addresses of people, as the application knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi.routing import APIRoute
+from pydantic_core import to_json
+
+from cfnade.serve import person_schemas as schemas
+from cfnade.serve.limits import Work
+from cfnade.serve.loading import Models
+from cfnade.serve.people import check_rating
+from cfnade.serve.problems import Problem
+from cfnade.serve.rights import Tokens, check_own, check_service, is_person
+from cfnade.serve.visitors import Visitors
+from cfnade.store.events import Saying
+
+_READS = (404, 422, 503, 504)
+_WRITES = (404, 409, 422, 503, 504)
+_BODY = (408, 413, 415)
+
+Person = Annotated[schemas.PersonId, Path()]
+Item = Annotated[schemas.ItemId, Path()]
+Key = Annotated[schemas.Key, Header(alias="Idempotency-Key")]
+
+
+def person_router(
+    visitors: Visitors,
+    models: Models,
+    work: Work,
+    tokens: Tokens | None,
+    *,
+    route: type[APIRoute],
+    refusals: Callable[..., dict[int | str, dict[str, Any]]],
+) -> APIRouter:
+    """All addresses below /people; tokens are None where everybody may do all."""
+    api = APIRouter(route_class=route)
+    rating = "/people/{person}/ratings/{item:path}"
+
+    @api.put(rating, response_model=schemas.RatingOut, responses=refusals(*_WRITES, *_BODY))
+    async def rate(
+        request: Request, person: Person, item: Item, given: schemas.RatingIn, key: Key = None
+    ) -> Response:
+        """Keep what a person says of an item; the latest counts. It is on disk when answered."""
+        check_own(request, person)
+        loaded = models.current()
+        stars = given.rating
+        if loaded.predictor.fitted.members:
+            check_rating(loaded.predictor, stars)
+        elif stars is not None:
+            raise Problem(422, "rating: this model knows no ratings; leave it out", where="rating")
+        kind: Any = "pick" if stars is None else "rate"
+        said = Saying(person, item, kind, stars, key=key)
+        return _json(await visitors.say(loaded, said, may_name=not is_person(request)))
+
+    @api.delete(rating, response_model=schemas.RatingOut, responses=refusals(*_WRITES))
+    async def withdraw(request: Request, person: Person, item: Item, key: Key = None) -> Response:
+        """Take back what a person said of an item: it counts no longer."""
+        check_own(request, person)
+        said = Saying(person, item, "withdraw", key=key)
+        return _json(await visitors.say(models.current(), said, may_name=False))
+
+    @api.get("/people/{person}", response_model=schemas.PersonOut, responses=refusals(*_READS))
+    async def about(request: Request, person: Person) -> Response:
+        """What a person said and what counts of it."""
+        check_own(request, person)
+        return _json(await visitors.about(models.current(), person))
+
+    @api.get(
+        "/people/{person}/recommendations",
+        response_model=schemas.PersonListOut,
+        responses=refusals(*_READS),
+    )
+    async def recommendations(
+        request: Request, person: Person, asked: Annotated[schemas.PersonListQuery, Query()]
+    ) -> Response:
+        """The best items for a person, by all that they said, and nothing that they rated."""
+        check_own(request, person)
+        return _json(await visitors.recommend(models.current(), person, asked, work))
+
+    if tokens is None:
+        return api
+
+    @api.post(
+        "/people/{person}/token",
+        response_model=schemas.TokenOut,
+        responses=refusals(422, 503, *_BODY),
+    )
+    async def token(request: Request, person: Person, given: schemas.TokenIn) -> Response:
+        """A token with which a person may ask for themselves, for a while; for the service key."""
+        check_service(request)
+        models.current()
+        signed = tokens.signed(person, given.seconds)
+        return _json({"token": signed, "seconds": given.seconds})
+
+    return api
+
+
+def _json(said: Any) -> Response:
+    return Response(to_json(said), media_type="application/json")

@@ -1,0 +1,91 @@
+"""How the application comes to its store: nothing of it is imported, or there, without one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+
+from cfnade.serve.guards import PERSON
+from cfnade.serve.limits import Limits, Work
+from cfnade.serve.loading import Models
+from cfnade.serve.problems import Problem
+
+if TYPE_CHECKING:
+    from cfnade.serve.figures import Metrics
+    from cfnade.serve.rights import Tokens
+    from cfnade.serve.visitors import Visitors
+
+
+class Stored:
+    """The store of an application, if it has one."""
+
+    visitors: Visitors | None = None
+    _tokens: Tokens | None = None
+
+    def __init__(self, address: str | None, limits: Limits, key: str | None) -> None:
+        if address is None:
+            return
+        from cfnade.serve.rights import Tokens
+        from cfnade.serve.visitors import Visitors
+
+        self.visitors = Visitors(address, limits)
+        self._tokens = None if key is None else Tokens(key)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        if self.visitors is None:
+            yield
+            return
+        async with self.visitors.open():
+            yield
+
+    def add_routes(self, app: FastAPI, models: Models, work: Work, **how: Any) -> None:
+        if self.visitors is not None:
+            from cfnade.serve.person_routes import person_router
+
+            app.include_router(person_router(self.visitors, models, work, self._tokens, **how))
+
+    def add_passport(self, app: FastAPI) -> None:
+        """Before the door: who carries a token of theirs may pass it."""
+        if self._tokens is not None:
+            from cfnade.serve.rights import Passport
+
+            app.add_middleware(Passport, tokens=self._tokens)
+
+    def add_figures(self, metrics: Metrics) -> None:
+        """How much came, how well it was foreseen, and by whom: a model that goes stale shows."""
+        if (visitors := self.visitors) is None:
+            return
+        metrics.add("cfnade_store_events", "Events in the store.", visitors.events)
+        metrics.add(
+            "cfnade_online_rmse",
+            "Error of what was expected of the most recent ratings before they came.",
+            visitors.online_rmse,
+        )
+        metrics.add(
+            "cfnade_people_asked",
+            "Requests of people, by whether this process's model was trained on them.",
+            visitors.asked,
+            label="known",
+            kind="counter",
+        )
+        metrics.add(
+            "cfnade_people_unseen_share",
+            "Share of requests of people whom this process's model had not been trained on.",
+            visitors.unseen_share,
+        )
+
+
+def check_question(request: Request, asked: Any) -> None:
+    """A person may ask with ratings of their own, and of nobody whom the model knows by id."""
+    names = [name for name in ("user", "new_items") if getattr(asked, name, None)]
+    if names and PERSON in request.scope:
+        raise Problem(
+            403,
+            f"{names[0]}: a person's token asks of nobody else; give ratings, or ask at "
+            "/people/{person}",
+            where=names[0],
+        )

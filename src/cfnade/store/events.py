@@ -1,0 +1,205 @@
+"""Events of one person: said once, however often it is sent, and what counts of them now.
+
+Of several events of a person and an item the latest counts, by time and then by number. Time never
+goes back there: a machine whose clock is behind still has the last word if it came last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import Connection, delete, select, text
+
+from cfnade.errors import StoreError
+from cfnade.store.opening import Store
+from cfnade.store.schema import EVENTS, ITEMS, REQUESTS, fact
+
+Kind = Literal["rate", "pick", "withdraw"]
+
+LONGEST = 300
+"""Characters of an id."""
+KEPT_SECONDS = 86_400
+"""For which the key of a request is known."""
+MOST_ITEMS = 5_000
+"""What counts of one person: of more, the latest."""
+
+
+class OtherRequestError(StoreError):
+    """A key came again with another request."""
+
+
+@dataclass(frozen=True)
+class Saying:
+    """What a person says of an item; `rating` belongs to "rate" alone."""
+
+    person: str
+    item: str
+    kind: Kind
+    rating: float | None = None
+    source: str = "service"
+    key: str | None = None
+    """Of the request: who sends it again, not knowing whether it came, sends the same key."""
+
+    @property
+    def asked(self) -> str:
+        return f"{self.kind} {self.rating} {self.item}"
+
+
+class Kept(NamedTuple):
+    """What became of it: the event that says so, None if there was nothing to say."""
+
+    event: int | None
+    at: int
+    new: bool
+    """Whether this request made it, and no earlier one."""
+
+
+class Standing(NamedTuple):
+    """What counts of a person and an item."""
+
+    item: str
+    rating: float | None
+    at: int
+    event: int
+
+
+def keep(store: Store, said: Iterable[Saying], now: int | None = None) -> list[Kept | StoreError]:
+    """Keep what was said, all in one transaction; an error of one is no error of the others.
+
+    When this returns, what it says was kept is on disk.
+    """
+    now = int(time.time()) if now is None else now
+    everything = list(said)
+    with store.writing() as connection:
+        if not store.is_file:
+            _only_here(connection, everything)
+        return [_one(connection, each, now) for each in everything]
+
+
+def _one(connection: Connection, said: Saying, now: int) -> Kept | StoreError:
+    if said.key is not None and (before := _answered(connection, said)) is not None:
+        return before
+    last = _last(connection, said.person, said.item)
+    at = now if last is None else max(now, last.at)
+    event = None
+    if not _stands(last, said):
+        values = {
+            "person": said.person,
+            "item": said.item,
+            "kind": said.kind,
+            "rating": said.rating,
+            "at": at,
+            "source": said.source,
+        }
+        event = int(connection.execute(EVENTS.insert(), values).inserted_primary_key[0])  # type: ignore[index]
+    if said.key is not None:
+        values = {"person": said.person, "key": said.key, "asked": said.asked}
+        connection.execute(REQUESTS.insert(), values | {"event": event, "at": now})
+    return Kept(event, at, event is not None)
+
+
+def _answered(connection: Connection, said: Saying) -> Kept | StoreError | None:
+    """What was answered to the same request before."""
+    mine = (REQUESTS.c.person == said.person) & (REQUESTS.c.key == said.key)
+    found = connection.execute(select(REQUESTS).where(mine)).one_or_none()
+    if found is None:
+        return None
+    if found.asked != said.asked:
+        return OtherRequestError(
+            "this Idempotency-Key came before with another request; send a new key with each "
+            "new request"
+        )
+    return Kept(found.event, found.at, False)
+
+
+def _last(connection: Connection, person: str, item: str) -> Any:
+    newest = (
+        select(EVENTS.c.kind, EVENTS.c.rating, EVENTS.c.at)
+        .where((EVENTS.c.person == person) & (EVENTS.c.item == item))
+        .order_by(EVENTS.c.at.desc(), EVENTS.c.id.desc())
+        .limit(1)
+    )
+    return connection.execute(newest).one_or_none()
+
+
+def _stands(last: Any, said: Saying) -> bool:
+    """Whether that is what counts already."""
+    if last is None:
+        return said.kind == "withdraw"
+    return bool(last.kind == said.kind and last.rating == said.rating)
+
+
+def _only_here(connection: Connection, said: list[Saying]) -> None:
+    """Until this transaction ends, nobody else writes of these people: PostgreSQL lets several
+    write at once. In one order, so that none waits for another in a circle."""
+    locks = sorted({_lock_of(each.person) for each in said})
+    for lock in locks:
+        connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": lock})
+
+
+def _lock_of(person: str) -> int:
+    digest = hashlib.blake2b(person.encode(), digest_size=8, person=b"cfnade").digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+# -- what counts ---------------------------------------------------------------------------------
+
+
+def standing(store: Store, person: str, *, before: int | None = None) -> list[Standing]:
+    """What counts of a person now, the earliest first; `before`: before that event came."""
+    events = (
+        select(EVENTS.c.item, EVENTS.c.kind, EVENTS.c.rating, EVENTS.c.at, EVENTS.c.id)
+        .where(EVENTS.c.person == person)
+        .order_by(EVENTS.c.at, EVENTS.c.id)
+    )
+    if before is not None:
+        events = events.where(EVENTS.c.id < before)
+    now: dict[str, Standing] = {}
+    with store.reading() as connection:
+        for item, kind, rating, at, number in connection.execute(events):
+            now.pop(item, None)  # the order is that of the latest
+            if kind != "withdraw":
+                now[item] = Standing(item, rating, at, number)
+    return list(now.values())[-MOST_ITEMS:]
+
+
+def has_item(store: Store, item: str) -> bool:
+    """Whether somebody who may has named the item."""
+    with store.reading() as connection:
+        found = connection.execute(select(ITEMS.c.item).where(ITEMS.c.item == item))
+        return found.first() is not None
+
+
+def name_item(store: Store, item: str) -> None:
+    """Make an item known that no model has met."""
+    with store.writing() as connection:
+        found = connection.execute(select(ITEMS.c.item).where(ITEMS.c.item == item))
+        if found.first() is None:
+            connection.execute(ITEMS.insert().values(item=item))
+
+
+def drop_old_keys(store: Store, now: int) -> None:
+    """Keys of requests that nobody sends again."""
+    with store.writing() as connection:
+        connection.execute(delete(REQUESTS).where(REQUESTS.c.at < now - KEPT_SECONDS))
+
+
+def digest_of(connection: Connection, person: str) -> str:
+    """By which a person who was forgotten is known: nobody finds the person by it who does not
+    have both the store and the id."""
+    salt = fact(connection, "salt") or ""
+    return hmac.new(salt.encode(), person.encode(), hashlib.sha256).hexdigest()
+
+
+def check_id(text: str, what: str) -> str:
+    """An id as it is kept; what no database can hold is refused."""
+    if not 0 < len(text) <= LONGEST:
+        raise StoreError(f"{what} has {len(text)} characters; an id has 1 to {LONGEST}")
+    if any(ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in text):
+        raise StoreError(f"{what} {text[:40]!r} holds a control character; an id has none")
+    return text

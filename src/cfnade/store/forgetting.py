@@ -1,0 +1,61 @@
+"""Forgetting a person: every event, key and prediction, and the bytes that held them.
+
+What stays is a digest with the moment of it, so that an old file which is brought in again does not
+bring the person back. Models that were trained before still hold them until the next training.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from sqlalchemy import delete, func, select, text
+
+from cfnade.errors import StoreAwayError
+from cfnade.store.events import digest_of
+from cfnade.store.opening import Store
+from cfnade.store.schema import EVENTS, FORGOTTEN, PREDICTED, REQUESTS
+
+
+class Forgot(NamedTuple):
+    events: int
+    wiped: bool
+    """Whether the bytes are gone from the database's files too, and not just from its tables."""
+
+
+def forget(store: Store, person: str) -> Forgot:
+    """Remove all that is known of a person. Nothing is found of them when this returns."""
+    with store.writing() as connection:
+        theirs = select(EVENTS.c.id).where(EVENTS.c.person == person)
+        connection.execute(delete(PREDICTED).where(PREDICTED.c.event.in_(theirs)))
+        events = connection.execute(delete(EVENTS).where(EVENTS.c.person == person)).rowcount
+        connection.execute(delete(REQUESTS).where(REQUESTS.c.person == person))
+        digest = digest_of(connection, person)
+        connection.execute(delete(FORGOTTEN).where(FORGOTTEN.c.digest == digest))
+        connection.execute(FORGOTTEN.insert().values(digest=digest, at=int(time.time())))
+    return Forgot(events, wipe(store))
+
+
+def wipe(store: Store) -> bool:
+    """Remove what was deleted from the files, too; False if somebody reads there now.
+
+    SQLite overwrites what it deletes, but its log still has it until it is emptied. PostgreSQL
+    keeps old rows, and some ids among its statistics, until the tables are written anew.
+    """
+    try:
+        with store.apart() as connection:
+            if store.is_file:
+                busy = connection.exec_driver_sql("pragma wal_checkpoint(truncate)").one()[0]
+                return not busy
+            for table in (EVENTS, REQUESTS, PREDICTED):
+                connection.execute(text(f"vacuum (full, analyze) {table.name}"))
+            return True
+    except StoreAwayError:
+        return False
+
+
+def forgotten_since(store: Store, at: int) -> int:
+    """How many people were forgotten at or after a time."""
+    with store.reading() as connection:
+        later = select(func.count()).where(FORGOTTEN.c.at >= at)
+        return int(connection.execute(later).scalar_one())
