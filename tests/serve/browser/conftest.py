@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
-from tests.serve.browser.films import trained
+from tests.serve.browser.films import trained, with_picks, without_stars
 from tests.serve.browser.visit import Visit, open_visit
 from tests.serve.given import serving
 
@@ -48,6 +48,20 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def url(films: Path) -> Iterator[str]:
     with serving(films) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def picks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A model of stars that knows picks, of films with genres."""
+    with serving(with_picks(tmp_path_factory.mktemp("films") / "picks")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def hearts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A model without stars."""
+    with serving(without_stars(tmp_path_factory.mktemp("films") / "hearts")) as url:
         yield url
 
 

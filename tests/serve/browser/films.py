@@ -54,10 +54,12 @@ GENRES[ITEM["Brazil (1985)"]] = "Comedy|Sci-Fi"
 PEOPLE = 120
 
 
-def ratings(scale: str, *, ids_are_titles: bool = False, hearts: bool = False) -> Ratings:
+def ratings(
+    scale: str, *, ids_are_titles: bool = False, hearts: bool = False, bare: bool = False
+) -> Ratings:
     """Each person loves one kind and dislikes the other, with some noise.
 
-    Where there are no ratings they pick what they love, and little else.
+    Where there are no ratings they pick what they love, and little else. Bare ones have no titles.
     """
     rng = np.random.default_rng(8)
     likes_space = rng.random(PEOPLE) < 0.5  # (people,)
@@ -74,7 +76,7 @@ def ratings(scale: str, *, ids_are_titles: bool = False, hearts: bool = False) -
         items=pl.Series([TITLES[film] for film in films]) if ids_are_titles else raws,
         values=values[levels[seen]],
         times=rng.integers(900_000_000, 1_000_000_000, len(films)),
-        titles={} if ids_are_titles else {item: title for title, item in ITEM.items()},
+        titles={} if ids_are_titles or bare else {item: title for title, item in ITEM.items()},
     )
     if hearts:
         return build(replace(columns, genres=GENRES).as_interactions())
@@ -91,7 +93,7 @@ def trained(
 ) -> Path:
     settings = Settings(epochs=15, batch_rows=16, learning_rate=0.01, seed=1)
     data = split(ratings(scale, ids_are_titles=ids_are_titles), "paper:0")
-    architecture = {"hidden": (16,), "time": time}
+    architecture = {"hidden": (16,), "time": time, "ridge": 4 if side == "user" else 0}
     done = train(data, side=side, architecture=architecture, settings=settings)
     checkpoint.save(done.fitted, folder)
     return folder
@@ -104,7 +106,8 @@ def with_picks(folder: Path) -> Path:
     named = np.array([GENRES[item] for item in rated.item_ids.tolist()], object)
     data = split(replace(rated, genres=named), "paper:0")
     plan = choice_plan(data.train)
-    done = train(data, side="user", architecture={"hidden": (16,)}, settings=settings, lists=plan)
+    architecture = {"hidden": (16,), "ridge": 4}
+    done = train(data, side="user", architecture=architecture, settings=settings, lists=plan)
     checkpoint.save(done.fitted, folder)
     return folder
 

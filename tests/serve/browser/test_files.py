@@ -1,4 +1,4 @@
-"""Ratings as files: out and in again, and those of Letterboxd and IMDb."""
+"""Ratings as files: out and in again, and those of Letterboxd, IMDb, Goodreads and MovieLens."""
 
 from __future__ import annotations
 
@@ -79,6 +79,34 @@ def test_imdb_is_mapped_and_a_film_of_another_year_is_no_match(visit: Visit) -> 
     assert "1 film not found in this catalogue" in told
     # 1 to 10, spread over 1 to 5: 4 is 2.33
     assert visit.mine() == {"The Matrix 1999": "5", "Alien 1979": "1", "Casablanca 1942": "2"}
+
+
+GOODREADS = """Book Id,Title,Author,My Rating,Average Rating,Original Publication Year,Shelf
+1,"Alien (Space, #1)",A. Author,4,4.1,1979,read
+2,Casablanca,A. Author,0,4.4,1942,to-read
+3,Metropolis,A. Author,2,3.9,1926,read
+"""
+MOVIELENS = """movie_id,imdb_id,tmdb_id,rating,average_rating,title
+{alien},78748,348,4.5,4.0,Alien (1979)
+999999,34583,289,1.0,4.2,Casablanca (1942)
+"""
+
+
+def test_goodreads_leaves_out_what_was_not_rated(visit: Visit) -> None:
+    told = visit.upload("goodreads_library_export.csv", GOODREADS)
+    assert "2 ratings imported from Goodreads." in told
+    assert "without a usable rating" not in told
+    assert visit.mine() == {"Alien 1979": "4", "Metropolis 1926": "2"}
+
+
+def test_movielens_is_found_by_id_or_title(visit: Visit) -> None:
+    told = visit.upload("movielens-ratings.csv", MOVIELENS.format(alien=ITEM["Alien (1979)"]))
+    assert "2 ratings imported from MovieLens." in told
+    # half stars from 0.5 to 5, spread over 1 to 5: 4.5 is 4.56, 1 is 1.44
+    assert visit.mine() == {"Alien 1979": "5", "Casablanca 1942": "1"}
+    ids = f"userId,movieId,rating,timestamp\n1,{ITEM['Brazil (1985)']},3.0,964982703\n"
+    assert "1 rating imported from MovieLens." in visit.upload("ratings.csv", ids)
+    assert visit.mine()["Brazil 1985"] == "3"
 
 
 def test_what_was_rated_stays_and_what_comes_in_counts(visit: Visit) -> None:

@@ -45,7 +45,7 @@ def test_a_whole_visit_without_a_mouse(visit: Visit) -> None:
 
     _tab_to(page, "^knob$")
     visit.changing(lambda: page.keyboard.press("ArrowLeft"))
-    assert page.locator("#knob").get_attribute("aria-valuetext") == "safe, 1 of 4"
+    assert page.locator("#knob").get_attribute("aria-valuetext") == "towards everybody, 1 of 4"
     _tab_to(page, r"^Why\?")
     page.keyboard.press("Enter")
     expect(page.locator(".film").first.locator(".moves li")).to_have_count(3)

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from playwright.sync_api import expect
+from tests.serve.browser.conftest import Open
 from tests.serve.browser.films import ITEM, LOVE, SPACE
 from tests.serve.browser.visit import Visit, sent
 
@@ -18,18 +19,22 @@ def _kind(titles: list[str]) -> set[str]:
     return {re.sub(r" \(.*$", "", title) for title in moved}
 
 
+def _as_shown(title: str) -> str:
+    return next(iter(_kind([title])))
+
+
 def _names(listed: list[str]) -> list[str]:
     return [re.sub(r" \d{4}$", "", title) for title in listed]
 
 
-def test_the_first_screen_is_a_sample_taste_with_a_list(visit: Visit) -> None:
+def test_a_sample_taste_has_a_list(visit: Visit) -> None:
     page = visit.page
     pressed = page.locator("#chips button[aria-pressed=true]")
     expect(pressed).to_have_count(1)
     assert len(visit.mine()) >= 3
     assert len(visit.listed()) >= 10
     assert not set(visit.mine()) & set(visit.listed())
-    visit.picture("first-screen")
+    visit.picture("sample")
 
 
 def test_three_ratings_turn_the_list_around(visit: Visit) -> None:
@@ -64,12 +69,16 @@ def test_bars_and_words_say_the_distribution(visit: Visit) -> None:
     visit.settled()
     first = answer.value.json()["items"][0]
     card = visit.page.locator(".film").first
-    sizes = card.locator(".bars i").evaluate_all("bars => bars.map(bar => bar.offsetHeight)")
+    for name, given in (("--size", "probabilities"), ("--usual", "usual")):
+        script = f"bars => bars.map(bar => Number(bar.style.getPropertyValue('{name}')))"
+        sizes = card.locator(".bars i").evaluate_all(script)
+        tallest = max(first[given]) / max(sizes)
+        assert sizes == pytest.approx([chance / tallest for chance in first[given]])
     chances = first["probabilities"]
-    assert len(sizes) == len(chances) == 5
-    assert sizes.index(max(sizes)) == chances.index(max(chances))
     told = card.get_by_role("img").get_attribute("aria-label") or ""
     percents = [int(text) for text in re.findall(r": (?:under )?(\d+) %", told)]
+    others = re.findall(r"\d (?:under )?(\d+)", told.partition("in %:")[2])
+    assert [int(text) for text in others] == [max(round(100 * one), 1) for one in first["usual"]]
     assert percents == [max(round(100 * chance), 1) for chance in chances]
     low, high = first["interval"]
     assert f"{low:g}\u00a0to\u00a0{high:g}" in card.locator(".note").first.inner_text()
@@ -100,9 +109,13 @@ def test_why_opens_and_follows_what_is_removed(visit: Visit) -> None:
     expect(same.locator(".moves")).not_to_contain_text("Alien")
 
 
-def test_undo_takes_back_one_step_at_a_time(visit: Visit) -> None:
-    page, begun = visit.page, visit.mine()
+def test_undo_takes_back_one_step_at_a_time(visit_to: Open, url: str) -> None:
+    visit = visit_to(url)
+    visit.arrive(fresh=True)
+    page = visit.page
     assert page.locator("#undo").is_disabled()
+    page.locator("#chips button").first.click()
+    begun = visit.mine()
     page.click("#clear")
     expect(page.locator("#nothing")).to_be_visible()
     visit.rate("Casablanca", 5)
@@ -114,6 +127,8 @@ def test_undo_takes_back_one_step_at_a_time(visit: Visit) -> None:
     page.click("#undo")
     assert visit.mine() == begun
     expect(page.locator("#chips button[aria-pressed=true]")).to_have_count(1)
+    page.click("#undo")
+    assert visit.mine() == {}
     expect(page.locator("#undo")).to_be_disabled()
 
 
@@ -131,24 +146,23 @@ def test_a_film_of_the_list_can_be_rated_there(visit: Visit) -> None:
     expect(held).to_have_count(0)
 
 
-def test_the_dial_is_a_quantile(visit: Visit) -> None:
-    for dare in (-4, -1, 0, 3):
-        asked = visit.changing(lambda dare=dare: visit.page.fill("#knob", str(dare)))  # type: ignore[misc]
-        assert asked.get("rank") == (None if dare == 0 else "quantile")
-        assert asked.get("quantile") == (None if dare == 0 else pytest.approx(0.5 + dare / 10))
-        note = visit.page.locator("#knob-note").inner_text()
-        assert (f"{50 - 10 * dare} %" in note) == (dare != 0)
-
-
-def test_the_dial_tells_the_hope_or_the_fear(visit: Visit) -> None:
-    for dare, levels, said in ((2, [5], "5"), (-2, [1, 2, 3], "3 or less")):
+def test_the_dial_weighs_what_is_personal(visit: Visit) -> None:
+    """Towards everybody the list is sorted by people's average, towards you by what differs."""
+    for knob, times in ((-4, 0.0), (-1, 0.75), (3, 3.0)):
         with visit.page.expect_response("**/recommend") as answer:
-            visit.page.fill("#knob", str(dare))
+            visit.page.fill("#knob", str(knob))
         visit.settled()
-        words = visit.page.locator(".film .words").all_inner_texts()
-        for film, told in zip(answer.value.json()["items"], words, strict=True):
-            chance = sum(film["probabilities"][level - 1] for level in levels)
-            assert told.endswith(f"{max(round(100 * chance), 1)}\u00a0% chance of {said}")
+        asked = sent(answer.value.request)
+        assert asked["n"] == 200
+        assert "rank" not in asked
+        weighed = {}
+        for film in answer.value.json()["items"]:
+            usual = sum(level * share for level, share in enumerate(film["usual"], 1))
+            weighed[film["title"]] = usual + times * (film["expected"] - usual)
+        best = sorted(weighed, key=lambda title: -weighed[title])[:20]
+        assert _names(visit.listed()) == [*map(_as_shown, best)]
+    asked = visit.changing(lambda: visit.page.fill("#knob", "0"))
+    assert asked["n"] == 20
 
 
 def test_thinly_rated_films_are_hidden_and_can_be_shown(visit: Visit) -> None:

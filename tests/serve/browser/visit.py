@@ -10,6 +10,10 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, FilePayload, Locator, Page, Request, expect
 
+_WITHOUT_OTHER_NAMES = """headings => headings.map((heading) =>
+  [...heading.childNodes].filter((node) => node.nodeName !== "SMALL")
+    .map((node) => node.textContent).join(""))"""
+
 
 class Visit:
     """One visitor with a browser profile of their own."""
@@ -39,9 +43,14 @@ class Visit:
 
     # -- doing ---------------------------------------------------------------------------------
 
-    def arrive(self) -> None:
+    def arrive(self, *, fresh: bool = False) -> None:
+        """Open the page; unless fresh, begin with its first sample taste."""
         self.page.goto(self.url)
         self.settled()
+        samples = self.page.locator("#chips button")
+        if not fresh and samples.count():
+            samples.first.evaluate("node => node.click()")  # on a phone it is folded away
+            self.settled()
 
     def settled(self) -> None:
         """Until the list answers the latest change."""
@@ -89,8 +98,8 @@ class Visit:
 
     def listed(self) -> list[str]:
         """The films of the list, best first."""
-        headings = self.page.locator(".film h3").all_inner_texts()
-        return [text.split("\n")[0].strip() for text in headings]
+        texts = self.page.locator(".film h3").evaluate_all(_WITHOUT_OTHER_NAMES)
+        return [str(text).strip() for text in texts]
 
     def scores(self) -> dict[str, float]:
         numbers = [float(_first(text)) for text in self.page.locator(".score").all_inner_texts()]

@@ -12,10 +12,11 @@ export class Problem extends Error {
   }
 }
 
-/** GET, or POST where there is a body. Rejects with AbortError once the signal is aborted. */
-export async function call(path, { body, signal } = {}) {
+/** GET, or POST where there is a body, unless a method is named. Rejects with AbortError once the
+ * signal is aborted. */
+export async function call(path, { body, signal, ...how } = {}) {
   for (let tries = 0; ; tries += 1) {
-    const { ok, status, said } = await send(path, body, signal);
+    const { ok, status, said } = await send(path, body, signal, how);
     signal?.throwIfAborted();
     if (ok) return said;
     if (status === 401) await askForKey();
@@ -26,8 +27,8 @@ export async function call(path, { body, signal } = {}) {
 
 const pause = (wait) => new Promise((done) => setTimeout(done, wait));
 
-async function send(path, body, signal) {
-  const headers = key ? { "X-API-Key": key } : {};
+async function send(path, body, signal, { method = body ? "POST" : "GET", headers: more = {} }) {
+  const headers = key ? { "X-API-Key": key, ...more } : { ...more };
   if (body) headers["Content-Type"] = "application/json";
   const watch = new AbortController();
   const stop = () => watch.abort();
@@ -35,7 +36,7 @@ async function send(path, body, signal) {
   signal?.throwIfAborted();
   signal?.addEventListener("abort", stop);
   try {
-    const options = { method: body ? "POST" : "GET", headers, body: JSON.stringify(body) };
+    const options = { method, headers, body: JSON.stringify(body) };
     const answer = await fetch(path, { ...options, signal: watch.signal });
     const said = await answer.json().catch((error) => (answer.ok ? Promise.reject(error) : {}));
     return { ok: answer.ok, status: answer.status, said };

@@ -1,12 +1,17 @@
 // The page's door: ask what model is served, then put the parts together.
 
 import { call } from "./api.js";
+import { mountAsk } from "./ask.js";
 import { byId, el, on, plural } from "./dom.js";
 import { mountImports } from "./imports.js";
 import { mountList } from "./list.js";
+import { mountMap } from "./map.js";
 import { mountMine } from "./mine.js";
 import { makeScale } from "./scale.js";
+import { mountShare } from "./share.js";
+import { mountSignIn } from "./signin.js";
 import { openStore } from "./store.js";
+import { speak, wordsOf } from "./words.js";
 
 /** Show what went wrong, with a way on; null takes it away. */
 function trouble(error, retry) {
@@ -27,27 +32,57 @@ async function start() {
   }
   trouble(null);
   const scale = makeScale(model);
+  const words = wordsOf(model);
+  speak(words);
   document.body.classList.toggle("hearts", !model.ratings);
   const store = openStore(model, scale);
-  const parts = { model, scale, store };
   const personOf = () => {
     const { ratings, user } = store.state;
     if (!model.new_people) return user === null ? null : { user };
     return scale.person(ratings.slice(0, model.limits.history));
   };
+  const parts = { model, scale, store, words, personOf, onTrouble: trouble };
   const { name, items } = model;
   const rated = model.ratings ? `, rated from ${scale.low} to ${scale.high}` : "";
-  byId("about").textContent = `The model “${name}” knows ${plural(items, "film")}${rated}.`;
+  byId("about").textContent = `The model “${name}” knows ${plural(items, words.one, words.many)}${rated}.`;
   if (!model.lists) {
     byId("timed").hidden = false;
     byId("list").replaceChildren(byId("timed"));
+    byId("views").hidden = true;
     return;
   }
+  let begin = () => {};
   if (model.new_people) {
-    mountMine(parts);
+    await mountShare(parts);
+    begin = mountMine(parts);
     mountImports(parts);
+    mountAsk(parts);
+    mountSignIn(parts);
   } else mountKnown(store);
-  mountList({ ...parts, personOf, onTrouble: trouble });
+  mountViews({ ...parts, begin });
+}
+
+/** The list, what was kept for later, and the map. */
+function mountViews({ store, begin, ...parts }) {
+  const look = mountList({ store, ...parts });
+  const turn = (view) => {
+    for (const node of byId("views").children)
+      node.setAttribute("aria-pressed", String(node.dataset.view === view));
+    byId("list").hidden = view === "map";
+    byId("map").hidden = view !== "map";
+    showMap(view === "map");
+    if (view !== "map") look(view);
+  };
+  const onRate = (film) => {
+    turn("list");
+    begin(film);
+  };
+  const showMap = mountMap({ store, ...parts, onRate });
+  for (const node of byId("views").children)
+    node.addEventListener("click", () => turn(node.dataset.view));
+  const count = () => (byId("later-count").textContent = store.state.later.length || "");
+  store.listen(count);
+  count();
 }
 
 /** An item-based model knows the people of its training data only: the visitor names one. */

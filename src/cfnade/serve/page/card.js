@@ -5,26 +5,29 @@ import { called, named } from "./films.js";
 import { bars } from "./scale.js";
 import { heart, ratingInput } from "./stars.js";
 import { explain, times } from "./why.js";
-import { dareOf } from "./wishes.js";
 
 let cards = 0;
 
 /** A list item with `show(film, former rank, tallest bar)`; onLike(film) asks for like ones. */
 export function makeCard(film, parts) {
-  const { scale, store, model, personOf, onLike } = parts;
+  const { scale, store, model, words, personOf, onLike, onAway } = parts;
   const place = el("span", { class: "place" });
   const score = el("span", { class: "score" });
   const chart = el("div", { class: "chart", role: "img" });
-  const words = el("p", { class: "words note" });
+  const said = el("p", { class: "words note" });
   const why = disclosure("Why?", called(film));
   const mine = scale.starred ? ratingOf(film, parts) : pickOf(film, parts);
-  const about = aside(` ${called(film)}`);
-  const like = el("button", { class: "link", onclick: () => onLike(film) }, "More like this", about);
-  const acts = el("div", { class: "acts" }, why.button, mine.button, like);
+  const act = (text, run) =>
+    el("button", { class: "link", onclick: run }, text, aside(` ${called(film)}`));
+  const like = act("More like this", () => onLike(film));
+  const later = act(words.Later, () => store.keep(film, !store.isLater(film.item)));
+  const away = act("Not for me", () => onAway(card.film));
+  const acts = el("div", { class: "acts" }, why.button, mine.button, like, later, away);
   mine.button.hidden = !model.new_people;
-  const rest = [chart, words, acts, why.panel, mine.panel];
+  const rest = [chart, said, acts, why.panel, mine.panel];
   const card = el("li", { class: "film" }, place, heading(film), score, ...rest);
   card.like = like;
+  card.film = film;
 
   let asked = new AbortController();
   why.fill = () => {
@@ -35,13 +38,14 @@ export function makeCard(film, parts) {
   card.show = (now, former, tallest) => {
     card.film = now;
     place.replaceChildren(String(now.rank), ...moved(former, now.rank));
-    words.replaceChildren(...describe(now, scale, dareOf(store.state, model)));
+    said.replaceChildren(...describe(now, scale));
+    later.setAttribute("aria-pressed", String(store.isLater(now.item)));
     if (scale.starred) {
-      score.replaceChildren(scale.show(now.expected), aside(` expected, of ${scale.high}.`));
+      score.replaceChildren(...scored(now, scale));
       drawChart(chart, now, scale, tallest);
     } else {
       score.replaceChildren(share(now.pick), aside(" chance to be your next pick."));
-      drawShare(chart, now.pick / tallest);
+      drawShare(chart, now.pick / tallest, words);
       mine.button.set(store.ratingOf(now.item) !== null);
     }
     if (!why.panel.hidden) why.fill();
@@ -50,13 +54,13 @@ export function makeCard(film, parts) {
 }
 
 /** Stars, behind a button. */
-function ratingOf(film, { scale, store }) {
+function ratingOf(film, { scale, store, words }) {
   const made = disclosure("Rate it", called(film));
   made.fill = () => {
     const label = `Your rating of ${called(film)}`;
     const rate = (rating) => store.rate(film, rating);
     const input = ratingInput(scale, label, store.ratingOf(film.item), rate);
-    made.panel.replaceChildren(el("p", { class: "note" }, "Seen it? Your rating:"), input);
+    made.panel.replaceChildren(el("p", { class: "note" }, `You have ${words.done} it? Your rating:`), input);
     input.focusIn();
   };
   return made;
@@ -91,20 +95,29 @@ function disclosure(text, about) {
 
 /** How a film's place changed: nothing for the first list. */
 function moved(former, rank) {
-  if (former === null) return [el("small", {}, "new")];
+  if (former === null) return [el("small", { class: "up" }, "new")];
   if (former === rank) return [];
   const by = Math.abs(former - rank);
   const [sign, word] = former > rank ? ["↑", "up"] : ["↓", "down"];
   return [el("small", { class: word, "aria-hidden": "true" }, sign + by), aside(` ${word} ${by}`)];
 }
 
+/** The expected rating, and how far it is from people's average. */
+function scored(film, scale) {
+  const own = film.expected - scale.mean(film.usual);
+  const said = [scale.show(film.expected), aside(` expected, of ${scale.high}.`)];
+  if (Math.abs(own) < scale.span / 100) return said;
+  const beside = aside(" beside people’s average.");
+  return [...said, el("small", { class: own < 0 ? "down" : "up" }, scale.signed(own, scale.span), beside)];
+}
+
 /** What is said of it besides, in short pieces. */
-function describe(film, scale, dare) {
-  const said = scale.starred ? [spread(film, scale)] : [];
+function describe(film, scale) {
+  const said = film.genres?.length ? [film.genres.slice(0, 2).join(", ")] : [];
+  if (scale.starred) said.push(spread(film, scale));
   if (film.by === "times") said.push(`${times(film.similarity)} as likely after it`);
   else if (!scale.starred) said.push(`picked by ${plural(film.ratings, "person", "people")}`);
   else if (film.pick !== null) said.push(`next pick: ${share(film.pick)}`);
-  else if (dare !== 0) said.push(tail(film, scale, dare > 0));
   return said.flatMap((text) => [el("span", {}, text), " "]);
 }
 
@@ -112,16 +125,6 @@ function spread(film, scale) {
   const [low, high] = film.interval.map(scale.text);
   const range = low === high ? low : `${low}\u00a0to\u00a0${high}`;
   return `${scale.sure(film.std)}: ${range}\u00a0(80\u00a0%)`;
-}
-
-/** What the daring hope for, the chance of the top tenth, or the careful fear: the lower half. */
-function tail({ probabilities }, { values, low, high, span }, daring) {
-  const inside = (value) => (daring ? value >= high - span / 10 : value <= low + span / 2);
-  const levels = values.filter(inside);
-  const chance = probabilities.reduce((sum, p, level) => sum + (inside(values[level]) ? p : 0), 0);
-  const edge = daring ? levels[0] : levels[levels.length - 1];
-  const open = levels.length < 2 ? "" : daring ? " or more" : " or less";
-  return `${percent(chance)}\u00a0% chance of ${edge}${open}`;
 }
 
 const percent = (chance) => (chance < 0.005 ? "under 1" : Math.round(chance * 100));
@@ -133,24 +136,31 @@ export function share(chance) {
   return `${size}\u00a0%`;
 }
 
+/** Bars for the visitor, a line across each for people in general: what lies between is personal. */
 function drawChart(chart, film, scale, tallest) {
-  const parts = bars(scale.values, film.probabilities);
-  const peak = Math.max(...parts.map(({ chance }) => chance));
-  const nodes = parts.map(({ chance }) => {
-    const bar = el("i", { class: chance === peak ? "peak" : "" });
-    bar.style.setProperty("--size", String(Math.min(chance / tallest, 1)));
+  const parts = bars(scale.values, film.probabilities, film.usual);
+  const size = (chance) => String(Math.min(chance / tallest, 1));
+  const nodes = parts.map(({ chance, usual }) => {
+    const bar = el("i", {}, el("b"));
+    bar.style.setProperty("--size", size(chance));
+    bar.style.setProperty("--usual", size(usual));
     return bar;
   });
+  const average = scale.mean(film.usual);
   const ends = [scale.low, scale.high].map((value) => el("small", {}, scale.text(value)));
+  ends.splice(1, 0, el("small", {}, `others ${scale.show(average)}`));
   chart.replaceChildren(el("div", { class: "bars" }, ...nodes), el("div", { class: "axis" }, ...ends));
   const said = parts.map(({ label, chance }) => `${label}: ${percent(chance)} %`).join(", ");
-  chart.setAttribute("aria-label", `Chance of each rating. ${said}.`);
+  const others = parts.map(({ label, usual }) => `${label} ${percent(usual)}`).join(", ");
+  const all = `Chance of each rating. ${said}. People in general, in %: ${others}.`;
+  chart.setAttribute("aria-label", all);
 }
 
 /** One bar, beside that of the likeliest film. */
-function drawShare(chart, size) {
+function drawShare(chart, size, words) {
   const bar = el("i");
   bar.style.setProperty("--size", String(size));
   chart.replaceChildren(el("div", { class: "share" }, bar));
-  chart.setAttribute("aria-label", `${Math.round(100 * size)} % of the likeliest film’s chance.`);
+  const said = `${Math.round(100 * size)} % of the likeliest ${words.one}’s chance.`;
+  chart.setAttribute("aria-label", said);
 }

@@ -1,4 +1,4 @@
-// Ratings in and out as files: our own CSV, and the exports of Letterboxd and IMDb.
+// Ratings in and out as files: our own CSV, and what Letterboxd, IMDb, Goodreads and MovieLens export.
 
 import { call } from "./api.js";
 import { decode, parse, write } from "./csv.js";
@@ -9,7 +9,7 @@ const LARGEST = 8_000_000; // bytes
 const CHUNK = 500; // films in one question, as many as a list may have
 const LONGEST = 200; // characters of a title
 
-export function mountImports({ model, scale, store }) {
+export function mountImports({ model, scale, store, words }) {
   const file = byId("file");
   on("import", "click", () => file.click());
   file.addEventListener("change", async () => {
@@ -18,7 +18,7 @@ export function mountImports({ model, scale, store }) {
     report(`Reading ${chosen.name} …`);
     try {
       const { rows, source } = understand(parse(await textOf(chosen)), scale.starred);
-      finish(await resolve(rows, scale), source, { model, scale, store });
+      finish(await resolve(rows, scale), source, { model, scale, store, words });
     } catch (error) {
       report(error.message);
     }
@@ -48,32 +48,48 @@ async function textOf(chosen) {
   return text;
 }
 
+// By a column that no other has: where a file comes from, and the scale that is used there.
+const SOURCES = [
+  { name: "IMDb", by: "const", range: [1, 10] },
+  { name: "Letterboxd", by: "letterboxd uri", range: [0.5, 5] },
+  { name: "Goodreads", by: "my rating", range: [1, 5] },
+  { name: "MovieLens", by: "movieid", range: [0.5, 5] },
+];
+const plain = (name) => name.trim().toLowerCase().replaceAll("_", "");
+
 /** Rows {item, title, year, rating, range} of a table; a range of null means the model's own.
     Without stars every film is picked, whatever is said of it. */
 export function understand(lines, starred) {
-  const head = (lines[0] ?? []).map((name) => name.trim().toLowerCase());
-  const at = (...names) => head.findIndex((name) => names.includes(name));
-  const source = at("const") >= 0 ? "IMDb" : at("letterboxd uri") >= 0 ? "Letterboxd" : "";
-  const fixed = { IMDb: [1, 10], Letterboxd: [0.5, 5] }[source];
-  const places = { item: source ? -1 : at("item"), title: at("title", "name"), year: at("year") };
-  const rating = at("your rating", "rating");
+  const head = (lines[0] ?? []).map(plain);
+  const at = (...names) => names.map((name) => head.indexOf(name)).find((place) => place >= 0) ?? -1;
+  const source = SOURCES.find(({ by }) => at(by) >= 0);
+  const item = source && source.name !== "MovieLens" ? -1 : at("item", "movieid"); // others' ids mean others
+  const places = { item, title: at("title", "name"), year: at("year", "original publication year") };
+  const rating = at("your rating", "my rating", "rating");
   if ((starred && rating < 0) || Math.max(places.item, places.title) < 0)
     throw new Error(
       starred
         ? "No ratings found in this file. Its first line must name the columns title and rating; " +
           "of a Letterboxd export choose ratings.csv."
-        : "No films found in this file. Its first line must name the column title.",
+        : "Nothing found in this file. Its first line must name the column title.",
     );
   const rows = lines.slice(1).map((line) => {
     const cell = (place) => (line[place] ?? "").trim().slice(0, LONGEST);
     const year = /^\d{4}$/.test(cell(places.year)) ? Number(cell(places.year)) : null;
-    const film = { item: cell(places.item), title: cell(places.title), year };
+    const film = { item: cell(places.item), title: bare(cell(places.title), source), year };
     if (!starred) return { ...film, rating: 1, range: null };
     const given = cell(rating) === "" ? NaN : Number(cell(rating).replace(",", "."));
-    return { ...film, rating: given, range: fixed ?? rangeOf(cell(at("scale"))) };
+    return { ...film, rating: given, range: source?.range ?? rangeOf(cell(at("scale"))) };
   });
-  return { rows, source };
+  return { rows: starred ? rows.filter((row) => !unread(row, source)) : rows, source: source?.name ?? "" };
 }
+
+/** Goodreads puts the series behind a title: "Emma (Classics, #4)". */
+const bare = (title, source) =>
+  source?.name === "Goodreads" ? title.replace(/\s*\([^()]*#[^()]*\)$/, "") : title;
+
+/** Goodreads writes 0 for a book on the shelf that was not rated: no fault of the line. */
+const unread = ({ rating }, source) => source?.name === "Goodreads" && rating === 0;
 
 function rangeOf(text) {
   const [, low, high] = /^(-?[\d.]+)-(-?[\d.]+)$/.exec(text) ?? [];
@@ -139,14 +155,14 @@ function titleAndYear({ title, year }) {
 
 // -- telling --
 
-function finish({ found, lost, bad }, source, { model, scale, store }) {
+function finish({ found, lost, bad }, source, { model, scale, store, words }) {
   const kept = store.state.sample === null ? store.state.ratings : []; // a sample gives way
   const ratings = [...found.values(), ...kept.filter(({ item }) => !found.has(item))];
   if (found.size) store.replace(ratings);
   const { history } = model.limits;
   const cut = ratings.length > history ? ` Only the first ${history} of all are used.` : "";
   report(`${plural(found.size, scale.noun)} imported${source && ` from ${source}`}.${cut}`, [
-    [`${plural(lost.length, "film")} not found in this catalogue`, lost],
+    [`${plural(lost.length, words.one, words.many)} not found in this catalogue`, lost],
     [`${plural(bad.length, "line")} without a usable rating`, bad],
   ]);
 }

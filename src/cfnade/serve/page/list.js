@@ -1,17 +1,19 @@
-// The recommendations, or more like one of them: asked for after every change, drawn film by film,
-// old answers discarded.
+// The recommendations, what was kept for later, or more like one of them: asked for after every
+// change, drawn film by film, old answers discarded.
 
 import { call } from "./api.js";
 import { makeCard, share } from "./card.js";
+import { changes } from "./changes.js";
 import { announce, arrange, byId, debounce, glide, on, plural } from "./dom.js";
 import { called } from "./films.js";
-import { mountWishes, wishesOf } from "./wishes.js";
+import { inOrder, mountWishes, wishesOf } from "./wishes.js";
 
 const PAGE = 20;
 
-/** personOf() gives {ratings}, {picked} or {user}, or null while nobody is chosen. */
+/** personOf() gives {ratings}, {picked} or {user}, or null while nobody is chosen. Returns
+    `look(view)`, for "list" and "later". */
 export function mountList(given) {
-  const { model, scale, store, personOf, onTrouble } = given;
+  const { model, scale, store, words, personOf, onTrouble } = given;
   const list = byId("films");
   const title = byId("list-title").textContent;
   const cards = new Map(); // item → card
@@ -19,8 +21,18 @@ export function mountList(given) {
   let asked = new AbortController();
   let latest = null; // the last answer
   let places = null; // item → rank in the answer before
+  let before = null; // the films before the rating that is being told of
+  let cause = null; // that rating
   let like = null; // the film that others should be like
+  let later = false; // whether what was kept is shown
 
+  const ask = async (person, signal) => {
+    if (like) return alike(like, person, signal);
+    if (later) return kept(store.state.later, person, signal);
+    const body = { ...person, n: wanted, ...wishesOf(store.state, model, wanted) };
+    const said = await call("recommend", { body, signal });
+    return { ...said, items: inOrder(said.items, store.state, model, scale, wanted) };
+  };
   const refresh = async () => {
     asked.abort();
     asked = new AbortController();
@@ -32,13 +44,11 @@ export function mountList(given) {
     }
     list.setAttribute("aria-busy", "true");
     try {
-      const { signal } = asked;
-      const body = { ...person, n: wanted, ...wishesOf(store.state, model) };
-      latest = like ? await alike(like, person, signal) : await call("recommend", { body, signal });
+      latest = await ask(person, asked.signal);
       onTrouble(null);
       draw();
       places = new Map(latest.items.map((film) => [film.item, film.rank]));
-      announceFirst(latest.items[0], scale, like);
+      tell();
       showAround();
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -49,11 +59,25 @@ export function mountList(given) {
     list.setAttribute("aria-busy", "false");
   };
 
+  /** Say what is first, and what the last rating changed. */
+  const tell = () => {
+    const first = latest.items[0];
+    const said = first && (scale.starred ? `expected ${scale.show(first.expected)}` : share(first.pick));
+    const what = like ? `More like ${called(like)}` : "List updated";
+    const line = byId("changes");
+    const shown = cause && before && !like && !later;
+    line.hidden = !shown;
+    if (shown) line.replaceChildren(...changes(before, latest.items, cause, scale, words));
+    const more = shown ? ` ${line.textContent}` : "";
+    announce(first ? `${what}. First: ${called(first)}, ${said}.${more}` : "The list is empty.");
+    before = cause = null;
+  };
+
   const face = (film) => {
     like = film;
     places = null;
-    byId("list").classList.toggle("alike", film !== null);
-    byId("list-title").textContent = film ? `More like ${called(film)}` : title;
+    byId("list").classList.toggle("alike", film !== null || later);
+    byId("list-title").textContent = film ? `More like ${called(film)}` : later ? words.Later : title;
     byId("back").hidden = film === null;
   };
   /** Show more like a film, or for null the list again. */
@@ -67,7 +91,13 @@ export function mountList(given) {
     await refresh();
     if (!film) (cards.get(from.item)?.like ?? byId("list")).focus();
   };
-  const parts = { ...given, onLike: turn };
+  const putAway = (film) => {
+    const next = cards.get(film.item)?.nextSibling ?? byId("list");
+    store.putAway(film);
+    (next.querySelector?.(".acts button") ?? byId("list")).focus({ preventScroll: true });
+    announce(`${called(film)} is not listed again. Undo brings it back.`);
+  };
+  const parts = { ...given, onLike: turn, onAway: putAway };
 
   /** A film that is being rated in the list stays until the focus leaves it. */
   const withHeld = (items) => {
@@ -81,7 +111,7 @@ export function mountList(given) {
     const films = withHeld(latest.items);
     const tops = new Map([...list.children].map((node) => [node, node.getBoundingClientRect().top]));
     const tallest = scale.starred
-      ? Math.max(...films.flatMap((film) => film.probabilities), 0.4)
+      ? Math.max(...films.flatMap((film) => [...film.probabilities, ...film.usual]), 0.4)
       : Math.max(...films.map((film) => film.pick));
     const nodes = films.map((film) => {
       const card = cards.get(film.item) ?? makeCard(film, parts);
@@ -98,15 +128,21 @@ export function mountList(given) {
 
   const showAround = () => {
     const { items, hidden, min_ratings: least } = latest;
-    const { thin } = store.state;
-    byId("none").hidden = items.length > 0 || !store.state.genres.length;
-    byId("more").hidden = like !== null || items.length < wanted || wanted >= model.limits.n;
-    byId("hidden-note").hidden = like !== null || (!thin && !hidden);
+    const { thin, genres, decades, away } = store.state;
+    const own = like !== null || later;
+    byId("none").hidden = items.length > 0 || !(genres.length || decades.length || later);
+    byId("none").textContent = later
+      ? `Nothing kept yet: press “${words.Later}” on ${words.a}.`
+      : `No ${words.one} of this kind is left.`;
+    byId("more").hidden = own || items.length < wanted || wanted >= model.limits.n;
+    byId("hidden-note").hidden = own || (!thin && !hidden);
     const few = `fewer than ${plural(least, scale.noun)} to learn from`;
     byId("hidden-text").textContent = thin
-      ? `Films with few ${scale.noun}s are shown, too; the model knows little about them.`
-      : `${plural(hidden, "film is", "films are")} hidden: ${few}.`;
+      ? `${words.Many} with few ${scale.noun}s are shown, too; the model knows little about them.`
+      : `${plural(hidden, `${words.one} is`, `${words.many} are`)} hidden: ${few}.`;
     byId("hidden-button").textContent = thin ? "Hide them" : "Show them";
+    byId("away-note").hidden = own || !away.length;
+    byId("away-text").textContent = `${plural(away.length, `${words.one} is`, `${words.many} are`)} not for you.`;
   };
 
   list.addEventListener("focusout", () =>
@@ -117,24 +153,33 @@ export function mountList(given) {
     refresh();
   });
   on("hidden-button", "click", () => store.set({ thin: !store.state.thin }));
+  on("away-button", "click", () => store.bringBack());
   on("back", "click", () => turn(null));
   mountWishes(given);
   const soon = debounce(refresh, 140);
-  store.listen((kind) => {
+  store.listen((kind, rated) => {
+    if (kind === "note") return;
+    if (kind === "ratings" && !later && !like) {
+      before = rated && latest ? (before ?? latest.items) : null;
+      cause = rated;
+    }
     // Who changes their films elsewhere wants to see their list.
     if (like && kind === "ratings" && !list.contains(document.activeElement)) face(null);
     soon();
   });
   window.addEventListener("online", soon);
   refresh();
+  return (view) => {
+    later = view === "later";
+    face(null);
+    refresh();
+  };
 }
 
 /** The films most like one, with what is said of each for this person. */
 async function alike({ item }, person, signal) {
   const { by, items } = await call("similar", { body: { item, n: PAGE }, signal });
-  const ids = items.map((film) => film.item);
-  const all = { items: ids, n: ids.length, exclude_seen: false, min_ratings: 0 };
-  const said = await call("recommend", { body: { ...person, ...all }, signal });
+  const said = await about(items, person, signal);
   const films = new Map(said.items.map((film) => [film.item, film]));
   return {
     ...said,
@@ -142,8 +187,12 @@ async function alike({ item }, person, signal) {
   };
 }
 
-function announceFirst(film, scale, like) {
-  const said = film && (scale.starred ? `expected ${scale.show(film.expected)}` : share(film.pick));
-  const what = like ? `More like ${called(like)}` : "List updated";
-  announce(film ? `${what}. First: ${called(film)}, ${said}.` : "The list is empty.");
+/** What was kept for later, the best first. */
+const kept = (films, person, signal) =>
+  films.length ? about(films, person, signal) : { items: [], hidden: 0, min_ratings: 0 };
+
+function about(films, person, signal) {
+  const items = films.map(({ item }) => item);
+  const all = { items, n: items.length, exclude_seen: false, min_ratings: 0 };
+  return call("recommend", { body: { ...person, ...all }, signal });
 }

@@ -1,4 +1,5 @@
-// The visitor's own ratings: a row each, the latest first, and what can be done with them.
+// The visitor's own ratings: a row each, the latest first, and what can be done with them. On a phone
+// all but the search and the latest row folds away, so that the list stays in sight.
 
 import { announce, arrange, byId, el, on, plural } from "./dom.js";
 import { called, named } from "./films.js";
@@ -6,12 +7,15 @@ import { mountSearch } from "./search.js";
 import { ratingInput } from "./stars.js";
 import { copyOf } from "./store.js";
 
-const SHOWN = matchMedia("(min-width: 58rem)").matches ? 8 : 3; // rows before "Show all"
+const WIDE = matchMedia("(min-width: 58rem)");
+const ROWS = 8; // before "Show all"
 
-export function mountMine({ model, scale, store }) {
+/** Returns begin(film), which puts a film at the top, ready to be rated. */
+export function mountMine({ model, scale, store, words }) {
   const rows = new Map(); // item → row
   let drafts = []; // films picked but not rated yet
   let all = false;
+  let open = WIDE.matches;
 
   const rowOf = (film) => {
     if (!rows.has(film.item)) rows.set(film.item, makeRow(film, scale, store, drop));
@@ -29,15 +33,24 @@ export function mountMine({ model, scale, store }) {
   const show = () => {
     drafts = drafts.filter(({ item }) => store.ratingOf(item) === null);
     const films = [...drafts, ...store.state.ratings];
-    const shown = all ? films : films.slice(0, Math.max(SHOWN, drafts.length));
+    const most = open ? ROWS : 1;
+    const shown = all && open ? films : films.slice(0, Math.max(most, drafts.length));
     const nodes = shown.map(rowOf);
     for (const [item, row] of rows) if (!nodes.includes(row)) rows.delete(item);
     arrange(byId("rated"), nodes);
     shown.forEach((film, at) => nodes[at].set(store.ratingOf(film.item)));
     byId("nothing").hidden = films.length > 0;
-    byId("all-rated").hidden = films.length <= SHOWN;
+    byId("all-rated").hidden = films.length <= ROWS;
     byId("all-rated").textContent = all ? "Show fewer" : `Show all ${films.length}`;
     showTools(store);
+    fold(open);
+  };
+  const fold = (on) => {
+    open = on;
+    byId("mine").classList.toggle("folded", !on);
+    byId("fold").setAttribute("aria-expanded", String(on));
+    const { length } = store.state.ratings;
+    byId("fold-text").textContent = on ? "Less" : length ? `All ${length}` : "More";
   };
   /** Put a film at the top, ready to be rated; a pick needs no rating. */
   const begin = (film) => {
@@ -46,7 +59,7 @@ export function mountMine({ model, scale, store }) {
       announce(`${called(film)} picked.`);
       return;
     }
-    if (store.ratingOf(film.item) !== null) all = true; // its row may be folded away
+    if (store.ratingOf(film.item) !== null) all = open = true; // its row may be folded away
     else if (!drafts.some(({ item }) => item === film.item)) drafts = [film, ...drafts];
     show();
     rowOf(film).focusIn();
@@ -57,9 +70,17 @@ export function mountMine({ model, scale, store }) {
     announce(`${sample ?? "All removed"}: ${plural(ratings.length, scale.noun)}.`);
   };
 
-  mountSearch({ onPick: begin, ratingOf: store.ratingOf, scale });
+  mountSearch({ onPick: begin, ratingOf: store.ratingOf, scale, words });
   on("all-rated", "click", () => {
     all = !all;
+    show();
+  });
+  on("fold", "click", () => {
+    open = !open;
+    show();
+  });
+  WIDE.addEventListener("change", () => {
+    open = WIDE.matches;
     show();
   });
   on("undo", "click", () => {
@@ -68,9 +89,10 @@ export function mountMine({ model, scale, store }) {
   });
   on("clear", "click", () => replace([], null));
   mountSamples(model.samples, (sample) => replace(copyOf(sample, scale), sample.name));
-  store.listen((kind) => kind === "ratings" && show());
+  store.listen((kind) => (kind === "ratings" ? show() : showTools(store)));
   byId("mine").hidden = false;
   show();
+  return begin;
 }
 
 function makeRow(film, scale, store, drop) {
@@ -101,7 +123,7 @@ function makeRow(film, scale, store, drop) {
 function showTools(store) {
   const { ratings, sample } = store.state;
   byId("undo").disabled = !store.canUndo();
-  byId("export").disabled = byId("clear").disabled = ratings.length === 0;
+  byId("export").disabled = byId("clear").disabled = byId("share").disabled = ratings.length === 0;
   byId("sample-note").hidden = sample === null;
   for (const chip of byId("chips").children)
     chip.setAttribute("aria-pressed", String(chip.textContent === sample));

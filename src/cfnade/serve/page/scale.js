@@ -23,7 +23,9 @@ export function makeScale({ ratings: starred, scale }) {
     low,
     high,
     span,
+    unit: high <= 10 ? "stars" : "points",
     nearest,
+    mean: (chances) => chances.reduce((sum, chance, level) => sum + chance * values[level], 0),
     has: (x) => values.includes(x),
     /** A rating between lo and hi, linearly, to the nearest level of this scale. */
     from: (x, lo, hi) => nearest(low + ((x - lo) / (hi - lo || 1)) * span),
@@ -46,16 +48,17 @@ export function makeScale({ ratings: starred, scale }) {
   };
 }
 
-/** At most `most` bars: neighbouring levels of a long scale share one. */
-export function bars(values, probabilities, most = 20) {
+/** At most `most` bars: neighbouring levels of a long scale share one. Each with its chance for the
+    visitor and for people in general. */
+export function bars(values, probabilities, usual, most = 20) {
   const width = Math.ceil(values.length / most);
   const out = [];
   for (let from = 0; from < values.length; from += width) {
     const levels = values.slice(from, from + width);
-    const chance = probabilities.slice(from, from + width).reduce((sum, p) => sum + p, 0);
+    const over = (chances) => chances.slice(from, from + width).reduce((sum, p) => sum + p, 0);
     const first = String(levels[0]);
     const last = String(levels[levels.length - 1]);
-    out.push({ label: first === last ? first : `${first} to ${last}`, chance });
+    out.push({ label: first === last ? first : `${first} to ${last}`, chance: over(probabilities), usual: over(usual) });
   }
   return out;
 }

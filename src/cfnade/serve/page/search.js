@@ -5,7 +5,7 @@ import { announce, byId, debounce, el, plural } from "./dom.js";
 import { named } from "./films.js";
 
 /** onPick(film) is called with the chosen film; ratingOf(item) marks those already rated. */
-export function mountSearch({ onPick, ratingOf, scale }) {
+export function mountSearch({ onPick, ratingOf, scale, words }) {
   const input = byId("search");
   const box = byId("found");
   let films = [];
@@ -40,8 +40,8 @@ export function mountSearch({ onPick, ratingOf, scale }) {
     films = found;
     box.replaceChildren(...films.map((film, at) => option(film, at, ratingOf(film.item), scale)));
     open(films.length > 0);
-    say(films.length ? "" : `No film found for “${query}”.`);
-    announce(films.length ? `${plural(films.length, "film")} found.` : "No film found.");
+    say(films.length ? "" : `No ${words.one} found for “${query}”.`);
+    announce(films.length ? `${plural(films.length, words.one, words.many)} found.` : `No ${words.one} found.`);
   };
   const look = async () => {
     asked.abort();

@@ -5,10 +5,11 @@ import { aside, el, plural } from "./dom.js";
 import { named } from "./films.js";
 
 const SHOWN = 8;
+const WHOLE = 8; // a bar is full at this part of the scale: half a star of five, for every film
 const SAID = 4; // reasons in words
 
 /** Fill a panel with the explanation of one film for this person. */
-export async function explain(panel, film, person, { model, scale }, signal) {
+export async function explain(panel, film, person, { model, scale, words }, signal) {
   panel.setAttribute("aria-busy", "true");
   const ask = (of) => call("explain", { body: { ...person, item: film.item, of }, signal });
   try {
@@ -18,7 +19,7 @@ export async function explain(panel, film, person, { model, scale }, signal) {
     ]);
     const who = "user" in person ? "they" : "you";
     const parts = [pick && reasons(pick, who, scale), rating && moves(rating, who, scale)];
-    panel.replaceChildren(...parts.flat().filter(Boolean), basis(film, scale));
+    panel.replaceChildren(...parts.flat().filter(Boolean), basis(film, scale, words));
   } catch (error) {
     if (error.name === "AbortError") return;
     panel.replaceChildren(el("p", {}, error.message));
@@ -26,8 +27,8 @@ export async function explain(panel, film, person, { model, scale }, signal) {
   panel.setAttribute("aria-busy", "false");
 }
 
-function basis({ ratings }, scale) {
-  const learnt = `The model has learnt from ${plural(ratings, scale.noun)} of this film.`;
+function basis({ ratings }, scale, words) {
+  const learnt = `The model has learnt from ${plural(ratings, scale.noun)} of this ${words.one}.`;
   return el("p", { class: "note" }, learnt);
 }
 
@@ -71,14 +72,19 @@ function moves({ moved, prediction }, who, scale) {
   const byLevel = "count" in moved[0];
   const most = Math.max(...moved.map((line) => Math.abs(line.change)), 1e-9);
   const rows = moved.map((line) => row(line, most, scale, byLevel));
+  const full = scale.text(scale.span / WHOLE);
   const rated = `Why ${who} would rate it ${scale.show(prediction.expected)}`;
   const heading = byLevel ? "What others’ ratings of it did" : rated;
-  return [el("h4", {}, heading), ...folded(rows, SHOWN, "moves")];
+  const ends = [`−${full}`, "0", `+${full}`].map((text) => el("small", {}, text));
+  const axis = el("div", { class: "ruler", "aria-hidden": "true" }, el("span", {}, ...ends));
+  return [el("h4", {}, heading), axis, ...folded(rows, SHOWN, "moves")];
 }
 
 function row(line, most, scale, byLevel) {
   const bar = el("span", { class: line.change < 0 ? "bar down" : "bar up" }, el("i"));
-  bar.firstChild.style.setProperty("--size", String(Math.abs(line.change) / most));
+  const size = (Math.abs(line.change) * WHOLE) / scale.span;
+  bar.firstChild.style.setProperty("--size", String(Math.min(size, 1)));
+  bar.classList.toggle("beyond", size > 1);
   const rating = scale.text(line.rating);
   const what = byLevel
     ? [`Rated ${rating} by ${plural(line.count, "person", "people")}`]

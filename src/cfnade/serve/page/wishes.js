@@ -1,72 +1,111 @@
-// What the list is asked to be: one knob, whose meaning follows what the model knows, and genres.
+// What the list is asked to be: one knob, whose meaning follows what the model knows; genres and decades.
 
-import { byId, el } from "./dom.js";
+import { byId, el, on } from "./dom.js";
+
+// Each step changes about as many films as the one before: chances to be picked differ a
+// thousandfold, those to be liked hardly, so the steps towards liking lie close to 1.
+const TASTES = [0, 0.25, 0.5, 0.85, 0.93, 0.97, 0.99, 0.995, 1];
+const OWN = [0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5]; // how much the personal part counts
+const POOL = 200; // films among which it is weighed
 
 const TASTE = {
   title: "What should come first?",
-  ends: ["What people like you pick", "What you would rate highest"],
+  ends: ["Likely picks", "Highest ratings"],
   sides: ["towards picks", "towards ratings"],
   middle: "picked and liked",
-  ask: (knob) => ({ taste: (4 + knob) / 8 }),
+  range: [-2, 6],
+  ask: (knob) => ({ taste: TASTES[knob + 2] }),
   note: (knob) =>
     ({
-      "-4": "Ranked by the chance that you pick it next.",
+      "-2": "What people like you pick: ranked by the chance that it is your next.",
       0: "Ranked by the chance that you pick it next and like it.",
-      4: "Ranked by the chance that you rate it highly.",
+      6: "What you would rate highest: ranked by the chance that you rate it highly.",
     })[knob] ?? `Ranked by both; ${knob < 0 ? "picks count" : "your rating counts"} more.`,
 };
-const DARE = {
-  title: "How daring?",
-  ends: ["Safe", "Adventurous"],
-  sides: ["safe", "adventurous"],
-  middle: "balanced",
-  ask: (knob) => ({ rank: "quantile", quantile: (5 + knob) / 10 }),
+const PERSONAL = {
+  title: "How much of you?",
+  ends: ["Everybody’s favourites", "Special to you"],
+  sides: ["towards everybody", "towards you"],
+  middle: "expected rating",
+  range: [-4, 4],
+  ask: (_, n) => ({ n: Math.max(POOL, n) }),
   note: (knob) =>
     knob
-      ? `Ranked by the rating that a film reaches with a chance of ${50 - knob * 10} %.`
+      ? knob === -4
+        ? "Of the best for you, ranked by how people in general rated them."
+        : `What you would rate differently from others counts ${OWN[knob + 4]} times.`
       : "Ranked by the expected rating.",
+  /** Ranked anew by people's average and so many times what is special to you. */
+  sort: (films, knob, scale) => {
+    const by = new Map(
+      films.map((film) => {
+        const usual = scale.mean(film.usual);
+        return [film, usual + OWN[knob + 4] * (film.expected - usual)];
+      }),
+    );
+    return [...films].sort((a, b) => by.get(b) - by.get(a));
+  },
 };
 
 /** Without ratings there is nothing to weigh. */
-const kindOf = ({ picks, ratings }) => (ratings ? (picks ? TASTE : DARE) : null);
-
-/** How far the knob is turned to safe or adventurous. */
-export const dareOf = ({ knob }, model) => (kindOf(model) === DARE ? knob : 0);
+const kindOf = ({ picks, ratings }) => (ratings ? (picks ? TASTE : PERSONAL) : null);
 
 /** The part of a request that says it; the middle says nothing. */
-export function wishesOf({ knob, genres, thin }, model) {
+export function wishesOf({ knob, genres, decades, thin, away }, model, n) {
   const kind = kindOf(model);
   return {
-    ...(kind && knob ? kind.ask(knob) : {}),
+    ...(kind && knob ? kind.ask(knob, Math.min(n, model.limits.n)) : {}),
     ...(genres.length ? { genres } : {}),
+    ...(decades.length ? { decades } : {}),
     ...(thin ? { min_ratings: 0 } : {}),
+    ...(away.length ? { without: away.map(({ item }) => item).slice(0, model.limits.items) } : {}),
   };
+}
+
+/** What the service could not sort is sorted here; the n best, with their ranks. */
+export function inOrder(films, { knob }, model, scale, n) {
+  const kind = kindOf(model);
+  const sorted = kind?.sort && knob ? kind.sort(films, knob, scale) : films;
+  return sorted.slice(0, n).map((film, at) => ({ ...film, rank: at + 1 }));
 }
 
 export function mountWishes({ model, store }) {
   const kind = kindOf(model);
   byId("dial").hidden = kind === null;
-  byId("genres").hidden = model.genres.length === 0;
-  byId("wishes").hidden = byId("dial").hidden && byId("genres").hidden;
+  byId("filters").hidden = model.genres.length + model.decades.length === 0;
+  byId("wishes").hidden = byId("dial").hidden && byId("filters").hidden;
   if (kind) mountKnob(kind, store);
-  byId("genre-chips").replaceChildren(...model.genres.map((genre) => chip(genre, store)));
-  tellGenres(store);
+  const decades = model.decades.map(({ decade }) => chip("decades", decade, `${decade}s`, store));
+  const genres = model.genres.map((genre) => chip("genres", genre, genre, store));
+  byId("genre-chips").replaceChildren(...genres);
+  byId("decade-chips").replaceChildren(...decades);
+  on("all-chips", "click", () => {
+    const open = byId("filters").classList.toggle("open");
+    byId("all-chips").setAttribute("aria-expanded", String(open));
+  });
+  on("no-chips", "click", () => store.set({ genres: [], decades: [] }));
+  const show = () => {
+    const { genres: some, decades: times } = store.state;
+    byId("no-chips").hidden = some.length + times.length === 0;
+    for (const node of [...genres, ...decades]) node.show();
+  };
+  store.listen(show);
+  show();
 }
 
-function tellGenres({ state: { genres } }) {
-  byId("genres-said").textContent = `Genres: ${genres.join(", ") || "all"}`;
-}
-
-function mountKnob({ title, ends, sides, middle, note }, store) {
+function mountKnob({ title, ends, sides, middle, note, range }, store) {
   const knob = byId("knob");
+  [knob.min, knob.max] = range.map(String);
   byId("knob-title").textContent = title;
-  byId("knob-ends").replaceChildren(...ends.map((end) => el("span", {}, end)));
+  [byId("knob-from").textContent, byId("knob-to").textContent] = ends;
   const show = () => {
     const { knob: at } = store.state;
     byId("knob-note").textContent = note(at);
+    const most = Math.abs(range[at < 0 ? 0 : 1]);
     const side = sides[at < 0 ? 0 : 1];
-    knob.setAttribute("aria-valuetext", at ? `${side}, ${Math.abs(at)} of 4` : middle);
+    knob.setAttribute("aria-valuetext", at ? `${side}, ${Math.abs(at)} of ${most}` : middle);
   };
+  if (store.state.knob < range[0] || store.state.knob > range[1]) store.note({ knob: 0 });
   knob.value = String(store.state.knob);
   knob.addEventListener("input", () => {
     store.set({ knob: Number(knob.value) });
@@ -75,14 +114,13 @@ function mountKnob({ title, ends, sides, middle, note }, store) {
   show();
 }
 
-function chip(genre, store) {
-  const node = el("button", { "aria-pressed": String(store.state.genres.includes(genre)) }, genre);
+/** A filter that is on or off; of several of a kind any may fit. */
+function chip(kind, value, label, store) {
+  const node = el("button", {}, label);
+  node.show = () => node.setAttribute("aria-pressed", String(store.state[kind].includes(value)));
   node.addEventListener("click", () => {
-    const others = store.state.genres.filter((one) => one !== genre);
-    const on = others.length === store.state.genres.length;
-    store.set({ genres: on ? [...others, genre] : others });
-    node.setAttribute("aria-pressed", String(on));
-    tellGenres(store);
+    const others = store.state[kind].filter((one) => one !== value);
+    store.set({ [kind]: others.length === store.state[kind].length ? [...others, value] : others });
   });
   return node;
 }

@@ -1,0 +1,98 @@
+"""`cfnade export`: what a model says, or the model itself, for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cfnade.cli.arguments import Model
+from cfnade.errors import PredictionError
+from cfnade.options import checked, one_of
+
+if TYPE_CHECKING:
+    from cfnade.predictor import Predictor
+
+WHAT = ("recommendations", "items", "users")
+
+
+def export(
+    model: Model,
+    out: Annotated[
+        Path | None,
+        typer.Argument(help="The .parquet or .csv file to write.", show_default=False),
+    ] = None,
+    *,
+    what: Annotated[
+        str,
+        typer.Option(
+            help="recommendations (the best items of every user), items or users (embeddings)."
+        ),
+    ] = "recommendations",
+    n: Annotated[int, typer.Option("-n", help="Recommendations a user.")] = 100,
+    onnx: Annotated[
+        Path | None,
+        typer.Option(help="Write the pass for somebody new as an ONNX file.", show_default=False),
+    ] = None,
+    web: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a folder of static files that predicts in the browser.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Write predictions or embeddings of all users or items as Parquet, or the model itself.
+
+    \b
+      cfnade export model best.parquet -n 50
+      cfnade export model items.parquet --what items
+      cfnade export model --onnx model.onnx
+      cfnade export model --web site
+    """
+    from cfnade.predictor import Predictor
+
+    checked("what", what, one_of(*WHAT), PredictionError)
+    given = [one for one in (out, onnx, web) if one is not None]
+    if len(given) != 1:
+        raise PredictionError(
+            "say what to write: a .parquet or .csv FILE, or --onnx FILE, or --web FOLDER, one of "
+            f"them; {len(given) or 'none'} given"
+        )
+    if out is not None:
+        _table(model, out, what, n)
+    elif onnx is not None:
+        _graph(Predictor.load(model), onnx)
+    elif web is not None:
+        from cfnade.exports.static_page import write_web
+
+        written = write_web(Predictor.load(model), web)
+        print(f"{web}: a page with {written.items:,} items, {written.bytes / 1e6:.2f} MB in all")
+        print(f"to look at it: python -m http.server -d {web}; any web server can hand it out")
+
+
+def _table(model: Path, out: Path, what: str, n: int) -> None:
+    from cfnade.cli.sheets import check_out, write_frame
+    from cfnade.predictor import Predictor
+    from cfnade.predictor.embeddings import embeddings
+
+    check_out(out)
+    predictor = Predictor.load(model)
+    if what == "recommendations":
+        frame = predictor.recommend(predictor.users.table.tolist(), n=n)
+    else:
+        frame = embeddings(predictor.fitted, "item" if what == "items" else "user")
+    write_frame(frame, out)
+    print(f"{out}: {len(frame):,} rows")
+
+
+def _graph(predictor: Predictor, out: Path) -> None:
+    try:
+        from cfnade.exports.onnx_graph import write_onnx
+    except ImportError:
+        raise PredictionError(
+            "writing ONNX needs the package onnx; install it with: pip install 'cfnade[onnx]'"
+        ) from None
+    written = write_onnx(predictor.fitted, out)
+    size = out.stat().st_size / 1e6
+    print(f"{out}: the pass for somebody new, {len(written.items):,} items, {size:.1f} MB")

@@ -1,0 +1,24 @@
+"""What the plugins share: a model of somebody else's users, items and ratings."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
+from cfnade.estimator import CFNADE
+from cfnade.parameters import Arguments
+
+NOBODY = -1
+"""An id that no library gives: users and items are numbered from 0 in all of them."""
+
+
+def model_of(told: Arguments, users: Any, items: Any, values: Any, **options: Any) -> CFNADE:
+    """Trained on these (n,) each; a pair that comes twice counts with its mean."""
+    columns = Columns(users, items, np.asarray(values, np.float64))
+    ratings = build(columns, Options(repeats="mean", **options))
+    given = {one.name: getattr(told, one.name) for one in fields(Arguments)}
+    return CFNADE(**given).fit(ratings)

@@ -1,0 +1,47 @@
+"""`cfnade export`: the model itself, and what cannot be written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnxruntime
+import pytest
+from tests.cli.conftest import Shell
+
+from cfnade import CFNADE, synthetic
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    made = CFNADE(side="user", ridge=0, hidden=(4,), epochs=1, threads=1)
+    made.fit(synthetic(30, 20, 300, seed=3).ratings).save(folder)
+    return folder
+
+
+def test_a_page_and_a_graph_are_written(shell: Shell, model: Path, tmp_path: Path) -> None:
+    done = shell("export", model, "--web", tmp_path / "site")
+    assert done.code == 0
+    assert "a page with 20 items" in done.out
+    whole = sum(path.stat().st_size for path in (tmp_path / "site").iterdir())
+    assert f"{whole / 1e6:.2f} MB in all" in done.out
+    done = shell("export", model, "--onnx", tmp_path / "model.onnx")
+    assert done.code == 0
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    assert [one.name for one in session.get_outputs()] == ["chances", "expected"]
+
+
+def test_what_to_write_must_be_said_once(shell: Shell, model: Path, tmp_path: Path) -> None:
+    for given in ([], [tmp_path / "a.csv", "--web", tmp_path / "site"]):
+        done = shell("export", model, *given)
+        assert done.code == 1
+        assert "say what to write: a .parquet or .csv FILE, or --onnx FILE, or --web" in done.said
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_no_place_for_a_page(shell: Shell, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "site").write_text("mine")
+    done = shell("export", model, "--web", tmp_path / "site")
+    assert done.code == 1
+    assert "is no folder" in done.said
+    assert (tmp_path / "site").read_text() == "mine"

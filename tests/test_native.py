@@ -1,0 +1,143 @@
+"""Asked with pandas, answered with pandas, and so on; the numbers are always the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from cfnade import CFNADE, Ratings, synthetic
+from cfnade.data.synthetic_picks import synthetic_picks
+from cfnade.errors import PredictionError
+
+SMALL: dict[str, Any] = {"side": "user", "hidden": (6,), "epochs": 2, "batch_rows": 8, "threads": 1}
+USERS, ITEMS = [1, 2, 4711], [3, 4, 5]
+HISTORY = {3: 5.0, 4: 1.0}
+# As each library has it: a column, a table, and the type that its tables are of.
+KINDS: dict[str, tuple[Any, Any, Any]] = {
+    "pandas": (pd.Series, pd.DataFrame, pd.DataFrame),
+    "polars": (pl.Series, pl.DataFrame, pl.DataFrame),
+    "pyarrow": (lambda values: pa.chunked_array([values]), pa.table, pa.Table),
+}
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture(scope="module")
+def ratings() -> Ratings:
+    return synthetic(30, 20, 300, seed=3).ratings
+
+
+@pytest.fixture(scope="module")
+def model(ratings: Ratings) -> CFNADE:
+    return CFNADE(**SMALL).fit(ratings)
+
+
+def rows(frame: Any) -> list[dict[str, Any]]:
+    """What stands in any of them."""
+    if isinstance(frame, pd.DataFrame):
+        return [
+            {name: None if one is None or one != one else one for name, one in row.items()}
+            for row in frame.to_dict("records")
+        ]
+    return list(frame.to_pylist() if isinstance(frame, pa.Table) else frame.to_dicts())
+
+
+@kinds
+def test_columns_in_columns_out(model: CFNADE, kind: str) -> None:
+    column, _, table = KINDS[kind]
+    users, items = column(USERS), column(ITEMS)
+    found = model.predict(users, items)
+    assert type(found) is type(users)
+    assert np.asarray(found).tolist() == model.predict(USERS, ITEMS).tolist()
+    chances = model.predict_proba(users, items)
+    assert isinstance(chances, table)
+    expected = model.predict_proba(USERS, ITEMS)
+    names = [f"p_{star}" for star in range(1, 6)]
+    assert [[row[name] for name in names] for row in rows(chances)] == expected.tolist()
+    for one, other in ((1, items), (users, 3)):
+        assert type(model.predict(one, other)) is type(users)
+
+
+@kinds
+def test_frames_come_in_the_kind_of_the_question(model: CFNADE, kind: str) -> None:
+    column, made, table = KINDS[kind]
+    rated = made({"item": [*HISTORY], "rating": [*HISTORY.values()]})
+    people = made({"user": ["a", "a"], "item": [*HISTORY], "rating": [*HISTORY.values()]})
+    pairs = [
+        (
+            model.predict_frame(column(USERS), column(ITEMS)),
+            model.predict_frame(USERS, ITEMS),
+        ),
+        (model.recommend(column([1, 2]), n=3), model.recommend([1, 2], n=3)),
+        (model.recommend(history=rated, n=3), model.recommend(history=HISTORY, n=3)),
+        (model.explain(history=rated, item=5), model.explain(history=HISTORY, item=5)),
+        (
+            model.recommend(histories=people, n=3),
+            model.recommend(histories={"a": HISTORY}, n=3),
+        ),
+    ]
+    for found, expected in pairs:
+        assert isinstance(found, table)
+        assert isinstance(expected, pl.DataFrame)
+        assert rows(found) == rows(expected)
+    asked = ["a", "a"], [5, 6]
+    expected = model.predict(*asked, histories={"a": HISTORY})
+    assert model.predict(*asked, histories=people).tolist() == expected.tolist()
+
+
+def test_pandas_keeps_the_index_of_the_question(model: CFNADE) -> None:
+    index = pd.Index(["x", "y", "z"])
+    users, items = pd.Series(USERS, index=index), pd.Series(ITEMS, index=index)
+    for answer in (
+        model.predict(users, items),
+        model.predict(1, items),
+        model.predict_proba(users, items),
+        model.predict_frame(users, items),
+    ):
+        assert answer.index.equals(index)
+    frame = pd.DataFrame({"user": users, "item": items})
+    frame["said"] = model.predict(frame["user"], frame["item"])
+    assert frame["said"].tolist() == model.predict(USERS, ITEMS).tolist()
+
+
+@kinds
+def test_a_model_of_a_frame_gives_frames_of_its_kind(ratings: Ratings, kind: str) -> None:
+    _, made, table = KINDS[kind]
+    users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
+    model = CFNADE(**SMALL).fit(made({"user": users, "item": items, "rating": ratings.values}))
+    assert isinstance(model.recommend([1]), table)
+    assert isinstance(model.similar_items(3), table)
+    assert isinstance(model.predict([1], [3]), np.ndarray)
+    asked = pd.Series([1]) if kind == "polars" else pl.Series([1])
+    assert isinstance(model.recommend(asked), pd.DataFrame if kind == "polars" else pl.DataFrame)
+
+
+def test_the_kind_can_be_said(ratings: Ratings) -> None:
+    model = CFNADE(**SMALL).fit(ratings).set_output("pandas")
+    assert isinstance(model.recommend(pl.Series([1])), pd.DataFrame)
+    assert isinstance(model.set_output(None).recommend([1]), pl.DataFrame)
+    with pytest.raises(PredictionError, match=r"kind \(='spark'\) must be one of pandas, polars"):
+        model.set_output("spark")  # type: ignore[arg-type]
+
+
+def test_a_pandas_series_has_ratings_by_item(model: CFNADE) -> None:
+    expected = model.recommend(history=HISTORY, n=3)
+    assert rows(model.recommend(history=pd.Series(HISTORY), n=3)) == rows(expected)
+    with pytest.raises(PredictionError, match="a table of items and ratings"):
+        model.recommend(history=pl.Series([3, 4]))
+
+
+def test_without_ratings_a_column_holds_what_was_picked() -> None:
+    model = CFNADE().fit(synthetic_picks(users=60, items=20, per_user=6, seed=1).ratings)
+    expected = rows(model.recommend(history=[3, 4], n=3))
+    for history in (pl.Series([3, 4]), pd.Series([3, 4]), pl.DataFrame({"item": [3, 4]})):
+        assert rows(model.recommend(history=history, n=3)) == expected
+
+
+def test_a_table_of_something_else_is_named(model: CFNADE) -> None:
+    with pytest.raises(PredictionError, match="columns 'a', 'b', 'c'; it needs item, rating"):
+        model.recommend(history=pl.DataFrame({"a": [3], "b": [4], "c": [5]}))

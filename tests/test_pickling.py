@@ -1,0 +1,64 @@
+"""Models go to other processes as they are. Checkpoints are something else: nothing there is
+pickled."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cfnade import CFNADE, Predictor, Ratings, synthetic
+
+SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 2, "batch_rows": 8, "threads": 1}
+
+
+@pytest.fixture(scope="module")
+def ratings() -> Ratings:
+    return synthetic(30, 20, 300, seed=3).ratings
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"side": "user", **SMALL},
+        {"side": "both", **SMALL},
+        {"side": "item", "lists": True, **SMALL},
+    ],
+    ids=["user", "both", "lists"],
+)
+def test_a_copy_answers_with_the_same_bits(ratings: Ratings, arguments: dict[str, Any]) -> None:
+    model = CFNADE(**arguments).fit(ratings)
+    users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
+    expected = model.predict_proba(users, items)  # what it keeps from this must not matter
+    listed = model.recommend([1, 2], min_ratings=0)
+    for way in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert way.get_params() == model.get_params()
+        assert way.history_ == model.history_
+        assert way.predict_proba(users, items).tolist() == expected.tolist()
+        assert way.recommend([1, 2], min_ratings=0).equals(listed)
+
+
+def test_a_predictor_too(ratings: Ratings) -> None:
+    asked = CFNADE(side="user", **SMALL).fit(ratings).predictor_
+    found: Predictor = pickle.loads(pickle.dumps(asked))
+    assert found.predict([1, 2], [3, 4]).tolist() == asked.predict([1, 2], [3, 4]).tolist()
+
+
+def test_one_that_was_not_fitted_stays_so() -> None:
+    made = pickle.loads(pickle.dumps(CFNADE(side="item", epochs=7)))
+    assert (made.side, made.epochs) == ("item", 7)
+    assert not hasattr(made, "fitted_")
+
+
+def test_ratings_stay_frozen_and_rows_are_left_behind(ratings: Ratings) -> None:
+    before = len(pickle.dumps(ratings))
+    rows = ratings.rows("item")
+    found: Ratings = pickle.loads(pickle.dumps(ratings))
+    assert len(pickle.dumps(ratings)) == before
+    assert found == ratings
+    assert np.array_equal(found.rows("item").columns, rows.columns)
+    with pytest.raises(ValueError, match="read-only"):
+        found.levels[0] = 1
