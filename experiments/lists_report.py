@@ -16,6 +16,7 @@ What the model is: [picks.md](picks.md). Rivals: `cfnade compare DATA --lists --
 NDCG@100 and recall (of at most k: R@k) as in Liang et al. (2018); ± is the standard error over
 people.
 """
+_IALS = ("factors", "unobserved_weight", "regularisation", "epochs")
 _PUBLISHED = [
     ["published: Mult-VAE", ".386", ".351", ".444"],
     ["published: EASE", ".393", ".362", ".445"],
@@ -38,8 +39,9 @@ def write_page(results: Path) -> None:
         file = results / f"{name}.json"
         if file.exists():
             record = json.loads(file.read_text())
-            if name == "netflix" and (results / "rivals.json").exists():
-                record["rivals"] = json.loads((results / "rivals.json").read_text())
+            for beside in ("rivals", "search"):
+                if name == "netflix" and (results / f"{beside}.json").exists():
+                    record[beside] = json.loads((results / f"{beside}.json").read_text())
             parts.append(make(record))
     compared = results / "ml-1m" / "comparison.json"
     if compared.exists():
@@ -85,7 +87,28 @@ def _netflix(found: dict[str, Any]) -> str:
     text += _table(["", "NDCG@100", "R@20", "R@50"], lines + _PUBLISHED)
     if ahead:
         text += f"\nPaired, ahead of EASE by {_figure(ahead)} NDCG@100.\n"
-    return text
+    return text + _tuned(found.get("rivals"), found.get("search"))
+
+
+def _tuned(final: dict[str, Any] | None, search: dict[str, Any] | None) -> str:
+    """How iALS was tuned, and what the chosen one got."""
+    if search is None:
+        return ""
+    text = f"\niALS (irspack), tuned on {search['people']:,} training people and "
+    text += f"{search['asked']:,} validation people (NDCG@100):\n\n"
+    lines = [
+        [*(f"{one['options'][key]:g}" for key in _IALS), f"{one['valid']:.4f}"]
+        for one in search["tried"]
+    ]
+    text += _table(["factors", "unobserved weight", "penalty", "epochs", "NDCG@100"], lines)
+    if final is None:
+        return text + "\nThe chosen one was not run on all training people yet.\n"
+    ials = final["ials"]
+    text += f"\nThe row above is {ials['factors']} factors, {ials['unobserved_weight']:g}, "
+    text += f"{ials['regularisation']:g}, {ials['epochs']} epochs on all training people: "
+    text += f"{final['cpu_seconds']['ials'] / 60:.0f} processor minutes (EASE: "
+    text += f"{final['cpu_seconds']['ease'] / 60:.0f}); its share in the blend, chosen on "
+    return text + f"validation, is {final['weight']:g}. More factors give more.\n"
 
 
 def _people(found: dict[str, Any]) -> str:

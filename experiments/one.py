@@ -20,40 +20,51 @@ import numpy as np
 from cfnade.data.loader import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation import evaluate
+from cfnade.recipes import default_recipe
 from cfnade.settings import Settings
-from cfnade.training.run import Trained, train
+from cfnade.training.loop import Saving
+from cfnade.training.run import Plan, Trained, train
+from cfnade.training.state import NAME
 from experiments.plan import Configuration
 from experiments.variants import variant
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def validate(data: str, split: str, seed: int, configuration: Configuration, threads: int) -> Any:
-    """Train and score on validation alone, to choose a configuration. Returns a record."""
+def validate(
+    data: str, split: str, seed: int, configuration: Configuration, threads: int, state: Path
+) -> Any:
+    """Train and score on validation alone, to choose a configuration. Returns a record.
+
+    `state` is a folder of the run's own, from which it goes on if it was interrupted.
+    """
     parts = load_split(data, split)
     blind = replace(parts, test=parts.test.select(np.empty(0, np.int64)))
-    trained, record = _trained(blind, seed, configuration, threads)
+    trained, record = _trained(blind, seed, configuration, threads, state)
     return record | _outcome(trained)
 
 
-def score(data: str, split: str, seed: int, configuration: Configuration, threads: int) -> Any:
+def score(
+    data: str, split: str, seed: int, configuration: Configuration, threads: int, state: Path
+) -> Any:
     """Train a configuration that is fixed, and score it on test, once. Returns a record."""
     parts = load_split(data, split)
     if configuration.whole:
         nothing = parts.valid.select(np.empty(0, np.int64))
         parts = replace(parts, train=parts.train.plus(parts.valid), valid=nothing)
-    trained, record = _trained(parts, seed, configuration, threads)
+    trained, record = _trained(parts, seed, configuration, threads, state)
     began = time.perf_counter()
     test = evaluate(trained.fitted, parts.test, unseen=configuration.unseen).as_dict()
     record |= _outcome(trained) | {"test": test, "test_seconds": _since(began)}
-    if configuration.members > 1:
-        alone = [replace(trained.fitted, members=(one,)) for one in trained.fitted.members]
+    if configuration.members > 1 or configuration.beside:
+        first = trained.fitted.members[: configuration.members]  # those of the first kind
+        alone = [replace(trained.fitted, members=(one,), shares=()) for one in first]
         record["members"] = [evaluate(fitted, parts.test).rmse for fitted in alone]
     return record
 
 
 def _trained(
-    parts: Split, seed: int, configuration: Configuration, threads: int
+    parts: Split, seed: int, configuration: Configuration, threads: int, state: Path
 ) -> tuple[Trained, dict[str, Any]]:
     settings = Settings.from_dict(configuration.training | {"seed": seed})
     record = {
@@ -71,6 +82,7 @@ def _trained(
         "threads": threads,
         "load_before": round(os.getloadavg()[0], 2),
     }
+    resumed = (state / NAME).exists()
     began = time.perf_counter()
     with variant(configuration.variant):
         trained = train(
@@ -79,9 +91,22 @@ def _trained(
             architecture=configuration.model,
             settings=settings,
             seeds=configuration.members,
+            beside=[_beside(one, seed) for one in configuration.beside],
             threads=threads,
+            saving=Saving(state, resume=resumed),
         )
-    return trained, record | {"seconds": _since(began)}
+    if configuration.whole and configuration.shares:
+        shares = tuple((share, share) for share in configuration.shares)
+        trained = replace(trained, fitted=replace(trained.fitted, shares=shares))
+    seconds = max(_since(began), trained.fitted.facts["seconds"])  # the latter if it was resumed
+    return trained, record | {"seconds": seconds, "resumed": resumed}
+
+
+def _beside(given: dict[str, Any], seed: int) -> Plan:
+    """A member of another kind, by its default recipe."""
+    usual = default_recipe(given["side"])
+    settings = replace(usual.training, seed=seed)
+    return Plan(given["side"], usual.model | given.get("model", {}), settings)
 
 
 def _outcome(trained: Trained) -> dict[str, Any]:

@@ -34,6 +34,10 @@ class Configuration:
     """Models trained from this many seeds, their distributions averaged; each is scored too."""
     whole: bool = False
     """Train on train and validation together, where every choice was made before."""
+    beside: tuple[dict[str, Any], ...] = ()
+    """Members of other kinds, each with its side and the fields of its model."""
+    shares: tuple[float, ...] = ()
+    """What each kind counts where no validation part says it."""
 
     def changed(self, values: dict[str, Any]) -> Configuration:
         """The same with some fields of the model or the training changed, each by its name."""
@@ -42,7 +46,7 @@ class Configuration:
         return replace(self, model=self.model | model, training=self.training | training)
 
 
-_MODEL = {*CFNADEConfig.__dataclass_fields__, "ridge", "time"}
+_MODEL = {*CFNADEConfig.__dataclass_fields__, "ridge", "gains", "time"}
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def read_plan(path: Path) -> Plan:
 
 _KEYS = {
     *("name", "label", "side", "recipe", "model", "training", "variant", "unseen"),
-    *("members", "whole"),
+    *("members", "whole", "beside", "shares"),
     *("splits", "seeds", "choose", "choose_epochs", "choose_like", "facts"),
 }
 
@@ -142,6 +146,8 @@ def _entry(given: dict[str, Any], where: str) -> Entry:
         given.get("unseen", "mean"),
         given.get("members", 1),
         given.get("whole", False),
+        tuple(given.get("beside", ())),
+        tuple(given.get("shares", ())),
     )
     Settings.from_dict(configuration.training)  # a misspelt setting is found before hours of work
     return Entry(

@@ -36,6 +36,7 @@ SECTIONS: dict[str, Section] = {
 
 GUIDE = FOLDER.parent / "docs" / "reproduction.md"
 BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
+PAPERS = ("table1_ml1m", "table2_ml10m", "table3_netflix")
 SHORT = ("table1_ml1m", "table3_netflix", "ml100k", "ablations")
 
 HEAD = """# The paper's tables and figures, run again
@@ -76,7 +77,7 @@ def guide(text: str, results: Path, plans: Path) -> str:
     """The guide with its short tables made anew between the marks."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    parts = []
+    parts = [f"### At a glance\n\n{tables.glance(_papers_tables(results, plans))}\n"]
     for name in SHORT:
         plan, records = read_plan(plans / f"{name}.toml"), read_records(results / name)
         if records:
@@ -85,6 +86,15 @@ def guide(text: str, results: Path, plans: Path) -> str:
     return f"{before}{BEGIN}\n{''.join(parts)}{END}{after}"
 
 
-if __name__ == "__main__":
+def _papers_tables(results: Path, plans: Path) -> list[tuple[Plan, tables.Records]]:
+    return [(read_plan(plans / f"{name}.toml"), read_records(results / name)) for name in PAPERS]
+
+
+def write() -> None:
+    """Make README.md and the guide's tables anew."""
     write_text(FOLDER / "README.md", report(FOLDER / "results", FOLDER))
     write_text(GUIDE, guide(GUIDE.read_text(encoding="utf-8"), FOLDER / "results", FOLDER))
+
+
+if __name__ == "__main__":
+    write()

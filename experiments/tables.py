@@ -11,6 +11,8 @@ from experiments.plan import Entry, Plan
 from experiments.records import Record, markdown, spread, test_rmse, valid_rmse
 
 Records = dict[str, list[Record]]
+PAPERS_SETTINGS = "paper's settings"
+"""How entries with the settings of the paper's text say so."""
 
 
 def compared(plan: Plan, records: Records) -> str:
@@ -40,6 +42,31 @@ def _line(entry: Entry, records: list[Record]) -> list[str]:
     ]
 
 
+def glance(found: list[tuple[Plan, Records]]) -> str:
+    """Every number of the paper's tables beside ours: with its settings, and the best of ours."""
+    lines = []
+    for plan, records in found:
+        papers = {(e.label, e.facts["paper"]) for e in plan.entries if "paper" in e.facts}
+        for label, paper in sorted(papers, key=lambda pair: str(pair)):
+            entries = [e for e in plan.entries if e.label == label and e.name in records]
+            theirs = [e for e in entries if e.facts.get("row") == PAPERS_SETTINGS]
+            ours = [e for e in entries if e not in theirs]
+            both = [_lowest(entries, records) for entries in (theirs, ours)]
+            lines.append([plan.title, label, f"{paper:.3f}", *(_judged(b, paper) for b in both)])
+    return markdown(["table", "model", "paper", "with its settings", "with ours"], lines)
+
+
+def _lowest(entries: list[Entry], records: Records) -> float | None:
+    return min((spread(records[e.name], test_rmse).mean for e in entries), default=None)
+
+
+def _judged(rmse: float | None, paper: float) -> str:
+    """A score, and whether it is at or below the paper's."""
+    if rmse is None:
+        return "–"
+    return f"{rmse:.4f}, {'met' if rmse <= paper else 'missed'}"
+
+
 def short(plan: Plan, records: Records) -> str:
     """The scores of `compared` alone."""
     lines = []
@@ -57,7 +84,8 @@ def ensembles(plan: Plan, records: Records) -> str:
         for runs in filter(None, [records.get(entry.name)]):
             alone = spread(runs, lambda run: fmean(run.get("members") or [test_rmse(run)]))
             count = entry.configuration.members
-            averaged = f"**{spread(runs, test_rmse)}**" if count > 1 else "–"
+            several = count > 1 or entry.configuration.beside
+            averaged = f"**{spread(runs, test_rmse)}**" if several else "–"
             scores = [f"**{alone}**", str(count), averaged]
             # Without validation there is nothing to calibrate by.
             after = "–" if entry.configuration.whole else _mean(runs, "nll")

@@ -37,6 +37,23 @@ print(*prepare.cache_state("sort"), len(compiled.names))
 print(prepare.prepare(print, "sort"), len(compiled.names), *prepare.cache_state("sort"))
 """
 
+ELSEWHERE = """
+import os
+import numpy as np
+from cfnade.kernels import grouping, prepare
+
+os.cpu_count = lambda: 2
+cell = np.zeros(1, int)
+sort = lambda: (prepare._Elsewhere.wait(), grouping.counting_sort(cell, 1))
+prepare.POSTERIORS = "picks"  # quicker than posteriors
+prepare.TASKS["ridge"] = (
+    lambda: (prepare._Elsewhere.wait(), prepare.TASKS["picks"][0]()),
+    (grouping._sort, grouping._find, prepare.marking.mark, *prepare.TASKS["picks"][1]),
+)
+found = prepare.prepare(print, "ridge")
+print(found, len(compiled.names))
+"""
+
 A_DAY = """
 import sys
 import numpy as np
@@ -97,3 +114,20 @@ def test_only_new_sources_are_compiled_and_that_is_said(tmp_path: Path) -> None:
 
 def test_nothing_is_left_to_compile_for_training_and_requests() -> None:
     assert run(A_DAY) == []
+
+
+def test_another_folder_takes_the_compiled_kernels_over(tmp_path: Path) -> None:
+    """As does another machine with the same processor: files are copied, nothing is compiled."""
+    package = Path(cfnade.__file__).parent
+    first = tmp_path / "first" / "cfnade"
+    shutil.copytree(package, first, ignore=shutil.ignore_patterns("__pycache__"))
+    without = {"NUMBA_CACHE_DIR": ""}
+    compiling = ["0 1 0", "compiling kernels (once)…", "True 1 1 0"]
+    assert run(ONE_KERNEL, PYTHONPATH=str(first.parent), **without) == compiling
+    second = shutil.copytree(first, tmp_path / "second" / "cfnade")
+    assert run(ONE_KERNEL, PYTHONPATH=str(second.parent), **without) == ["1 0 0", "False 0 1 0"]
+
+
+def test_what_another_process_compiles_is_found_here(tmp_path: Path) -> None:
+    where = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    assert run(ELSEWHERE, **where) == ["compiling kernels (once)…", "True 0"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import torch
 
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
+from cfnade.models.near_network import NearNetwork
 from cfnade.settings import Settings
 from cfnade.sides import Member, new_member
+from cfnade.sides.near_side import NearSide
 
 N_USERS, N_ITEMS, STARS = 9, 8, (0.5, 1.0, 3.0, 4.0)
 
@@ -22,6 +25,10 @@ LISTS: dict[str, tuple[str, ...]] = {
     "item-ridge+item": ("item-ridge", "item"),
     "user-factors+user": ("user-factors", "user"),
     "item-factors+item": ("item-factors", "item"),
+    "item+item-near": ("item", "item-near"),
+    "near": ("user", "item", "user-near", "item-near"),
+    "factors-near+item": ("user-factors", "item", "user-near", "item-near"),
+    "user-samples+user": ("user-samples", "user"),
     "user+time": ("user", "time"),
     "both+time": ("user", "item", "time"),
 }
@@ -72,7 +79,28 @@ def some_member(
     with torch.no_grad():
         for parameter in member.parameters():
             parameter.normal_(0.0, size, generator=generator)
+    for side in member.sides.values():
+        if isinstance(side, NearSide):
+            make_up_pairs(side)
     return member.eval()
+
+
+@torch.no_grad()
+def make_up_pairs(side: NearSide, seed: int = 5) -> None:
+    """Covariances of half of all pairs, where so few ratings would show none; with a gain."""
+    old, M = side.network, side.network.config.columns
+    random = np.random.default_rng(seed)
+    table = np.triu(random.normal(size=(M, M)) * (random.random((M, M)) < 0.5), 1)
+    table = 0.4 * (table + table.T) / M
+    i, j = np.nonzero(table)
+    side.network = NearNetwork(replace(old.config, pairs=len(i))).double()
+    side.network.factors = old.factors
+    side.network.starts[1:] = torch.from_numpy(np.cumsum(np.bincount(i, minlength=M)))
+    side.network.others.copy_(torch.from_numpy(j))
+    side.network.covariances.copy_(torch.from_numpy(table[i, j]))
+    side.network.variances.uniform_(0.8, 1.2, generator=torch.Generator().manual_seed(seed))
+    side.network.gain.fill_(0.8)
+    side.network.shift.fill_(-0.1)
 
 
 def weights(module: torch.nn.Module) -> torch.Tensor:

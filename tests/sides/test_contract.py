@@ -36,10 +36,10 @@ from cfnade.sides import (
     side_names,
     state_rows,
 )
-from cfnade.sides.factor_side import FactorSide
 from cfnade.sides.nade import NadeSide
-from cfnade.sides.readings import PlainRows, reading_of
+from cfnade.sides.readings import ByItem, PlainRows, reading_of
 from cfnade.sides.ridge import RidgeSide
+from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import NOTHING, Array, Reading, Row, Who, row_of
 from cfnade.training.steps import KernelStepper, Stepper, TorchStepper, stepper_of
 
@@ -87,7 +87,7 @@ def answers(reading: Reading) -> Iterator[tuple[str, Array]]:
     yield "cells", reading.cells(users, items, None)
     yield "cells of nobody's item", reading.cells(users, np.where(items == 3, -1, items), None)
     # Where a side has weights for users it has none for somebody new: the scorer sees to that.
-    asked = PEOPLE[:N_USERS] if reading.learns == "user" else PEOPLE
+    asked = PEOPLE[:N_USERS] if isinstance(reading, ByItem) else PEOPLE
     for who in asked:
         some = np.array([4, 0, 7, 4, 2])
         yield f"person {who}", reading.person(who, some)
@@ -111,14 +111,19 @@ def answers(reading: Reading) -> Iterator[tuple[str, Array]]:
 
 READ = [
     *((axis, v) for axis in AXES for v in VARIANTS),
-    *((f"{axis}-{kind}", "ridge") for axis in AXES for kind in ("ridge", "factors")),
+    *((f"{axis}-{kind}", "ridge") for axis in AXES for kind in ("ridge", "factors", "near")),
+    ("user-samples", "ridge"),
 ]
 """Sides that read rows, and their fields."""
 
 
-def some_side(name: str, fields: dict[str, Any]) -> NadeSide | RidgeSide | FactorSide:
-    side = some_member((name,), fields).sides[name]
-    assert isinstance(side, NadeSide | RidgeSide | FactorSide)
+each_reader = pytest.mark.parametrize("name", sorted({name for name, _ in READ}))
+
+
+def some_side(name: str, fields: dict[str, Any]) -> RowSide:
+    beside = (name.removesuffix("-near"),) if name.endswith("-near") else ()
+    side = some_member((*beside, name), fields).sides[name]
+    assert isinstance(side, RowSide)
     return side
 
 
@@ -132,14 +137,14 @@ def test_a_reading_says_what_plain_torch_says_of_one_context_after_another(
     side = some_side(name, (VARIANTS | {"ridge": {"ridge": 3}})[variant])
     reading = side.reading(RATINGS)
     slow = reading_of(side.axis, PlainRows(side.scores_given, RATINGS.rows(side.axis)))
-    assert reading.learns == slow.learns == ("item" if side.axis == "user" else "user")
+    learns = None if "near" in name else ("item" if side.axis == "user" else "user")
+    assert reading.learns == learns
+    assert slow.learns == ("item" if side.axis == "user" else "user")
     for (what, answer), (_, expected) in zip(answers(reading), answers(slow), strict=True):
         np.testing.assert_allclose(answer, expected, rtol=1e-9, atol=1e-9, err_msg=what)
 
 
-@pytest.mark.parametrize(
-    "name", ["user", "item", "user-ridge", "item-ridge", "user-factors", "item-factors"]
-)
+@each_reader
 def test_a_reading_in_single_precision_is_close_to_double(name: str) -> None:
     side = some_side(name, VARIANTS["deep-factored-unshared"])
     exact = dict(answers(side.reading(RATINGS)))
@@ -147,9 +152,7 @@ def test_a_reading_in_single_precision_is_close_to_double(name: str) -> None:
         np.testing.assert_allclose(answer, exact[what], rtol=1e-4, atol=1e-4, err_msg=what)
 
 
-@pytest.mark.parametrize(
-    "name", ["user", "item", "user-ridge", "item-ridge", "user-factors", "item-factors"]
-)
+@each_reader
 def test_what_is_left_of_a_lone_rating_is_nothing(name: str) -> None:
     """Not a rounding error: the bits are those of an empty row."""
     side = some_side(name, {"hidden": (5,)}).float()
@@ -421,7 +424,9 @@ def test_weights_are_taken_over_where_ids_are_the_same(which: str, variant: str)
         side.take_over(earlier.sides[name], ratings, RATINGS)
     for name, tensor in member.state_dict().items():
         old = earlier.state_dict()[name]
-        if "ridge" in name:  # starts from the new ratings, in dimensions of their own
+        if (
+            "ridge" in name or "near" in name
+        ):  # starts from the new ratings, in dimensions of their own
             assert torch.equal(tensor, before[name])
         elif name.split(".")[-1] in ("W", "V", "A", "P", "b") and "time" not in name:
             assert torch.equal(tensor[1:], old[:-1])

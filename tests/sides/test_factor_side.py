@@ -29,7 +29,7 @@ def test_the_expected_rating_is_that_of_bayesian_regression(axis: Axis) -> None:
     """A row's ratings against the loadings of their columns, by ridge regression on all of them."""
     side = some_side(axis)
     net, rows = side.network.double(), RATINGS.rows(axis)
-    a, c, mean, noise = (part.numpy() for part in (net.a, net.c, net.mean, net.noise))
+    a, c, mean, noise = (part.numpy() for part in (net.a, net.c, net.mean[:, 0], net.noise[0]))
     reading = side.reading(RATINGS)
     column = 3
     for row in range(0, 30, 5):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from cfnade import checkpoint
 from cfnade.choice import Choice
 from cfnade.choice.blending import mean_ndcg
 from cfnade.choice.picks import Picks
@@ -20,6 +23,7 @@ from cfnade.data.splits import Split, split
 from cfnade.data.synthetic_picks import TASTES, synthetic_picks
 from cfnade.errors import TrainingError
 from cfnade.kernels.threads import torch_threads
+from cfnade.predictor import Predictor
 from cfnade.training.choice_run import ChoiceRun, asked_of
 from cfnade.training.loop import Saving
 from cfnade.training.run import train_picks
@@ -101,6 +105,41 @@ def test_the_best_before_a_stop_is_the_best_after_it(parts: Split, tmp_path: Pat
     assert best < len(facts["history"])
     run(parts, plan, saving=Saving(tmp_path), stop=after(best + 1))
     assert bits(run(parts, plan, saving=Saving(tmp_path, resume=True))[0]) == bits(whole)
+
+
+def test_a_run_that_was_stopped_makes_no_further_paths(parts: Split, tmp_path: Path) -> None:
+    plan = plan_of(parts)
+    said: list[str] = []
+    stopped, _ = run(parts, plan, saving=Saving(tmp_path), stop=after(2), say=said.append)
+    assert [*stopped.sides] == ["nade"]
+    assert not [line for line in said if "linear" in line or "posterior" in line]
+    epochs = plan.nade.epochs  # asked after each, and before each further path
+    assert [*run(parts, plan, stop=after(epochs + 2))[0].sides] == ["nade", "linear"]
+    assert [*run(parts, plan, stop=after(epochs + 3))[0].sides] == ["nade", "linear", "posterior"]
+    model = train_picks(parts, plan, stop=after(2))
+    assert model.stopped
+    assert Predictor(model.fitted).recommend([1], n=3).height == 3
+
+
+def test_a_disk_without_room_for_lists_is_refused(
+    parts: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(parts, epochs=1)
+    plan = replace(plan, nade=replace(plan.nade, hidden=400))
+    fitted = train_picks(parts, plan, saving=Saving(tmp_path)).fitted
+    checkpoint.save(fitted, tmp_path / "model")
+    state = (tmp_path / "lists" / "training.safetensors").stat().st_size
+    model = sum(path.stat().st_size for path in (tmp_path / "model").rglob("*.safetensors"))
+    truly = state + max(model, state)  # the model is written while the state is there
+
+    def tried(free: float) -> None:
+        usage = SimpleNamespace(free=int(free))
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+        train_picks(parts, plan, saving=Saving(tmp_path / "other"))
+
+    with pytest.raises(TrainingError, match="the disk has"):
+        tried(0.9 * truly)
+    tried(1.1 * truly)
 
 
 def test_a_state_of_another_run_is_refused(parts: Split, tmp_path: Path) -> None:

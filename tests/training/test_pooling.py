@@ -39,7 +39,7 @@ def test_contexts_are_nested_parts_of_what_a_person_rated() -> None:
     for user in range(30):
         rated = row_of(rows, user)
         found = [pairs(row) for row in contexts(rated, user, seed=4)]
-        assert [len(part) for part in found] == [n for n in (1, 5, 20) if n < len(rated.levels)]
+        assert [len(part) for part in found] == [n for n in (1, 5, 20, 80) if n < len(rated.levels)]
         for smaller, larger in zip(found, [*found[1:], pairs(rated)], strict=True):
             assert smaller < larger
         again = [pairs(row) for row in contexts(rated, user, seed=4)]
@@ -140,7 +140,8 @@ def test_it_is_fitted_on_few_and_all(trained: tuple[Split, FittedModel]) -> None
     pool = pooled(everything, asked_from_few(fitted, parts.valid, seed=0))
     together = fit(pool.probabilities, pool.levels, stars, pool.leanings)
     alone = fit(everything.probabilities, everything.levels, stars, everything.leanings)
-    found, metrics = calibrated(asked(fitted, parts.valid, seed=0), parts.valid)
+    found, new, metrics = calibrated(asked(fitted, parts.valid, seed=0), parts.valid, apart=False)
+    assert new is None
     before, after = (
         nll(one.apply(everything.probabilities, stars, everything.leanings), everything.levels)
         for one in (alone, together)
@@ -157,9 +158,44 @@ def test_those_who_are_known_do_not_pay_for_it(
     alone = fit(*everything[:2], parts.valid.scale.array(), everything.leanings)
     monkeypatch.setattr(validation, "WORSE", 1.0)
     answers = asked(fitted, parts.valid, seed=0)
-    assert calibrated(answers, parts.valid)[0] != alone
+    assert calibrated(answers, parts.valid, apart=False).known != alone
     monkeypatch.setattr(validation, "WORSE", -1.0)
-    assert calibrated(answers, parts.valid)[0] == alone
+    assert calibrated(answers, parts.valid, apart=False).known == alone
+
+
+def test_known_and_new_people_have_each_their_own(trained: tuple[Split, FittedModel]) -> None:
+    fitted, parts = of_training(trained)
+    stars, everything = parts.valid.scale.array(), asked_from_all(fitted, parts.valid)
+    few = asked_from_few(fitted, parts.valid, seed=0)
+    known, new, metrics = calibrated(asked(fitted, parts.valid, seed=0), parts.valid, apart=True)
+    assert known == fit(*everything[:2], stars, everything.leanings)
+    assert new == fit(*few[:2], stars, few.leanings) != known
+    after = nll(
+        known.apply(everything.probabilities, stars, everything.leanings), parts.valid.levels
+    )
+    assert metrics["nll"] == pytest.approx(after, abs=1e-12)
+
+
+def test_only_a_model_with_weights_for_people_sets_new_ones_apart(
+    trained: tuple[Split, FittedModel],
+) -> None:
+    parts, of_users = trained
+    assert of_users.calibration_of_new is None
+    settings = Settings(epochs=1, batch_rows=40, batch_columns=30)
+    joint = train(parts, side="both", architecture={"hidden": (8,)}, settings=settings).fitted
+    few = asked_from_few(replace(joint, context=parts.train), parts.valid, seed=0)
+    stars = parts.valid.scale.array()
+    assert joint.calibration_of_new == fit(*few[:2], stars, few.leanings) != joint.calibration
+
+
+def test_a_handful_of_replies_is_not_fitted_on(
+    trained: tuple[Split, FittedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted, parts = of_training(trained)
+    answers = asked(fitted, parts.valid, seed=0)
+    assert answers.few is not None
+    monkeypatch.setattr(validation, "ENOUGH", len(answers.few.levels) + 1)
+    assert calibrated(answers, parts.valid, apart=True).new is None
 
 
 def test_a_model_that_takes_no_histories_is_asked_from_all(
@@ -172,3 +208,4 @@ def test_a_model_that_takes_no_histories_is_asked_from_all(
     everything = asked_from_all(items, parts.valid)
     alone = fit(*everything[:2], parts.valid.scale.array(), everything.leanings)
     assert fitted.calibration == alone
+    assert fitted.calibration_of_new is None

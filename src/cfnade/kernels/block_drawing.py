@@ -7,26 +7,28 @@ targets share the contexts of their row and of their column.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cfnade.errors import ModelError
-from cfnade.kernels.compiled import kernel
-from cfnade.kernels.drawing import (
+from cfnade.group import ALONE, Group
+from cfnade.kernels.compiled import glue, kernel
+from cfnade.kernels.drawing import DrawnBatch, Sampler
+from cfnade.kernels.grouping import counting_sort, require_inside
+from cfnade.kernels.marking import (
     CONTEXT,
     DROPPED,
     TARGET,
-    DrawnBatch,
-    Sampler,
+    WholeRows,
     bare_rows,
     mark_freely,
+    mark_freely_at,
     stream_of,
 )
-from cfnade.kernels.grouping import counting_sort, require_inside
 from cfnade.kernels.memory import Array
-from cfnade.kernels.simd import address
+from cfnade.kernels.simd import address, beyond
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,24 @@ class Block:
     @property
     def n_targets(self) -> int:
         return len(self.user.targets.rows)
+
+
+@glue
+def _settle(
+    place: int, begin: int, count: int, columns: Any, within: Any, roles: Any, sums: Any, n: int
+) -> int:
+    """Inside the block ratings are targets, outside what was marked. Returns the context's size."""
+    n_context = 0
+    for j in range(count):
+        column, role = columns[begin + j], CONTEXT
+        if within[column]:
+            role = TARGET
+        elif roles[place + j] == 0:
+            role = DROPPED
+        roles[place + j] = role
+        n_context += int(role == CONTEXT)
+        sums[role * n + column] += 1
+    return n_context
 
 
 @kernel
@@ -69,24 +89,46 @@ def _mark_block(
         row, place = source.rows[b], source.places[b]
         begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
         mark_freely(stream_of(seed, step, row), count, rate, roles, place)
-        n_context = 0
-        for j in range(count):
-            column, role = source.columns[begin + j], CONTEXT
-            if within[column]:
-                role = TARGET
-            elif roles[place + j] == 0:
-                role = DROPPED
-            roles[place + j] = role
-            n_context += int(role == CONTEXT)
-            sums[role * n_columns + column] += 1
-        counts[b] = n_context
+        counts[b] = _settle(place, begin, count, source.columns, within, roles, sums, n_columns)
+
+
+@kernel
+def _mark_block_part(
+    lo: int,
+    hi: int,
+    source: Any,
+    whole: Any,
+    seed: int,
+    step: int,
+    rate: float,
+    inside: Any,
+    marks: Any,
+    tally: Any,
+) -> None:
+    """`_mark_block` for ratings in some columns of rows."""
+    n_columns, sums, within = tally.shape[1], address(tally), address(inside)
+    source, roles, counts = bare_rows(source), address(marks.roles), address(marks.counts)
+    for b in range(lo, hi):
+        row, place = source.rows[b], source.places[b]
+        begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
+        places = beyond(address(whole.places), begin)
+        mark_freely_at(stream_of(seed, step, row), places, count, rate, roles, place)
+        counts[b] = _settle(place, begin, count, source.columns, within, roles, sums, n_columns)
+
+
+class BlockPart(NamedTuple):
+    """What a rank has of the rows of one side: some columns, by their numbers in the whole."""
+
+    columns: Array  # (C,)
+    rows: WholeRows
 
 
 class BlockSampler:
     """Draws blocks of `columns` items from ratings given by user and by item.
 
     Both are what `Sampler` takes: (offsets, columns, levels). A keep rate is drawn from `rate` for
-    each side and step.
+    each side and step. parts say which columns of each side these are, if a group shares them;
+    the targets of a block's sides are then each rank's own.
     """
 
     def __init__(
@@ -98,14 +140,22 @@ class BlockSampler:
         n_levels: int,
         rate: tuple[float, float],
         threads: int | None = None,
+        parts: tuple[BlockPart, BlockPart] | None = None,
+        group: Group = ALONE,
     ) -> None:
         n_users, n_items = len(by_user[0]) - 1, len(by_item[0]) - 1
         if not 1 <= columns <= n_items:
             raise ModelError(f"columns (={columns}) of a block must lie in 1..{n_items}, the items")
         how: dict[str, Any] = {"n_levels": n_levels, "rate": rate, "weights": "unit"}
-        self._user = Sampler(*by_user, n_columns=n_items, threads=threads, **how)
-        self._item = Sampler(*by_item, n_columns=n_users, threads=threads, **how)
+        widths, whole = (n_items, n_users), (None, None)
+        if parts is not None:
+            widths = tuple(max(1, len(part.columns)) for part in parts)  # type: ignore[assignment]
+            whole = tuple(part.rows for part in parts)  # type: ignore[assignment]
+        how |= {"threads": threads, "group": group}
+        self._user = Sampler(*by_user, n_columns=widths[0], whole=whole[0], **how)
+        self._item = Sampler(*by_item, n_columns=widths[1], whole=whole[1], **how)
         self._sizes, self._columns, self._rate = (n_users, n_items), columns, rate
+        self._parts = parts
 
     def draw(self, users: Array, *, seed: int, step: int) -> Block:
         """The block of these users, each given once, and of items drawn for the seed and step."""
@@ -116,12 +166,12 @@ class BlockSampler:
         items = np.sort(rng.choice(n_items, self._columns, replace=False))
         keep = rng.uniform(*self._rate, 2).tolist()
         # Two streams of random numbers a step, one for each side.
-        user = self._user.split(
-            users, _mark_block, (seed, 2 * step, keep[0], _mask(n_items, items))
-        )
-        item = self._item.split(
-            items, _mark_block, (seed, 2 * step + 1, keep[1], _mask(n_users, users))
-        )
+        inside = _mask(n_items, items), _mask(n_users, users)
+        if self._parts is not None:
+            user, item = self._split_parts(users, items, (seed, 2 * step), keep, inside)
+            return Block(users, items, user, item)
+        user = self._user.split(users, _mark_block, (seed, 2 * step, keep[0], inside[0]))
+        item = self._item.split(items, _mark_block, (seed, 2 * step + 1, keep[1], inside[1]))
         by_item, by_user = user.targets, item.targets
         # Items rise in both groupings, so the targets of a user come in the same order.
         _, order = counting_sort(users[by_item.rows], n_users)
@@ -131,6 +181,27 @@ class BlockSampler:
             DrawnBatch(user.context, by_item._replace(order=np.arange(len(order))), user.counts),
             DrawnBatch(item.context, by_user._replace(order=order), item.counts),
         )
+
+    def _split_parts(
+        self,
+        users: Array,
+        items: Array,
+        stream: tuple[int, int],
+        keep: list[float],
+        inside: tuple[Array, Array],
+    ) -> tuple[DrawnBatch, DrawnBatch]:
+        """The same of a rank's own columns; each side's targets are in its own order."""
+        found = []
+        for number, (sampler, rows) in enumerate(((self._user, users), (self._item, items))):
+            part = self._parts[number]  # type: ignore[index]
+            own = np.zeros(max(1, len(part.columns)), np.uint8)
+            own[: len(part.columns)] = inside[number][part.columns]
+            seed, step = stream
+            how = (sampler.whole, seed, step + number, keep[number], own)
+            batch = sampler.split(rows, _mark_block_part, how)
+            order = np.arange(len(batch.targets.rows))
+            found.append(replace(batch, targets=batch.targets._replace(order=order)))
+        return found[0], found[1]
 
 
 def _mask(size: int, chosen: Array) -> Array:

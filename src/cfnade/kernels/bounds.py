@@ -199,7 +199,7 @@ def _calibrated_bounds(scores: Any, M: int, criterion: Any, lower: Any, upper: A
 
 
 @inner
-def _sink(heap: Any, place: int) -> None:
+def sink(heap: Any, place: int) -> None:
     """Put what is at a place of the heap, whose least is first, below all that is less."""
     value, below = heap[place], 2 * place + 1
     while below < len(heap):
@@ -225,10 +225,10 @@ def _keep_possible(lower: Any, upper: Any, n: int, allowed: Any) -> None:
                 count += 1
                 if count == n:
                     for place in range(n // 2 - 1, -1, -1):
-                        _sink(heap, place)
+                        sink(heap, place)
             elif lower[row, m] > heap[0]:
                 heap[0] = lower[row, m]
-                _sink(heap, 0)
+                sink(heap, 0)
         if count < n:
             continue
         for m in range(lower.shape[1]):

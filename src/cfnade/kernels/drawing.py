@@ -1,8 +1,4 @@
-"""Batches drawn and grouped by column: part of each row is context, the rest target.
-
-Every row has its own stream of random numbers, a function of (seed, step, row) alone, so a batch is
-the same for any number of threads.
-"""
+"""Batches drawn and grouped by column: part of each row is context, the rest target."""
 
 from __future__ import annotations
 
@@ -14,18 +10,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cfnade.errors import ModelError
-from cfnade.kernels.compiled import glue, inner, kernel
+from cfnade.group import ALONE, Group
+from cfnade.kernels.compiled import kernel
 from cfnade.kernels.grouping import NO_WEIGHTS, CellArrays, Grouped, require_inside
+from cfnade.kernels.marking import (
+    CONTEXT,
+    DROPPED,
+    TARGET,
+    ChosenRows,
+    MarkedRatings,
+    WholeRows,
+    bare_rows,
+    mark,
+    mark_part,
+)
 from cfnade.kernels.memory import Array, frozen
 from cfnade.kernels.simd import address
 from cfnade.kernels.threads import run, thread_count
-
-GAMMA = np.uint64(0x9E3779B97F4A7C15)
-FIRST = np.uint64(0xBF58476D1CE4E5B9)
-SECOND = np.uint64(0x94D049BB133111EB)
-
-TARGET, CONTEXT, DROPPED = range(3)
-"""The roles of a rating in a batch."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class DrawnBatch:
 
     context: Grouped
     targets: Grouped
-    counts: Array  # (B,) int64: ratings in each row's context
+    counts: Array  # (B,) int64: ratings in each row's context, those of other ranks too
 
     @property
     def size(self) -> int:
@@ -52,116 +53,12 @@ class DrawnBatch:
         return self.targets.cells()
 
 
-class ChosenRows(NamedTuple):
-    """The rows chosen from the data; `places` is where each begins in the batch."""
-
-    offsets: Array
-    columns: Array
-    rows: Array  # (B,)
-    places: Array  # (B+1,)
-
-
-class MarkedRatings(NamedTuple):
-    """What becomes of the ratings of the chosen rows, row by row."""
-
-    roles: Array  # (n,) uint8: TARGET, CONTEXT or DROPPED
-    counts: Array  # (B,) int64: how many are context
-
-
 class Drawn(NamedTuple):
     """A batch being made, by column: contexts before targets."""
 
     rows: Array  # (n,) int32
     levels: Array  # (n,) uint8
     weights: Array  # (n,) float32
-
-
-@glue
-def bare_rows(source: Any) -> Any:
-    """The same, as pointers."""
-    data = address(source.offsets), address(source.columns)
-    return ChosenRows(*data, address(source.rows), address(source.places))
-
-
-@inner
-def mix(z: Any) -> Any:
-    """Scramble 64 bits (the finaliser of splitmix64)."""
-    z = (z ^ (z >> np.uint64(30))) * FIRST
-    z = (z ^ (z >> np.uint64(27))) * SECOND
-    return z ^ (z >> np.uint64(31))
-
-
-@glue
-def stream_of(seed: Any, step: Any, row: Any) -> Any:
-    """Where the random numbers of a row begin; the j-th is mix(stream + j·GAMMA)."""
-    return mix(mix(mix(np.uint64(seed) + GAMMA) ^ np.uint64(step)) ^ (np.uint64(row) + GAMMA))
-
-
-@glue
-def _unit(bits: Any) -> float:
-    """A float in [0, 1)."""
-    return float(bits >> np.uint64(11)) * 2.0**-53
-
-
-@glue
-def _mark_exactly(stream: Any, count: int, size: int, roles: Any, first: int) -> None:
-    """A random choice of `size` ratings, every such choice equally likely (selection sampling)."""
-    needed = np.uint64(size)
-    for j in range(count):
-        bits = mix(stream + np.uint64(j + 2) * GAMMA) >> np.uint64(32)
-        take = np.uint64((bits * np.uint64(count - j)) >> np.uint64(32) < needed)
-        roles[first + j] = np.uint8(take)
-        needed -= take
-
-
-@glue
-def mark_freely(stream: Any, count: int, rate: float, roles: Any, first: int) -> int:
-    """Each rating is context with probability `rate`. Returns how many are."""
-    taken = 0
-    limit = np.uint64(rate * 2.0**32)
-    for j in range(count):
-        take = mix(stream + np.uint64(j + 2) * GAMMA) >> np.uint64(32) < limit
-        roles[first + j] = np.uint8(take)
-        taken += int(take)
-    return taken
-
-
-@kernel
-def _mark(
-    lo: int,
-    hi: int,
-    source: Any,
-    seed: int,
-    step: int,
-    low: float,
-    high: float,
-    small: float,
-    marks: Any,
-    tally: Any,
-) -> None:
-    """Roles of the ratings of batch rows lo..hi (1 context, 0 target) and a tally by column.
-
-    Traffic: the rows' columns once, a byte a rating written; the tally stays in cache.
-    """
-    n_columns, sums, source = tally.shape[1], address(tally), bare_rows(source)
-    roles, counts = address(marks.roles), address(marks.counts)
-    for b in range(lo, hi):
-        row, place = source.rows[b], source.places[b]
-        begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
-        stream = stream_of(seed, step, row)
-        draw = _unit(mix(stream + GAMMA))
-        if low < 0.0:
-            counts[b] = int(draw * count)
-            _mark_exactly(stream, count, counts[b], roles, place)
-        elif draw < small:
-            counts[b] = max(0, int(float(count) ** (draw / small)) - 1)
-            _mark_exactly(stream, count, counts[b], roles, place)
-        else:
-            draw = (draw - small) / (1.0 - small)
-            counts[b] = mark_freely(stream, count, low + (high - low) * draw, roles, place)
-        for j in range(count):
-            role = np.int64(roles[place + j])
-            sums[role * n_columns + source.columns[begin + j]] += 1
 
 
 @kernel
@@ -193,25 +90,24 @@ def _scatter(
     source: Any,
     levels: Any,
     marks: Any,
-    paper: bool,
+    row_weights: Any,
     drawn: Any,
     cursor: Any,
 ) -> None:
     """Write batch rows lo..hi to their columns. Traffic: 6 bytes read, 9 written a rating."""
     n_columns, next_place, source = cursor.shape[1], address(cursor), bare_rows(source)
-    level_of, roles, counts = address(levels), address(marks.roles), address(marks.counts)
+    level_of, roles, weight_of = address(levels), address(marks.roles), address(row_weights)
     rows, new_levels, weights = address(drawn.rows), address(drawn.levels), address(drawn.weights)
     for b in range(lo, hi):
         row, place = source.rows[b], source.places[b]
         begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
-        weight = np.float32(count / max(1, count - counts[b]) if paper else 1.0)
         for j in range(count):
             c = np.int64(roles[place + j]) * n_columns + source.columns[begin + j]
             p = next_place[c]
             next_place[c] = p + 1
             rows[p] = b
             new_levels[p] = level_of[begin + j]
-            weights[p] = weight
+            weights[p] = weight_of[b]
 
 
 class Sampler:
@@ -221,6 +117,7 @@ class Sampler:
     rate (low, high): each row draws a rate from that range, and each rating is context with it.
     small: the share of rows that draw a size in 0..D-1 instead, its logarithm evenly.
     weights "paper": a target counts D over the targets of its row (Eq. 19); "unit": 1.
+    whole: of which rows these are the ratings in some columns; the group has the others.
     """
 
     def __init__(
@@ -235,6 +132,8 @@ class Sampler:
         small: float = 0.0,
         weights: str = "paper",
         threads: int | None = None,
+        whole: WholeRows | None = None,
+        group: Group = ALONE,
     ) -> None:
         _check(offsets, columns, levels, rate, weights)
         require_inside("columns", columns, n_columns, "columns")
@@ -244,13 +143,16 @@ class Sampler:
         self._paper = weights == "paper"
         self._threads = thread_count(threads)
         self._tallies = np.zeros((self._threads, 3, n_columns), np.int32)
+        self.whole, self._group = whole and WholeRows(*map(frozen, whole)), group
 
     def draw(self, rows: Array, *, seed: int, step: int) -> DrawnBatch:
         """Split the given rows at random, anew for every seed and step."""
-        return self.split(rows, _mark, (seed, step, *self._how))
+        if self.whole is None:
+            return self.split(rows, mark, (seed, step, *self._how))
+        return self.split(rows, mark_part, (self.whole, seed, step, *self._how))
 
-    def split(self, rows: Array, mark: Callable[..., None], how: tuple[Any, ...]) -> DrawnBatch:
-        """Split the given rows by the roles that mark(lo, hi, source, *how, marks, tally) gives."""
+    def split(self, rows: Array, marking: Callable[..., None], how: tuple[Any, ...]) -> DrawnBatch:
+        """Split the rows by the roles that marking(lo, hi, source, *how, marks, tally) gives."""
         offsets, columns, levels = self._data
         rows = np.array(rows, np.int64)
         require_inside("rows", rows, len(offsets) - 1, "rows")
@@ -261,18 +163,27 @@ class Sampler:
         marks = MarkedRatings(np.empty(n, np.uint8), np.empty(len(rows), np.int64))
         drawn = Drawn(np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.float32))
         self._tallies[:] = 0
-        run(mark, [(*cut, source, *how, marks, tally) for cut, tally in cuts])
+        run(marking, [(*cut, source, *how, marks, tally) for cut, tally in cuts])
         context_starts = self._starts(CONTEXT, 0)
         middle = int(context_starts[0][-1])
         target_starts = self._starts(TARGET, middle)
         end = middle + int(target_starts[0][-1])
         if end < n:
             self._starts(DROPPED, end)  # they are written too, behind all others
-        fixed = (source, levels, marks, self._paper, drawn)
+        counts = marks.counts if self.whole is None else self._group.sum_(marks.counts)
+        fixed = (source, levels, marks, self._row_weights(rows, counts), drawn)
         run(_scatter, [(*cut, *fixed, tally) for cut, tally in cuts])
         context = _part(drawn, 0, context_starts, len(rows))
         targets = _part(drawn, middle, target_starts, len(rows))
-        return DrawnBatch(context, targets, marks.counts)
+        return DrawnBatch(context, targets, counts)
+
+    def _row_weights(self, rows: Array, counts: Array) -> Array:
+        """What the targets of each row count, given how many ratings are context. (B,)."""
+        if not self._paper:
+            return np.ones(len(rows), np.float32)
+        offsets = self._data[0]
+        sizes = offsets[rows + 1] - offsets[rows] if self.whole is None else self.whole.counts[rows]
+        return np.asarray(sizes / np.maximum(1, sizes - counts), np.float32)
 
     def _cuts(self, places: Array) -> list[tuple[tuple[int, int], Array]]:
         """Ranges of rows with about as many ratings each, and the tally of each thread."""

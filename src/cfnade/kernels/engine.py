@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from cfnade.errors import ModelError
+from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule, Update
 from cfnade.kernels.drawing import DrawnBatch
 from cfnade.kernels.grouping import Grouped, partition
@@ -43,6 +44,7 @@ class Engine:
     rowwise: one second moment per column and level in both tables instead of one per weight.
     touched_only: columns without ratings in a batch stay as they are; otherwise they move as in
     torch's Adam (moments decay, the L2 term pulls), which costs a pass over all of them.
+    group: who has the other columns of the tables; batches then hold the ratings of these columns.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Engine:
         rowwise: bool = False,
         touched_only: bool = False,
         threads: int | None = None,
+        group: Group = ALONE,
     ) -> None:
         check_network(network)
         check_rules(network, rules)
@@ -62,7 +65,7 @@ class Engine:
         self.network, self.rules = network.detached(), dict(rules)
         self.ordinal_weight = ordinal_weight
         self.rowwise, self.touched_only = rowwise, touched_only
-        self.threads = thread_count(threads)
+        self.threads, self.group = thread_count(threads), group
         self.steps = 0
         self.moments = {name: self._moments(name) for name in network.named()}
         self._in = Workspace(network.input_table, self.threads)
@@ -70,8 +73,8 @@ class Engine:
         self._state: Array = buffer(self._in.flat.dtype, 0)  # (B · pitch,)
         self._scale: Tensor | None = None  # (B, 1)
         self._everything = np.arange(len(network.bias), dtype=np.int32)
-        self._grads = self._gradients()
-        self._grad_views = [self._views(thread) for thread in range(self.threads)]
+        self._dense, self._grads = self._gradients()
+        self._grad_views = [self._views(part) for part in self._dense]
         self._flat = {
             name: [part.view(-1).numpy() for part in (tensor, *self.moments[name])]
             for name, tensor in self.network.named().items()
@@ -84,20 +87,22 @@ class Engine:
         shape = tensor.shape[:2] if self.rowwise and name in TABLES else tensor.shape
         return torch.zeros_like(tensor), torch.zeros(shape, dtype=tensor.dtype)
 
-    def _gradients(self) -> dict[str, Array]:
-        """For each dense parameter, a padded gradient per thread, one after the other."""
+    def _gradients(self) -> tuple[Array, dict[str, slice]]:
+        """For all dense parameters together, each padded, a gradient per thread; where each is."""
         dense = {n: p for n, p in self.network.named().items() if n not in (*TABLES, "bias")}
-        kind = self._in.flat.dtype
-        return {n: buffer(kind, self.threads * padded(p.numel())) for n, p in dense.items()}
+        sizes = [padded(p.numel()) for p in dense.values()]
+        ends = np.cumsum([0, *sizes]).tolist()
+        places = dict(zip(dense, map(slice, ends[:-1], ends[1:]), strict=True))
+        grads = buffer(self._in.flat.dtype, self.threads * ends[-1])
+        return grads.reshape(self.threads, -1), places
 
-    def _views(self, thread: int) -> dict[str, Tensor]:
+    def _views(self, part: Array) -> dict[str, Tensor]:
         """A thread's own gradients of the dense parameters, in their shapes."""
-        views = {}
-        for name, parts in self._grads.items():
-            shape, stride = self.network.named()[name].shape, len(parts) // self.threads
-            own = parts[thread * stride : thread * stride + shape.numel()]
-            views[name] = torch.from_numpy(own).view(shape)
-        return views
+        shapes = {name: self.network.named()[name].shape for name in self._grads}
+        return {
+            name: torch.from_numpy(part[self._grads[name]][: shape.numel()]).view(shape)
+            for name, shape in shapes.items()
+        }
 
     # -- a whole step -----------------------------------------------------------------------
 
@@ -112,7 +117,7 @@ class Engine:
         self.begin(rate)
         cost = self.fit_targets(batch.targets, 1.0 / batch.size)
         self.fit_context(batch.context)
-        return cost
+        return self.group.total(cost)
 
     def begin(self, rate: float = 1.0) -> None:
         """Count a step: what is fitted from here on moves by its rules at that count."""
@@ -133,12 +138,15 @@ class Engine:
         fixed = (which, context.arrays, memory.flat, memory.shape, self.network.shared)
         cuts = enumerate(self._ranges(context, which, CONTEXT_COLUMN))
         run(sum_context, [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts])
+        self._add_up(memory)
         with one_torch_thread():
             self._traces = run(self._encode_rows, self._row_ranges())
-        return unpad(self._state, self._out.shape)
+        state = unpad(self._state, self._out.shape)
+        self.group.gather(state)
+        return state
 
     def _encode_rows(self, lo: int, hi: int) -> Trace:
-        sums = self._in.merge(lo, hi)
+        sums = self._in.matrix()[lo:hi]
         if self._scale is not None:
             sums *= self._scale[lo:hi]
         return forward(self.network, sums, unpad(self._state, self._out.shape)[lo:hi])
@@ -179,19 +187,25 @@ class Engine:
 
     def fit_context(self, context: Grouped) -> None:
         """Move the input table and the dense parameters, once the targets have been fitted."""
+        self._add_up(self._out)
         with one_torch_thread():
             run(self._back_rows, [(t, *cut) for t, cut in enumerate(self._row_ranges())])
         memory, which = self._in, self._which(context)
+        self.group.gather(memory.matrix())
         fixed = (which, context.arrays, memory.part(0), memory.shape, self.network.shared)
         update = self._update("input_table")
         cuts = enumerate(self._ranges(context, which, CONTEXT_COLUMN))
         run(context_step, [(*cut, *fixed, update, memory.scratch[t]) for t, cut in cuts])
-        for name, parts in self._grads.items():
+        grads = self._dense[0]
+        for others in self._dense[1:]:
+            grads += others
+        self.group.sum_(grads)
+        for name, place in self._grads.items():
             update = self._update(name)
-            flat_step(0, len(update.table), update, parts, len(parts) // self.threads)
+            flat_step(0, len(update.table), update, grads[place])
 
     def _back_rows(self, thread: int, lo: int, hi: int) -> None:
-        d_state, grads = self._out.merge(lo, hi), self._grad_views[thread]
+        d_state, grads = self._out.matrix()[lo:hi], self._grad_views[thread]
         d_sums = backward(self.network, self._traces[thread], d_state, grads)
         if self._scale is not None:
             d_sums *= self._scale[lo:hi]
@@ -207,12 +221,22 @@ class Engine:
         bounds = partition(which, grouped.starts, fixed, self.threads).tolist()
         return list(pairwise(bounds))
 
+    def _add_up(self, memory: Workspace) -> None:
+        """Add what threads found of rows, then what ranks did, into the first buffer."""
+        with one_torch_thread():
+            run(memory.merge, _cut(0, memory.rows, self.threads))
+        self.group.scatter_sum(memory.matrix())
+
     def _row_ranges(self) -> list[tuple[int, int]]:
-        cuts = [self._in.rows * t // self.threads for t in range(self.threads + 1)]
-        return list(pairwise(cuts))
+        return _cut(*self.group.share(self._in.rows), self.threads)
 
     def _update(self, name: str) -> Update:
         """A parameter, flat, with its moments and its rule at this step."""
         table, moment, square = self._flat[name]
         together = self.rowwise and name in TABLES
         return Update(table, moment, square, self._numbers[name], together)
+
+
+def _cut(lo: int, hi: int, parts: int) -> list[tuple[int, int]]:
+    """Ranges of about equal size."""
+    return list(pairwise(lo + (hi - lo) * part // parts for part in range(parts + 1)))

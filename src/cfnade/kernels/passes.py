@@ -16,7 +16,7 @@ from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.costing import tile_costs
 from cfnade.kernels.grouping import bare_cells
 from cfnade.kernels.memory import Array, BlockShape, scratch_in
-from cfnade.kernels.simd import LANES, address, beyond, fill, load, load_part, store, total
+from cfnade.kernels.simd import LANES, address, beyond, fill, load_part, store, total
 from cfnade.kernels.tiles import (
     add_row,
     clear,
@@ -265,13 +265,6 @@ def add_scores(
 
 
 @kernel
-def flat_step(lo: int, hi: int, update: Any, parts: Any, stride: int) -> None:
-    """Adam on weights lo..hi of a flat parameter; its gradient is the sum of the threads' parts.
-
-    Each part is padded to `stride`, whole vectors. Traffic: 24 bytes a weight and the parts.
-    """
-    grads, end = address(parts), len(parts)
-    for other in range(stride, end, stride):
-        for i in range(lo, hi, LANES):
-            store(grads, i, load(grads, i) + load(grads, other + i))
-    adam_run(bare_update(update), lo, beyond(grads, lo), hi - lo)
+def flat_step(lo: int, hi: int, update: Any, grads: Any) -> None:
+    """Adam on weights lo..hi of a flat parameter. Traffic: 24 bytes a weight and its gradient."""
+    adam_run(bare_update(update), lo, beyond(address(grads), lo), hi - lo)

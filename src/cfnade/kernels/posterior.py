@@ -54,7 +54,7 @@ def lower_products(u: Any, q: Any, out: Any) -> None:
 
 
 @loose_inner
-def _add_products(first: int, end: int, columns: Any, products: Any, total: Any) -> None:
+def add_products(first: int, end: int, columns: Any, products: Any, total: Any) -> None:
     """total (L,) = Σ of the columns' products."""
     for place in range(len(total)):
         total[place] = 0
@@ -65,7 +65,7 @@ def _add_products(first: int, end: int, columns: Any, products: Any, total: Any)
 
 
 @loose_inner
-def _add_evidence(first: int, end: int, columns: Any, levels: Any, E: Any, total: Any) -> None:
+def add_evidence(first: int, end: int, columns: Any, levels: Any, E: Any, total: Any) -> None:
     """total (D,) = Σ of what ratings first..end tell."""
     for i in range(len(total)):
         total[i] = 0
@@ -75,7 +75,7 @@ def _add_evidence(first: int, end: int, columns: Any, levels: Any, E: Any, total
 
 
 @loose_inner
-def _spread_out(prior: Any, total: Any, precision: Any) -> None:
+def spread_out(prior: Any, total: Any, precision: Any) -> None:
     """The lower half of the precision, from the prior and the sum of products."""
     place = 0
     for i in range(len(prior)):
@@ -86,7 +86,7 @@ def _spread_out(prior: Any, total: Any, precision: Any) -> None:
 
 
 @loose_inner
-def _factor(precision: Any) -> None:
+def cholesky(precision: Any) -> None:
     """The lower half becomes its Cholesky factor."""
     D = len(precision)
     for i in range(D):
@@ -102,7 +102,7 @@ def _factor(precision: Any) -> None:
 
 
 @loose_inner
-def _solve(factor: Any, x: Any) -> None:
+def solve(factor: Any, x: Any) -> None:
     """x becomes Λ⁻¹ x, for the factor of Λ."""
     D = len(x)
     for i in range(D):
@@ -142,7 +142,7 @@ def _variance(inverse: Any, i: int) -> Any:
 
 
 @loose_inner
-def _unknown_share(factor: Any, importance: Any, inverse: Any) -> Any:
+def unknown_share(factor: Any, importance: Any, inverse: Any) -> Any:
     """ω: the weighted mean of the posterior variances, 1 where nothing is known."""
     _invert(factor, inverse)
     share, total = importance[0] * 0, importance[0] * 0
@@ -162,12 +162,12 @@ def row_posteriors(lo: int, hi: int, rows: Any, evidence: Any, out: Any) -> None
     for row in range(lo, hi):
         first, end = offsets[row], offsets[row + 1]
         factor, mean = out.factors[row], out.means[row]
-        _add_products(first, end, columns, products, total)
-        _spread_out(prior, total, factor)
-        _factor(factor)
-        _add_evidence(first, end, columns, levels, E, mean)
-        _solve(factor, mean)
-        out.unknown[row] = _unknown_share(factor, importance, inverse)
+        add_products(first, end, columns, products, total)
+        spread_out(prior, total, factor)
+        cholesky(factor)
+        add_evidence(first, end, columns, levels, E, mean)
+        solve(factor, mean)
+        out.unknown[row] = unknown_share(factor, importance, inverse)
 
 
 @loose_kernel
@@ -187,8 +187,8 @@ def posteriors_without(rows: Any, cells: Any, evidence: Any, means: Any, unknown
         row, column = asked[t], asked_columns[t]
         first, end = offsets[row], offsets[row + 1]
         if row != last:
-            _add_products(first, end, columns, products, whole)
-            _add_evidence(first, end, columns, levels, E, told)
+            add_products(first, end, columns, products, whole)
+            add_evidence(first, end, columns, levels, E, told)
             last = row
         # What is left of a lone rating is nothing, not a rounding error.
         left, mean, own = min(1, end - first - 1), means[t], E[column, asked_levels[t]]
@@ -196,10 +196,10 @@ def posteriors_without(rows: Any, cells: Any, evidence: Any, means: Any, unknown
             rest[place] = left * (whole[place] - products[column, place])
         for i in range(D):
             mean[i] = left * (told[i] - own[i])
-        _spread_out(prior, rest, factor)
-        _factor(factor)
-        _solve(factor, mean)
-        unknown[t] = _unknown_share(factor, importance, inverse)
+        spread_out(prior, rest, factor)
+        cholesky(factor)
+        solve(factor, mean)
+        unknown[t] = unknown_share(factor, importance, inverse)
 
 
 @loose_kernel
@@ -213,7 +213,7 @@ def posterior_slopes(rows: Any, evidence: Any, found: Any, slopes: Any, grads: A
     D = u.shape[1]
     for row in range(len(slopes)):
         mean, x = found.means[row], slopes[row]
-        _solve(found.factors[row], x)
+        solve(found.factors[row], x)
         for i in range(D):
             d_prior[i] -= x[i] * mean[i]
         for p in range(offsets[row], offsets[row + 1]):
@@ -280,17 +280,17 @@ def expect(lo: int, hi: int, rows: Any, residuals: Any, given: Any, sums: Any) -
     second, mean, prior = np.zeros(L, a.dtype), np.zeros(D, a.dtype), np.ones(D, a.dtype)
     for row in range(lo, hi):
         first, end = offsets[row], offsets[row + 1]
-        _add_products(first, end, columns, lower, second)
-        _spread_out(prior, second, factor)
-        _factor(factor)
+        add_products(first, end, columns, lower, second)
+        spread_out(prior, second, factor)
+        cholesky(factor)
         for i in range(D):
             mean[i] = 0
         for p in range(first, end):
             own = a[columns[p]]
             for i in range(D):
                 mean[i] += residuals[p] * own[i]
-        _solve(factor, mean)
-        _second_moments(factor, mean, inverse, second)
+        solve(factor, mean)
+        second_moments(factor, mean, inverse, second)
         for p in range(first, end):
             column, residual = columns[p], residuals[p]
             for i in range(D):
@@ -302,7 +302,7 @@ def expect(lo: int, hi: int, rows: Any, residuals: Any, given: Any, sums: Any) -
 
 
 @loose_inner
-def _second_moments(factor: Any, mean: Any, inverse: Any, out: Any) -> None:
+def second_moments(factor: Any, mean: Any, inverse: Any, out: Any) -> None:
     """out (L,) = the lower half of m mᵀ + Λ⁻¹."""
     _invert(factor, inverse)
     D, first = len(mean), 0
@@ -326,11 +326,11 @@ def maximise(lo: int, hi: int, sums: Any, precision: Any, centre: Any, loadings:
     D = a.shape[1]
     factor, inverse = np.zeros((D, D), a.dtype), np.zeros((D, D), a.dtype)
     for column in range(lo, hi):
-        _spread_out(precision, squares[column], factor)
+        spread_out(precision, squares[column], factor)
         for i in range(D):
             a[column, i] = products[column, i] + precision[i] * centre[i]
-        _factor(factor)
-        _solve(factor, a[column])
+        cholesky(factor)
+        solve(factor, a[column])
         _invert(factor, inverse)
         for i in range(D):
             c[column, i] = _variance(inverse, i)

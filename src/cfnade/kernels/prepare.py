@@ -1,7 +1,15 @@
-"""Kernels are compiled on first use and kept on disk; whoever waits for that should be told."""
+"""Kernels are compiled on first use and kept on disk; whoever waits for that should be told.
+
+Numba compiles one function at a time in a process. So those of posteriors, about half of the work,
+are compiled by a second process meanwhile, which may be started before anything is known of the
+data (`ahead`); this one then reads them from the disk.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,28 +19,37 @@ from numba.core.registry import cpu_target
 
 from cfnade.kernels import (
     bounds,
+    conjugate,
     cooccurrence,
     costing,
     drawing,
     grouping,
+    likeliest,
+    marking,
     mean_tilt,
     newton,
     passes,
     posterior,
     ragged_sums,
     request,
+    shared_posterior,
     spelling,
+    vector_draws,
 )
 from cfnade.kernels.adam import Rule
-from cfnade.kernels.block_drawing import BlockSampler, _mark_block
+from cfnade.kernels.block_drawing import BlockPart, BlockSampler, _mark_block, _mark_block_part
 from cfnade.kernels.drawing import Sampler
 from cfnade.kernels.engine import Engine
 from cfnade.kernels.forward import cell_scores, context_sum
+from cfnade.kernels.marking import WholeRows
 from cfnade.kernels.memory import Array
 from cfnade.kernels.network import Network
 from cfnade.kernels.spelling import Spellings
 
 MESSAGE = "compiling kernels (once)…"
+
+POSTERIORS = "posteriors"
+"""The task whose kernels a second process compiles; its work follows that of all others."""
 
 
 class CacheState(NamedTuple):
@@ -53,12 +70,59 @@ def prepare(notify: Callable[[str], None] | None = None, *tasks: str) -> bool:
 
     If anything has to be, notify gets MESSAGE first. Returns whether it had to.
     """
-    missing = cache_state(*tasks).missing > 0
-    if missing and notify is not None:
-        notify(MESSAGE)
-    for task in tasks or TASKS:
+    missing = ahead(notify, *tasks)
+    late = ("ridge", POSTERIORS, "requests")  # they wait for the other process
+    for task in sorted(tasks or TASKS, key=lambda task: task in late):
         TASKS[task][0]()
+    _Elsewhere.said = False
     return missing
+
+
+def ahead(notify: Callable[[str], None] | None, *tasks: str) -> bool:
+    """Say that something has to be compiled, if so, and begin with what another process can do."""
+    missing = cache_state(*tasks).missing
+    if missing and notify is not None and not _Elsewhere.said:
+        notify(MESSAGE)
+        _Elsewhere.said = True
+    if "ridge" in tasks and (os.cpu_count() or 1) > 1:
+        there = cache_state(POSTERIORS).missing
+        if min(there, missing - there) >= WORTH_IT:
+            _Elsewhere.start()
+    return missing > 0
+
+
+WORTH_IT = 3
+"""Kernels on either side for which a second process is started: it takes seconds by itself."""
+
+
+class _Elsewhere:
+    """The process that compiles what posteriors need."""
+
+    process: subprocess.Popen[bytes] | None = None
+    said = False
+    """Whether somebody was told of what is compiled now."""
+
+    @classmethod
+    def start(cls) -> None:
+        if cls.process is not None:
+            return
+        code = f"from cfnade.kernels.prepare import prepare; prepare(None, {POSTERIORS!r})"
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        quiet = subprocess.DEVNULL
+        command = [sys.executable, "-c", code]
+        cls.process = subprocess.Popen(command, env=env, stdin=quiet, stdout=quiet, stderr=quiet)
+
+    @classmethod
+    def wait(cls) -> None:
+        """If it fails, its work is done here."""
+        if cls.process is not None:
+            cls.process.wait()
+            cls.process = None
+
+
+def cache_folder_of_kernels() -> str:
+    """Where they are kept. Another machine with the same processor may take these files over."""
+    return str(posterior.expect._cache.cache_path)
 
 
 def _kernels(tasks: tuple[str, ...]) -> set[Any]:
@@ -91,6 +155,33 @@ def _train_on_rows() -> None:
     _score_cells()
 
 
+def _draw_for_ranks() -> None:
+    data, whole = (_OFFSETS, _COLUMNS, _LEVELS), WholeRows(_COLUMNS, np.full(2, 2, np.int32))
+    sampler = Sampler(*data, n_columns=2, n_levels=2, threads=1, whole=whole)
+    sampler.draw(_ROWS, seed=0, step=0)
+
+
+def _draw_blocks_for_ranks() -> None:
+    data, whole = (_OFFSETS, _COLUMNS, _LEVELS), WholeRows(_COLUMNS, np.full(2, 2, np.int32))
+    part = BlockPart(_COLUMNS[:2], whole)
+    how: Any = {"columns": 1, "n_levels": 2, "rate": (0.5, 1.0), "threads": 1}
+    BlockSampler(data, data, parts=(part, part), **how).draw(_ROWS, seed=0, step=0)
+
+
+def _share_posteriors() -> None:
+    """What a ridge part does where ranks share its columns."""
+    rows, evidence, found = _posteriors()
+    sums, one = np.ones((1, 2), np.float32), np.ones(1, np.float32)
+    shared_posterior.row_sums(rows, evidence, sums)
+    shared_posterior.solve_sums(0, 1, sums, evidence, found)
+    shared_posterior.solve_rows(0, 1, found.factors, found.means)
+    table, residuals = np.ones((2, 1), np.float32), np.ones(4, np.float32)
+    shared_posterior.residual_sums(0, rows[:2], residuals, (table, table), sums)
+    shared_posterior.row_moments(0, 1, sums, one)
+    into = table.copy(), table.copy(), table.copy()
+    shared_posterior.add_moments(0, rows[:2], residuals, sums, into)
+
+
 def _train_on_blocks() -> None:
     data = (_OFFSETS, _COLUMNS, _LEVELS)
     sampler = BlockSampler(data, data, columns=1, n_levels=2, rate=(0.5, 1.0), threads=1)
@@ -117,6 +208,12 @@ def _train_with_ridge() -> None:
     data = (_OFFSETS, _COLUMNS, _LEVELS)
     sampler = Sampler(*data, n_columns=2, n_levels=2, rate=(0.5, 1.0), threads=1)
     _step_of_several(sampler.draw(_ROWS, seed=0, step=0))
+    _learn_posteriors()
+
+
+def _learn_posteriors() -> None:
+    """What factor analyses need, and a ridge part beside the step of several sides."""
+    _Elsewhere.wait()
     rows, evidence, found = _posteriors()
     one, cells = np.zeros((1, 2), np.float32), (np.array([0, 1, 1]), _ROWS.astype(np.int32), _ROWS)
     V, b = np.zeros((2, 2, 2), np.float32), np.zeros((2, 2), np.float32)
@@ -128,6 +225,12 @@ def _train_with_ridge() -> None:
     sums = tuple(np.ones((2, 1), np.float32) for _ in range(3))
     posterior.expect(0, 1, rows[:2], factor[:, 0], (factor, factor), sums)
     posterior.maximise(0, 2, sums, b[0, :1] + 1, b[0, :1], (factor, factor.copy()))
+    prior, noise = (b[0, :1] + 1, b[0, :1]), np.zeros((1, 1), np.float32)
+    out = noise.copy(), noise.copy(), noise.copy(), np.zeros(1, np.float32)
+    vector_draws.draw_vectors(0, 1, rows[:2], factor[:, 0], (factor, factor), prior, noise, out)
+    asked = tuple(np.zeros(1, np.int64) for _ in range(3))
+    posterior.posteriors_without(rows, asked, evidence, found.means, found.unknown)
+    mean_tilt.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
 
 
 def _posteriors() -> tuple[Any, Any, Any]:
@@ -177,6 +280,10 @@ def _learn_picks() -> None:
     data = _OFFSETS, _COLUMNS, weights
     ragged_sums.sum_rows(*data, table)
     ragged_sums.add_entries(*data, *data)
+    conjugate.solve_rows(*data, table, np.ones(1), np.ones(len(_OFFSETS) - 1))
+    scores = likeliest.log_softmax(table.T.copy())
+    least = likeliest.nth_largest(scores, 1)
+    likeliest.cells_between(scores, least, least, expected=1)
     cooccurrence.co_picks(*data, 2)
     found = cooccurrence.largest_co_picks(*data, 2, most=1)
     cooccurrence.neighbour_systems(np.arange(2), *found, 1, 1.0)
@@ -192,22 +299,30 @@ _FITTING = (passes.context_step, passes.flat_step)
 _SEVERAL = (costing._cost_of_scores, passes.score_step, *_DRAWING, *_FITTING, *_SCORING)
 _POSTERIORS = (posterior.lower_products, posterior.row_posteriors)
 _SLOPES = (posterior.add_state_scores, posterior.state_slopes, posterior.posterior_slopes)
-_START = (posterior.expect, posterior.maximise)
-_SUMS = (ragged_sums._sum_rows, ragged_sums._transpose, ragged_sums._add_entries)
+_START = (posterior.expect, posterior.maximise, vector_draws.draw_vectors)
+_LEARNING = (*_POSTERIORS, *_SLOPES, *_START, posterior.posteriors_without, mean_tilt._tilt)
+_SHARED = (
+    *(shared_posterior.row_sums, shared_posterior.solve_sums, shared_posterior.solve_rows),
+    *(shared_posterior.residual_sums, shared_posterior.row_moments, shared_posterior.add_moments),
+)
+_SUMS = (ragged_sums._add_rows, ragged_sums._transpose, ragged_sums._add_entries)
+_LIKELIEST = (likeliest._log_softmax, likeliest._nth_largest, likeliest._between)
 _TOGETHER = (cooccurrence._dense_rows, cooccurrence._sparse_rows, cooccurrence._systems)
 
 TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
-    "rows": (_train_on_rows, (drawing._mark, passes.target_step, *_DRAWING, *_FITTING, *_SCORING)),
-    "ridge": (
-        _train_with_ridge,
-        (drawing._mark, *_SEVERAL, *_POSTERIORS, *_SLOPES, *_START),
-    ),
+    "rows": (_train_on_rows, (marking.mark, passes.target_step, *_DRAWING, *_FITTING, *_SCORING)),
+    "ridge": (_train_with_ridge, (marking.mark, *_SEVERAL, *_LEARNING)),
+    POSTERIORS: (_learn_posteriors, _LEARNING),
     "blocks": (_train_on_blocks, (_mark_block, *_SEVERAL)),
     "requests": (
         _answer_requests,
         (newton._descend, posterior.posteriors_without, *_POSTERIORS, *_ROW, *_LISTS, *_SCORING),
     ),
-    "picks": (_learn_picks, (*_SUMS, *_TOGETHER)),
+    "picks": (_learn_picks, (conjugate._solve_rows, *_SUMS, *_TOGETHER, *_LIKELIEST)),
+    "ranks": (_draw_for_ranks, (marking.mark_part, *_DRAWING)),
+    "blocks on ranks": (_draw_blocks_for_ranks, (_mark_block_part, *_DRAWING)),
+    "ridge on ranks": (_share_posteriors, (*_SHARED, *_POSTERIORS)),
 }
-"""What kernels are for: training a CF-NADE alone on its rows, with a ridge part, on blocks of users
-and items; answering requests; learning and listing what people pick."""
+"""What kernels are for: training a CF-NADE alone on its rows, with a ridge part, its posteriors, on
+blocks of users and items; answering requests; learning and listing what people pick; drawing by
+ranks, and their ridge part."""

@@ -7,36 +7,52 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.kernels.compiled import kernel, loose_kernel
+from cfnade.kernels.compiled import kernel
 from cfnade.kernels.memory import Array, frozen
+from cfnade.kernels.simd import LANES, address, fill, load, load_part, store, store_part
 from cfnade.kernels.threads import run, thread_count
 
 FEW = 1_000
 """Up to so many entries are summed on the calling thread."""
 
-STRIP = 512
-"""Columns of a table that are summed together."""
+_STRIP = 4 * LANES  # columns of a table that are summed together, in registers
 
 
-@loose_kernel
-def _sum_rows(
-    lo: int, hi: int, offsets: Any, columns: Any, weights: Any, table: Any, out: Any
+@kernel
+def _add_rows(
+    lo: int, hi: int, offsets: Any, columns: Any, weights: Any, table: Any, width: int, out: Any
 ) -> None:
-    """out[r] = Σ_p weights[p] · table[columns[p]] for the rows lo to hi.
+    """out[r] += Σ_p weights[p] · table[columns[p]] for the rows lo to hi; both tables are flat.
 
     A strip of the table's columns is gone through for all rows before the next one, so that it
     stays in cache however wide the table is.
     Traffic: one row of the strip an entry, one of the output.
     """
-    for first in range(0, table.shape[1], STRIP):
-        last = min(first + STRIP, table.shape[1])
+    table, out = address(table), address(out)
+    strips = width - width % _STRIP
+    for first in range(0, strips, _STRIP):
         for r in range(lo, hi):
-            sums = out[r, first:last]
-            sums[:] = 0.0
+            at = r * width + first
+            a, b = load(out, at), load(out, at + LANES)
+            c, d = load(out, at + 2 * LANES), load(out, at + 3 * LANES)
             for p in range(offsets[r], offsets[r + 1]):
-                weight, row = weights[p], table[columns[p], first:last]
-                for j in range(last - first):
-                    sums[j] += weight * row[j]
+                begin, weight = columns[p] * width + first, fill(table, weights[p])
+                a = a + weight * load(table, begin)
+                b = b + weight * load(table, begin + LANES)
+                c = c + weight * load(table, begin + 2 * LANES)
+                d = d + weight * load(table, begin + 3 * LANES)
+            store(out, at, a)
+            store(out, at + LANES, b)
+            store(out, at + 2 * LANES, c)
+            store(out, at + 3 * LANES, d)
+    for first in range(strips, width, LANES):
+        count = min(LANES, width - first)
+        for r in range(lo, hi):
+            a = load_part(out, r * width + first, count)
+            for p in range(offsets[r], offsets[r + 1]):
+                part = load_part(table, columns[p] * width + first, count)
+                a = a + fill(table, weights[p]) * part
+            store_part(out, r * width + first, a, count)
 
 
 @kernel
@@ -66,15 +82,28 @@ def sum_rows(
     columns: Array,
     weights: Array,
     table: Array,
-    out: Array | None = None,
     *,
     threads: int | None = None,
 ) -> Array:
     """Σ weights[p] · table[columns[p]] over each ragged row. Returns (rows, width) float32."""
-    out = np.empty((len(offsets) - 1, table.shape[1]), np.float32) if out is None else out
-    data = *map(frozen, (offsets, columns, weights, table)), out
-    run(_sum_rows, [(*part, *data) for part in _shares(offsets, threads)])
+    out = np.zeros((len(offsets) - 1, table.shape[1]), np.float32)
+    add_rows(offsets, columns, weights, table, out, threads=threads)
     return out
+
+
+def add_rows(
+    offsets: Array,
+    columns: Array,
+    weights: Array,
+    table: Array,
+    out: Array,
+    *,
+    threads: int | None = None,
+) -> None:
+    """The same, added to what out (rows, width) holds."""
+    data = *map(frozen, (offsets, columns, weights, table.reshape(-1))), table.shape[1]
+    parts = shares_of_rows(offsets, threads)
+    run(_add_rows, [(*part, *data, out.reshape(-1)) for part in parts])
 
 
 def add_entries(
@@ -91,11 +120,11 @@ def add_entries(
     out = np.zeros((len(offsets) - 1, len(starts) - 1), np.float32)
     sparse = tuple(map(frozen, (starts, targets, values)))
     data = *map(frozen, (offsets, columns, weights)), sparse, out
-    run(_add_entries, [(*part, *data) for part in _shares(offsets, threads)])
+    run(_add_entries, [(*part, *data) for part in shares_of_rows(offsets, threads)])
     return out
 
 
-def _shares(offsets: Array, threads: int | None) -> list[tuple[int, int]]:
+def shares_of_rows(offsets: Array, threads: int | None) -> list[tuple[int, int]]:
     """Rows for each thread, with as many entries as the others', about; one thread for a few."""
     count = thread_count(threads) if offsets[-1] > FEW else 1
     shares = np.linspace(0, offsets[-1] + len(offsets), count + 1)

@@ -18,7 +18,7 @@ from cfnade.models.batch import Batch, Context
 from cfnade.models.checks import require, require_indices, require_shape
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.costs import hybrid_cost
-from cfnade.models.initialise import glorot_, smoothed_log_frequencies, steps
+from cfnade.models.initialise import KeptColumns, glorot_, smoothed_log_frequencies, steps
 from cfnade.models.tables import cell_scores, context_sum
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -156,33 +156,37 @@ class CFNADENetwork(nn.Module):
     def biases(self) -> list[nn.Parameter]:
         return [self.b, self.c, *self.deep_c]
 
-    def initialise(self, generator: torch.Generator) -> None:
+    def initialise(self, generator: torch.Generator, kept: KeptColumns | None = None) -> None:
         """Draw weights, clear biases: uniform in ±√(6 / fans), fans counting columns, not levels.
 
         W, V use M + H as in the authors' code; the paper gives no rule for factors, so each factor
-        gets its own two sides: A, P use M + J and B, Q use J + H.
+        gets its own two sides: A, P use M + J and B, Q use J + H. M are all columns, even if only
+        those that are `kept` are here.
         """
         M, J, sizes = self.config.columns, self.config.factors, self.config.hidden
+        M = M if kept is None else kept.whole
         if J is None:
-            glorot_(self.W, M, sizes[0], generator)
-            glorot_(self.V, M, sizes[-1], generator)
+            glorot_(self.W, M, sizes[0], generator, kept)
+            glorot_(self.V, M, sizes[-1], generator, kept)
         else:
-            glorot_(self.A, M, J, generator)
+            glorot_(self.A, M, J, generator, kept)
             glorot_(self.B, J, sizes[0], generator)
-            glorot_(self.P, M, J, generator)
+            glorot_(self.P, M, J, generator, kept)
             glorot_(self.Q, J, sizes[-1], generator)
         for W in self.deep_W:
             glorot_(W, W.shape[1], W.shape[0], generator)
         for bias in self.biases():
             nn.init.zeros_(bias)
 
-    def initialise_biases(self, counts: Tensor, *, smoothing: float) -> None:
+    def initialise_biases(
+        self, counts: Tensor, *, smoothing: float, total: Tensor | None = None
+    ) -> None:
         """Set b so that a row with h = 0 is predicted by its columns' smoothed frequencies.
 
-        counts (M, K) are the training ratings of each column at each level.
+        counts (M, K) are the training ratings of each column at each level, total (K,) of all.
         """
         require_shape("counts", counts, (self.config.columns, self.config.levels))
-        scores = smoothed_log_frequencies(counts, smoothing)  # (M, K)
+        scores = smoothed_log_frequencies(counts, smoothing, total)  # (M, K)
         with torch.no_grad():
             self.b.copy_(steps(scores) if self.config.shared else scores)
 

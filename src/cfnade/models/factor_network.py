@@ -9,7 +9,9 @@ noise ε having the variance s². Loadings a_i are known up to variances c_i. Gi
     ω = Σ_d λ_d (Λ⁻¹)_dd / Σ_d λ_d                  the share that is still unknown
 
 and mean_link.py makes a distribution of η and ω. Nothing here is trained by gradients: all of it is
-filled by variational Bayes (sides/factors.py). M columns, K levels, B rows.
+filled by variational Bayes (sides/factors.py) or by sampling (sides/factor_samples.py). Of several
+samples S, each with its own loadings, means and noise, η and ω are the means. M columns, K levels,
+B rows.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class FactorConfig:
     columns: Annotated[int, whole(1)]
     levels: Annotated[int, whole(2)]
     dimensions: Annotated[int, whole(1)]
-    """D."""
+    """D of each sample."""
+    samples: Annotated[int, whole(1)] = 1
+    """S."""
 
     def __post_init__(self) -> None:
         check_fields(self, ModelError)
@@ -64,37 +68,59 @@ class FactorNetwork(nn.Module):
     def __init__(self, config: FactorConfig) -> None:
         super().__init__()
         self.config = config
-        M, K, D = config.columns, config.levels, config.dimensions
-        self.register_buffer("a", torch.zeros(M, D))
-        self.register_buffer("c", torch.zeros(M, D))
-        self.register_buffer("mean", torch.zeros(M))  # μ
-        self.register_buffer("importance", torch.ones(D))  # λ
-        self.register_buffer("noise", torch.ones(()))  # s²
+        M, K, D, S = config.columns, config.levels, config.dimensions, config.samples
+        self.register_buffer("a", torch.zeros(M, S * D))
+        self.register_buffer("c", torch.zeros(M, S * D))
+        self.register_buffer("mean", torch.zeros(M, S))  # μ
+        self.register_buffer("importance", torch.ones(S * D))  # λ
+        self.register_buffer("noise", torch.ones(S))  # s²
         self.register_buffer("log_weights", torch.zeros(K))  # log w: how much a level is liked
         self.register_buffer("variances", torch.ones(2))  # v, where all and where nothing is known
+        self.register_load_state_dict_pre_hook(_as_one_sample)  # type: ignore[no-untyped-call]
+
+    def sample(self, number: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """a, c (M, D), μ (M,), λ (D,) and s² of one sample."""
+        D = self.config.dimensions
+        own = slice(number * D, (number + 1) * D)
+        parts = self.a[:, own], self.c[:, own], self.mean[:, number], self.importance[own]
+        return *parts, self.noise[number]
 
     def hidden(self, context: Context) -> Tensor:
-        """(m, ω) of each row. Returns (B, D + 1)."""
+        """(m of each sample, ω) of each row. Returns (B, S D + 1)."""
         context.check(columns=self.config.columns, levels=self.config.levels)
+        found = [self._posterior(number, context) for number in range(self.config.samples)]
+        unknown = torch.stack([one for _, one in found]).mean(0)
+        return torch.cat([*(means for means, _ in found), unknown.unsqueeze(1)], 1)
+
+    def _posterior(self, number: int, context: Context) -> tuple[Tensor, Tensor]:
+        """m (B, D) and ω (B,) of one sample."""
+        loadings, uncertain, mean, importance, noise = self.sample(number)
         D, size = self.config.dimensions, context.size
         rows, columns = context.rows(), context.columns.long()
-        a = self.a[columns]  # (C, D)
-        told = (a.unsqueeze(2) * a.unsqueeze(1) + torch.diag_embed(self.c[columns])) / self.noise
+        a = loadings[columns]  # (C, D)
+        told = (a.unsqueeze(2) * a.unsqueeze(1) + torch.diag_embed(uncertain[columns])) / noise
         precision = torch.eye(D).to(a).expand(size, D, D).index_add(0, rows, told)
-        left = context.levels.to(a) - self.mean[columns]
-        sums = a.new_zeros(size, D).index_add(0, rows, a * (left / self.noise).unsqueeze(1))
+        left = context.levels.to(a) - mean[columns]
+        sums = a.new_zeros(size, D).index_add(0, rows, a * (left / noise).unsqueeze(1))
         means = torch.linalg.solve(precision, sums.unsqueeze(2)).squeeze(2)
         variances = torch.linalg.inv(precision).diagonal(dim1=1, dim2=2)  # (B, D)
-        unknown = (variances @ self.importance) / self.importance.sum()
-        return torch.cat([means, unknown.unsqueeze(1)], 1)
+        return means, (variances @ importance) / importance.sum()
 
     def predicted(self, hidden: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """(η, ω) of cells (rows[t], columns[t]). Returns (T, 2)."""
         state, columns = hidden[rows.long()], columns.long()
-        means = self.mean[columns] + (state[:, :-1] * self.a[columns]).sum(1)
-        return torch.stack([means, state[:, -1]], 1)
+        tastes = (state[:, :-1] * self.a[columns]).sum(1) / self.config.samples
+        return torch.stack([self.mean[columns].mean(1) + tastes, state[:, -1]], 1)
 
     def link(self) -> MeanLink:
         """From (η, ω) to scores, for the weights and variances as they are."""
         noise, spread = self.variances.tolist()
         return MeanLink(self.log_weights.cpu().numpy(), noise, spread)
+
+
+def _as_one_sample(network: FactorNetwork, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Weights that were saved when there was one sample only have no axis for it."""
+    for name in ("mean", "noise"):
+        key, own = prefix + name, getattr(network, name)
+        if key in state and state[key].numel() == own.numel():
+            state[key] = state[key].reshape(own.shape)

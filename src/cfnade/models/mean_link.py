@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 EDGE = 0.03
 """How near to an end of the scale a mean may come, in levels."""
 _MEANS, _VARIANCES = 193, 9  # of the grid
-_HALVINGS = 50
+_STEPS = 60
 
 
 class MeanLink:
@@ -49,20 +49,29 @@ class MeanLink:
         return self._weights - distance + tilts[:, None] * k
 
     def _solved(self) -> Floats:
-        """The tilt at each point of the grid, by halving: the mean rises with it."""
+        """The tilt at each point of the grid: the mean rises with it, at the rate of the variance.
+
+        Newton's steps, or halvings where these would leave what is known to hold the answer.
+        """
         means, unknown = np.meshgrid(
             np.linspace(EDGE, self._top, _MEANS), np.linspace(0, 1, _VARIANCES), indexing="ij"
         )
-        flat, variances = means.ravel(), self._variance(unknown.ravel())
-        low, high = np.full(flat.shape, -200.0), np.full(flat.shape, 200.0)
-        k = np.arange(len(self._weights))
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            scores = self._bells(flat, variances, middle)
+        wanted, variances = means.ravel(), self._variance(unknown.ravel())
+        low, high = np.full(wanted.shape, -200.0), np.full(wanted.shape, 200.0)
+        tilts, k = np.zeros(wanted.shape), np.arange(len(self._weights))
+        for _ in range(_STEPS):
+            scores = self._bells(wanted, variances, tilts)
             chances = np.exp(scores - scores.max(1, keepdims=True))
-            below = chances @ k < flat * chances.sum(1)
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return np.asarray(((low + high) / 2).reshape(means.shape))
+            chances /= chances.sum(1, keepdims=True)
+            reached = chances @ k
+            missing = wanted - reached
+            if float(np.abs(missing).max()) < 1e-9:
+                break
+            low, high = np.where(missing > 0, tilts, low), np.where(missing > 0, high, tilts)
+            spread = np.maximum(chances @ np.square(k) - np.square(reached), 1e-12)
+            ahead = tilts + missing / spread
+            tilts = np.where((ahead > low) & (ahead < high), ahead, (low + high) / 2)
+        return np.asarray(tilts.reshape(means.shape))
 
     def _tilt(self, means: Floats, unknown: Floats) -> Floats:
         """Between the points of the grid, linear in both."""

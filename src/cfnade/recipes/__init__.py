@@ -16,14 +16,21 @@ from typing import Any
 
 from cfnade.errors import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig
-from cfnade.options import TRUE_OR_FALSE, Allowed, checked, whole
+from cfnade.options import TRUE_OR_FALSE, Allowed, checked, number, sequence, whole
 from cfnade.settings import Settings
-from cfnade.sides import KINDS, WITH_RIDGE, side_names
+from cfnade.sides import KINDS, WITH_RIDGE, are_made, side_names
 from cfnade.training.run import Plan
 
 _FOLDER = Path(__file__).parent
+_NUMBERS = sequence(number(), "[1.7, 3.0, -0.08]")
+_GAINS: Allowed[Any] = Allowed(
+    "three numbers such as [1.7, 3.0, -0.08]: the gains of user-near and item-near, and the shift",
+    lambda given: _NUMBERS.fits(given) and len(given) == 3,
+    _NUMBERS.plain,
+)
 _BESIDE: dict[str, Allowed[Any]] = {
     "ridge": whole(0, 1000),
+    "gains": _GAINS,
     "time": TRUE_OR_FALSE,
 }  # what stands beside a CF-NADE
 _SIZES = ("columns", "levels", "mean_context")  # these follow from the data
@@ -62,7 +69,10 @@ def default_recipe(side: str, ridge: int | None = None) -> Recipe:
         name = "default" if ridge or first == "user" else "default-plain"
     else:
         name = "default-plain"
-    return replace(recipe(name), side=side)
+    usual = replace(recipe(name), side=side)
+    if are_made(side_names(first)):
+        usual = replace(usual, training=replace(usual.training, epochs=0, average=0.0))
+    return usual
 
 
 def plans_beside(side: str, seed: int) -> list[Plan]:
@@ -134,7 +144,7 @@ def _parsed(name: str, given: dict[str, Any]) -> Recipe:
 
 def model_fields(given: dict[str, Any], where: str) -> dict[str, Any]:
     """Fields of a model other than its sizes, checked; `where` begins the message of an error."""
-    known = [*(f for f in CFNADEConfig.__dataclass_fields__ if f not in _SIZES), "ridge", "time"]
+    known = [*(f for f in CFNADEConfig.__dataclass_fields__ if f not in _SIZES), *_BESIDE]
     for key in given:
         if key not in known:
             near = get_close_matches(key, known, 1)

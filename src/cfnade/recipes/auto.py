@@ -1,9 +1,10 @@
 """What is trained when nothing is said: which members, of which sizes, for data of any shape.
 
-Factor analysis by users and by items is always made: it takes seconds, needs no settings and is
-hard to beat on small data. Beside it come a CF-NADE of items with its ridge part, a joint one and
-one of users, each if its time is still in the budget. Validation then says what each counts, and
-leaves out who adds nothing (training/shares.py).
+Factor analyses are always made, by sampling and by variational Bayes: they take seconds, need no
+settings and are hard to beat on small data. Beside them come a CF-NADE of items with its ridge
+part, a joint one and, if more time is given than usual, one of users, each if its time is still in
+the budget. Validation then says what each counts, and leaves out who adds nothing
+(training/shares.py).
 
 Times are those of two cores without AVX-512, in seconds; they follow from the sizes alone, so the
 same data and budget give the same members on any machine. docs/defaults.md shows how good it is.
@@ -21,6 +22,8 @@ from cfnade.training.run import Plan
 
 MOST_SECONDS, LEAST_SECONDS, SECONDS_A_RATING = 40.0, 12.0, 6e-5
 """The budget, if none is given: small data need not wait."""
+
+AXES = ("user", "item")
 
 CORES = 1.6
 """How much faster two cores are than one."""
@@ -56,18 +59,18 @@ def usual_seconds(shape: Shape) -> float:
 
 def plans_for(shape: Shape, *, seconds: float, seed: int = 0) -> list[Plan]:
     """The members to try, in the order in which they are trained."""
-    plans = [_factors("user", seed), _factors("item", seed)]
     left = seconds - _factor_seconds(shape)
-    item, user = _single("item", shape, seed), _single("user", shape, seed)
+    plans = []
     if (cost := _single_seconds(shape, shape.users)) <= left:
-        plans, left = [*plans, item], left - cost
+        plans, left = [_single("item", shape, seed)], left - cost
     for hidden, passes in JOINT:
         if (cost := _joint_seconds(shape, hidden, passes)) <= left:
-            plans, left = [*plans, _joint(hidden, passes, shape, seed)], left - cost
+            plans, left = [_joint(hidden, passes, shape, seed), *plans], left - cost
             break
-    if _single_seconds(shape, shape.items) <= left:
-        plans.append(user)
-    return plans
+    if seconds > usual_seconds(shape) and _single_seconds(shape, shape.items) <= left:
+        plans.append(_single("user", shape, seed))
+    # Two are trained at once: those that take long come first.
+    return [_made("user-samples", seed), *plans, *(_made(f"{axis}-factors", seed) for axis in AXES)]
 
 
 def about(shape: Shape, plans: list[Plan]) -> float:
@@ -86,8 +89,9 @@ def about(shape: Shape, plans: list[Plan]) -> float:
 # -- members -------------------------------------------------------------------------------------
 
 
-def _factors(axis: str, seed: int) -> Plan:
-    return Plan(f"{axis}-factors", {}, Settings(epochs=0, average=0.0, refit=True, seed=seed))
+def _made(side: str, seed: int) -> Plan:
+    """A factor analysis, which is made and not trained."""
+    return Plan(side, {}, Settings(epochs=0, average=0.0, refit=True, seed=seed))
 
 
 def _single(axis: str, shape: Shape, seed: int) -> Plan:

@@ -13,8 +13,10 @@ import torch
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError, TrainingError
 from cfnade.settings import Settings
-from cfnade.sides.factor_side import FactorSide
+from cfnade.sides.column_part import ColumnPart
+from cfnade.sides.factor_side import FactorSide, SampledSide
 from cfnade.sides.nade import NadeSide
+from cfnade.sides.near_side import NearSide
 from cfnade.sides.ridge import RidgeSide
 from cfnade.sides.side import Array, Axis, Member, Side
 from cfnade.sides.time import TimeSide
@@ -34,9 +36,16 @@ KINDS: dict[str, Kind] = {
     "item-ridge": Kind(RidgeSide, "item"),
     "user-factors": Kind(FactorSide, "user"),
     "item-factors": Kind(FactorSide, "item"),
+    "user-near": Kind(NearSide, "user"),
+    "item-near": Kind(NearSide, "item"),
+    "user-samples": Kind(SampledSide, "user"),
     "time": Kind(TimeSide, None),
 }
-LISTS: dict[str, tuple[str, ...]] = {"both": ("user", "item")}
+LISTS: dict[str, tuple[str, ...]] = {
+    "both": ("user", "item"),
+    "near": ("user", "item", "user-near", "item-near"),
+    "factors-near": ("user-factors", "user-near", "item-near"),
+}
 """Short names of lists."""
 
 WITH_RIDGE = {("user",): ("user-ridge", "user"), ("item",): ("item-ridge", "item")}
@@ -62,19 +71,33 @@ def side_names(side: object, *, ridge: int = 0, time: bool = False) -> tuple[str
     return (*names, "time") if time and "time" not in names else names
 
 
+def are_made(names: tuple[str, ...]) -> bool:
+    """Whether such a member is made from ratings, and nothing of it is trained."""
+    return all(KINDS[name].side in (FactorSide, NearSide) for name in names)
+
+
 def kernel_task(names: tuple[str, ...]) -> str:
     """What training such a member needs compiled (kernels/prepare.py)."""
     if len({KINDS[name].axis for name in names} - {None}) == 2:
         return "blocks"
-    posteriors = (RidgeSide, FactorSide)
+    posteriors = (RidgeSide, FactorSide, SampledSide)
     return "ridge" if any(KINDS[name].side in posteriors for name in names) else "rows"
 
 
 def new_member(
-    names: tuple[str, ...], ratings: Ratings, fields: Mapping[str, Any], settings: Settings
+    names: tuple[str, ...],
+    ratings: Ratings,
+    fields: Mapping[str, Any],
+    settings: Settings,
+    parts: Mapping[Axis, ColumnPart] | None = None,
 ) -> Member:
-    """A member for these ratings with its start values."""
+    """A member for these ratings with its start values.
+
+    parts say which columns they are of, by what the rows are.
+    """
     sides = {name: KINDS[name].side.sized(KINDS[name].axis, ratings, fields) for name in names}
+    for side in sides.values():
+        side.part = None if parts is None or side.axis is None else parts[side.axis]
     generator = torch.Generator().manual_seed(settings.seed)
     axes = tuple(side.axis for side in sides.values())
     for number, side in enumerate(sides.values()):
@@ -118,6 +141,7 @@ __all__ = [
     "Kind",
     "Member",
     "Side",
+    "are_made",
     "bytes_of_weights",
     "kernel_task",
     "new_member",

@@ -18,11 +18,14 @@ import torch
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import TrainingError
+from cfnade.group import ALONE
 from cfnade.kernels.block_drawing import BlockSampler
 from cfnade.kernels.drawing import DrawnBatch, Sampler
 from cfnade.kernels.grouping import Grouped
 from cfnade.models.batch import Batch, Context, Targets
 from cfnade.settings import Settings
+from cfnade.sides.column_part import ColumnPart
+from cfnade.sides.meeting import Meeting, meeting_of
 
 Array = npt.NDArray[Any]
 
@@ -35,6 +38,10 @@ class Draw:
     rows: Mapping[str, Array]  # (B,) index of each row of a batch
     divisor: int
     """The cost is the weighted sum over targets divided by this: rows, or targets of a block."""
+    empty: bool
+    """Whether there are no targets, on other ranks neither."""
+    meeting: Meeting | None = None
+    """Where the scores of users and of items meet, if they lie on several ranks."""
 
     @property
     def _first(self) -> tuple[str, DrawnBatch]:
@@ -98,8 +105,12 @@ def draws_of(
     settings: Settings,
     target_weight: str,
     threads: int,
+    parts: Mapping[Literal["user", "item"], ColumnPart] | None = None,
 ) -> Draws:
-    """Rows if all sides read the same ones, blocks if both users and items are read."""
+    """Rows if all sides read the same ones, blocks if both users and items are read.
+
+    parts say of which rows these are the ratings in some columns, by what the rows are.
+    """
     if not axes:
         raise TrainingError("no side reads ratings; name one that does, such as user or item")
     if len(axes) == 2:
@@ -108,8 +119,9 @@ def draws_of(
                 'context_rate "paper" splits rows; a model of users and items draws blocks: give '
                 "two rates"
             )
-        return _BlockDraws(ratings, settings, threads)
-    return _RowDraws(axes[0], ratings, settings, target_weight, threads)
+        return _BlockDraws(ratings, settings, threads, parts)
+    part = (parts or {}).get(axes[0])
+    return _RowDraws(axes[0], ratings, settings, target_weight, threads, part)
 
 
 class _RowDraws:
@@ -120,9 +132,11 @@ class _RowDraws:
         settings: Settings,
         target_weight: str,
         threads: int,
+        part: ColumnPart | None,
     ) -> None:
         rows = ratings.rows(axis)
         self.n_rows, self.settings, self._axis = len(rows), settings, axis
+        self._counts = None if part is None else part.rows.counts
         self._sampler = Sampler(
             rows.offsets,
             rows.columns,
@@ -133,6 +147,8 @@ class _RowDraws:
             small=settings.small_contexts,
             weights=target_weight,
             threads=threads,
+            whole=part and part.rows,
+            group=ALONE if part is None else part.group,
         )
 
     def share(self, axis: str | None) -> float:
@@ -141,13 +157,24 @@ class _RowDraws:
 
     def draw(self, rows: Array, step: int) -> Draw:
         batch = self._sampler.draw(rows, seed=self.settings.seed, step=step)
-        return Draw({self._axis: batch}, {self._axis: rows}, divisor=batch.size)
+        empty = len(batch.targets.rows) == 0
+        if self._counts is not None:
+            empty = int(batch.counts.sum()) == int(self._counts[rows].sum())
+        return Draw({self._axis: batch}, {self._axis: rows}, divisor=batch.size, empty=empty)
 
 
 class _BlockDraws:
     """Rows are users; the items of a block are drawn for each step."""
 
-    def __init__(self, ratings: Ratings, settings: Settings, threads: int) -> None:
+    def __init__(
+        self,
+        ratings: Ratings,
+        settings: Settings,
+        threads: int,
+        parts: Mapping[Literal["user", "item"], ColumnPart] | None,
+    ) -> None:
+        shared = [parts["user"], parts["item"]] if parts else []
+        self._parts = shared
         by_user, by_item = ratings.rows("user"), ratings.rows("item")
         users, items = settings.block(ratings.n_users, ratings.n_items)
         self.n_rows = ratings.n_users
@@ -160,6 +187,8 @@ class _BlockDraws:
             n_levels=by_user.n_levels,
             rate=settings.rates or (0.0, 1.0),
             threads=threads,
+            parts=(shared[0].block, shared[1].block) if shared else None,
+            group=shared[0].group if shared else ALONE,
         )
 
     def share(self, axis: str | None) -> float:
@@ -168,4 +197,16 @@ class _BlockDraws:
     def draw(self, rows: Array, step: int) -> Draw:
         block = self._sampler.draw(rows, seed=self.settings.seed, step=step)
         batches = {"user": block.user, "item": block.item}
-        return Draw(batches, {"user": block.users, "item": block.items}, max(1, block.n_targets))
+        rows_of = {"user": block.users, "item": block.items}
+        if not self._parts:
+            return Draw(batches, rows_of, max(1, block.n_targets), empty=block.n_targets == 0)
+        of_user, of_item = self._parts
+        by_item, by_user = block.user.targets, block.item.targets
+        meeting = meeting_of(
+            of_user.group,
+            of_user.owner,
+            (block.users[by_item.rows], of_user.columns[by_item.columns()]),
+            (of_item.columns[by_user.columns()], block.items[by_user.rows]),
+        )
+        count = int(of_user.group.total(block.n_targets))
+        return Draw(batches, rows_of, max(1, count), empty=count == 0, meeting=meeting)

@@ -14,14 +14,15 @@ from cfnade.sides.side import Array, Row
 from cfnade.sides.state_features import StateFeatures, features_of
 
 
-def _evidence_of(network: FactorNetwork) -> Evidence:
-    a, c = network.a.numpy(), network.c.numpy()
-    noise, mean = network.noise.numpy(), network.mean.numpy()
+def factor_evidence(network: FactorNetwork, number: int) -> Evidence:
+    """What ratings tell in one sample, as the kernels read it."""
+    parts = (np.ascontiguousarray(part.numpy()) for part in network.sample(number))
+    a, c, mean, importance, noise = parts
     (M, D), k = a.shape, np.arange(network.config.levels, dtype=a.dtype)
     products = np.empty((M, D * (D + 1) // 2), a.dtype)
     lower_products(a / np.sqrt(noise), c / noise, products)
     told = a[:, None] * ((k - mean[:, None]) / noise)[:, :, None]  # (M, K, D)
-    return Evidence(a, products, told, np.ones(D, a.dtype), network.importance.numpy())
+    return Evidence(a, products, told, np.ones(D, a.dtype), importance)
 
 
 class FactorRows:
@@ -30,11 +31,13 @@ class FactorRows:
     def __init__(self, network: FactorNetwork, rows: Rows) -> None:
         self._network, self._link = network, network.link()
         self.rows, self.dtype = rows, network.a.numpy().dtype
-        M, D = network.a.shape
+        (M, D), S = network.a.shape, network.config.samples
+        self.loadings = network.a.numpy() / S, network.mean.numpy().mean(1)
         output = np.zeros((M, 2, D + 1), network.a.numpy().dtype)  # of (m, ω)
-        output[:, 0, :D], output[:, 1, D] = network.a.numpy(), 1.0
-        bias = np.stack([network.mean.numpy(), np.zeros_like(output[:, 0, 0])], 1)
-        self.posteriors = PosteriorRows(rows, _evidence_of(network), output, bias, shared=False)
+        output[:, 0, :D], output[:, 1, D] = self.loadings[0], 1.0
+        bias = np.stack([self.loadings[1], np.zeros_like(output[:, 0, 0])], 1)
+        evidence = [factor_evidence(network, number) for number in range(S)]
+        self.posteriors = PosteriorRows(rows, evidence, output, bias, shared=False)
 
     def _said(self, predicted: Array) -> Array:
         return self._link.scores(predicted).astype(self.dtype)
@@ -71,11 +74,11 @@ class FactorRows:
 
     def features(self, counts: IntArray, *, mean_only: bool = False) -> StateFeatures | None:
         """For a column without loadings: by bells that are not tilted, whose scores are linear."""
-        a, k = self._network.a.numpy(), np.arange(self.rows.n_levels)
+        (a, means), k = self.loadings, np.arange(self.rows.n_levels)
         (M, D), variance = a.shape, float(self._network.variances[0])
         table = np.zeros((M, len(k), D + 1), a.dtype)
         table[:, :, :D] = a[:, None] * (k / variance)[:, None]
-        bells = -np.square(k - self._network.mean.numpy()[:, None]) / (2 * variance)
+        bells = -np.square(k - means[:, None]) / (2 * variance)
         bias = self._network.log_weights.numpy() + bells
         return features_of(
             self.posteriors, table, bias.astype(a.dtype), counts, mean_only=mean_only

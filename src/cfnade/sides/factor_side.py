@@ -7,7 +7,7 @@ the shape of its distributions is found on training ratings, each left out of it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -15,13 +15,15 @@ from torch import Tensor
 
 from cfnade.data.ratings import Ratings
 from cfnade.kernels.adam import Rule
+from cfnade.kernels.posterior import Evidence
 from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
 from cfnade.models.factor_network import FactorConfig, FactorNetwork
 from cfnade.models.mean_link import MeanLink
 from cfnade.settings import Settings
-from cfnade.sides.factor_rows import FactorRows
-from cfnade.sides.factors import analyse
+from cfnade.sides.factor_rows import FactorRows, factor_evidence
+from cfnade.sides.factor_samples import sampled
+from cfnade.sides.factors import Factors, analyse, continued
 from cfnade.sides.readings import reading_of
 from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import (
@@ -35,11 +37,27 @@ from cfnade.sides.side import (
 )
 from cfnade.sides.stepping import FixedStepper
 
-DIMENSIONS = 20
 SAMPLE = 10_000
 """Training ratings that the shape of distributions is found on."""
+MORE_SWEEPS = 2
+"""Of the analysis when ratings have come: it begins where the last one ended."""
 ROUNDS = 20
 """Of fitting the levels' weights; each brings them nearer to how often levels came."""
+
+
+def fill(network: FactorNetwork, number: int, factors: Factors) -> None:
+    """Make what was found one of the network's samples."""
+    *tables, noise = network.sample(number)
+    for name, into in zip(("a", "c", "mean", "importance"), tables, strict=True):
+        into.copy_(torch.from_numpy(getattr(factors, name)))
+    noise.fill_(factors.noise)
+
+
+def factors_in(network: FactorNetwork) -> Factors:
+    """The first sample, as an analysis found it."""
+    a, c, mean, importance, noise = network.sample(0)
+    tables = {"a": a, "c": c, "mean": mean, "importance": importance}
+    return Factors(**{n: table.numpy() for n, table in tables.items()}, noise=float(noise))
 
 
 class FactorSide(RowSide):
@@ -47,6 +65,8 @@ class FactorSide(RowSide):
 
     network: FactorNetwork
     starts_well = True
+    usual: ClassVar[tuple[int, int]] = (20, 1)
+    """Dimensions if none are given, and samples."""
 
     # -- made, saved, taken over --------------------------------------------------------------
 
@@ -56,7 +76,8 @@ class FactorSide(RowSide):
         config = FactorConfig(
             columns=len(ratings.ids(other_axis(axis))),
             levels=len(ratings.scale),
-            dimensions=fields.get("ridge") or DIMENSIONS,
+            dimensions=fields.get("ridge") or cls.usual[0],
+            samples=cls.usual[1],
         )
         return cls(axis, FactorNetwork(config))
 
@@ -65,13 +86,27 @@ class FactorSide(RowSide):
         self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
     ) -> None:
         del generator, before
-        net, rows = self.network, ratings.rows(self.axis)
-        D, threads = net.config.dimensions, thread_count(None)
-        factors = analyse(rows, D, seed=settings.seed, threads=threads)
-        for name in ("a", "c", "mean", "importance"):
-            getattr(net, name).copy_(torch.from_numpy(getattr(factors, name)))
-        net.noise.fill_(factors.noise)
+        self._fill(self._found(ratings, settings.seed, thread_count(None)))
         self._shape(ratings)
+
+    @torch.no_grad()
+    def go_on(self, ratings: Ratings) -> None:
+        self._fill(self._found_again(ratings, thread_count(None)))
+        self._shape(ratings)
+
+    def _found(self, ratings: Ratings, seed: int, threads: int) -> list[Factors]:
+        """What the sample, or each of several, is."""
+        dimensions = self.network.config.dimensions
+        return [analyse(ratings.rows(self.axis), dimensions, seed=seed, threads=threads)]
+
+    def _found_again(self, ratings: Ratings, threads: int) -> list[Factors]:
+        """The same from where it stands."""
+        rows = ratings.rows(self.axis)
+        return [continued(rows, factors_in(self.network), threads=threads, sweeps=MORE_SWEEPS)]
+
+    def _fill(self, found: list[Factors]) -> None:
+        for number, factors in enumerate(found):
+            fill(self.network, number, factors)
 
     def _shape(self, ratings: Ratings) -> None:
         """Variances and the levels' weights, from training ratings left out of their own."""
@@ -80,7 +115,7 @@ class FactorSide(RowSide):
         numbers = np.searchsorted(rows.offsets, places, side="right") - 1
         columns, levels = rows.columns[places].astype(np.int64), rows.levels[places]
         predicted = FactorRows(net, rows).posteriors.cells(numbers, columns)
-        means = net.mean.numpy()[columns]
+        means = net.mean.numpy().mean(1)[columns]
         spread = float(np.square(levels - means).mean())
         error = float(np.square(levels - predicted[:, 0]).mean())
         # error = v at the mean ω, and v goes from the noise to the spread.
@@ -124,6 +159,9 @@ class FactorSide(RowSide):
     def reading(self, context: Ratings) -> Reading:
         return reading_of(self.axis, FactorRows(self.network, context.rows(self.axis)))
 
+    def evidence(self) -> Evidence:
+        return factor_evidence(self.network, 0)  # of several samples, each is one answer
+
     def vectors(self, context: Ratings, axis: Axis) -> Tensor | None:
         """Of a row its state (m, ω), of a column its loadings."""
         if axis != self.axis:
@@ -131,6 +169,21 @@ class FactorSide(RowSide):
         rows = context.rows(axis)
         found = FactorRows(self.network, rows).posteriors
         return torch.from_numpy(found.states_down(-1, np.arange(len(rows)), NOTHING))
+
+
+class SampledSide(FactorSide):
+    """The same by sampling: better where ratings are few."""
+
+    usual = (7, 10)
+    trust = 3.0
+
+    def _found(self, ratings: Ratings, seed: int, threads: int) -> list[Factors]:
+        config, own = self.network.config, ratings.rows(self.axis)
+        others, count = ratings.rows(other_axis(self.axis)), config.samples
+        return sampled(own, others, config.dimensions, count=count, seed=seed, threads=threads)
+
+    def _found_again(self, ratings: Ratings, threads: int) -> list[Factors]:
+        return self._found(ratings, 0, threads)
 
 
 def _weights(predicted: Array, frequencies: Array, network: FactorNetwork) -> Array:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from threading import Lock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,9 +20,12 @@ import numpy.typing as npt
 import torch
 
 from cfnade.data.ratings import Rows
+from cfnade.group import ALONE, Group
 from cfnade.kernels.grouping import ratings_of
 from cfnade.kernels.posterior import expect, lower_products, maximise
 from cfnade.kernels.threads import run
+from cfnade.sides.column_part import ColumnPart
+from cfnade.sides.rank_posteriors import expected_of_ranks
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -33,6 +37,7 @@ LEAST_NOISE = 1e-3
 """Over the spread of a column's ratings: of data that follow a rule nothing else would be left."""
 FIRST_PULL, LEAST_PULL, MOST_PULL = 2.0, 0.5, 50.0
 """Imagined ratings of a column at the mean of all, to begin with; how many they are is learned."""
+_PIECE = 1 << 16  # columns of which random numbers are drawn at a time
 START_SHRINKAGE = 5.0
 """The same for the means that the analysis starts from."""
 
@@ -56,76 +61,141 @@ class _Sums(NamedTuple):
     firsts: Floats  # (M, D) Σ z
 
 
-_KEPT: WeakKeyDictionary[Rows, dict[tuple[int, ...], Factors]] = WeakKeyDictionary()
+@dataclass
+class _Once:
+    """An analysis that is made by whoever asks first; others wait."""
+
+    making: Lock
+    made: Factors | None = None
+
+
+_KEPT: WeakKeyDictionary[Rows, dict[tuple[int, ...], _Once]] = WeakKeyDictionary()
 """Of rows that are still in use: several members of a model may start from the same analysis."""
+_LOCK = Lock()
 
 
 def analyse(
-    rows: Rows, dimensions: int, *, seed: int, threads: int, sweeps: int = SWEEPS
+    rows: Rows,
+    dimensions: int,
+    *,
+    seed: int,
+    threads: int,
+    sweeps: int = SWEEPS,
+    part: ColumnPart | None = None,
 ) -> Factors:
-    """Fit to all rows; in the end dimensions are turned so that they are uncorrelated."""
-    kept, key = _KEPT.setdefault(rows, {}), (dimensions, seed, threads, sweeps)
-    if key not in kept:
-        kept[key] = _analysed(rows, dimensions, seed, threads, sweeps)
-    return kept[key]
+    """Fit to all rows; in the end dimensions are turned so that they are uncorrelated.
+
+    Ranks that have a part of the columns each find the loadings of their own.
+    """
+    if part is not None and part.group.size > 1:
+        return _analysed(rows, dimensions, seed, threads, sweeps, part)
+    with _LOCK:  # members that are trained side by side do not make the same one twice
+        kept = _KEPT.setdefault(rows, {})
+        once = kept.setdefault((dimensions, seed, threads, sweeps), _Once(Lock()))
+    with once.making:
+        if once.made is None:
+            once.made = _analysed(rows, dimensions, seed, threads, sweeps, None)
+        return once.made
 
 
-def _analysed(rows: Rows, dimensions: int, seed: int, threads: int, sweeps: int) -> Factors:
-    analysis = _Analysis(rows, dimensions, seed)
-    few = _some_rows(rows, ENOUGH)
+def _analysed(
+    rows: Rows, dimensions: int, seed: int, threads: int, sweeps: int, part: ColumnPart | None
+) -> Factors:
+    analysis = _Analysis(rows, dimensions, seed, part)
+    few = _some_rows(rows, ENOUGH, analysis.group)
     early = 0 if few is rows else sweeps * 2 // 3
     for sweep in range(sweeps):
         analysis.sweep(few if sweep < early else rows, threads)
     return analysis.turned()
 
 
+def continued(rows: Rows, factors: Factors, *, threads: int, sweeps: int) -> Factors:
+    """Some more sweeps from an earlier analysis: rows and ratings may have come since."""
+    analysis = _Analysis(rows, factors.a.shape[1], 0, earlier=factors)
+    for _ in range(sweeps):
+        analysis.sweep(rows, threads)
+    return analysis.turned()
+
+
 class _Analysis:
     """What is known of the loadings so far."""
 
-    def __init__(self, rows: Rows, dimensions: int, seed: int) -> None:
-        M = rows.n_columns
-        self._overall = float(rows.levels.mean())
+    def __init__(
+        self,
+        rows: Rows,
+        dimensions: int,
+        seed: int,
+        part: ColumnPart | None = None,
+        earlier: Factors | None = None,
+    ) -> None:
+        M, group = rows.n_columns, ALONE if part is None else part.group
+        self.group = group
+        self._overall = float(_mean(rows.levels, group))
         counts, totals = _counted(rows)
         shrunken = START_SHRINKAGE * self._overall + totals
         self._mean = (shrunken / (counts + START_SHRINKAGE)).astype(np.float32)  # (M,)
-        spread = max(float(np.square(_left(rows, self._mean)).mean()), 1e-6)
-        self._a = _start(_some_rows(rows, ENOUGH), self._mean, dimensions, spread, seed)  # (M, D)
+        spread = max(float(_mean(np.square(_left(rows, self._mean)), group)), 1e-6)
+        self._counts = counts
+        self._least, self._pull = LEAST_NOISE * spread, FIRST_PULL
+        if earlier is not None:
+            self._go_on(earlier)
+            return
+        few = _some_rows(rows, ENOUGH, group)
+        self._a = _start(few, self._mean, dimensions, spread, seed, part)  # (M, D)
         self._c = np.full((M, dimensions), 0.01 * spread, np.float32)
         self._noise, self._centre = 0.78 * spread, np.zeros(dimensions)
         self._centre[0] = 0.43 * np.sqrt(spread)
         self._precision = np.full(dimensions, 1 / (0.052 * spread))
-        self._counts = counts
-        self._least, self._pull = LEAST_NOISE * spread, FIRST_PULL
+
+    def _go_on(self, earlier: Factors) -> None:
+        """From an earlier analysis, turned back so that the mean loading is in the first dimension
+        again: that of no other has a prior mean."""
+        weights = self._counts / (self._counts + 20.0)
+        towards = np.average(earlier.a, axis=0, weights=weights + 1e-9)
+        turn, _ = np.linalg.qr(np.column_stack([towards, np.eye(len(towards))]))
+        turn *= np.sign(towards @ turn[:, 0])
+        self._a = (earlier.a @ turn).astype(np.float32)
+        self._c = (earlier.c @ np.square(turn)).astype(np.float32)
+        self._mean, self._noise = earlier.mean.copy(), earlier.noise
+        self._pull = self._pulled(self._counts)
+        self._centre, self._precision = _relevance(self._a, self._c, self._counts, self.group)
 
     def sweep(self, rows: Rows, threads: int) -> None:
         """One expectation and one maximisation step."""
         unit = np.float32(np.sqrt(self._noise))
         residuals = _left(rows, self._mean) / unit
-        sums = _expected(rows, residuals, self._a / unit, self._c / unit**2, threads)
+        given = rows, residuals, self._a / unit, self._c / unit**2
+        shared = self.group.size > 1
+        if shared:
+            sums = _Sums(*expected_of_ranks(*given, self.group))
+        else:
+            sums = _expected(*given, threads)
         prior = self._precision * self._noise, self._centre / np.sqrt(self._noise)
         a, c = _maximised(sums, *prior, threads)
         squares = np.bincount(rows.columns, np.square(residuals), rows.n_columns)
         errors = _squared_errors(sums, a, c, squares.astype(np.float64))
-        left_over = float(errors.sum()) / rows.n_ratings
+        total = self.group.total
+        left_over = total(float(errors.sum())) / total(rows.n_ratings)
         self._noise = max(self._noise * left_over, self._least)
         self._a, self._c = a * unit, c * unit**2
         counts, totals = _counted(rows)
         left = totals - (sums.firsts * self._a).sum(1) + self._pull * self._overall
         self._mean = (left / (counts + self._pull)).astype(np.float32)
         self._pull = self._pulled(counts)
-        self._centre, self._precision = _relevance(self._a, self._c, counts)
+        self._centre, self._precision = _relevance(self._a, self._c, counts, self.group)
 
     def _pulled(self, counts: Doubles) -> float:
         """Imagined ratings of a column at the mean of all: noise over the spread of true means."""
         seen = counts > 0
         unsure = self._noise / (counts[seen] + self._pull)
-        spread = float((np.square(self._mean[seen] - self._overall) + unsure).mean())
+        spread = float(_mean(np.square(self._mean[seen] - self._overall) + unsure, self.group))
         return min(max(self._noise / spread, LEAST_PULL), MOST_PULL)
 
     def turned(self) -> Factors:
         """Turned so that Σ n a aᵀ is diagonal: then dimensions can be told apart."""
         weighted = (self._a * self._counts[:, None]).T.astype(np.float64)
-        importance, turn = np.linalg.eigh(weighted @ self._a / self._counts.sum())
+        products = self.group.sum_(np.ascontiguousarray(weighted @ self._a))
+        importance, turn = np.linalg.eigh(products / self.group.total(self._counts.sum()))
         return Factors(
             a=(self._a @ turn).astype(np.float32),
             c=(self._c @ np.square(turn)).astype(np.float32),
@@ -135,9 +205,17 @@ class _Analysis:
         )
 
 
-def _some_rows(rows: Rows, most: int) -> Rows:
+def _mean(values: Any, group: Group) -> Any:
+    """The mean over the first axis of what all ranks have."""
+    if group.size == 1:
+        return values.mean(0)
+    sums = group.sum_(np.atleast_1d(values.sum(0, dtype=np.float64)))
+    return (sums if values.ndim > 1 else sums[0]) / group.total(len(values))
+
+
+def _some_rows(rows: Rows, most: int, group: Group) -> Rows:
     """All rows, or every so many-th if they have more ratings than that."""
-    step = -(-rows.n_ratings // most)
+    step = -(-int(group.total(rows.n_ratings)) // most)
     if step <= 1:
         return rows
     numbers = np.arange(0, len(rows), step)
@@ -156,40 +234,71 @@ def _left(rows: Rows, mean: Floats) -> Floats:
     return rows.levels.astype(np.float32) - mean[rows.columns]
 
 
-def _start(rows: Rows, mean: Floats, dimensions: int, spread: float, seed: int) -> Floats:
+def _start(
+    rows: Rows, mean: Floats, dimensions: int, spread: float, seed: int, part: ColumnPart | None
+) -> Floats:
     """Loadings from the largest singular vectors of what means leave; the first is constant."""
+    group = ALONE if part is None else part.group
     numbers, residuals = np.repeat(np.arange(len(rows)), rows.counts()), _left(rows, mean)
-    own = np.bincount(numbers, residuals, len(rows)) / (rows.counts() + START_SHRINKAGE)
+    sums, sizes_of = np.bincount(numbers, residuals, len(rows)), np.array(rows.counts())
+    own = group.sum_(sums) / (group.sum_(sizes_of) + START_SHRINKAGE)
     left = (residuals - own[numbers]).astype(np.float32)
     a = np.zeros((rows.n_columns, dimensions), np.float32)
     a[:, 0] = 0.43 * np.sqrt(spread)
-    wide = min(dimensions - 1, len(rows), rows.n_columns)
+    columns = rows.n_columns if part is None else part.whole
+    ratings = int(group.total(rows.n_ratings))
+    wide = min(dimensions - 1, len(rows), columns)
     if wide:
         counts, _ = _counted(rows)
-        vectors, sizes = _singular(rows, numbers, left, wide, seed)
-        scale = 0.5 * sizes * np.sqrt(rows.n_columns / max(1, rows.n_ratings))
+        vectors, sizes = _singular(rows, numbers, left, wide, seed, part)
+        scale = 0.5 * sizes * np.sqrt(columns / max(1, ratings))
         a[:, 1 : 1 + wide] = vectors * scale * np.sqrt(counts / (counts + 50.0))[:, None]
     return a
 
 
 def _singular(
-    rows: Rows, numbers: Any, values: Floats, count: int, seed: int
+    rows: Rows, numbers: Any, values: Floats, count: int, seed: int, part: ColumnPart | None
 ) -> tuple[Doubles, Doubles]:
     """Right singular vectors (M, count) of a sparse table, and values, by random projection."""
+    group, columns = (ALONE, rows.n_columns) if part is None else (part.group, part.whole)
     places = torch.from_numpy(np.stack([numbers, rows.columns.astype(np.int64)]))
     shape = (len(rows), rows.n_columns)
     table = torch.sparse_coo_tensor(
         places, torch.from_numpy(values), shape, check_invariants=False
     ).coalesce()
     turned = table.t().coalesce()
-    wide = min(count + 8, *shape)
-    drawn = np.random.default_rng(seed).normal(size=(shape[1], wide)).astype(np.float32)
+    wide = min(count + 8, shape[0], columns)
+    drawn = _drawn(seed, (rows.n_columns, wide), part)
     guess = torch.from_numpy(drawn)
     for _ in range(3):
-        basis = torch.linalg.qr(torch.sparse.mm(table, guess))[0]  # (N, wide)
+        seen = torch.sparse.mm(table, guess)  # (N, wide)
+        group.sum_(seen.numpy())
+        basis = torch.linalg.qr(seen)[0]
         guess = torch.sparse.mm(turned, basis)  # (M, wide)
+    if group.size > 1:
+        return _tall_singular(guess.double().numpy(), count, group)
     vectors, sizes, _ = torch.linalg.svd(guess, full_matrices=False)
     return vectors[:, :count].double().numpy(), sizes[:count].double().numpy()
+
+
+def _drawn(seed: int, shape: tuple[int, int], part: ColumnPart | None) -> Floats:
+    """Normal numbers; a rank draws those of all columns, and keeps its own."""
+    rng = np.random.default_rng(seed)
+    if part is None:
+        return rng.normal(size=shape).astype(np.float32)
+    out = np.zeros(shape, np.float32)
+    for first in range(0, part.whole, _PIECE):
+        some = rng.normal(size=(min(_PIECE, part.whole - first), shape[1]))
+        lo, hi = np.searchsorted(part.columns, (first, first + len(some)))
+        out[lo:hi] = some[part.columns[lo:hi] - first]
+    return out
+
+
+def _tall_singular(table: Doubles, count: int, group: Group) -> tuple[Doubles, Doubles]:
+    """The largest left singular vectors of a table whose rows ranks share, and values."""
+    squares, turn = np.linalg.eigh(group.sum_(np.ascontiguousarray(table.T @ table)))
+    sizes = np.sqrt(np.maximum(squares[::-1][:count], 1e-12))
+    return table @ turn[:, ::-1][:, :count] / sizes, sizes
 
 
 def _expected(rows: Rows, residuals: Floats, a: Floats, c: Floats, threads: int) -> _Sums:
@@ -228,9 +337,13 @@ def _squared_errors(sums: _Sums, a: Floats, c: Floats, squares: Doubles) -> Doub
     return np.asarray(squares - 2 * (a * sums.products).sum(1) + quadratic + uncertain)
 
 
-def _relevance(a: Floats, c: Floats, counts: Doubles) -> tuple[Doubles, Doubles]:
+def _relevance(a: Floats, c: Floats, counts: Doubles, group: Group) -> tuple[Doubles, Doubles]:
     """Mean and precision of the loadings in each dimension; only the first has a mean."""
     seen = counts > 0
     centre = np.zeros(a.shape[1])
-    centre[0] = np.average(a[seen, 0], weights=(counts / (counts + 20.0))[seen])
-    return centre, 1 / np.maximum((np.square(a[seen] - centre) + c[seen]).mean(0), 1e-9)
+    weights = (counts / (counts + 20.0))[seen]
+    if group.size == 1:
+        centre[0] = np.average(a[seen, 0], weights=weights)
+    else:
+        centre[0] = group.total(float(weights @ a[seen, 0])) / group.total(float(weights.sum()))
+    return centre, 1 / np.maximum(_mean(np.square(a[seen] - centre) + c[seen], group), 1e-9)

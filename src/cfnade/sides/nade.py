@@ -9,11 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import Ratings, Rows
+from cfnade.data.ratings import IntArray, Ratings
 from cfnade.errors import TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch
 from cfnade.kernels.engine import Engine
+from cfnade.kernels.forward import context_sum
+from cfnade.kernels.grouping import CellArrays, RowRatings
+from cfnade.kernels.grouping import group as grouped
 from cfnade.kernels.network import Network
 from cfnade.models.cfnade import CFNADENetwork
 from cfnade.models.config import CFNADEConfig
@@ -21,6 +24,7 @@ from cfnade.models.initialise import smoothed_log_frequencies, steps
 from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.nade_rows import NadeRows
+from cfnade.sides.rank_scores import OutputTable, rank_scores
 from cfnade.sides.readings import reading_of
 from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import (
@@ -33,7 +37,6 @@ from cfnade.sides.side import (
     other_axis,
 )
 
-_BY_COLUMN = ("W", "V", "A", "P", "b")
 _TABLES = {"W": "input_table", "A": "input_table", "V": "output_table", "P": "output_table"}
 
 
@@ -41,6 +44,7 @@ class NadeSide(RowSide):
     """A CF-NADE whose rows are users (columns items) or items (columns users)."""
 
     network: CFNADENetwork
+    by_column = ("W", "V", "A", "P", "b")
 
     def __init__(self, axis: Axis, network: CFNADENetwork) -> None:
         super().__init__(axis, network)
@@ -54,7 +58,8 @@ class NadeSide(RowSide):
         rows = ratings.rows(axis)
         sizes: dict[str, Any] = {"columns": rows.n_columns, "levels": rows.n_levels}
         if fields.get("context_scale") == "sqrt" and fields.get("mean_context") is None:
-            sizes["mean_context"] = rows.n_ratings / max(1, _rows_rated(rows))
+            count, rated = ratings.row_totals(axis)
+            sizes["mean_context"] = count / max(1, rated)
         return cls(axis, CFNADENetwork(**{**_own(fields), **sizes}))
 
     def start(
@@ -67,15 +72,14 @@ class NadeSide(RowSide):
         column without training ratings says nothing, where it would say its random start.
         """
         network = self.network
-        network.initialise(generator)
+        network.initialise(generator, self.part and self.part.kept)
         counts = torch.from_numpy(ratings.level_counts(other_axis(self.axis)))  # (M, K)
-        network.initialise_biases(counts, smoothing=settings.smoothing)
+        total = counts.sum(0) if self.part is None else torch.from_numpy(self.part.totals)
+        network.initialise_biases(counts, smoothing=settings.smoothing, total=total)
         with torch.no_grad():
             if before:
                 nobody = torch.zeros(1, counts.shape[1], dtype=counts.dtype)
-                everyone = smoothed_log_frequencies(
-                    torch.cat([counts, nobody]), settings.smoothing
-                )[-1:]  # (1, K)
+                everyone = smoothed_log_frequencies(nobody, settings.smoothing, total)  # (1, K)
                 network.b.sub_(steps(everyone) if network.config.shared else everyone)
             self._has_biases = self.axis not in before
             if not self._has_biases:
@@ -111,7 +115,7 @@ class NadeSide(RowSide):
         with torch.no_grad():
             for name, weight in new.named_parameters():
                 source = old.get_parameter(name)
-                if name in _BY_COLUMN:
+                if name in self.by_column:
                     weight[torch.from_numpy(ours)] = source[torch.from_numpy(theirs)]
                 else:
                     weight.copy_(source)
@@ -126,8 +130,8 @@ class NadeSide(RowSide):
         is that much stronger.
         """
         names = [name for name, _ in self.network.named_parameters()]
-        rows = ratings.rows(self.axis)
-        per_target = _rows_rated(rows) / max(1, rows.n_ratings) if share else 1.0
+        count, rated = ratings.row_totals(self.axis)
+        per_target = rated / max(1, count) if share else 1.0
         rules = {}
         for name in names:
             often = share if share and name in ("V", "P") and settings.touched_only else 1.0
@@ -140,6 +144,24 @@ class NadeSide(RowSide):
         self, ratings: Ratings, settings: Settings, *, share: float, threads: int
     ) -> SideStepper:
         return EngineStepper(self, self.rules(ratings, settings, share=share), settings, threads)
+
+    @torch.no_grad()
+    def shared_scores(
+        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
+    ) -> Array:
+        net, group = self.network, self.group
+        M, K, _ = net.input_table.shape
+        parts, rows = (known.rows, known.columns, known.levels), len(counts)
+        context = grouped(*parts, size=rows, n_columns=M, n_levels=K)
+        sums = context_sum(net.input_table, context, shared=net.config.shared)
+        group.scatter_sum(sums)
+        lo, hi = group.share(rows)
+        states = torch.zeros(rows, net.output_table.shape[2])
+        hidden = net.hidden_from_sums(sums[lo:hi], torch.from_numpy(counts[lo:hi]))
+        states[lo:hi] = net.output_state(hidden)
+        group.gather(states)
+        output = OutputTable(net.output_table.detach(), net.b.detach(), net.config.shared)
+        return rank_scores(group, output, states, cells, trained)
 
     # -- asked --------------------------------------------------------------------------------
 
@@ -156,12 +178,8 @@ class NadeSide(RowSide):
 
 def _own(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are a CF-NADE's."""
-    return {name: value for name, value in fields.items() if name != "ridge"}
-
-
-def _rows_rated(rows: Rows) -> int:
-    """How many rows have any ratings."""
-    return int((rows.counts() > 0).sum())
+    others = ("gains", "ridge", "spread")
+    return {name: value for name, value in fields.items() if name not in others}
 
 
 def _rate(name: str, settings: Settings) -> float:
@@ -195,6 +213,7 @@ class EngineStepper:
             rowwise=settings.rowwise,
             touched_only=settings.touched_only,
             threads=threads,
+            group=side.group,
         )
 
     def add_scores(self, draw: Draw, scores: Array) -> None:

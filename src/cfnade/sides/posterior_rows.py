@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -47,12 +47,12 @@ def posteriors_of(rows: RaggedRows, evidence: Evidence, threads: int = 1) -> Pos
 
 
 class PosteriorRows(StateRows):
-    """A state is (γ m, ω)."""
+    """A state is (γ m, ω); of several bodies of evidence, each m and the mean of ω."""
 
     def __init__(
         self,
         rows: Rows,
-        evidence: Evidence,
+        evidence: Sequence[Evidence],
         output: Array,
         bias: Array,
         *,
@@ -63,34 +63,40 @@ class PosteriorRows(StateRows):
         self._gain, self._evidence = gain, evidence
 
     def states(self, ratings: RowRatings) -> Array:
-        D, rows = len(self._evidence.prior), len(ratings.offsets) - 1
-        out = np.empty((rows, D + 1), self.dtype)
-        step = max(1, PIECE // (D * D))
+        D, rows = len(self._evidence[0].prior), len(ratings.offsets) - 1
+        out = np.empty((rows, len(self._evidence) * D + 1), self.dtype)
+        step, known = max(1, PIECE // (D * D)), _ragged(ratings)
         for first in range(0, rows, step):
-            part = slice(first, first + step)
             offsets = np.array(ratings.offsets[first : first + step + 1])
-            found = posteriors_of(_ragged(ratings)._replace(offsets=offsets), self._evidence)
-            out[part] = self._joined(found.means, found.unknown)
+            some = known._replace(offsets=offsets)
+            found = [posteriors_of(some, evidence) for evidence in self._evidence]
+            parts = [(one.means, one.unknown) for one in found]
+            out[first : first + step] = self._joined(parts)
         return out
 
     def states_without(
         self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
     ) -> Array:
-        means = np.empty((len(rows), len(self._evidence.prior)), self.dtype)
-        unknown = np.empty(len(rows), self.dtype)
+        known = _ragged(ratings)
         cells = tuple(np.array(part, np.int64) for part in (rows, columns, levels))
-        posteriors_without(_ragged(ratings), cells, self._evidence, means, unknown)
-        return self._joined(means, unknown)
+        parts = []
+        for evidence in self._evidence:
+            means = np.empty((len(rows), len(evidence.prior)), self.dtype)
+            unknown = np.empty(len(rows), self.dtype)
+            posteriors_without(known, cells, evidence, means, unknown)
+            parts.append((means, unknown))
+        return self._joined(parts)
 
-    def _joined(self, means: Array, unknown: Array) -> Array:
-        gain = self._gain(unknown).astype(self.dtype)
-        return np.concatenate([means * gain[:, None], unknown[:, None]], 1)
+    def _joined(self, parts: Sequence[tuple[Array, Array]]) -> Array:
+        means = [mean * self._gain(unknown).astype(self.dtype)[:, None] for mean, unknown in parts]
+        unknown = np.mean([unknown for _, unknown in parts], axis=0, dtype=self.dtype)
+        return np.concatenate([*means, unknown[:, None]], 1)
 
 
 def ridge_rows(network: RidgeNetwork, rows: Rows) -> PosteriorRows:
     """What a ridge part says of its rows."""
     output, bias = network.V.detach().numpy(), network.b.detach().numpy()
-    return PosteriorRows(rows, evidence_of(network), output, bias, gain=network.gain)
+    return PosteriorRows(rows, [evidence_of(network)], output, bias, gain=network.gain)
 
 
 def _ragged(ratings: RowRatings) -> RaggedRows:

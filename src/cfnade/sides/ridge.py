@@ -13,10 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.ratings import IntArray, Ratings
 from cfnade.errors import TrainingError
+from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch
+from cfnade.kernels.grouping import CellArrays, RowRatings
 from cfnade.kernels.posterior import (
     Evidence,
     Posteriors,
@@ -31,8 +33,10 @@ from cfnade.models.initialise import smoothed_log_frequencies, steps
 from cfnade.models.ridge_network import RidgeConfig, RidgeNetwork
 from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
-from cfnade.sides.factors import Factors, analyse
+from cfnade.sides.factors import Factors, analyse, continued
 from cfnade.sides.posterior_rows import evidence_of, posteriors_of, ridge_rows
+from cfnade.sides.rank_posteriors import posteriors_of_ranks, solved_by_ranks
+from cfnade.sides.rank_scores import OutputTable, rank_scores
 from cfnade.sides.readings import reading_of
 from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import (
@@ -45,7 +49,7 @@ from cfnade.sides.side import (
     Side,
     other_axis,
 )
-from cfnade.sides.stepping import adam_of, adam_state, move, restore_adam
+from cfnade.sides.stepping import PlainAdam
 
 DIMENSIONS = 20
 NOISE = 0.71
@@ -56,6 +60,8 @@ DECAY = {"u_added": 0.05, "e_added": 0.1, "W": 0.2}
 """The pull of u and e towards where they started, and of W towards zero."""
 SETTLED_SMOOTHING = 2.0
 """Imagined ratings of a column where nothing is known of the row."""
+MORE_SWEEPS = 4
+"""Of the analysis when ratings have come."""
 PRIOR_FACTOR = 3.0
 """The prior's rate over that of the rest."""
 
@@ -65,6 +71,7 @@ class RidgeSide(RowSide):
 
     network: RidgeNetwork
     starts_well = True
+    by_column = ("u_added", "e_added", "W", "V", "b", "u_start", "e_start", "q")
 
     # -- made, saved, taken over --------------------------------------------------------------
 
@@ -72,8 +79,7 @@ class RidgeSide(RowSide):
     def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
         assert axis is not None
         counts = ratings.level_counts(other_axis(axis))
-        _, variances = _moments(counts, Settings.smoothing)
-        spread = max(float(np.average(variances, weights=counts.sum(1) + 1e-9)), 1e-6)
+        spread = fields.get("spread") or spread_of(counts)
         config = RidgeConfig(
             columns=len(counts),
             levels=counts.shape[1],
@@ -91,7 +97,7 @@ class RidgeSide(RowSide):
             raise TrainingError("a ridge side must be the first of a member")
         rows = ratings.rows(self.axis)
         D, threads = self.network.config.ridge, thread_count(None)
-        factors = analyse(rows, D, seed=settings.seed, threads=threads)
+        factors = analyse(rows, D, seed=settings.seed, threads=threads, part=self.part)
         self.fill(factors, ratings.level_counts(other_axis(self.axis)), settings.smoothing)
 
     @torch.no_grad()
@@ -108,14 +114,15 @@ class RidgeSide(RowSide):
         net.q.copy_(torch.from_numpy(factors.c / noise))
         net.e_start.copy_(torch.from_numpy((k - factors.mean[:, None]) / np.sqrt(noise)))
         net.importance.copy_(torch.from_numpy(factors.importance))
-        means, variances = _moments(counts, smoothing)
+        total = None if self.part is None else torch.from_numpy(self.part.totals)
+        means, variances = _moments(counts, smoothing, total)
         net.V[:, 1:, :-1] = torch.from_numpy(factors.a / variances[:, None]).unsqueeze(1).float()
         gap = (factors.mean - means) / variances * net.gain(0.0)
         sharper = 0.5 * (1 / config.noise - 1 / config.spread)
         known = k * gap[:, None] - sharper * np.square(k - factors.mean[:, None])
         steps_known = steps(torch.from_numpy(known)).float()
         steps_known[:, 0] = 0.0
-        frequencies = smoothed_log_frequencies(torch.from_numpy(counts), smoothing)
+        frequencies = smoothed_log_frequencies(torch.from_numpy(counts), smoothing, total)
         net.b.copy_(steps(frequencies).float() + steps_known)
         net.V[:, :, -1] = -steps_known  # at ω = 1 nothing is known, and the frequencies remain
 
@@ -129,6 +136,24 @@ class RidgeSide(RowSide):
 
     def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
         """Nothing: its start takes seconds and knows the new ratings."""
+
+    @torch.no_grad()
+    def renewed(self, ratings: Ratings, smoothing: float) -> RidgeSide:
+        """The start of a few more sweeps, from the analysis that this side began with."""
+        net, config = self.network, self.network.config
+        noise = EVIDENCE_NOISE * config.spread  # what `fill` divides by, nearly always
+        earlier = Factors(
+            a=net.u_start.numpy() * np.float32(np.sqrt(noise)),
+            c=net.q.numpy() * np.float32(noise),
+            mean=-net.e_start[:, 0].numpy() * np.float32(np.sqrt(noise)),
+            noise=config.noise,
+            importance=net.importance.numpy(),
+        )
+        rows, threads = ratings.rows(self.axis), thread_count(None)
+        other = RidgeSide(self.axis, RidgeNetwork(config))
+        factors = continued(rows, earlier, threads=threads, sweeps=MORE_SWEEPS)
+        other.fill(factors, ratings.level_counts(other_axis(self.axis)), smoothing)
+        return other
 
     # -- trained ------------------------------------------------------------------------------
 
@@ -152,7 +177,8 @@ class RidgeSide(RowSide):
         ]
         said = torch.stack(alike).sum(0)  # (M, K)
         counts = torch.from_numpy(ratings.level_counts(other_axis(self.axis)))
-        missing = steps(smoothed_log_frequencies(counts, SETTLED_SMOOTHING) - said)
+        total = None if self.part is None else torch.from_numpy(self.part.totals)
+        missing = steps(smoothed_log_frequencies(counts, SETTLED_SMOOTHING, total) - said)
         missing[:, 0] = 0.0  # the same for all levels, which no softmax feels
         net.V[:, :, -1] = missing.to(net.V.dtype) / net.hidden(empty)[0, -1]
 
@@ -161,10 +187,25 @@ class RidgeSide(RowSide):
     ) -> RidgeStepper:
         return RidgeStepper(self, self.rules(ratings, settings, share=share), threads)
 
+    def shared_scores(
+        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
+    ) -> Array:
+        del counts
+        net, parts = self.network, (known.offsets, known.columns, known.levels)
+        rows = RaggedRows(*(np.array(part) for part in parts))
+        found = posteriors_of_ranks(rows, evidence_of(net), self.group)
+        gain = net.gain(found.unknown).astype(found.means.dtype)[:, None]
+        states = np.concatenate([found.means * gain, found.unknown[:, None]], 1)
+        output = OutputTable(net.V.detach(), net.b.detach(), True)
+        return rank_scores(self.group, output, torch.from_numpy(states), cells, trained)
+
     # -- asked --------------------------------------------------------------------------------
 
     def reading(self, context: Ratings) -> Reading:
         return reading_of(self.axis, ridge_rows(self.network, context.rows(self.axis)))
+
+    def evidence(self) -> Evidence:
+        return evidence_of(self.network)
 
     def vectors(self, context: Ratings, axis: Axis) -> Tensor | None:
         """Of a row its state (γ m, ω), of a column the output weights of its levels."""
@@ -175,9 +216,20 @@ class RidgeSide(RowSide):
         return torch.from_numpy(states)
 
 
-def _moments(counts: Array, smoothing: float) -> tuple[Array, Array]:
+def spread_of(counts: Array, group: Group = ALONE, total: Tensor | None = None) -> float:
+    """τ² of columns with these training ratings at each level; of all ranks' together."""
+    _, variances = _moments(counts, Settings.smoothing, total)
+    weights = counts.sum(1) + 1e-9
+    if group.size == 1:
+        return max(float(np.average(variances, weights=weights)), 1e-6)
+    whole = group.total(float(variances @ weights)) / group.total(float(weights.sum()))
+    return max(whole, 1e-6)
+
+
+def _moments(counts: Array, smoothing: float, total: Tensor | None = None) -> tuple[Array, Array]:
     """Mean and variance of each column's smoothed frequencies, in levels. Both (M,)."""
-    chances = smoothed_log_frequencies(torch.from_numpy(counts), smoothing).exp().numpy()
+    logs = smoothed_log_frequencies(torch.from_numpy(counts), smoothing, total)
+    chances = logs.exp().numpy()
     k = np.arange(counts.shape[1])
     means = chances @ k
     return means, chances @ np.square(k) - np.square(means)
@@ -194,18 +246,22 @@ class _Asked(NamedTuple):
 
 
 class RidgeStepper:
-    """Posteriors and their gradients in compiled kernels, Adam by torch: the tables are small."""
+    """Posteriors and their gradients in compiled kernels; the tables are small."""
 
     def __init__(self, side: RidgeSide, rules: Mapping[str, Rule], threads: int) -> None:
         self._axis, self._network, self._threads = side.axis, side.network, threads
-        self._adam = adam_of(side, rules)
+        self._group = side.group
+        self._adam = PlainAdam(side, rules)
         self._asked: _Asked | None = None
 
     def add_scores(self, draw: Draw, scores: Array) -> None:
         with one_torch_thread():
             evidence = evidence_of(self._network)
         rows = _by_row(draw.batches[self._axis])
-        found = posteriors_of(rows, evidence, self._threads)
+        if self._group.size == 1:
+            found = posteriors_of(rows, evidence, self._threads)
+        else:
+            found = posteriors_of_ranks(rows, evidence, self._group)
         gain = self._network.gain(found.unknown).astype(found.means.dtype)[:, None]
         states = np.concatenate([found.means * gain, found.unknown[:, None]], 1)
         self._asked = _Asked(rows, evidence, found, gain, states)
@@ -220,6 +276,8 @@ class RidgeStepper:
         V = network.V.detach().numpy()
         state_slopes(self._cells(draw), states, V, slopes, (d_V, d_b, d_states))
         d_means = np.ascontiguousarray(d_states[:, :-1] * gain)
+        if self._group.size > 1:
+            found, d_means = solved_by_ranks(found, d_means, self._group)
         d_u, d_E = np.zeros_like(evidence.u), np.zeros_like(evidence.E)
         d_prior = np.zeros_like(evidence.prior)
         posterior_slopes(rows, evidence, found, d_means, (d_u, d_E, d_prior))
@@ -235,7 +293,7 @@ class RidgeStepper:
         with one_torch_thread():
             for name, grad in grads.items():
                 network.get_parameter(name).grad = torch.from_numpy(grad)
-            move(self._adam, rate)
+            self._adam.move(rate)
 
     def step_at_once(self, draw: Draw, rate: float) -> float | None:
         del draw, rate
@@ -246,11 +304,11 @@ class RidgeStepper:
         return targets.starts, targets.rows, targets.order
 
     def state(self) -> dict[str, Tensor]:
-        return adam_state(self._adam)
+        return self._adam.state()
 
     def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
         del steps
-        restore_adam(self._adam, state)
+        self._adam.restore(state)
 
 
 def _by_row(batch: DrawnBatch) -> RaggedRows:
@@ -258,5 +316,5 @@ def _by_row(batch: DrawnBatch) -> RaggedRows:
     known = batch.context
     order = np.argsort(known.rows, kind="stable")
     columns = np.repeat(np.arange(known.n_columns, dtype=np.int32), np.diff(known.starts))
-    offsets = np.concatenate([[0], np.cumsum(batch.counts)])
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(known.rows, minlength=batch.size))])
     return RaggedRows(offsets, columns[order], known.levels[order])

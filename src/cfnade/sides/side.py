@@ -22,8 +22,12 @@ from torch import Tensor, nn
 
 from cfnade.data.ratings import IndexArray, IntArray, Ratings, Rows
 from cfnade.data.scale import LevelArray
+from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule
+from cfnade.kernels.grouping import CellArrays, RowRatings
+from cfnade.kernels.posterior import Evidence
 from cfnade.settings import Settings
+from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.draw import Draw
 
 Axis = Literal["user", "item"]
@@ -176,7 +180,21 @@ class Side(nn.Module, ABC):
     """Whether it says nothing of a cell without knowing when."""
     starts_well: bool = False
     """Whether its start is a model by itself, which validation may prefer to a trained one."""
+    tunes: bool = False
+    """Whether it has a `gain` and a `shift` (sides/near_side.py), which validation finds after
+    training; it says nothing before."""
+    trust: float = 1.0
+    """What a member with it counts beside others, as far as validation cannot tell."""
     network: nn.Module
+    part: ColumnPart | None = None
+    """Which columns it has, if ranks share them; it is then made for ratings in these alone."""
+    by_column: tuple[str, ...] = ()
+    """Its tensors that have a row for each column; without any, ranks cannot share it."""
+
+    @property
+    def group(self) -> Group:
+        """Who has the other columns."""
+        return ALONE if self.part is None else self.part.group
 
     # -- made, saved, taken over --------------------------------------------------------------
 
@@ -210,6 +228,14 @@ class Side(nn.Module, ABC):
     def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
         """Take the weights of an earlier model's side, those of columns where ids are the same."""
 
+    def go_on(self, ratings: Ratings) -> None:
+        """What is made and not trained is made again, from where it stands: ratings have come."""
+
+    def renewed(self, ratings: Ratings, smoothing: float) -> Side | None:
+        """The same begun again from a start that knows these ratings, if it has such a start."""
+        del ratings, smoothing
+        return None
+
     @abstractmethod
     def fault(self, ratings: Ratings) -> str | None:
         """Why it does not fit the id tables and the scale of these ratings; None if it does."""
@@ -237,6 +263,16 @@ class Side(nn.Module, ABC):
     ) -> SideStepper:
         """What trains it on a CPU."""
 
+    def shared_scores(
+        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
+    ) -> Array:
+        """Scores of cells in the own columns, of rows of which each rank knows its own ratings.
+
+        All ranks ask of the same rows at once, each for its own cells; counts (B,) are those of
+        whole rows, trained (M,) the training ratings of the own columns. Returns (n, K).
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot be shared")
+
     # -- asked --------------------------------------------------------------------------------
 
     @abstractmethod
@@ -246,6 +282,10 @@ class Side(nn.Module, ABC):
     def vectors(self, context: Ratings, axis: Axis) -> Tensor | None:
         """A vector for each user or item, if it has any. Returns (users or items, width)."""
         del context, axis
+        return None
+
+    def evidence(self) -> Evidence | None:
+        """What a rating tells of its row, where what is known of a row is a Gaussian."""
         return None
 
 

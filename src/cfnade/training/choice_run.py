@@ -22,13 +22,14 @@ from cfnade.choice.planning import ChoicePlan
 from cfnade.choice.set_nade import ChoiceNade, score_all
 from cfnade.data.choices import chosen
 from cfnade.data.splits import Split
+from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.training.loop import Saving
-from cfnade.training.state import NAME, Progress, lists_folder, read_state, write_state
+from cfnade.training.state import Progress, lists_folder
 
 ASKED = 2_000
 """So many people, at most, are asked to choose by."""
 
-_STREAM = 7  # of the random numbers that choose them
+STREAM = 7  # of the random numbers that choose them
 Say = Callable[[str], None]
 
 
@@ -38,7 +39,7 @@ def asked_of(split: Split, seed: int) -> AskedPeople | None:
     if not len(people):
         return None
     if len(people) > ASKED:
-        people = people[chosen(len(people), ASKED, (seed, _STREAM))]
+        people = people[chosen(len(people), ASKED, (seed, STREAM))]
     known = split.train.plus(split.given) if len(split.given) else split.train
     return AskedPeople(Picks.of(known).take(people), Picks.of(split.valid).take(people))
 
@@ -62,17 +63,21 @@ class ChoiceRun:
         self._asked = asked and AskedPeople(self._seen(asked.known), asked.answers)
         self._identity = {"plan": plan.to_dict(), "split": split.fingerprint}
         self._saving = saving and replace(saving, folder=lists_folder(saving.folder))
-        self._kept_at = time.monotonic()
         self.history: list[dict[str, Any]] = []
 
     def go(self) -> tuple[Choice, dict[str, Any]]:
-        """The choice, and what was found on the way, for model.json."""
+        """The choice, and what was found on the way, for model.json.
+
+        A run that is stopped has the paths that it had made, the network at least.
+        """
         sides: dict[str, ChoiceSide] = {}
         seconds = {}
         makers: dict[str, Callable[[], ChoiceSide]] = {"nade": self._nade, "linear": self._linear}
         if self._plan.posterior is not None:
             makers["posterior"] = partial(self._posterior, self._plan.posterior)
         for name, make in makers.items():
+            if sides and self._stop():
+                break
             began = time.monotonic()
             sides[name] = make()
             seconds[name] = round(time.monotonic() - began, 2)
@@ -94,22 +99,49 @@ class ChoiceRun:
         how = {"sweeps": plan.sweeps, "people": plan.people, "seed": plan.nade.seed}
         return Posterior.fit(self._picks, config, **how)
 
-    # -- the network --------------------------------------------------------------------------
-
     def _nade(self) -> ChoiceNade:
         """With the averaged weights that give the best lists on validation."""
         trainer = ChoiceTrainer(self._picks, self._levels, self._plan.nade)
-        epoch = self._restored(trainer)
+        run = NetworkRun(trainer, self._plan, self._value, self._saving, self._identity, self._say)
+        run.go(self._stop)
+        self.history = run.history
+        return ChoiceNade([trainer.best()])
+
+    def _value(self, network: ChoiceNetwork) -> float | None:
+        if self._asked is None:
+            return None
+        return mean_ndcg(score_all(network, self._asked.known).numpy(), self._asked)
+
+
+class NetworkRun:
+    """The network of a choice on its way; `value` says how good averaged weights are."""
+
+    def __init__(
+        self,
+        trainer: ChoiceTrainer,
+        plan: ChoicePlan,
+        value: Callable[[ChoiceNetwork], float | None],
+        saving: Saving | None,
+        identity: dict[str, Any],
+        say: Say,
+    ) -> None:
+        self._trainer, self._plan, self._value = trainer, plan, value
+        self._saving, self._identity, self._say = saving, identity, say
+        self._kept_at = time.monotonic()
+        self.history: list[dict[str, Any]] = []
+
+    def go(self, stop: Callable[[], bool]) -> None:
+        """All epochs, or as many as bring anything."""
+        trainer, epoch = self._trainer, self._restored()
         while epoch < self._plan.nade.epochs and not self._finished():
             cost = trainer.epoch(epoch)
             epoch += 1
             if epoch % self._plan.look_every == 0 or epoch == self._plan.nade.epochs:
-                self._look(trainer, epoch, cost)
-            self._keep(trainer, epoch)
-            if self._stop():
+                self._look(epoch, cost)
+            self._keep(epoch)
+            if stop():
                 break
-        self._keep(trainer, epoch, now=True)
-        return ChoiceNade([trainer.best()])
+        self._keep(epoch, now=True)
 
     def _finished(self) -> bool:
         """Whether the last looks brought nothing."""
@@ -118,36 +150,33 @@ class ChoiceRun:
             self._plan.patience
         )
 
-    def _look(self, trainer: ChoiceTrainer, epoch: int, cost: float) -> None:
+    def _look(self, epoch: int, cost: float) -> None:
         """Score the averaged weights, and remember them if they are the best so far."""
-        value = None
-        if self._asked is not None:
-            scores = score_all(trainer.averaged(), self._asked.known).numpy()
-            value = mean_ndcg(scores, self._asked)
+        value = self._value(self._trainer.averaged())
         before = [record["ndcg"] for record in self.history if record["ndcg"] is not None]
         if value is None or not before or value > max(before):
-            trainer.remember()
+            self._trainer.remember()
         self.history.append({"epoch": epoch, "cost": cost, "ndcg": value})
         shown = "" if value is None else f", validation NDCG@100 {value:.4f}"
         self._say(f"lists: epoch {epoch}, cost {cost:.3f}{shown}")
 
-    def _keep(self, trainer: ChoiceTrainer, epoch: int, *, now: bool = False) -> None:
+    def _keep(self, epoch: int, *, now: bool = False) -> None:
         """Write the state, if it is to be kept and it is time."""
         if self._saving is None:
             return
-        if not now and time.monotonic() - self._kept_at < self._saving.seconds:
+        if not now and not self._saving.due(0, time.monotonic() - self._kept_at):
             return
         self._saving.folder.mkdir(parents=True, exist_ok=True)
-        progress = Progress(epoch=epoch, step=trainer.step, history=self.history)
-        write_state(self._saving.folder, trainer.state(), progress, self._identity)
+        progress = Progress(epoch=epoch, step=self._trainer.step, history=self.history)
+        self._saving.write(self._trainer.state(), progress, self._identity)
         self._kept_at = time.monotonic()
 
-    def _restored(self, trainer: ChoiceTrainer) -> int:
+    def _restored(self) -> int:
         """How many epochs an interrupted run had done; 0 if there was none."""
         saving = self._saving
-        if saving is None or not saving.resume or not (saving.folder / NAME).exists():
+        if saving is None or not saving.resume or not saving.there():
             return 0
-        tensors, progress = read_state(saving.folder, self._identity)
-        trainer.restore(tensors, progress.step)
+        tensors, progress = saving.read(self._identity)
+        self._trainer.restore(tensors, progress.step)
         self.history = progress.history
         return progress.epoch

@@ -16,7 +16,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from cfnade.errors import TrainingError
 from cfnade.training.schedule import Schedule
-from cfnade.training.state import Progress, read_state, write_state
+from cfnade.training.state import NAME, Progress, read_state, write_state
 from cfnade.training.steps import Stepper
 
 
@@ -47,6 +47,23 @@ class Saving:
     folder: Path
     seconds: float = 30.0
     resume: bool = False
+
+    def due(self, step: int, seconds: float) -> bool:
+        """Whether it is time, so long after the last one."""
+        del step
+        return seconds > self.seconds
+
+    def write(
+        self, tensors: dict[str, Tensor], progress: Progress, identity: dict[str, Any]
+    ) -> None:
+        write_state(self.folder, tensors, progress, identity)
+
+    def read(self, identity: dict[str, Any]) -> tuple[dict[str, Tensor], Progress]:
+        return read_state(self.folder, identity)
+
+    def there(self) -> bool:
+        """Whether there is a state to go on from."""
+        return (self.folder / NAME).exists()
 
 
 class DivergedError(TrainingError):
@@ -137,7 +154,8 @@ class Run:
             progress.epoch_seconds = time.monotonic() - self._began
             mean_cost = progress.epoch_cost / progress.epoch_rows
             self._reporter.step(progress.epoch_rows / len(order), mean_cost)
-            if self._saving and time.monotonic() - self._saved_at > self._saving.seconds:
+            since = time.monotonic() - self._saved_at
+            if self._saving and self._saving.due(progress.step, since):
                 self._save()
         self._end_epoch()
 
@@ -214,11 +232,11 @@ class Run:
         if self._saving is not None:
             self.progress.quarters = self._schedule.quarters
             self.progress.last_cut = self._schedule.last_cut
-            write_state(self._saving.folder, self._tensors(), self.progress, self._identity)
+            self._saving.write(self._tensors(), self.progress, self._identity)
             self._saved_at = time.monotonic()
 
     def _restore(self, saving: Saving) -> None:
-        tensors, self.progress = read_state(saving.folder, self._identity)
+        tensors, self.progress = saving.read(self._identity)
         found: dict[str, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
             part, _, name = key.partition("/")

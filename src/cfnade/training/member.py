@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cfnade.data.ratings import Ratings
@@ -13,6 +13,8 @@ from cfnade.errors import TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.settings import Settings
 from cfnade.sides import Member, new_member
+from cfnade.sides.widening import widened
+from cfnade.training.gains import copy_gains, tune
 from cfnade.training.loop import DivergedError, Reporter, Run, Saving
 from cfnade.training.state import Progress
 from cfnade.training.steps import stepper_of
@@ -51,6 +53,8 @@ class Job:
     threads: int
     reporter: Reporter | None = field(default=None)
     stop: Callable[[], bool] = field(default=lambda: False)
+    refresh: bool = False
+    """Whether all weights of `start` are gone on with, those too that could be made anew."""
 
     def train(
         self, split: Split, identity: Callable[[Member], dict[str, Any]], saving: Saving | None
@@ -58,6 +62,8 @@ class Job:
         """Train on split.train, choose by split.valid; `identity` says which run that is."""
         began = time.monotonic()
         fitted = self._fitted(split.train)
+        if self.refresh:
+            fitted = _better_start(fitted, split.valid, self.settings.smoothing)
         member = fitted.members[0]
         run = self._run(
             fitted,
@@ -65,14 +71,15 @@ class Job:
             saving=saving,
             identity=identity(member),
         )
-        if any(side.starts_well for side in member.sides.values()):
+        if self.refresh or any(side.starts_well for side in member.sides.values()):
             run.consider_start()
         diverged = _go(run, self.stop)
         stopped = run.progress.epoch < self.settings.epochs and self.stop()
         _settle(fitted)
+        tune(fitted, split.valid)
         final = fitted
         if self.settings.refit and not stopped and diverged is None:
-            final = self._refit(split, run.progress.best_epoch) or fitted
+            final = self._refit(split, run.progress.best_epoch, member) or fitted
             stopped = final is fitted and self.stop()  # the refit can be gone on with too
         seconds = max(time.monotonic() - began, run.progress.seconds)  # longer if it was resumed
         return TrainedMember(
@@ -81,9 +88,12 @@ class Job:
 
     def _fitted(self, ratings: Ratings) -> FittedModel:
         """A model of one member with its start values, and what it is trained on."""
-        member = new_member(self.names, ratings, self.fields, self.settings)
-        if self.start is not None:
-            take_over(member, self.start, ratings, self.side)
+        if self.start is not None and self.refresh:
+            member = gone_on(self.start, ratings)
+        else:
+            member = new_member(self.names, ratings, self.fields, self.settings)
+            if self.start is not None:
+                take_over(member, self.start, ratings, self.side)
         return FittedModel((member,), self.side, ratings, trained_on(member.axes, ratings))
 
     def _run(self, fitted: FittedModel, **how: Any) -> Run:
@@ -98,8 +108,10 @@ class Job:
         )
         return Run(member, stepper, reporter=self.reporter, **how)
 
-    def _refit(self, split: Split, epochs: int) -> FittedModel | None:
+    def _refit(self, split: Split, epochs: int, chosen: Member) -> FittedModel | None:
         """The same from the start on all ratings, for as many epochs as validation chose.
+
+        Gains are those that validation found.
 
         None if it was stopped or diverged: the model that validation chose then stays.
         """
@@ -112,6 +124,7 @@ class Job:
         if run.progress.epoch < epochs:
             return None
         _settle(fitted)
+        copy_gains(chosen, fitted.members[0])
         return fitted
 
 
@@ -120,6 +133,28 @@ def _settle(fitted: FittedModel) -> None:
     member = fitted.members[0].to("cpu").eval()
     for side in member.sides.values():
         side.settle(fitted.context, member)
+
+
+def gone_on(start: FittedModel, ratings: Ratings) -> Member:
+    """The one member of an earlier model, for these ratings."""
+    earlier = dict(start.trained_on)
+    member = widened(start.members[0], start.context, ratings, earlier)
+    for side in member.sides.values():
+        side.go_on(ratings)
+    return member
+
+
+def _better_start(fitted: FittedModel, valid: Ratings, smoothing: float) -> FittedModel:
+    """As it is, or with what can be made anew made anew: whichever validation likes better."""
+    sides = fitted.members[0].sides
+    anew = {name: side.renewed(fitted.context, smoothing) for name, side in sides.items()}
+    score = score_by(fitted, valid)
+    if score is None or not any(anew.values()):
+        return fitted
+    other = Member({name: anew[name] or side for name, side in sides.items()}).eval()
+    if score(other).nll >= score(fitted.members[0]).nll:
+        return fitted
+    return replace(fitted, members=(other,))
 
 
 def take_over(member: Member, start: FittedModel, ratings: Ratings, side: str) -> None:

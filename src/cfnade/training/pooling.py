@@ -2,7 +2,7 @@
 
 Whoever asks a model from a few ratings meets it in another state than somebody with hundreds. So
 that its distributions are honest for both, calibration is fitted on both: some people of the
-validation part are asked about again as new ones, known by 1, 5 and 20 of their ratings.
+validation part are asked about again as new ones, known by 1, 5, 20 and 80 of their ratings.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from cfnade.fitted import FittedModel
 from cfnade.personal import Leanings
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Row, Who
+from cfnade.sides.state_rows import as_ratings
 
 FloatArray = npt.NDArray[np.float64]
 
-SIZES = (1, 5, 20)
-PEOPLE, RATINGS = 500, 12_000
+SIZES = (1, 5, 20, 80)
+PEOPLE, RATINGS = 300, 12_000
 """Replies about from few ratings, at most: more would only take longer."""
 
 ALL = 3
-"""Ratings asked from all that is known, for each that is asked from few. Those who know a model
-best are many, and one calibration must not make them pay for the others."""
+"""Ratings asked from all that is known, for each that is asked from few, where both count at once.
+Those who know a model best are many, and must not pay for the others."""
 
 
 class Answered(NamedTuple):
@@ -42,9 +43,6 @@ class Answered(NamedTuple):
         """So many of them, taken evenly."""
         places = np.arange(count) * len(self.levels) // count
         return Answered(self.probabilities[places], self.levels[places], self.leanings[places])
-
-    def plus(self, other: Answered) -> Answered:
-        return _together([self, other])
 
 
 class Replies(NamedTuple):
@@ -92,7 +90,7 @@ def pooled(everything: Answered, few: Answered) -> Answered:
     count = min(len(few.levels), RATINGS, len(everything.levels) // ALL)
     if count == 0:
         return everything
-    return everything.some(ALL * count).plus(few.some(count))
+    return _together([everything.some(ALL * count), few.some(count)])
 
 
 def some_people(valid: Ratings, seed: int) -> IntArray:
@@ -103,7 +101,7 @@ def some_people(valid: Ratings, seed: int) -> IntArray:
 
 
 def contexts(rated: Row, user: int, seed: int) -> Iterator[Row]:
-    """1, 5 and 20 of a user's ratings, each among the next; only so many as are not all of them."""
+    """SIZES of a user's ratings, each among the next; only so many as are not all of them."""
     order = np.random.default_rng((seed, 1, user)).permutation(len(rated.levels))
     for size in SIZES:
         if size < len(order):
@@ -112,16 +110,22 @@ def contexts(rated: Row, user: int, seed: int) -> Iterator[Row]:
 
 def asked_from_few(fitted: FittedModel, valid: Ratings, *, seed: int) -> Answered:
     """The validation ratings of some users, given a few of their ratings in the context."""
-    scorer, leanings, rows = Scorer(fitted), Leanings(fitted), valid.rows("user")
-    K = len(valid.scale)
-    parts = [Answered(np.empty((0, K)), np.empty(0, np.uint8), np.empty((0, K)))]
+    scorer, rows = Scorer(fitted), valid.rows("user")
+    people, places = list[Who](), [np.empty(0, np.int64)]
     for user in some_people(valid, seed).tolist():
-        part = slice(rows.offsets[user], rows.offsets[user + 1])
-        items = rows.columns[part].astype(np.int64)
+        own = np.arange(rows.offsets[user], rows.offsets[user + 1])
         for row in contexts(scorer.person(user).rated, user, seed):
-            chances = scorer.of_person(Who(-1, row), items)
-            parts.append(Answered(chances, rows.levels[part], leanings.of_person(row).of(items)))
-    return _together(parts)
+            people.append(Who(-1, row))
+            places.append(own)
+    which = np.repeat(np.arange(len(people)), [len(own) for own in places[1:]])
+    chosen = np.concatenate(places)
+    items, levels = rows.columns[chosen].astype(np.int64), rows.levels[chosen]
+    if not people:
+        K = len(valid.scale)
+        return Answered(np.empty((0, K)), levels, np.empty((0, K)))
+    known = as_ratings([who.rated for who in people])
+    leanings = Leanings(fitted).of_rows(known, which, items)
+    return Answered(scorer.of_people(people, which, items), levels, leanings)
 
 
 def _together(parts: Sequence[Answered]) -> Answered:

@@ -12,10 +12,12 @@ import torch
 
 from cfnade import __version__
 from cfnade.choice.planning import ChoicePlan
+from cfnade.data.ratings import Ratings
 from cfnade.data.splits import Split
 from cfnade.errors import TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.kernels.threads import thread_count, torch_threads
+from cfnade.metrics import rmse
 from cfnade.options import checked, whole
 from cfnade.settings import Settings
 from cfnade.sides import Member, side_names
@@ -23,11 +25,14 @@ from cfnade.training.choice_run import ChoiceRun, Say
 from cfnade.training.floor import means_rmse
 from cfnade.training.loop import Reporter, Saving
 from cfnade.training.member import Job, TrainedMember
-from cfnade.training.pooling import asked, mixed
+from cfnade.training.pooling import Replies, asked, mixed
 from cfnade.training.shares import Shares, equal_shares, shares_of
 from cfnade.training.space import require_space
-from cfnade.training.state import NAME, member_folder
+from cfnade.training.together import Together
 from cfnade.training.validation import calibrated
+
+AT_ONCE = 2
+"""Members that are trained side by side where there are several kinds to choose from."""
 
 PICKS = "picks"
 """The `side` of a model that knows nothing but what people pick."""
@@ -63,6 +68,7 @@ def train(
     choose: bool = False,
     lists: ChoicePlan | None = None,
     start: FittedModel | None = None,
+    refresh: bool = False,
     device: str = "cpu",
     threads: int | None = None,
     saving: Saving | None = None,
@@ -76,9 +82,11 @@ def train(
     `architecture` are fields of the sides other than their sizes, and `time`: whether the model
     knows when ratings were given. With `seeds` above 1 so many members are trained, from
     settings.seed on, and their distributions averaged; `beside` are members of other kinds, and
-    validation says what each kind counts; if `choose`, those that add little are left out. `lists`
-    is how what people pick is learnt too; `say` is told how that goes. `start` is an earlier model
-    whose weights are taken over where its ids occur. split.test is never looked at.
+    validation says what each kind counts; if `choose`, those that add little are left out, and
+    members are trained side by side, each on its part of the threads. `lists` is how what people
+    pick is learnt too; `say` is told how that goes. `start` is an earlier model whose weights are
+    taken over where its ids occur; with `refresh` it has a member for each that is trained, which
+    goes on with all of its weights. split.test is never looked at.
     """
     if len(split.train) == 0:
         raise TrainingError("there are no ratings to train on; is the split right?")
@@ -89,36 +97,55 @@ def train(
         )
     threads = thread_count(threads)
     first = Plan(side, architecture or {}, settings or Settings())
-    how = start, device, threads, reporter, stop
+    at_once = min(AT_ONCE, threads, 1 + len(beside)) if choose else 1
+    how = start, device, threads // at_once, reporter, stop
     jobs = [_job(first, number, *how) for number in range(checked_seeds(seeds))]
     jobs += [_job(plan, 0, *how) for plan in beside]
+    if refresh and start is not None:
+        jobs = [
+            replace(job, refresh=True, start=replace(start, members=(member,)))
+            for job, member in zip(jobs, start.members, strict=True)
+        ]
     kinds = [0] * seeds + [1 + number for number in range(len(beside))]
     for job in jobs:
         _check(job)
     if saving is not None:
-        require_space(saving.folder, split, jobs)
+        require_space(saving.folder, split, jobs, lists)
+    began = time.monotonic()
+    members = Together(split, jobs, saving).train(at_once, partial(_run, split))
+    seconds = sum(member.seconds for member in members)  # with earlier parts of a resumed run
+    if at_once > 1:
+        seconds = time.monotonic() - began
     with torch_threads(threads):  # torch's own number may be larger than what was asked for
-        members = _members(split, jobs, saving)
-        stopped, tried = members[-1].stopped, {}
+        stopped = len(members) < len(jobs) or any(member.stopped for member in members)
+        tried: dict[str, Any] = {}
         kinds = kinds[: len(members)]  # fewer if it was stopped
-        shares, calibration, metrics = equal_shares(kinds), None, dict[str, Any]()
+        shares, metrics = equal_shares(kinds), dict[str, Any]()
+        calibration, calibration_of_new = None, None
+        answers: list[Replies] = []
         if len(split.valid):
             seed = first.settings.seed
             answers = [asked(member.chosen, split.valid, seed=seed) for member in members]
             if beside:
-                shares = shares_of(answers, kinds, split.valid, choose=choose)
-            calibration, metrics = calibrated(mixed(answers, shares), split.valid)
+                trusts = [_trust(member.chosen) for member in members]
+                shares = shares_of(answers, kinds, split.valid, trusts, choose=choose)
+            together = mixed(answers, shares)
+            apart = any("user" in member.chosen.trained_on for member in members)
+            calibration, calibration_of_new, metrics = calibrated(
+                together, split.valid, apart=apart
+            )
             metrics["means_rmse"] = means_rmse(split.train, split.valid)
     if beside:
-        tried = _tried(members, shares)
+        tried = _tried(members, shares, _found(answers, split.valid) or [None] * len(members))
         members, jobs, shares = _counting(members, jobs, shares)
     fitted = replace(
         _together([member.final for member in members]),
         side=",".join(dict.fromkeys(job.side for job in jobs)),
         context=split.train.plus(split.valid).plus(split.given),
         calibration=calibration,
+        calibration_of_new=calibration_of_new,
         shares=shares if beside else (),
-        facts=_facts(split, jobs, members) | _outcome(members, metrics, split) | tried,
+        facts=_facts(split, jobs, members) | _outcome(members, metrics, split, seconds) | tried,
     )
     if lists is not None and not stopped:
         fitted = with_choice(fitted, split, lists, threads, saving, say, stop)
@@ -154,6 +181,8 @@ def train_picks(
     """The same for interactions without ratings: what people pick is all that is learnt."""
     if len(split.train) == 0:
         raise TrainingError("there is nothing to train on; is the split right?")
+    if saving is not None:
+        require_space(saving.folder, split, (), plan)
     train = split.train
     context = train.plus(split.valid).plus(split.given)
     counts = trained_on(("user",), train)
@@ -184,31 +213,31 @@ def _job(plan: Plan, number: int, *how: Any) -> Job:
     return Job(plan.side, names, fields, settings, *how)
 
 
-def _members(split: Split, jobs: list[Job], saving: Saving | None) -> list[TrainedMember]:
-    """One member after another; fewer if they are stopped."""
-    members: list[TrainedMember] = []
-    for number, job in enumerate(jobs):
-        own = job
-        if job.reporter is not None and len(jobs) > 1:
-            own = replace(job, reporter=_Numbered(job.reporter, number))
-        members.append(own.train(split, partial(_run, split, job), _saving(saving, number)))
-        if members[-1].stopped:
-            break
-    return members
+def _trust(fitted: FittedModel) -> float:
+    """What a member counts where validation cannot tell."""
+    return max(side.trust for side in fitted.members[0].sides.values())
 
 
-def _tried(members: list[TrainedMember], shares: Shares) -> dict[str, Any]:
+def _found(answers: Sequence[Replies], valid: Ratings) -> list[float | None]:
+    """The validation RMSE of every member."""
+    stars = valid.scale.array()
+    return [rmse(valid.values, answer.everything.probabilities @ stars) for answer in answers]
+
+
+def _tried(
+    members: list[TrainedMember], shares: Shares, found: Sequence[float | None]
+) -> dict[str, Any]:
     """What every member gave, those too that count nothing."""
     return {
         "tried": [
             {
                 "side": member.final.side,
-                "valid_rmse": member.progress.best_rmse,
+                "valid_rmse": rmse,
                 "seconds": round(member.seconds, 2),
                 "share": round(known, 4),
                 "share_of_new": round(new, 4),
             }
-            for member, (known, new) in zip(members, shares, strict=True)
+            for member, rmse, (known, new) in zip(members, found, shares, strict=True)
         ]
     }
 
@@ -221,27 +250,6 @@ def _counting(
     return [members[n] for n in kept], [jobs[n] for n in kept], tuple(shares[n] for n in kept)
 
 
-def _saving(saving: Saving | None, number: int) -> Saving | None:
-    """Of the model of that number; one that was not begun when the run was stopped begins now."""
-    if saving is None or number == 0:
-        return saving
-    folder = member_folder(saving.folder, number)
-    return replace(saving, folder=folder, resume=saving.resume and (folder / NAME).exists())
-
-
-class _Numbered:
-    """Tells a reporter which of several models an epoch belongs to."""
-
-    def __init__(self, reporter: Reporter, number: int) -> None:
-        self._reporter, self._number = reporter, number
-
-    def step(self, done: float, cost: float) -> None:
-        self._reporter.step(done, cost)
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        self._reporter.epoch({"member": self._number, **record})
-
-
 def _together(models: Sequence[FittedModel]) -> FittedModel:
     """One model of all members."""
     members = tuple(member for model in models for member in model.members)
@@ -249,12 +257,14 @@ def _together(models: Sequence[FittedModel]) -> FittedModel:
     return replace(models[0], members=members, trained_on=counts)
 
 
-def _outcome(members: list[TrainedMember], metrics: dict[str, Any], split: Split) -> dict[str, Any]:
+def _outcome(
+    members: list[TrainedMember], metrics: dict[str, Any], split: Split, seconds: float
+) -> dict[str, Any]:
     first = members[0].progress
     found = {
         "epochs": first.epoch,
         "best_epoch": first.best_epoch,
-        "seconds": round(sum(member.seconds for member in members), 2),
+        "seconds": round(seconds, 2),
         "refit": all(member.refitted for member in members),
         "valid": metrics,
         "context": "train + valid + given" if len(split.given) else "train + valid",

@@ -3,7 +3,8 @@
 Members of one kind share alike. Between kinds, shares are those with which the validation part is
 predicted with the smallest squared error: once for people who were trained on, once for the same
 people asked about as new ones. A small validation part says little of them, so they are drawn
-towards equal ones of those kinds that may well be as good as the best.
+towards equal ones, or as far as each is trusted beforehand, among the kinds that may well be as
+good as the best.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Shares = tuple[tuple[float, float], ...]
 EQUAL = 2_000
 """Imagined ratings that all good kinds predict equally well."""
 
-SURE = 2.0
+SURE = 1.0
 """Standard errors by which a kind is behind the best, before it is no longer taken for as good."""
 
 LEAST = 0.05
@@ -31,20 +32,28 @@ LEAST = 0.05
 
 
 def shares_of(
-    answers: Sequence[Replies], kinds: Sequence[int], valid: Ratings, *, choose: bool = False
+    answers: Sequence[Replies],
+    kinds: Sequence[int],
+    valid: Ratings,
+    trusts: Sequence[float] | None = None,
+    *,
+    choose: bool = False,
 ) -> Shares:
     """Of members, whose kinds are numbers from 0 on; those of a kind share alike.
 
+    trusts say what each member counts where validation cannot tell, all the same if not given.
     Those that read no histories count nothing for new people, if others do. If `choose`, kinds that
     add little get no share at all.
     """
     G, stars = max(kinds) + 1, valid.scale.array()
-    known = _Stars({n: answer.everything for n, answer in enumerate(answers)}, kinds, stars)
+    trust = np.ones(G)
+    trust[list(kinds)] = 1.0 if trusts is None else trusts
+    known = _Stars({n: answer.everything for n, answer in enumerate(answers)}, kinds, stars, trust)
     few = {n: answer.few for n, answer in enumerate(answers) if answer.few is not None}
     readers = np.isin(np.arange(G), [kinds[n] for n in few])
     new = known
     if readers.any() and all(len(answer.levels) for answer in few.values()):
-        new = _Stars(few, kinds, stars)
+        new = _Stars(few, kinds, stars, trust)
     if not readers.any():
         readers[:] = True
     shares = known.shares(np.ones(G, bool)), new.shares(readers)
@@ -72,8 +81,13 @@ class _Stars:
     """What each kind expects of some ratings, and the truth."""
 
     def __init__(
-        self, answers: Mapping[int, Answered], kinds: Sequence[int], stars: FloatArray
+        self,
+        answers: Mapping[int, Answered],
+        kinds: Sequence[int],
+        stars: FloatArray,
+        trust: FloatArray,
     ) -> None:
+        self._trust = trust  # (G,)
         first = next(iter(answers.values()))
         self._truth = stars[first.levels]  # (n,)
         self._means = np.zeros((len(self._truth), max(kinds) + 1))  # 0 of a kind without answers
@@ -85,7 +99,7 @@ class _Stars:
         """Of all kinds, 0 of those that are not asked. Returns (G,)."""
         out, count = np.zeros(len(among)), len(self._truth)
         best = best_shares(self._means[:, among], self._truth)
-        good = self._good(among)
+        good = self._good(among) * self._trust[among]
         out[among] = (count * best + EQUAL * good / good.sum()) / (count + EQUAL)
         return out
 

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from cfnade.data.ratings import Ratings
-from cfnade.kernels.costing import cost_of
+from cfnade.kernels.costing import Cost, cost_of
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.costs import hybrid_cost
 from cfnade.settings import Settings
 from cfnade.sides import Member
-from cfnade.sides.draw import Draws, draws_of
-from cfnade.sides.stepping import adam_of, adam_state, move, restore_adam
+from cfnade.sides.draw import Array, Draw, Draws, draws_of
+from cfnade.sides.meeting import Meeting
+from cfnade.sides.stepping import PlainAdam
 
 RowIds = npt.NDArray[np.int64]
 
@@ -52,7 +53,9 @@ def stepper_of(
     """What trains a member on these ratings; of its fields the cost and its weights count here."""
     weights = fields.get("target_weight", CFNADEConfig.target_weight)
     ordinal_weight = float(fields.get("ordinal_weight", CFNADEConfig.ordinal_weight))
-    draws = draws_of(member.axes, ratings, settings, weights, threads)
+    sides = member.sides.values()
+    parts = {side.axis: side.part for side in sides if side.axis and side.part is not None}
+    draws = draws_of(member.axes, ratings, settings, weights, threads, parts)
     if device == "cpu":
         return KernelStepper(member, ratings, draws, ordinal_weight, threads)
     return TorchStepper(member, ratings, draws, ordinal_weight)
@@ -72,6 +75,7 @@ class KernelStepper:
         self.draws, self._levels = draws, len(ratings.scale)
         self._dtype = next(iter(member.state_dict().values())).cpu().numpy().dtype
         self._ordinal_weight, self._threads = ordinal_weight, threads
+        self._group = next(iter(member.sides.values())).group
         self._sides = {
             name: side.stepper(
                 ratings, draws.settings, share=draws.share(side.axis), threads=threads
@@ -85,21 +89,39 @@ class KernelStepper:
             cost_at_once = sides[0].step_at_once(draw, rate)
             if cost_at_once is not None:
                 return cost_at_once
-        if draw.n_targets == 0:
+        if draw.empty:
             return 0.0
         scores = np.zeros((draw.n_targets, self._levels), self._dtype)
+        if draw.meeting is not None:
+            return self._step_of_two(draw, draw.meeting, scores, rate)
         for side in sides:
             side.add_scores(draw, scores)
-        cost = cost_of(
+        cost = self._cost(draw, scores)
+        for side in sides:
+            side.fit(draw, cost.slopes, rate)
+        return self._group.total(cost.total)
+
+    def _cost(self, draw: Draw, scores: Array) -> Cost:
+        return cost_of(
             scores,
             draw.levels,
             draw.weights,
             ordinal_weight=self._ordinal_weight,
             threads=self._threads,
         )
-        for side in sides:
-            side.fit(draw, cost.slopes, rate)
-        return cost.total
+
+    def _step_of_two(self, draw: Draw, meeting: Meeting, scores: Array, rate: float) -> float:
+        """A step whose targets have two owners: the rank with the item makes the cost."""
+        of_user, of_item = self._sides["user"], self._sides["item"]
+        more = np.zeros((len(meeting.there), self._levels), self._dtype)
+        of_user.add_scores(draw, scores)
+        of_item.add_scores(draw, more)
+        meeting.bring(scores, more)
+        cost = self._cost(draw, scores)
+        back = meeting.take_back(cost.slopes)
+        of_user.fit(draw, cost.slopes, rate)
+        of_item.fit(draw, back, rate)
+        return self._group.total(cost.total)
 
     def state(self) -> dict[str, Tensor]:
         return {
@@ -114,21 +136,21 @@ class KernelStepper:
 
 
 class TorchStepper:
-    """The same by autograd and torch's Adam, wherever the member's parameters are."""
+    """The same by autograd and plain Adam, wherever the member's parameters are."""
 
     def __init__(
         self, member: Member, ratings: Ratings, draws: Draws, ordinal_weight: float
     ) -> None:
         self.draws, self._member, self._ordinal_weight = draws, member, ordinal_weight
         self._adams = {
-            name: adam_of(side, side.rules(ratings, draws.settings, share=draws.share(side.axis)))
+            name: PlainAdam(side, side.rules(ratings, draws.settings, share=draws.share(side.axis)))
             for name, side in member.sides.items()
             if list(side.parameters())
         }
 
     def step(self, rows: RowIds, *, step: int, rate: float) -> float:
         draw = self.draws.draw(rows, step)
-        if draw.n_targets == 0:
+        if draw.empty:
             return 0.0
         parts = [side.plain_scores(draw) for side in self._member.sides.values()]
         scores = torch.stack(parts).sum(0)  # (T, K)
@@ -137,20 +159,20 @@ class TorchStepper:
         cost = (weights * hybrid_cost(scores, levels, self._ordinal_weight)).sum()
         cost.backward()  # type: ignore[no-untyped-call]
         for adam in self._adams.values():
-            move(adam, rate)
+            adam.move(rate)
         return float(cost.detach())
 
     def state(self) -> dict[str, Tensor]:
         return {
             f"{name}/{key}": tensor
             for name, adam in self._adams.items()
-            for key, tensor in adam_state(adam).items()
+            for key, tensor in adam.state().items()
         }
 
     def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
         del steps
         for name, adam in self._adams.items():
-            restore_adam(adam, _part(state, name))
+            adam.restore(_part(state, name))
 
 
 def _part(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from copy import deepcopy
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,22 +26,42 @@ MOST = 500_000
 WORSE = 0.001
 """Nats that a calibration for new people too may cost those of whom much is known."""
 
+ENOUGH = 300
+"""Replies about people as new ones, for a calibration of their own."""
+
 
 def score_by(fitted: FittedModel, valid: Ratings) -> Callable[[Member], Validated] | None:
     """How good weights are on the validation part, given the training part."""
     if len(valid) == 0:
         return None
-    valid = looked_at(valid, fitted.axes)
+    valid = _trained(looked_at(valid, fitted.axes), fitted.context)
     scorer, values, stars = Scorer(fitted), valid.values, valid.scale.array()
+    near = _Near()
 
     def score(weights: Member) -> Validated:
-        asked = scorer.with_members(weights)
+        asked = scorer.with_members(near(weights))
         chances = asked.probabilities(valid.users, valid.items, valid.times)
         if not np.isfinite(chances).all():  # weights may be so large that none come of them
             return Validated(math.nan, math.nan)
         return Validated(rmse(values, chances @ stars), nll(chances, valid.levels))
 
     return score
+
+
+class _Near:
+    """Weights on the CPU, where models answer; those of another device in a copy that is kept."""
+
+    def __init__(self) -> None:
+        self._copy: Member | None = None
+
+    def __call__(self, weights: Member) -> Member:
+        state = weights.state_dict()
+        if all(tensor.device.type == "cpu" for tensor in state.values()):
+            return weights
+        if self._copy is None:
+            self._copy = deepcopy(weights).to("cpu")
+        self._copy.load_state_dict(state)
+        return self._copy
 
 
 def looked_at(valid: Ratings, axes: tuple[Axis, ...]) -> Ratings:
@@ -59,13 +80,47 @@ def looked_at(valid: Ratings, axes: tuple[Axis, ...]) -> Ratings:
     return valid.select(kept)
 
 
-def calibrated(answers: Replies, valid: Ratings) -> tuple[Calibration, dict[str, Any]]:
-    """The calibration that fits what a model says of the validation part, and what both give."""
-    stars, everything = valid.scale.array(), answers.everything
-    calibration, raw = _of(everything, stars), everything.probabilities
+FEW = 0.1
+"""Part of the validation ratings that may be left out between epochs."""
+
+
+def _trained(valid: Ratings, context: Ratings) -> Ratings:
+    """Without ratings by users or of items that training knows nothing of, if they are few.
+
+    To fold these in takes longer than an epoch of a small file, and tells nothing of the weights.
+    """
+    known = np.ones(len(valid), bool)
+    for own, others, count in (
+        (valid.users, context.users, valid.n_users),
+        (valid.items, context.items, valid.n_items),
+    ):
+        known &= (np.bincount(others, minlength=count) > 0)[own]
+    return valid.select(known) if known.any() and (~known).mean() <= FEW else valid
+
+
+class Calibrated(NamedTuple):
+    """What fits a model's answers of the validation part, and how good they are."""
+
+    known: Calibration
+    new: Calibration | None
+    """For people asked about as new ones; None: as for the others."""
+    metrics: dict[str, Any]
+
+
+def calibrated(answers: Replies, valid: Ratings, *, apart: bool) -> Calibrated:
+    """The calibration for people who were trained on, and that for new ones.
+
+    They are apart if the model has weights for people, and so none for new ones. To a model without
+    them both are alike: one calibration, fitted on what is asked from few and from all, serves
+    both, unless that costs those of whom much is known.
+    """
+    stars, everything, few = valid.scale.array(), answers.everything, answers.few
+    calibration, raw, new = _of(everything, stars), everything.probabilities, None
     after = calibration.apply(raw, stars, everything.leanings)
-    if answers.few is not None:
-        for_few_too = _of(pooled(everything, answers.few), stars)
+    if few is not None and apart and len(few.levels) >= ENOUGH:
+        new = _of(few, stars)
+    elif few is not None and not apart:
+        for_few_too = _of(pooled(everything, few), stars)
         then = for_few_too.apply(raw, stars, everything.leanings)
         if nll(then, valid.levels) <= nll(after, valid.levels) + WORSE:
             calibration, after = for_few_too, then
@@ -74,7 +129,8 @@ def calibrated(answers: Replies, valid: Ratings) -> tuple[Calibration, dict[str,
         metrics[f"{name}_raw"] = measure(raw, valid.levels)
         metrics[name] = measure(after, valid.levels)
     # A level that the model held impossible has no finite likelihood, and JSON no infinity.
-    return calibration, {name: v if math.isfinite(v) else None for name, v in metrics.items()}
+    finite = {name: v if math.isfinite(v) else None for name, v in metrics.items()}
+    return Calibrated(calibration, new, finite)
 
 
 def _of(asked: Answered, stars: npt.NDArray[np.float64]) -> Calibration:

@@ -1,0 +1,168 @@
+"""What a neighbourhood says of its rows and columns: residuals, their weights, sums over pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cfnade.data.ratings import IntArray, Rows
+from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
+from cfnade.kernels.nearness import Nearness, near_cells, near_column, near_row, near_weights
+from cfnade.models.near_network import NearNetwork
+from cfnade.once import once
+from cfnade.sides.factor_rows import FactorRows
+from cfnade.sides.side import Array, Row
+from cfnade.sides.state_rows import as_ratings
+
+
+class _Weighed(NamedTuple):
+    """Rows given by their ratings, and w of each rating."""
+
+    ratings: RowRatings
+    weights: Array
+
+    @property
+    def ragged(self) -> tuple[Array, Array]:
+        return np.array(self.ratings.offsets), np.array(self.ratings.columns)
+
+
+def nearness_of(network: NearNetwork) -> Nearness:
+    """The pairs as the kernels read them."""
+    return Nearness(
+        network.starts.long().numpy(),
+        network.others.numpy(),
+        network.covariances.double().numpy(),
+        network.variances.double().numpy(),
+    )
+
+
+def residuals_of(factors: FactorRows, ratings: RowRatings) -> Array:
+    """What the analysis leaves of each rating, predicted without it. Returns (C,) float64."""
+    cells = ratings.rows.astype(np.int64), ratings.columns.astype(np.int64), ratings.levels
+    states = factors.posteriors.states_without(ratings, *cells)  # (C, D + 1)
+    a, mean = factors.loadings
+    columns = cells[1]
+    predicted = mean[columns] + np.einsum("cd,cd->c", a[columns], states[:, :-1])
+    return np.asarray(ratings.levels - predicted.astype(np.float64))
+
+
+class NearRows:
+    """A RowReading: scores that are corrections times the level."""
+
+    def __init__(self, network: NearNetwork, rows: Rows) -> None:
+        self.rows, self.dtype = rows, network.variances.numpy().dtype
+        self._near, self._factors = nearness_of(network), FactorRows(network.factors, rows)
+        self._gain, self._shift = float(network.gain), float(network.shift)
+        self._k = np.arange(rows.n_levels)
+
+    # -- scores of rows given by their ratings ------------------------------------------------
+
+    def cells(self, rows: IntArray, columns: IntArray) -> Array:
+        data = self.rows
+        numbers, local = np.unique(rows, return_inverse=True)
+        known = ratings_of(data.offsets, data.columns, data.levels, numbers)
+        return self._cells(known, local, columns)
+
+    def some(self, row: Row, columns: IntArray) -> Array:
+        return self._cells(as_ratings([row]), 0 * columns, columns)
+
+    def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
+        if not len(which):
+            return self._said(np.zeros(0))
+        return self._cells(as_ratings(rows), which, columns)
+
+    def down(self, column: int, rows: IntArray, raters: Row) -> Array:
+        del raters  # the rows themselves say who rated the column
+        return self.cells(rows, np.full(len(rows), column))
+
+    def without_each(self, row: Row, column: int) -> Array:
+        rows = [row.without(int(other)) for other in row.columns]
+        return self.many(rows, np.arange(len(rows)), np.full(len(rows), column))
+
+    def without_levels(self, row: Row, column: int) -> Array:
+        kept = [row.levels != level for level in range(self.rows.n_levels)]
+        rows = [Row(row.columns[keep], row.levels[keep]) for keep in kept]
+        return self.many(rows, np.arange(len(rows)), np.full(len(rows), column))
+
+    def _cells(self, ratings: RowRatings, which: IntArray, columns: IntArray) -> Array:
+        """Cells of these rows; a known one of a row of its own, which lacks it. (n, K)."""
+        held = levels_of(ratings, which, columns, self.rows.n_columns) >= 0
+        mine, rows = np.flatnonzero(held), which.copy()
+        if len(mine):
+            rows[mine] = len(ratings.offsets) - 1 + np.arange(len(mine))
+            ratings = _with_reduced(ratings, which[mine], columns[mine])
+        order = np.argsort(rows, kind="stable")
+        weighed, out = self._weighed(ratings), np.empty(len(rows))
+        cells = rows[order].astype(np.int64), np.maximum(columns[order], 0).astype(np.int64)
+        near_cells(cells, weighed.ragged, weighed.weights, self._near, out)
+        corrections = np.empty(len(rows))
+        corrections[order] = out
+        return self._said(corrections)
+
+    def _weighed(self, ratings: RowRatings) -> _Weighed:
+        left, out = residuals_of(self._factors, ratings), np.empty(len(ratings.columns))
+        ragged = np.array(ratings.offsets), np.array(ratings.columns)
+        near_weights(*ragged, left, self._near, out)
+        return _Weighed(ratings, out)
+
+    def _said(self, corrections: Array) -> Array:
+        """Scores of corrections (n,). Returns (n, K)."""
+        slopes = self._gain * corrections + self._shift
+        return np.asarray((slopes[:, None] * self._k).astype(self.dtype))
+
+    # -- all columns of rows, and all rows of columns ------------------------------------------
+
+    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Array:
+        out = np.zeros((len(rows), self.rows.n_columns))
+        for row, own in zip(rows, out, strict=True):
+            if len(row.columns):
+                weighed = self._weighed(as_ratings([row]))
+                near_row(weighed.ragged[1], weighed.weights, self._near, own)
+        scores = self._listed(out)
+        for row, own in zip(rows, scores, strict=True):
+            if leave_out and len(row.columns):
+                own[row.columns] = self.some(row, row.columns.astype(np.int64))
+        return scores
+
+    def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
+        out, weighed = np.zeros((len(columns), len(self.rows))), self._every
+        for column, own in zip(columns.tolist(), out, strict=True):
+            near_column(column, weighed.ragged, weighed.weights, self._near, own)
+        scores = self._listed(out)
+        for column, row, own in zip(columns.tolist(), raters, scores, strict=True):
+            if leave_out and len(row.columns):
+                own[row.columns] = self.down(column, row.columns.astype(np.int64), row)
+        return scores
+
+    def _listed(self, corrections: Array) -> Array:
+        """Scores of lists (B, M). Returns (B, M, K), in memory levels before columns."""
+        slopes = self._gain * corrections + self._shift
+        scores = slopes[:, None] * self._k[:, None]  # (B, K, M)
+        return np.asarray(scores.astype(self.dtype).transpose(0, 2, 1))
+
+    @once
+    def _every(self) -> _Weighed:
+        """All rows of the context."""
+        data = self.rows
+        return self._weighed(
+            ratings_of(data.offsets, data.columns, data.levels, np.arange(len(data)))
+        )
+
+
+def _with_reduced(ratings: RowRatings, rows: IntArray, columns: IntArray) -> RowRatings:
+    """These rows, and behind them some of them without a column that they have."""
+    starts, ends = ratings.offsets[rows], ratings.offsets[rows + 1]
+    sizes = ends - starts
+    which = np.repeat(np.arange(len(rows)), sizes)
+    places = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + starts[which]
+    keep = ratings.columns[places] != columns[which]
+    which, places = which[keep], places[keep]
+    first = len(ratings.offsets) - 1
+    return RowRatings(
+        np.concatenate([ratings.offsets, ratings.offsets[-1] + np.cumsum(sizes - 1)]),
+        np.concatenate([ratings.rows, (first + which).astype(ratings.rows.dtype)]),
+        np.concatenate([ratings.columns, ratings.columns[places]]),
+        np.concatenate([ratings.levels, ratings.levels[places]]),
+    )

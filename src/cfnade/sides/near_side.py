@@ -1,0 +1,207 @@
+"""The side that knows what is near: a sparse correction of what the others of its member leave.
+
+Rows are users, whose columns are films that go together beyond all factors, or items, whose columns
+are people who do. It is made from ratings in seconds (models/near_network.py has the equations) and
+says nothing until training has ended; then validation says how much it counts (training/gains.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cfnade.data.ratings import Ratings, Rows
+from cfnade.errors import TrainingError
+from cfnade.kernels.adam import Rule
+from cfnade.kernels.cooccurrence import co_picks
+from cfnade.kernels.grouping import ratings_of
+from cfnade.kernels.threads import thread_count
+from cfnade.models.batch import Context
+from cfnade.models.near_network import NearConfig, NearNetwork
+from cfnade.settings import Settings
+from cfnade.sides.factor_rows import FactorRows
+from cfnade.sides.factor_side import fill
+from cfnade.sides.factors import analyse
+from cfnade.sides.near_rows import NearRows, residuals_of
+from cfnade.sides.readings import reading_of
+from cfnade.sides.row_side import RowSide
+from cfnade.sides.side import Array, Axis, Before, Member, Reading, Side, other_axis
+from cfnade.sides.stepping import FixedStepper
+
+DIMENSIONS, SWEEPS = 4, 15
+"""Of the factor analysis. More dimensions explain away what is near."""
+MOST_COLUMNS = 25_000
+"""Covariances of all pairs are looked at, once."""
+SURE: dict[Axis, float] = {"user": 3.0, "item": 4.0}
+"""Standard errors from which a covariance of columns counts, by what the rows are. People are more
+than films and have fewer ratings in common, so that more of them look alike by chance."""
+LEAST_COMMON = 20
+"""Rows that two columns have in common, at least."""
+DOUBT = 100.0
+"""Imagined common rows without any covariance."""
+COLUMN_DOUBT = 20.0
+"""Imagined ratings of a column, left over as widely as all."""
+LEAST_DEFINITE = 0.05
+"""The smallest eigenvalue of variances and covariances, relative to the variances."""
+
+
+class NearSide(RowSide):
+    """Pairs of columns with their covariances; a row is what its known ratings leave."""
+
+    network: NearNetwork
+    tunes = True
+    _gains: tuple[float, float] = (0.0, 0.0)
+    """Gain and shift where no validation part is there to find them."""
+
+    # -- made, saved, taken over --------------------------------------------------------------
+
+    @classmethod
+    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+        assert axis is not None
+        columns = len(ratings.ids(other_axis(axis)))
+        config = NearConfig(columns=columns, levels=len(ratings.scale), dimensions=DIMENSIONS)
+        side = cls(axis, NearNetwork(config))
+        of_users, of_items, shift = fields.get("gains", (0.0, 0.0, 0.0))
+        side._gains = (of_users, shift) if axis == "user" else (of_items, 0.0)
+        return side
+
+    @torch.no_grad()
+    def start(
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+    ) -> None:
+        del generator
+        if not before:
+            raise TrainingError(
+                f"a neighbourhood corrects what other sides say; give one before {self.axis}-near, "
+                f"such as {self.axis}+{self.axis}-near"
+            )
+        columns = self.network.config.columns
+        if columns > MOST_COLUMNS:
+            raise TrainingError(
+                f"a neighbourhood of {columns:,} {other_axis(self.axis)}s is too large (at most "
+                f"{MOST_COLUMNS:,}); leave out {self.axis}-near"
+            )
+        rows, threads = ratings.rows(self.axis), thread_count(None)
+        factors = analyse(rows, DIMENSIONS, seed=settings.seed, threads=threads, sweeps=SWEEPS)
+        fill(self.network.factors, 0, factors)
+        self._pair(rows, threads)
+
+    def _pair(self, rows: Rows, threads: int) -> None:
+        every = ratings_of(rows.offsets, rows.columns, rows.levels, np.arange(len(rows)))
+        left = residuals_of(FactorRows(self.network.factors, rows), every)
+        found = pairs_of(rows, left, SURE[self.axis], threads)
+        config = NearConfig(**self.network.config.to_dict() | {"pairs": len(found.others)})
+        filled = NearNetwork(config)
+        filled.factors = self.network.factors
+        for name, array in found._asdict().items():
+            getattr(filled, name).copy_(torch.from_numpy(array))
+        self.network = filled
+
+    @classmethod
+    def from_saved(
+        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> Self:
+        del arrays
+        assert axis is not None
+        return cls(axis, NearNetwork(NearConfig.from_dict(fields)))
+
+    def fault(self, ratings: Ratings) -> str | None:
+        starts, others = self.network.starts.numpy(), self.network.others.numpy()
+        M, P = self.network.config.columns, self.network.config.pairs
+        if starts[0] != 0 or starts[-1] != P or (np.diff(starts) < 0).any():
+            return f"the pairs of {self.axis}-near are not those of {M:,} columns"
+        if P and not 0 <= others.min() <= others.max() < M:
+            return f"the pairs of {self.axis}-near run beyond the {M:,} columns there are"
+        if not (self.network.variances > 0).all() or not self.network.factors.noise > 0:
+            return f"{self.axis}-near has variances that are not above 0"
+        return super().fault(ratings)
+
+    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
+        """Nothing: it is made in seconds and knows the new ratings."""
+
+    # -- trained ------------------------------------------------------------------------------
+
+    def settle(self, ratings: Ratings, member: Member) -> None:
+        del ratings, member
+        gain, shift = self._gains
+        self.network.gain.fill_(gain)
+        self.network.shift.fill_(shift)
+
+    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+        del ratings, settings, share
+        return {}
+
+    def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
+        """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""
+        return self.network.scores(context, rows, columns)
+
+    def stepper(
+        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+    ) -> FixedStepper:
+        del ratings, settings, share, threads
+        return FixedStepper(self)
+
+    # -- asked --------------------------------------------------------------------------------
+
+    def reading(self, context: Ratings) -> Reading:
+        reading = reading_of(self.axis, NearRows(self.network, context.rows(self.axis)))
+        reading.learns = None  # who has no pairs gets no correction, and nothing stands for it
+        return reading
+
+
+class Pairs(NamedTuple):
+    """What is kept of all pairs: buffers of a network, by name."""
+
+    starts: Array  # (M+1,)
+    others: Array  # (P,)
+    covariances: Array  # (P,)
+    variances: Array  # (M,)
+
+
+def pairs_of(rows: Rows, left: Array, sure: float, threads: int) -> Pairs:
+    """Covariances of what is left of columns, those that stand out from chance, shrunken.
+
+    Of columns with n rows in common C = Σ e_i e_j has the standard error √(n v_i v_j). Up to `sure`
+    of these it counts nothing, from there on ever more: R = C/(n + DOUBT) · (1 - (sure/t)²). Only
+    columns that go together count: what goes apart is mostly chance.
+    """
+    M, offsets, columns = rows.n_columns, np.array(rows.offsets), np.array(rows.columns)
+    counts = np.bincount(columns, minlength=M)
+    squares = np.bincount(columns, np.square(left), M)
+    variances = (squares + COLUMN_DOUBT * left.var()) / (counts + COLUMN_DOUBT)
+    sums = co_picks(offsets, columns, left.astype(np.float32), M, threads=threads)
+    common = co_picks(offsets, columns, np.ones(len(left), np.float32), M, threads=threads)
+    np.fill_diagonal(sums, 0.0)
+    i, j = np.nonzero((sums > 0) & (common >= LEAST_COMMON))
+    sums, common = sums[i, j].astype(np.float64), common[i, j]
+    t = sums / np.sqrt(common * variances[i] * variances[j])
+    kept = t > sure
+    i, j, t = i[kept], j[kept], t[kept]
+    values = sums[kept] / (common[kept] + DOUBT) * (1 - np.square(sure / t))
+    values *= _definite(i, j, values / np.sqrt(variances[i] * variances[j]), M)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(i, minlength=M))]).astype(np.int32)
+    return Pairs(
+        starts, j.astype(np.int32), values.astype(np.float32), variances.astype(np.float32)
+    )
+
+
+def _definite(i: Array, j: Array, correlations: Array, M: int) -> float:
+    """What covariances are multiplied by so that, with the variances, they are one: at most 1.
+
+    By power iteration from a fixed start, shifted so that the lowest eigenvalue is the largest.
+    """
+    if not len(i):
+        return 1.0
+    shift = float(np.bincount(i, correlations, M).max())  # no eigenvalue is larger
+    x = np.random.default_rng(0).normal(size=M)
+    lowest = 0.0
+    for _ in range(200):
+        x /= np.linalg.norm(x)
+        ahead = shift * x - np.bincount(i, correlations * x[j], M)
+        lowest = shift - float(x @ ahead)
+        x = ahead
+    return min(1.0, (1 - LEAST_DEFINITE) / max(-lowest, 1e-9))
