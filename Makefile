@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples experiments
 
-.PHONY: demo serve test check mutants fuzz wheel bench clean
+.PHONY: demo serve test test-ray test-spark test-engines check docs mutants fuzz wheel bench clean
 
 # Train on MovieLens 1M, show the score beside the published ones, recommend to somebody new.
 demo: .venv/.core
@@ -18,11 +18,24 @@ test: check
 	$(BIN)/cfnade doctor
 	$(BIN)/pytest -n 2 --dist loadfile
 
+# The engines, each in an environment of its own: Ray with two workers, Spark with two (Java 17).
+test-engines: test-ray test-spark
+
+test-ray: .venv-ray/.made
+	.venv-ray/bin/pytest tests/engines/test_on_ray.py tests/ranks/test_on_engines.py
+
+test-spark: .venv-spark/.made
+	.venv-spark/bin/pytest tests/engines/test_on_spark.py tests/ranks/test_on_engines.py
+
 # Format, lint, types: what a change must pass before its tests are worth running.
 check: .venv/.dev
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
+
+# The documentation as a site, in site/; nothing is fetched.
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # Deliberate faults, each of which the tests must notice.
 mutants: .venv/.dev
@@ -46,7 +59,7 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/serve.py
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-ray .venv-spark .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 .venv/.made:
 	$(PYTHON) -m venv .venv
@@ -60,6 +73,22 @@ clean:
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[serve]'
 	touch $@
 
+.venv/.docs: .venv/.core
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
 .venv/.dev: .venv/.core
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+.venv-ray/.made: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/pip install --quiet --constraint constraints.txt --editable '.[ray]' pytest pytest-timeout
+	touch $@
+
+# All versions as elsewhere but for pandas, of which Spark wants an older one.
+.venv-spark/.made: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-spark
+	grep -v '^pandas==' constraints.txt > .venv-spark/constraints.txt
+	.venv-spark/bin/pip install --quiet --constraint .venv-spark/constraints.txt --editable '.[spark]' pytest pytest-timeout
 	touch $@

@@ -46,7 +46,7 @@ def _section(records: list[dict[str, Any]], sets: list[str], shapes: list[str]) 
 
 def _table(records: list[dict[str, Any]], names: list[str], measure: str) -> str:
     head = ["data", "seeds", *(f"{_TITLES[m]}{', tuned' if t else ''}" for m, t in _COLUMNS)]
-    head += ["cfnade", "cfnade − best"]
+    head += ["cfnade", "cfnade − best", "of commit"]
     if measure == "rmse":
         head.append("best reachable")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -68,11 +68,22 @@ def _line(name: str, own: list[dict[str, Any]], measure: str) -> list[str]:
     shown = f"{gap.mean():+.4f}" if measure != "seconds" else ""
     if measure == "seconds":
         shown = f"{ours.mean() / max(means[-1], 1e-9):.2f} of myFM, tuned"
-    line = [name, str(len(own)), *cells, _shown(ours, measure), shown]
+    line = [name, str(len(own)), *cells, _shown(ours, measure), shown, _commits(own)]
     if measure == "rmse":
         reachable = _values(own, measure, "best reachable", None)
         line.append(_shown(reachable, measure) if len(reachable) else "")
     return line
+
+
+def _commits(own: list[dict[str, Any]]) -> str:
+    """Which commits our rows are of: they may be newer than the rivals'."""
+    found = [
+        row.get("commit", record["commit"])
+        for record in own
+        for row in record["rows"]
+        if row["model"] == "cfnade"
+    ]
+    return ", ".join(sorted(set(found)))
 
 
 def _values(own: list[dict[str, Any]], measure: str, model: str, tuned: bool | None) -> Any:

@@ -186,6 +186,14 @@ def _race(found: dict[str, Any]) -> str:
     )
 
 
+def _beside(figures: dict[str, Any] | None) -> str:
+    """Of a further way to ask, where it was tried."""
+    if figures is None:
+        return "–"
+    rate, p50, p99 = (figures[name] for name in ("per_second", "p50_ms", "p99_ms"))
+    return f"{rate:.0f}/s, {p50:.1f} / {p99:.1f} ms"
+
+
 def _serve(found: dict[str, Any]) -> str:
     lines = [
         [
@@ -195,18 +203,21 @@ def _serve(found: dict[str, Any]) -> str:
             f"{r['closed']['per_second']:.0f}/s",
             f"{r['closed']['p50_ms']:.1f} / {r['closed']['p99_ms']:.1f} ms",
             f"{r['open']['p50_ms']:.1f} / **{r['open']['p99_ms']:.1f}** ms",
+            _beside(r.get("again")),
+            _beside(r.get("wrk")),
             str(r["closed"]["errors"] + r["open"]["errors"]),
         ]
         for r in found["cases"]
     ]
     head = ["model", "items", "ratings", "at most", "p50 / p99 then"]
-    head += [f"p50 / p99 at {found['rate']}/s", "errors"]
+    head += [f"p50 / p99 at {found['rate']}/s", "asked again", "wrk", "errors"]
     text = f"## Service\n\n{_machine(found['machine'])}\n\n{_table(head, lines)}\n"
     text += (
         f"`POST /recommend` for lists of {found['best']}, {found['workers']} worker, the load from "
         f"another process on the same machine: at most is {found['clients']} clients that ask "
         f"again as soon as they are answered; {found['rate']}/s is at fixed times, latency counted "
-        "from when a request was due.\n"
+        "from when a request was due. Everybody is new; asked again: the same few people at the "
+        "same rate; wrk: as many clients as at most.\n"
     )
     for name, held in found["memory"].items():
         before, middle, after = (held["mb"][at] for at in (0, len(held["mb"]) // 2, -1))

@@ -28,12 +28,14 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import SEED, machine, save, unvisited
-from benchmarks.serve_load import closed_loop, open_loop, request
+from benchmarks.serve_load import closed_loop, open_loop, request, wrk
 from cfnade import checkpoint
 from cfnade.models.cfnade import CFNADENetwork
 
 GIVEN, BEST, LEVELS = (5, 50, 500), 20, 5
-RATE, CLIENTS, DIFFERENT = 200, 4, 200
+RATE, CLIENTS, DIFFERENT, AGAIN = 200, 4, 2_000, 20
+"""So many different people ask: a service keeps what it said to the last few hundred, and everybody
+is new here. AGAIN of them ask once more, and again."""
 SHAPES: dict[str, dict[str, Any]] = {
     "ML-1M": {"columns": 3_706, "hidden": (500,)},
     "Netflix": {"columns": 17_770, "hidden": (500,), "factors": 50},
@@ -103,6 +105,10 @@ def measure(name: str, folder: Path, seconds: float, count: int) -> tuple[list[A
                         closed_loop(port, sent, clients=CLIENTS, seconds=seconds)
                     ),
                     "open": asyncio.run(open_loop(port, sent, rate=RATE, seconds=seconds)),
+                    "again": asyncio.run(
+                        open_loop(port, sent[:AGAIN], rate=RATE, seconds=seconds / 2)
+                    ),
+                    "wrk": wrk(port, sent, clients=CLIENTS, seconds=seconds / 2),
                 }
             )
             print(json.dumps(cases[-1]), flush=True)

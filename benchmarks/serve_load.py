@@ -6,8 +6,14 @@ A bare client over asyncio: one that costs as much as the service would measure 
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +23,49 @@ def request(body: bytes) -> bytes:
     """A whole request for a list."""
     head = "POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+_LUA = """
+local bodies, number = {}, 0
+for line in io.lines("%s") do bodies[#bodies + 1] = line end
+request = function()
+  number = number %% #bodies + 1
+  return wrk.format("POST", "/recommend", {["Content-Type"] = "application/json"}, bodies[number])
+end
+"""
+_UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+
+
+def wrk(port: int, sent: Sequence[bytes], *, clients: int, seconds: float) -> dict[str, Any] | None:
+    """The closed loop by wrk, a client that costs next to nothing; None if it is not installed."""
+    if shutil.which("wrk") is None:
+        return None
+    with tempfile.TemporaryDirectory() as scratch:
+        bodies, script = Path(scratch) / "bodies", Path(scratch) / "ask.lua"
+        bodies.write_bytes(b"\n".join(one.split(b"\r\n\r\n", 1)[1] for one in sent) + b"\n")
+        script.write_text(_LUA % bodies)
+        load = ["-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", "--latency"]
+        command = ["wrk", *load, "-s", str(script), f"http://127.0.0.1:{port}/recommend"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return wrk_figures(said)
+
+
+def wrk_figures(said: str) -> dict[str, Any]:
+    """What wrk printed."""
+    shares = {
+        int(share): float(value) * _UNITS[unit]
+        for share, value, unit in re.findall(r"^ +(\d+)% +([\d.]+)(us|ms|s)$", said, re.M)
+    }
+    rate = re.search(r"Requests/sec: +([\d.]+)", said)
+    failed = re.search(r"Non-2xx or 3xx responses: (\d+)", said)
+    broken = re.search(r"connect (\d+), read (\d+), write (\d+), timeout (\d+)", said)
+    return {
+        "per_second": float(rate[1]) if rate else 0.0,
+        "p50_ms": round(shares[50], 2),
+        "p99_ms": round(shares[99], 2),
+        "errors": int(failed[1] if failed else 0)
+        + sum(map(int, broken.groups() if broken else ())),
+    }
 
 
 class Client:
@@ -40,7 +89,8 @@ class Client:
     async def close(self) -> None:
         if self._streams is not None:
             self._streams[1].close()
-            await self._streams[1].wait_closed()
+            with suppress(OSError):  # reset by the other side
+                await self._streams[1].wait_closed()
 
 
 class Timed:

@@ -69,6 +69,28 @@ def side_scores(
     return np.asarray(features(fitted, side, row) @ np.append(1.0, z))
 
 
+def unknown(fitted: FittedModel, cell: Cell, known: Known) -> bool:
+    """Whether nothing is known of a cell's user but, maybe, the cell itself."""
+    others = [item for user, item in known if user == cell.user and item != cell.item]
+    return fitted.takes_histories and not others and cell.item >= 0
+
+
+def frequencies(fitted: FittedModel, cell: Cell) -> FloatArray:
+    """How others rated the item, among two imagined ratings spread like all of them. (K,)."""
+    context, K = fitted.context, len(fitted.context.scale)
+    cells = [*zip(context.users, context.items, context.levels, strict=True)]
+    of_item = [k for u, i, k in cells if i == cell.item and u != cell.user]
+    counts = np.bincount(of_item, minlength=K).astype(float)
+    everyone = np.bincount([k for _, _, k in cells], minlength=K) + 1.0
+    if not fitted.has_context:
+        counts, everyone = (
+            fitted.trained_on["item"][cell.item],
+            fitted.trained_on["item"].sum(0) + 1,
+        )
+    smoothed = counts + 2 * everyone / everyone.sum()
+    return np.asarray(smoothed / smoothed.sum())
+
+
 def seen_by(
     member: Member, number: int, cell: Cell, rest: Known
 ) -> tuple[RowSide, dict[int, int], dict[int, int], int]:

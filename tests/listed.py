@@ -35,7 +35,11 @@ def best_of(
 ) -> Best:
     """The best of one line of scores (M, K), of somebody among the users of a fitted model."""
     told: Any = among or SimpleNamespace(
-        calibration=calibration, context=SimpleNamespace(scale=by.scale)
+        calibration=calibration,
+        calibration_of_new=None,
+        context=SimpleNamespace(scale=by.scale),
+        takes_histories=False,
+        new=lambda users: users < 0,
     )
     lists = Lists([Who(-1, rated)], [scores[None]], np.ones((1, 1)))
     return best(lists, allowed[None].copy(), n, by, Calibrator(told))

@@ -16,6 +16,7 @@ from benchmarks import prediction
 from benchmarks.common import Case, Speed, our_epoch, rival_epoch, unvisited
 from benchmarks.limit import limit
 from benchmarks.rivals import dense_step, gather_step
+from benchmarks.serve_load import wrk_figures
 from cfnade.models import CFNADENetwork
 
 
@@ -49,3 +50,23 @@ def test_predictions_can_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert prediction.latencies(fitted)["p99_ms"] > 0
     for side in ("user", "both"):
         assert prediction.lists(side, 6, 0, 1)["ratio"] > 0
+
+
+def test_what_wrk_prints_is_read() -> None:
+    said = """Running 2s test @ http://127.0.0.1:8000/recommend
+  Latency Distribution
+     50%    4.89ms
+     75%    6.00ms
+     90%  900.00us
+     99%    1.20s
+  433 requests in 2.01s, 2.65MB read
+  Socket errors: connect 0, read 1, write 0, timeout 2
+  Non-2xx or 3xx responses: 4
+Requests/sec:    215.36
+"""
+    assert wrk_figures(said) == {
+        "per_second": 215.36,
+        "p50_ms": 4.89,
+        "p99_ms": 1200.0,
+        "errors": 7,
+    }

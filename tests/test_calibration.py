@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, brentq, minimize
 
 from cfnade import calibration
-from cfnade.calibration import Calibration, fit
+from cfnade.calibration import REST, REST_OF_LEVELS, Calibration, fit
 from cfnade.errors import PredictionError
 from cfnade.kernels import mean_tilt
 from cfnade.metrics import calibration_error, nll
@@ -207,7 +207,9 @@ def test_the_fit_is_where_a_general_minimiser_ends() -> None:
 
     def cost(x: FloatArray) -> float:
         q = Calibration(1 / x[0], tuple(x[1:].tolist())).apply(p, STARS)
-        return nll(q, levels) + float((x[0] - 1) ** 2 + x[1:] @ x[1:]) / (2 * n)
+        return nll(q, levels) + float(REST * (x[0] - 1) ** 2 + REST_OF_LEVELS * x[1:] @ x[1:]) / (
+            2 * n
+        )
 
     best = minimize(cost, [0.7, 0, 0, 0, 0, 0], method="BFGS", options={"gtol": 1e-7})
     found = fit(p, levels, STARS)

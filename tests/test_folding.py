@@ -190,7 +190,8 @@ def test_a_rating_never_moves_its_own_prediction(
 
 
 @each_side
-def test_who_is_known_by_nothing_is_the_mean_of_the_trained(side: str) -> None:
+def test_who_is_known_by_nothing_gets_what_the_items_get(side: str) -> None:
+    """Frequencies if the model reads histories, or else the mean of the trained."""
     fitted = make(side)
     scorer, known = Scorer(fitted), known_of(fitted.context)
     answer = scorer.of_person(Who(-1, NOTHING), np.arange(1, N_ITEMS))

@@ -36,8 +36,9 @@ from cfnade.evaluation import evaluate
 from cfnade.fitted import FittedModel
 from cfnade.personal import Calibrator, Leanings
 from cfnade.predictor import Predictor
-from cfnade.predictor.ranking import rank_by
-from cfnade.sides.side import NOTHING, Row
+from cfnade.predictor.ranking import best, rank_by
+from cfnade.scorer import Scorer
+from cfnade.sides.side import NOTHING, Row, Who, row_of
 
 FloatArray = npt.NDArray[np.float64]
 WEIGHTS = (0.2, -0.1, 0.3, 0.0, -0.4, 0.1, 0.0, 0.2, -0.2, 0.1)
@@ -189,6 +190,82 @@ def test_evaluation_scores_what_is_predicted() -> None:
     assert evaluate(fitted, test).nll == pytest.approx(metrics.nll(said, test.levels), abs=1e-5)
 
 
+OF_NEW = Calibration(2.4, tuple(np.linspace(0.6, -0.3, 10).tolist()), 0.7)
+
+
+@pytest.mark.parametrize("rank", ["at_least", "quantile"])
+@pytest.mark.parametrize("kind", FOR_PEOPLE)
+def test_new_people_have_a_calibration_of_their_own(kind: str, rank: Any) -> None:
+    fitted = leaning_model(kind)
+    apart, as_known = (replace(fitted, calibration_of_new=one) for one in (OF_NEW, None))
+    history = history_of(fitted.context, 3)
+    every, of_me = fitted.context.item_ids, {"histories": {"me": history}}
+    raw = Predictor(replace(fitted, calibration=None)).predict_proba("me", every, **of_me)
+    row = row_of(fitted.context.rows("user"), 3)
+    leanings = Leanings(fitted).of_person(row).of(np.arange(ITEMS))
+    wanted = OF_NEW.apply(raw, fitted.context.scale.array(), leanings)
+    said = Predictor(apart).predict_proba("me", every, **of_me)
+    np.testing.assert_allclose(said, wanted, atol=1e-9)
+    assert np.abs(said - Predictor(as_known).predict_proba("me", every, **of_me)).max() > 0.01
+    one, other = (Predictor(f).predict_proba(10, every) for f in (apart, as_known))
+    np.testing.assert_array_equal(one, other)
+    whole = Predictor(apart).recommend(history=history, n=ITEMS, min_ratings=0, rank=rank)
+    first = Predictor(apart).recommend(history=history, n=2, min_ratings=0, rank=rank)
+    assert first["item"].to_list() == whole["item"].to_list()[:2]
+    assert whole["score"].is_sorted(descending=True)
+    np.testing.assert_allclose(
+        whole.select("^p_.*$").to_numpy(), wanted[whole["item"].to_numpy() - 100], atol=3e-6
+    )
+
+
+def test_known_and_new_people_are_listed_at_once() -> None:
+    """Their temperatures differ, and each keeps what would be listed if they were alone."""
+    fitted = replace(leaning_model("user"), calibration_of_new=OF_NEW)
+    scorer, by = Scorer(fitted), rank_by("at_least", 4.0, None, fitted.context.scale)
+    people = [scorer.person(0), Who(-1, scorer.person(3).rated), Who(-1, NOTHING)]
+    every = np.arange(ITEMS)
+
+    def listed(some: list[Who]) -> list[list[int]]:
+        lists = scorer.lists(some, every, leave_out=True)
+        found = best(lists, np.ones((len(some), ITEMS), bool), 4, by, Calibrator(fitted))
+        return [found.items[found.which == number].tolist() for number in range(len(some))]
+
+    assert listed(people) == [listed([who])[0] for who in people]
+
+
+@pytest.mark.parametrize("kind", [*FOR_PEOPLE, "both-time"])
+def test_of_somebody_unknown_all_models_say_how_often_items_get_each_level(kind: str) -> None:
+    """And calibration leaves that alone: how others rated it, with two imagined ratings."""
+    fitted = replace(leaning_model(kind), calibration_of_new=OF_NEW)
+    data, times = fitted.context, NOW if "time" in kind else None
+    everyone = np.bincount(data.levels, minlength=10) + 1.0
+    for item in range(ITEMS):
+        counts = np.bincount(data.levels[data.items == item], minlength=10)
+        wanted = (counts + 2 * everyone / everyone.sum()) / (counts.sum() + 2)
+        said = Predictor(fitted).predict_proba([10 * NEW_USER], [item + 100], times=times)
+        np.testing.assert_allclose(said[0], wanted, atol=1e-6)
+        if times is None:
+            new = Predictor(fitted).predict_proba("me", [item + 100], histories={"me": {}})
+            np.testing.assert_allclose(new[0], wanted, atol=1e-6)
+
+
+def test_who_rated_one_item_is_unknown_there_and_their_rating_left_out() -> None:
+    data = ratings()
+    mine = data.users == 3
+    data = data.select(~mine | (np.cumsum(mine) == 1))
+    item, level = (int(part[data.users == 3][0]) for part in (data.items, data.levels))
+    others = data.levels[(data.items == item) & (data.users != 3)]
+    everyone = np.bincount(data.levels, minlength=10) + 1.0
+    wanted = np.bincount(others, minlength=10) + 2 * everyone / everyone.sum()
+    scorer = Scorer(make_kind("user", data=data))
+    for few in (
+        scorer.of_person(scorer.person(3), np.array([item])),
+        scorer.probabilities([3], [item]),
+    ):
+        np.testing.assert_allclose(few[0], wanted / wanted.sum(), atol=1e-6)
+    assert wanted[level] < np.bincount(data.levels[data.items == item], minlength=10)[level] + 0.9
+
+
 # -- what it keeps, and where it rests -------------------------------------------------------------
 
 
@@ -271,10 +348,11 @@ def test_one_rating_of_a_level_that_never_came_does_not_say_everything() -> None
 
 @pytest.mark.parametrize("kind", ["user", "both", "item-seeds"])
 def test_it_survives_a_folder(kind: str, tmp_path: Path) -> None:
-    fitted = leaning_model(kind)
+    fitted = replace(leaning_model(kind), calibration_of_new=OF_NEW)
     save(fitted, tmp_path / "model")
     again = load(tmp_path / "model")
     assert again.calibration == LEANING
+    assert again.calibration_of_new == OF_NEW
     users, items = np.repeat(np.arange(0, 90, 10), ITEMS), np.tile(np.arange(100, 114), 9)
     one, other = (Predictor(f).predict_proba(users, items) for f in (fitted, again))
     assert np.array_equal(one, other)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.folded import Cell, Known, side_scores
+from tests.folded import Cell, Known, frequencies, side_scores, unknown
 from tests.listed import lines
 from tests.sides.given import N_ITEMS, N_USERS, STARS, some_member, some_ratings
 
@@ -60,9 +60,11 @@ def known_of(context: Ratings) -> dict[tuple[int, int], int]:
 
 def said(fitted: FittedModel, known: Known, user: int, item: int) -> FloatArray:
     """The distribution of a cell: without its own rating, the mean over members of the softmax."""
-    chances = []
+    chances, cell = [], Cell(user, item)
+    if unknown(fitted, cell, known):
+        return frequencies(fitted, cell)
     for member in fitted.members:
-        numbers, cell = range(len(member.sides)), Cell(user, item)
+        numbers = range(len(member.sides))
         total = np.sum([side_scores(fitted, member, n, cell, known) for n in numbers], axis=0)
         weights = np.exp(total - total.max())
         chances.append(weights / weights.sum())
@@ -261,7 +263,8 @@ def test_without_context_only_unknown_rows_can_be_asked_for(side: Axis) -> None:
     empty = replace(fitted, context=fitted.context.select(np.arange(0)), has_context=False)
     users, items = ([-1, -1], [NEW_ITEM, 3]) if side == "user" else ([2, -1], [-1, -1])
     answer = Scorer(empty).probabilities(users, items)
-    expected = [said(fitted, {}, u, i) for u, i in zip(users, items, strict=True)]
+    told = empty if side == "user" else fitted
+    expected = [said(told, {}, u, i) for u, i in zip(users, items, strict=True)]
     np.testing.assert_allclose(answer, expected, atol=1e-6)
     with pytest.raises(PredictionError, match=rf"saved without its context.*of the {side}s"):
         Scorer(empty).probabilities([0], [0])

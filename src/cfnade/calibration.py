@@ -37,6 +37,10 @@ MOST_PERSONAL = 10.0
 ENOUGH = 1 << 17
 """Ratings to fit on: a handful of numbers needs no more; they are taken evenly from those given."""
 
+REST, REST_OF_LEVELS = 50.0, 200.0
+"""The penalty on whatever changes distributions, in ratings, and on weights of levels, which are
+many: else a small validation part would be learnt by heart."""
+
 _CHUNK = 1 << 14
 _ROUNDS = 50  # of the fit, at most; usually about 6
 
@@ -124,8 +128,8 @@ def fit(
 ) -> Calibration:
     """The calibration under which ratings (n,) that the model did not learn from are likeliest.
 
-    With leanings (n, K) it is personal, if that is likelier. A small penalty, worth about one
-    rating, keeps it at rest where there is nothing to fit on.
+    With leanings (n, K) it is personal, if that is likelier. A penalty (REST) keeps it near rest
+    where there is little to fit on.
     """
     p = checked_probabilities(probabilities)
     truth = checked_levels(levels, p)
@@ -159,16 +163,17 @@ def _likeliest(
     n, K = p.shape
     rest = np.zeros(K + 1 if leanings is None else K + 2)
     rest[0] = 1.0
+    firm = np.where(np.arange(len(rest)) < len(rest) - K, REST, REST_OF_LEVELS)
     x = rest.copy()  # 1/T, c if there are leanings, then log_weights
 
     def cost(x: FloatArray, q: FloatArray) -> float:
-        return float(nll(q, truth) + np.square(x - rest).sum() / (2 * n))
+        return float(nll(q, truth) + firm @ np.square(x - rest) / (2 * n))
 
     q, now = p, nll(p, truth)
     for _ in range(_ROUNDS):
         slope = _slope(p, q, truth, unit, leanings)
-        matrix = slope.information + np.eye(len(x)) / n
-        step = np.linalg.solve(matrix, slope.gradient + (x - rest) / n)
+        matrix = slope.information + np.diag(firm) / n
+        step = np.linalg.solve(matrix, slope.gradient + firm * (x - rest) / n)
         for size in 0.5 ** np.arange(12):
             ahead = x - size * step
             ahead[0] = np.clip(ahead[0], 1 / HOTTEST, HOTTEST)

@@ -23,3 +23,11 @@ class CheckpointError(CfnadeError):
 
 class PredictionError(CfnadeError):
     """A question that the model at hand cannot answer."""
+
+
+class StoreError(CfnadeError):
+    """A store of ratings that cannot be used as it is."""
+
+
+class StoreAwayError(StoreError):
+    """A store that cannot be used now: locked, full, or out of reach; the same may work later."""

@@ -6,7 +6,6 @@ The work is done elsewhere: load() reads, train() trains, Predictor answers, che
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -32,12 +31,15 @@ from cfnade.fitting import (
     refuse_said,
     settings_of,
 )
-from cfnade.options import unknown
+from cfnade.journals import Several
+from cfnade.native import kind_of
+from cfnade.parameters import Arguments
 from cfnade.predictor import Predictor
 from cfnade.questions import Questions
 from cfnade.recipes import kinds_in, plans_beside
 from cfnade.settings import Settings
 from cfnade.training.floor import behind_means
+from cfnade.training.loop import Reporter
 from cfnade.training.run import Plan, train, train_picks
 
 FloatArray = npt.NDArray[np.float64]
@@ -50,82 +52,12 @@ class NotFittedError(PredictionError, AttributeError):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CFNADE(Questions):
+class CFNADE(Arguments, Questions):
     """Learns how people rate, and gives the distribution of a rating that was not given.
 
     Arguments are stored as they are and checked by fit(). What ends in an underscore is there
     after fit() or load().
     """
-
-    side: str | None = None
-    """Whose ratings predict a rating: "user", the person's others; "item", the item's others;
-    "both"; or "auto", which tries several and lets validation say what each counts. "both,user"
-    trains members of these kinds; arguments below are those of the first, the others take their
-    default recipes. None is "auto" if nothing below says what the model is, else "user"."""
-
-    minutes: float | None = None
-    """How long "auto" may take, about, on two cores; None is 40 seconds for most data."""
-
-    lists: bool | None = None
-    """Whether it also learns what people pick, so that `recommend` lists what they would take up
-    and like. None: if side is "auto" and it takes at most a third more time. Data without ratings
-    are learnt that way alone."""
-
-    ridge: int | None = None
-    """Dimensions of the ridge part beside the network, an exact Bayesian fold-in: with it a handful
-    of ratings is made the most of. 0 is the paper's model; None is 20 for side "user", else 0."""
-
-    hidden: Sequence[int] | None = None
-    """Units of each hidden layer; None is (100,) beside a ridge part, (500,) without."""
-
-    factors: int | None = None
-    """Rank of factored weights: less memory with many items (side "item": users); None is full."""
-
-    shared: bool = True
-    """Whether a level also learns from those below it."""
-
-    activation: str = "tanh"
-    """tanh, sigmoid, relu, softplus or elu."""
-
-    context_scale: str = "sqrt"
-    """"sqrt" tempers what is known of those who rated much; "sum" is the paper's."""
-
-    target_weight: str = "unit"
-    """"unit": each drawn target counts the same; "paper" gives each row the paper's weight."""
-
-    ordinal_weight: float | None = None
-    """Share of the ordinal cost, 0 to 1; the rest is plain likelihood. None is 0 beside a ridge
-    part, 1 without."""
-
-    time: bool = False
-    """Whether the model knows when ratings were given. A prediction then needs times."""
-
-    epochs: int | None = None
-    batch_rows: int | None = None
-    learning_rate: float | None = None
-    weight_decay: float | None = None
-    schedule: str | None = None
-    average: float | None = None
-    patience: int | None = None
-    refit: bool = Settings.refit
-    seed: int = Settings.seed
-    """Training, as in cfnade.settings.Settings, where each is explained. None takes what
-    the default recipe of the side says."""
-
-    seeds: int = 1
-    """How many models to train, from `seed` on; their distributions are averaged."""
-
-    settings: Mapping[str, Any] | None = None
-    """Rarer fields of Settings, such as {"smoothing": 10}."""
-
-    threads: int | None = None
-    """None takes torch's number. Another number may change the last bits."""
-
-    device: str = "cpu"
-    """Where to train; predictions are made on the CPU."""
-
-    verbose: bool = False
-    """Whether fit() prints a line an epoch."""
 
     fitted_: FittedModel = field(init=False)
     """The model with all that a prediction needs; fitted_.facts says how it was trained."""
@@ -149,33 +81,15 @@ class CFNADE(Questions):
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    # -- arguments ----------------------------------------------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
-        """The arguments; `deep` is scikit-learn's and changes nothing, as none is an estimator."""
-        return {name: getattr(self, name) for name in _PARAMETERS}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change arguments; the next fit() uses them."""
-        for name in params:
-            if name not in _PARAMETERS:
-                raise TrainingError(unknown("argument of CFNADE", name, _PARAMETERS))
-        for name, value in params.items():
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        given = [
-            f"{name}={getattr(self, name)!r}"
-            for name, default in _PARAMETERS.items()
-            if getattr(self, name) != default
-        ]
-        return f"CFNADE({', '.join(given)})"
-
     # -- training -----------------------------------------------------------------------------
 
     def fit(
-        self, data: Any, valid: Any = None, *, start: CFNADE | str | Path | None = None
+        self,
+        data: Any,
+        valid: Any = None,
+        *,
+        start: CFNADE | str | Path | None = None,
+        reporter: Reporter | None = None,
     ) -> Self:
         """Train on ratings: Ratings, a Split, or anything that load() takes.
 
@@ -183,12 +97,14 @@ class CFNADE(Questions):
         data, drawn by the seed, are held back for that. A Split brings its own; its test part is
         not touched. Later predictions condition on both. start is an earlier model (or its folder)
         whose weights this one takes over where ids are the same; data must then hold all ratings
-        to condition on, the earlier ones too.
+        to condition on, the earlier ones too. reporter is told of every step and epoch, such as
+        cfnade.journals.TensorBoard("runs/mine").
         """
         split = parts_of(data, valid, self.seed)
+        self._fitted_to = kind_of(data)
         if split.train.implicit:
             return self._fit_picks(split, start)
-        auto = start is None and automatic(self.get_params(), _PARAMETERS)
+        auto = start is None and automatic(self.get_params(), self.usual_params())
         plans = self._plans(split, auto=auto)
         trained = train(
             split,
@@ -202,7 +118,7 @@ class CFNADE(Questions):
             start=_fitted_of(start),
             device=self.device,
             threads=self.threads,
-            reporter=EpochLines() if self.verbose else None,
+            reporter=_told(reporter, EpochLines() if self.verbose else None),
             say=print if self.verbose else _nothing,
         )
         if trained.diverged is not None:
@@ -215,7 +131,7 @@ class CFNADE(Questions):
 
     def _fit_picks(self, split: Split, start: object) -> Self:
         """Of interactions, which have no ratings."""
-        refuse_said(self.get_params(), _PARAMETERS)
+        refuse_said(self.get_params(), self.usual_params())
         if start is not None:
             raise TrainingError("start is for models of ratings; train on all interactions anew")
         plan = lists_plan(split, True, (), auto=False, seed=self.seed)
@@ -249,6 +165,18 @@ class CFNADE(Questions):
         self.n_users_, self.n_items_ = fitted.context.n_users, fitted.context.n_items
         return self
 
+    # -- other processes ----------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Arguments and the model: what a predictor keeps beside them is made anew."""
+        kept = self.get_params() | {"_output": self._output, "_fitted_to": self._fitted_to}
+        return kept | ({"fitted_": self.fitted_} if "fitted_" in self.__dict__ else {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({name: state[name] for name in state if name != "fitted_"})
+        if "fitted_" in state:
+            self._adopt(state["fitted_"])
+
     # -- keeping ------------------------------------------------------------------------------
 
     def save(self, folder: str | Path, *, with_context: bool = True, half: bool = False) -> None:
@@ -271,8 +199,13 @@ class CFNADE(Questions):
             ) from error
 
 
-_PARAMETERS = {option.name: option.default for option in fields(CFNADE) if option.init}
 _FITTED = frozenset(option.name for option in fields(CFNADE) if not option.init)
+
+
+def _told(*reporters: Reporter | None) -> Reporter | None:
+    """All that there are, as one."""
+    given = [one for one in reporters if one is not None]
+    return Several(*given) if given else None
 
 
 def _nothing(_: str) -> None:

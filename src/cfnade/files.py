@@ -24,7 +24,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
 def parts_of(path: Path) -> list[Path]:
@@ -38,7 +38,7 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Make the rename itself survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cfnade.calibration import Calibration
 from cfnade.choice import Choice
-from cfnade.data.ratings import Ratings
+from cfnade.data.ratings import IntArray, Ratings
 from cfnade.sides import Axis, Member
 
 
@@ -41,6 +41,8 @@ class FittedModel:
     """What each member counts for people who were trained on, and for new ones; () is equally."""
     choice: Choice | None = None
     """What is taken up at all, if the model knows that."""
+    calibration_of_new: Calibration | None = None
+    """For people who were not trained on, where it is another one."""
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
@@ -58,6 +60,13 @@ class FittedModel:
         """Whether a prediction needs to know when."""
         sides = (side for member in self.members for side in member.sides.values())
         return any(side.needs_times for side in sides)
+
+    def new(self, users: IntArray) -> npt.NDArray[np.bool_]:
+        """Whether each user was not there in training. Returns (n,)."""
+        counts = self.trained_on.get("user")
+        if counts is None or not len(counts):
+            return users < 0
+        return np.asarray((users < 0) | (counts[users].sum(1) == 0))
 
     @property
     def level_frequencies(self) -> npt.NDArray[np.float64]:

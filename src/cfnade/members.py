@@ -1,5 +1,5 @@
 """One member's scores: those of its sides, added; where a side has no weights, newcomers.py says
-what stands for them."""
+what stands for them, and of somebody unknown nothing_known.py says everything."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from cfnade.data.ratings import IntArray
 from cfnade.fitted import FittedModel
 from cfnade.newcomers import Newcomer, Newcomers
+from cfnade.nothing_known import NothingKnown
 from cfnade.sides import Axis, Member
 from cfnade.sides.side import Array, Folding, Row, What, Who
 
@@ -19,7 +20,7 @@ class MemberScores:
 
     def __init__(self, member: Member, fitted: FittedModel) -> None:
         self._readings = [side.reading(fitted.context) for side in member.sides.values()]
-        self._K = len(fitted.context.scale)
+        self._K, self._nobody = len(fitted.context.scale), NothingKnown(fitted)
         self._newcomers = Newcomers(
             self._readings,
             fitted.context,
@@ -43,13 +44,15 @@ class MemberScores:
             for number in np.unique(which).tolist():
                 mine = blank[which == number]
                 self._put(parts, mine, self._own(news[number], others[mine]))
-        return np.asarray(np.sum(parts, axis=0, dtype=np.float64))
+        total = np.asarray(np.sum(parts, axis=0, dtype=np.float64))
+        self._nobody.put(total, self._nobody.cells(users, items), items)
+        return total
 
     def person(self, who: Who, items: IntArray) -> Array:
         """Scores of some items for one person (n, K), on the calling thread."""
         parts = [reading.person(who, items) for reading in self._readings]
         self._fill(parts, Newcomer("user", *who), items, np.arange(len(items)))
-        return np.asarray(np.sum(parts, axis=0))
+        return self._or_nobody(np.sum(parts, axis=0), who, items)
 
     def item(self, what: What, users: IntArray) -> Array:
         """Scores of one item for some users (n, K), on the calling thread."""
@@ -67,6 +70,8 @@ class MemberScores:
         rest = np.flatnonzero(~alone)
         parts = [reading.people(people, which[rest], items[rest]) for reading in self._readings]
         out[rest] = np.sum(parts, axis=0)
+        few = np.array([len(who.rated.columns) <= 1 for who in people])
+        alone |= few[which]  # nothing may be known of them
         cells = np.flatnonzero(alone)
         cells = cells[np.argsort(which[cells], kind="stable")]
         for mine in np.split(cells, np.flatnonzero(np.diff(which[cells])) + 1):
@@ -97,6 +102,9 @@ class MemberScores:
         total = parts[0].astype(np.result_type(*parts), copy=False)
         for part in parts[1:]:
             total += part
+        for who, own in zip(people, total, strict=True):
+            if len(who.rated.columns) == 0 or leave_out:
+                self._or_nobody(own, who, np.arange(len(own)))
         return total
 
     # -- without some ratings of a cell's user or item ----------------------------------------
@@ -107,7 +115,8 @@ class MemberScores:
         user, thing = self._pair(who, item)
         users = [user.without(int(other)) for other in user.known.columns]
         self._vary(parts, users, [thing], lambda folding: folding.without_each(who, item))
-        return np.asarray(np.sum(parts, axis=0))
+        total = np.asarray(np.sum(parts, axis=0))
+        return self._unless_known(total, who, item) if len(total) == 1 else total
 
     def without_raters(self, raters: Row, who: Who, item: int) -> Array:
         """The same without each of the item's ratings by others, who are given. Returns (c, K)."""
@@ -115,7 +124,8 @@ class MemberScores:
         user, thing = self._pair(who, item)
         things = [thing.without(int(rater)) for rater in raters.columns]
         self._vary(parts, [user], things, lambda folding: folding.without_raters(raters, who, item))
-        return np.asarray(np.sum(parts, axis=0))
+        total = np.asarray(np.sum(parts, axis=0))
+        return total if len(user.known.columns) else self._unless_known(total, who, item)
 
     def without_levels(self, raters: Row, who: Who, item: int) -> Array:
         """The same without all of these ratings at each level. Returns (K, K)."""
@@ -125,12 +135,24 @@ class MemberScores:
         rows = [Row(raters.columns[keep], raters.levels[keep]) for keep in rest]
         things = [thing.given(row) for row in rows]
         self._vary(parts, [user], things, lambda folding: folding.without_levels(raters, who, item))
-        return np.asarray(np.sum(parts, axis=0))
+        total = np.asarray(np.sum(parts, axis=0))
+        return total if len(user.known.columns) else self._unless_known(total, who, item)
 
     def _pair(self, who: Who, item: int) -> tuple[Newcomer, Newcomer]:
         """Both of a cell, each without the cell's own rating."""
         user = Newcomer("user", who.user, who.rated).without(item)
         return user, self._newcomers.known("item", item).without(who.user)
+
+    # -- where nothing is known of a person -----------------------------------------------------
+
+    def _or_nobody(self, scores: Array, who: Who, items: IntArray) -> Array:
+        self._nobody.put(scores, self._nobody.person(who, items), items)
+        return scores
+
+    def _unless_known(self, scores: Array, who: Who, item: int) -> Array:
+        """The same of one item, where all that the person rated beside it is left out."""
+        held = Row(*(part[who.rated.columns == item] for part in who.rated))
+        return self._or_nobody(scores, Who(who.user, held), np.full(len(scores), item))
 
     # -- where a side has no weights ----------------------------------------------------------
 

@@ -242,7 +242,7 @@ class Newcomers:
                 continue
             scores = new.ask(reading, others)
             blank = np.flatnonzero(self.untrained(_OTHER[new.axis], others))
-            if len(blank):
+            if len(blank) and reading.learns is not None:
                 both = [self.known(_OTHER[new.axis], int(other)) for other in others[blank]]
                 scores[blank] = self._rule(number, [one.without(new.index) for one in both])
             total += scores

@@ -9,6 +9,22 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
+class Guard:
+    """A lock that a thread may take twice; a copy in another process has one of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[Guard], tuple[()]]:
+        return Guard, ()
+
+
 class once(Generic[T]):  # noqa: N801  # reads as a decorator, like property
     """A property whose function runs once; threads that ask meanwhile wait for its value.
 
@@ -25,7 +41,7 @@ class once(Generic[T]):  # noqa: N801  # reads as a decorator, like property
     def __get__(self, owner: Any, _: type | None = None) -> T:
         # Python looks here only until the instance holds a value of this name.
         kept = owner.__dict__
-        with kept.setdefault("_once", threading.RLock()):
+        with kept.setdefault("_once", Guard()):
             if self._name not in kept:
                 kept[self._name] = self._compute(owner)
             value: T = kept[self._name]

@@ -18,9 +18,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.calibration import Calibration
 from cfnade.data.ratings import IndexArray, IntArray
 from cfnade.fitted import FittedModel
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
+from cfnade.nothing_known import Blanks, NothingKnown
 from cfnade.once import once
 from cfnade.sides.side import Row, Who
 from cfnade.sides.state_rows import as_ratings
@@ -89,6 +91,10 @@ class Leanings:
         smoothed = counts + OWN_SMOOTHING * self._everyone
         return np.asarray(smoothed / smoothed.sum(1, keepdims=True))
 
+    def tables(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """π (K,), the direction along the values (K,), and what is expected of items (M, K)."""
+        return self._everyone, self._along, self._expected
+
     def of_person(self, rated: Row) -> Leaning:
         """Of somebody who is known by what they rated."""
         gave = np.bincount(rated.levels, minlength=len(self._everyone))
@@ -142,22 +148,31 @@ class Leanings:
 
 
 class Calibrator:
-    """What a model says, with the spread that its calibration gives to the person asked about."""
+    """What a model says, with the spread that its calibration gives to the person asked about.
+
+    People whom it was trained on have one, new people maybe another. That one was fitted on people
+    of whom something is known; of somebody of whom nothing is, frequencies are said as they are.
+    """
 
     def __init__(self, fitted: FittedModel) -> None:
-        self.calibration, self._values = fitted.calibration, fitted.context.scale.array()
-        personal = self.calibration is not None and self.calibration.personal > 0
-        self._leanings = Leanings(fitted) if personal else None
+        self._fitted, self._values = fitted, fitted.context.scale.array()
+        self._known = fitted.calibration
+        self._new = fitted.calibration_of_new or fitted.calibration
+        self._alike = fitted.calibration_of_new is None
+        self._nobody = NothingKnown(fitted)
+        used = [one for one in (self._known, self._new) if one is not None]
+        self._leanings = Leanings(fitted) if any(one.personal > 0 for one in used) else None
 
     def of_cells(self, chances: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
         """Distributions (n, K) of cells, users being known ones or -1. Returns (n, K)."""
         leanings = None if self._leanings is None else self._leanings.of_cells(users, items)
-        return self._apply(chances, leanings)
+        return self._apply(chances, leanings, users, self._nobody.cells(users, items))
 
     def of_person(self, chances: FloatArray, who: Who, items: IntArray) -> FloatArray:
         """Distributions (n, K) of items for one person. Returns (n, K)."""
-        leaning = self.leaning(who)
-        return self._apply(chances, None if leaning is None else leaning.of(items))
+        leanings = None if self._leanings is None else self._leanings.of_person(who.rated).of(items)
+        users = np.full(len(items), who.user)
+        return self._apply(chances, leanings, users, self._nobody.person(who, items))
 
     def of_people(
         self, chances: FloatArray, people: Sequence[Who], which: IntArray, items: IntArray
@@ -167,13 +182,30 @@ class Calibrator:
         if self._leanings is not None:
             known = as_ratings([who.rated for who in people])
             leanings = self._leanings.of_rows(known, which, items)
-        return self._apply(chances, leanings)
+        users = np.array([who.user for who in people], np.int64)[which]
+        return self._apply(chances, leanings, users, self._nobody.people(people, which, items))
 
-    def _apply(self, chances: FloatArray, leanings: FloatArray | None) -> FloatArray:
-        if self.calibration is None:
+    def _apply(
+        self, chances: FloatArray, leanings: FloatArray | None, users: IntArray, blanks: Blanks
+    ) -> FloatArray:
+        if self._known is None or self._new is None:
             return chances
-        return self.calibration.apply(chances, self._values, leanings)
+        out, new = np.array(chances), self._fitted.new(users)
+        calibrated = np.ones(len(users), bool)
+        calibrated[blanks.places] = self._alike
+        for calibration, which in ((self._known, ~new), (self._new, new)):
+            mine = np.flatnonzero(which & calibrated)
+            own = None if leanings is None else leanings[mine]
+            out[mine] = calibration.apply(chances[mine], self._values, own)
+        return out
 
-    def leaning(self, who: Who) -> Leaning | None:
-        """How a person leans, if that counts."""
-        return None if self._leanings is None else self._leanings.of_person(who.rated)
+    def for_person(self, who: Who) -> Calibration:
+        """What is applied to all that one person has not rated, as one that asks for no leaning."""
+        new = bool(self._fitted.new(np.array([who.user]))[0])
+        calibration = self._new if new else self._known
+        blank = len(self._nobody.person(who, np.zeros(1, np.int64)).places) > 0
+        if calibration is None or (blank and not self._alike):
+            return Calibration()
+        if self._leanings is None:
+            return calibration
+        return calibration.for_leaning(self._leanings.of_person(who.rated).whole)

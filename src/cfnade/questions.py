@@ -3,33 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Self, Unpack
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from cfnade.data.scale import Scale
+from cfnade.errors import PredictionError
 from cfnade.evaluation import Scores, evaluate
 from cfnade.fitted import FittedModel
 from cfnade.fitting import read
 from cfnade.list_evaluation import KS, ListScores, evaluate_lists
+from cfnade.native import (
+    KINDS,
+    Kind,
+    column_like,
+    frame_as,
+    histories_of,
+    history_of,
+    kind_of,
+)
+from cfnade.options import checked, one_of, optional
 from cfnade.predictor import Predictor
 from cfnade.predictor.cells import Beside
+from cfnade.predictor.frames import probability_names
 from cfnade.predictor.histories import History
 from cfnade.predictor.ranking import How
 
-FloatArray = npt.NDArray[np.float64]
-
 
 class Questions:
-    """Asks the predictor of a model that was fitted or loaded."""
+    """Asks the predictor of a model that was fitted or loaded.
+
+    Answers are NumPy arrays and polars frames; a question that holds columns or tables of pandas,
+    polars or pyarrow is answered with those of the same library. A model that was fitted to a frame
+    gives frames of its kind.
+    """
 
     fitted_: FittedModel
     predictor_: Predictor
     scale_: Scale
+    _output: Kind | None = None
+    _fitted_to: Kind | None = None
 
-    def predict(self, users: Any, items: Any, **beside: Unpack[Beside]) -> FloatArray:
+    def set_output(self, kind: Kind | None) -> Self:
+        """Frames are "pandas", "polars" or "pyarrow" from now on; None: by the question."""
+        checked("kind", kind, optional(one_of(*KINDS)), PredictionError)
+        self._output = kind
+        return self
+
+    def predict(self, users: Any, items: Any, **beside: Unpack[Beside]) -> Any:
         """The expected rating of each (user, item), in stars. Returns (n,).
 
         Raw ids, equally many of both, or one user for many items (or the reverse). histories
@@ -37,15 +58,22 @@ class Questions:
         what known users said of them: {name: {user: stars}}. times, whole seconds since 1970,
         are for a model with time=True, and needed there.
         """
-        return self.predictor_.predict(users, items, **beside)
+        values = self.predictor_.predict(users, items, **self._beside(beside))
+        return column_like(values, "prediction", users, items)
 
-    def predict_proba(self, users: Any, items: Any, **beside: Unpack[Beside]) -> FloatArray:
-        """The calibrated probability of each rating in `classes_`. Returns (n, K)."""
-        return self.predictor_.predict_proba(users, items, **beside)
+    def predict_proba(self, users: Any, items: Any, **beside: Unpack[Beside]) -> Any:
+        """The calibrated probability of each rating in `classes_`. Returns (n, K), or a frame with
+        the columns p_1, p_2 … if users or items came as a column."""
+        chances = self.predictor_.predict_proba(users, items, **self._beside(beside))
+        if kind_of(users, items) is None:
+            return chances
+        frame = pl.DataFrame(chances, schema=probability_names(self.scale_))
+        return frame_as(frame, kind_of(users, items), users, items)
 
-    def predict_frame(self, users: Any, items: Any, **beside: Unpack[Beside]) -> pl.DataFrame:
+    def predict_frame(self, users: Any, items: Any, **beside: Unpack[Beside]) -> Any:
         """Both as a frame, with titles; known_of_user and known_of_item are 0 for unknown ids."""
-        return self.predictor_.predict_frame(users, items, **beside)
+        frame = self.predictor_.predict_frame(users, items, **self._beside(beside))
+        return frame_as(frame, self._kind(users, items), users, items)
 
     def recommend(
         self,
@@ -56,20 +84,32 @@ class Questions:
         n: int = 10,
         exclude_seen: bool = True,
         **how: Unpack[How],
-    ) -> pl.DataFrame:
+    ) -> Any:
         """The n best items for each user, for a new person's history, or for many new people's.
 
         Best by `rank` ("picked", weighed by `taste`; "expected", "at_least" a `threshold`, or a
         `quantile`), among `items`, `without` others, of `genres`, with `min_ratings` known ratings,
         more or less alike (`diversity`): all as in Predictor.recommend.
         """
-        return self.predictor_.recommend(
-            users, history=history, histories=histories, n=n, exclude_seen=exclude_seen, **how
+        frame = self.predictor_.recommend(
+            users,
+            history=self._history(history),
+            histories=histories_of(histories, rated=self._rated()),
+            n=n,
+            exclude_seen=exclude_seen,
+            **how,
         )
+        return frame_as(frame, self._kind(users, history, histories))
 
-    def similar_items(self, item: Any, *, n: int = 10) -> pl.DataFrame:
+    def similar_items(self, item: Any, *, n: int = 10) -> Any:
         """The items most like one, by who picks them: as in Predictor.similar_items."""
-        return self.predictor_.similar_items(item, n=n)
+        return frame_as(self.predictor_.similar_items(item, n=n), self._kind())
+
+    def ask(
+        self, user: Any = None, *, history: History | None = None, n: int = 10, without: Any = ()
+    ) -> pl.DataFrame:
+        """What to ask somebody next: the items whose ratings would tell most (Predictor.ask)."""
+        return self.predictor_.ask(user, history=history, n=n, without=without)
 
     def explain(
         self,
@@ -78,10 +118,12 @@ class Questions:
         user: Any = None,
         history: History | None = None,
         of: Literal["rating", "pick"] | None = None,
-    ) -> pl.DataFrame:
+    ) -> Any:
         """How each known rating moved the prediction of one item, or with of="pick" its chance to
         be picked next; the strongest first."""
-        return self.predictor_.explain(item=item, user=user, history=history, of=of)
+        known = self._history(history)
+        frame = self.predictor_.explain(item=item, user=user, history=known, of=of)
+        return frame_as(frame, self._kind(history))
 
     def evaluate(self, test: Any) -> Scores:
         """Scores on ratings held out from fit(): Ratings, or anything that load() takes."""
@@ -101,3 +143,21 @@ class Questions:
         """
         ratings = read(test, self.scale_)
         return evaluate_lists(self.predictor_, ratings, k=k, threshold=threshold, people=people)
+
+    # -- tables -------------------------------------------------------------------------------
+
+    def _kind(self, *asked: Any) -> Kind | None:
+        """Of which library a frame is."""
+        return self._output or kind_of(*asked) or self._fitted_to
+
+    def _rated(self) -> bool:
+        return not self.fitted_.context.implicit
+
+    def _history(self, history: Any) -> Any:
+        return history_of(history, rated=self._rated())
+
+    def _beside(self, beside: Beside) -> Beside:
+        if "histories" not in beside:
+            return beside
+        people = histories_of(beside["histories"], rated=self._rated())
+        return {**beside, "histories": people}

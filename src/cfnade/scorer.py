@@ -23,11 +23,15 @@ from cfnade.kernels.grouping import levels_of, ratings_of
 from cfnade.lists import Lists, distributions, mixed
 from cfnade.members import MemberScores
 from cfnade.once import once
+from cfnade.recent import Recent, key_of
 from cfnade.sides import Axis, Member
 from cfnade.sides.side import Array, BoolArray, Row, What, Who, row_of
 from cfnade.unseen import UNSEEN_RULES, paper_distribution
 
 FloatArray = npt.NDArray[np.float64]
+
+RECENT = 1 << 26
+"""Bytes of scores of the people asked about last."""
 
 FEW_PEOPLE, FEW_CELLS = 16, 256
 """So many people, or cells, are answered one by one on the calling thread."""
@@ -53,6 +57,7 @@ class Scorer:
     def _set(self, fitted: FittedModel) -> None:
         self.fitted = fitted
         self._members = [MemberScores(member, fitted) for member in fitted.members]
+        self._recent: Recent[list[Array]] = Recent(RECENT, lambda all: sum(a.nbytes for a in all))
 
     def with_members(self, *members: Member) -> Scorer:
         """The same questions, asked of other weights of the same model."""
@@ -120,18 +125,18 @@ class Scorer:
             people, which = np.unique(cells[0], return_inverse=True)
             if len(people) <= FEW_PEOPLE:
                 return self.of_people([self.person(user) for user in people], which, cells[1])
-        chances = self._mean(lambda member: member.cells(*cells, times), self._new(cells[0]))
+        chances = self._mean(lambda member: member.cells(*cells, times), self.fitted.new(cells[0]))
         return self._or_instead(chances, *cells)
 
     def of_person(self, who: Who, items: IntArray) -> FloatArray:
         """The distributions of some items for one person, on the calling thread. Returns (n, K)."""
-        new = self._new(np.full(len(items), who.user))
+        new = self.fitted.new(np.full(len(items), who.user))
         chances = self._mean(lambda member: member.person(who, items), new)
         return self._or_instead(chances, np.full(len(items), who.user), items)
 
     def of_item(self, what: What, users: IntArray) -> FloatArray:
         """The distributions of some users for one item, on the calling thread. Returns (n, K)."""
-        return self._mean(lambda member: member.item(what, users), self._new(users))
+        return self._mean(lambda member: member.item(what, users), self.fitted.new(users))
 
     def of_people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> FloatArray:
         """The distributions of cells of many people: whose each is, and the item. (n, K)."""
@@ -142,7 +147,9 @@ class Scorer:
                 out[mine] = self.of_person(who, items[mine])
             return out
         users = np.array([who.user for who in people], np.int64)[which]
-        chances = self._mean(lambda member: member.people(people, which, items), self._new(users))
+        chances = self._mean(
+            lambda member: member.people(people, which, items), self.fitted.new(users)
+        )
         return self._or_instead(chances, users, items)
 
     def of_pair(self, who: Who, what: What) -> FloatArray:
@@ -155,10 +162,24 @@ class Scorer:
         Every item has scores, but only those of the wanted ones hold where training saw nothing.
         If leave_out, what a person rated is scored from the other ratings.
         """
-        new = self._new(np.array([who.user for who in people], np.int64))
+        new = self.fitted.new(np.array([who.user for who in people], np.int64))
         members, shares = self._counting(new)
-        scores = [member.lists(people, wanted, leave_out=leave_out) for member in members]
-        return Lists(people, scores, shares)
+
+        def made() -> list[Array]:
+            return [member.lists(people, wanted, leave_out=leave_out) for member in members]
+
+        if len(people) != 1:
+            return Lists(people, made(), shares)
+        asked = np.zeros(self.fitted.context.n_items, bool)
+        asked[wanted] = True
+        what = np.packbits(asked), leave_out  # which is shorter than their numbers
+        return Lists(people, self.recently(people[0], made, *what), shares)
+
+    def recently(self, who: Who, make: Callable[[], list[Array]], *what: Any) -> list[Array]:
+        """What is made of all items for one person, kept for their next questions: not to be
+        written to."""
+        key = key_of(who.user, who.rated.columns, who.rated.levels, *what)
+        return self._recent.get(key, make)
 
     def _or_instead(self, chances: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
         """With the paper's rule: its constant where nothing is known of the user or the item."""
@@ -209,15 +230,8 @@ class Scorer:
         counting = [n for n, share in enumerate(each) if share.any()] or [0]
         return [members[n] for n in counting], each[counting]
 
-    def _new(self, users: IntArray) -> BoolArray:
-        """Whether each user was not there in training. Returns (n,)."""
-        counts = self.fitted.trained_on.get("user")
-        if counts is None or not len(counts):
-            return users < 0
-        return np.asarray((users < 0) | (counts[users].sum(1) == 0))
-
     def _new_one(self, who: Who) -> BoolArray:
-        return self._new(np.array([who.user]))
+        return self.fitted.new(np.array([who.user]))
 
     # -- borders ------------------------------------------------------------------------------
 

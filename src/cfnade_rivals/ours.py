@@ -32,11 +32,13 @@ class FittedCFNADE:
     def predict(self, users: IntArray, items: IntArray) -> FloatArray:
         """The mean of the distribution. Returns (n,)."""
         stars = self.estimator.classes_
-        return np.clip(self.estimator.predict(*self._raw(users, items)), stars[0], stars[-1])
+        return np.clip(
+            self.estimator.predictor_.predict(*self._raw(users, items)), stars[0], stars[-1]
+        )
 
     def probabilities(self, users: IntArray, items: IntArray) -> FloatArray:
         """The chance of every level, calibrated. Returns (n, K)."""
-        return self.estimator.predict_proba(*self._raw(users, items))
+        return self.estimator.predictor_.predict_proba(*self._raw(users, items))
 
     def _raw(self, users: IntArray, items: IntArray) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Raw ids; of -1 one that nobody has."""

@@ -26,6 +26,7 @@ from tests.choice.given import some_choice, some_picks
 from cfnade.calibration import Calibration
 from cfnade.checkpoint import CHOICE, KEPT, load, manifest, save, without_context
 from cfnade.checkpoint import FILES as ALL_FILES
+from cfnade.checkpoint.card import CARD
 from cfnade.choice import Choice
 from cfnade.choice.linear import Linear
 from cfnade.choice.picks import Picks
@@ -147,7 +148,7 @@ def test_loading_gives_the_same_bits(tmp_path: Path, kind: str) -> None:
     assert not any(member.training for member in loaded.members)
     names = {path.name for path in (tmp_path / "model").iterdir()}
     more = {KEPT} if "time" in kind else {CHOICE} if "choice" in kind else set()
-    assert names == {*FILES, *more}
+    assert names == {*FILES, *more, CARD}
     assert kept(fitted) or "time" not in kind
 
 
@@ -214,7 +215,7 @@ def test_without_context_nothing_of_the_rows_remains(
     assert len(found.context.user_ids if side == "user" else found.context.item_ids) == 0
     left = {"users", "items"} - {dropped}
     names = ["model.json", "model.safetensors", f"{left.pop()}.parquet"]
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(names)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*names, CARD])
     said = json.loads((tmp_path / "model.json").read_text())["context"]
     assert said["included"] is False
     assert "left out" in said["note"]
@@ -307,7 +308,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         with files_no_longer_than(size), pytest.raises(CheckpointError, match="could not be saved"):
             save(new, tmp_path)
         assert same(load(tmp_path), old)
-        assert sorted(p.name for p in tmp_path.iterdir()) == sorted(FILES)
+        assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*FILES, CARD])
     with files_no_longer_than(longest + 1000):
         save(new, tmp_path)
     assert same(load(tmp_path), new)

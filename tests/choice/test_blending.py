@@ -10,6 +10,7 @@ from tests.choice.given import some_picks
 
 from cfnade.choice import Choice
 from cfnade.choice.blending import USUAL, AskedPeople, blended, mean_ndcg
+from cfnade.choice.choice_side import ChoiceSide
 from cfnade.choice.picks import Picks
 
 PEOPLE, M = 400, 30
@@ -23,6 +24,8 @@ class Told:
 
     def scores(self, known: Picks) -> Any:
         return self._scores[: len(known)].copy()
+
+    add_scores: Any = ChoiceSide.add_scores
 
 
 def next_picks(liking: Any, seed: int) -> AskedPeople:

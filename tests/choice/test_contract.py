@@ -61,6 +61,15 @@ def test_nobody_feels_who_else_is_asked_about(which: str) -> None:
 
 
 @each_side
+def test_scores_are_added_to_what_is_there(which: str) -> None:
+    side = made(which)
+    total = np.linspace(-1, 1, len(PICKS) * M, dtype=np.float32).reshape(-1, M)
+    want = total - 2.5 * side.scores(PICKS)
+    side.add_scores(total, -2.5, PICKS)
+    np.testing.assert_allclose(total, want, rtol=1e-4, atol=1e-5)
+
+
+@each_side
 def test_picks_have_no_order(which: str) -> None:
     side, rng = made(which), np.random.default_rng(1)
     places = [rng.permutation(np.arange(*ends)) for ends in pairwise(PICKS.offsets)]

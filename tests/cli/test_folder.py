@@ -19,7 +19,7 @@ from tests.cli.test_train import options, wait_for, weights
 
 from cfnade.checkpoint import load
 from cfnade.cli.folder import LOCK
-from cfnade.cli.lock import TakenError, only_one
+from cfnade.lock import TakenError, only_one
 
 Shell = Any
 STATE = "training.safetensors"
@@ -29,7 +29,7 @@ LONG = 100_000  # epochs: more than any test waits for
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """As if Ctrl-C were pressed in the first epoch."""
-    monkeypatch.setattr("cfnade.cli.train._interrupt", lambda: nullcontext(lambda: True))
+    monkeypatch.setattr("cfnade.cli.train.interruptible", lambda: nullcontext(lambda: True))
     return monkeypatch
 
 
@@ -96,7 +96,7 @@ def test_a_run_stopped_in_its_refit_is_not_finished(
         return len(history.read_text().splitlines()) == 2  # the run's epochs are done
 
     with monkeypatch.context() as patched:
-        patched.setattr("cfnade.cli.train._interrupt", lambda: nullcontext(pressed))
+        patched.setattr("cfnade.cli.train.interruptible", lambda: nullcontext(pressed))
         done = shell("train", ratings_file, *options(out, 2), "--refit")
     assert done.code == 0, done.err
     assert load(out).facts["best_epoch"] == 2  # so the refit was stopped after the first of two
@@ -185,7 +185,7 @@ def test_of_many_processes_one_has_the_lock(tmp_path: Path) -> None:
     number, lock = tmp_path / "number", tmp_path / "lock"
     number.write_text("0")
     code = (
-        "import sys; from pathlib import Path; from cfnade.cli.lock import TakenError, only_one\n"
+        "import sys; from pathlib import Path; from cfnade.lock import TakenError, only_one\n"
         "number, lock, done = Path(sys.argv[1]), Path(sys.argv[2]), 0\n"
         "while done < 200:\n"
         "    try:\n"

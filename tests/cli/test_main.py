@@ -87,7 +87,7 @@ def test_output_that_is_not_read_to_the_end_is_no_error(ratings_file: Path) -> N
 
 
 def test_version(shell: Shell) -> None:
-    assert shell("--version").out == "cfnade 0.1.0\n"
+    assert shell("--version").out == "cfnade 0.2.0\n"
 
 
 def test_commands_are_found_without_importing_what_they_need() -> None:

@@ -19,10 +19,13 @@ PASSWORD = "pass:w/rd@1"
 
 
 @contextmanager
-def postgres(binaries: Path) -> Iterator[str]:
-    """Runs a server and gives its address, without user and password: 127.0.0.1:PORT."""
+def postgres(binaries: Path, *, durable: bool = False) -> Iterator[str]:
+    """Runs a server and gives its address, without user and password: 127.0.0.1:PORT.
+
+    Commits wait for the disk only if they are to be durable.
+    """
     with tempfile.TemporaryDirectory(prefix="cfnade-postgres-") as name:
-        folder, rights = Path(name), _unprivileged()
+        folder, rights = Path(name), unprivileged()
         (folder / "password").write_text(PASSWORD)
         if rights:
             for place in (folder, folder / "password"):
@@ -38,7 +41,8 @@ def postgres(binaries: Path) -> Iterator[str]:
         run("initdb", "-A", "scram-sha-256", "-U", "shop", f"--pwfile={folder / 'password'}")
         port = _free_port()
         options = (
-            f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
+            f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= "
+            f"-c fsync={'on' if durable else 'off'}"
         )
         run("pg_ctl", "-w", "-o", options, "start")
         try:
@@ -59,7 +63,7 @@ def find_binaries() -> Path | None:
     return next((place for place in places if (place / "initdb").exists()), None)
 
 
-def _unprivileged() -> dict[str, Any]:
+def unprivileged() -> dict[str, Any]:
     """The server refuses to run as root: it runs as somebody else then."""
     if os.getuid() != 0:
         return {}

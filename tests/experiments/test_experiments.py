@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.experiments.plans import CHOICE, HEAD, plan_file
 
 from cfnade.data.loader import load, load_split
 from cfnade.data.splits import split
@@ -23,56 +24,6 @@ from experiments.records import read_records, spread
 from experiments.run import Experiment, main
 from experiments.shape_ml10m import write_like_ml10m
 from experiments.variants import SlopeNetwork, uncorrected_factor, variant
-
-HEAD = (
-    'title = "A table"\ndata = "DATA"\n[common]\nsplits = ["paper:1", "paper:2"]\nside = "user"\n'
-)
-HEAD += "model = { hidden = [4] }\ntraining = { epochs = 2 }\n"
-CHOICE = (
-    '[[runs]]\nname = "a"\nchoose = { learning_rate = [1e-6, 1e-2] }\nfacts = { paper = 0.9 }\n'
-)
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    ratings = synthetic(60, 40, 900, seed=1).ratings
-    path = tmp_path / "ratings.csv"
-    lines = zip(ratings.users, ratings.items, ratings.values, strict=True)
-    path.write_text("user,item,rating\n" + "".join(f"u{u},i{i},{r}\n" for u, i, r in lines))
-    return path
-
-
-def plan_file(tmp_path: Path, data: Path, runs: str) -> Path:
-    path = tmp_path / "table.toml"
-    path.write_text(HEAD.replace("DATA", str(data)) + runs)
-    return path
-
-
-class InThisProcess:
-    """Stands for a process pool: here nothing needs memory of its own."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def __enter__(self) -> InThisProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def submit(self, function: Any, *arguments: Any) -> Any:
-        found = function(*arguments)
-
-        class Done:
-            def result(self) -> Any:
-                return found
-
-        return Done()
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.run.ProcessPoolExecutor", InThisProcess)
 
 
 @pytest.mark.usefixtures("here", "own_cache")
@@ -145,9 +96,14 @@ def test_a_choice_can_be_taken_over(tmp_path: Path, data: Path) -> None:
     runs = CHOICE + '[[runs]]\nname = "b"\nside = "item"\nchoose_like = "a"\n'
     plan = read_plan(plan_file(tmp_path, data, runs))
     experiment = Experiment(plan, tmp_path / "results", 1)
-    one_choice = experiment.choice(plan.entry("a"))
+    for task in experiment.due():  # nothing but the candidates, until all of them are there
+        assert task.function is one.validate
+        rmse = 0.8 if "0.01" in task.path.stem else 0.9
+        task.path.parent.mkdir(parents=True, exist_ok=True)
+        task.path.write_text(json.dumps({"valid": {"rmse": rmse}}))
+    assert {task.function for task in experiment.due()} == {one.score}
     fixed = experiment.fixed(plan.entry("b"))
-    assert fixed.training["learning_rate"] == one_choice["learning_rate"]
+    assert fixed.training["learning_rate"] == 1e-2
     assert fixed.side == "item"
 
 
@@ -205,6 +161,18 @@ def test_the_report_shows_mean_spread_and_difference(tmp_path: Path) -> None:
     line = next(line for line in text.splitlines() if "Model A" in line)
     assert "0.8100 ± 0.0141" in line  # by hand: sd of two numbers is their distance over √2
     assert "-0.0900" in line
+
+
+def test_at_a_glance_a_number_is_met_only_if_ours_is_not_above_it(tmp_path: Path) -> None:
+    path = tmp_path / "table.toml"
+    runs = [("a", "facts = { paper = 0.9 }"), ("b", 'facts = { paper = 0.9, row = "ours" }')]
+    runs += [("c", 'facts = { paper = 0.9, row = "paper\'s settings" }')]
+    text = "".join(f'[[runs]]\nname = "{name}"\nlabel = "A"\n{facts}\n' for name, facts in runs)
+    path.write_text(HEAD + text)
+    scores = {"a": [0.91, 0.93], "b": [0.90, 0.88], "c": [0.9002]}
+    records = {name: [record(name, x) for x in found] for name, found in scores.items()}
+    line = tables.glance([(read_plan(path), records)]).splitlines()[-1]
+    assert "| A | 0.900 | 0.9002, missed | 0.8900, met |" in line
 
 
 def test_the_spread_of_one_run_is_not_invented() -> None:
@@ -300,7 +268,7 @@ def test_the_made_up_file_is_read_as_movielens_10m(tmp_path: Path) -> None:
     assert ratings.titles is not None
     parts = load_split(str(folder), "paper:1")
     configuration = Configuration("user", {"hidden": [4], "factors": 3}, {"epochs": 1})
-    found = one.score(str(folder), "paper:1", 0, replace(configuration), 1)
+    found = one.score(str(folder), "paper:1", 0, replace(configuration), 1, tmp_path)
     assert found["ratings"] == len(ratings)
     assert found["test"]["n"] == len(parts.test)
 

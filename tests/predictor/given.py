@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import torch
-from tests.folded import Cell, side_scores
+from tests.folded import Cell, frequencies, side_scores, unknown
 
 from cfnade.calibration import Calibration
 from cfnade.data.build import Options, build
@@ -126,6 +126,8 @@ def literal(
 ) -> FloatArray:
     """The distribution of one cell, not calibrated: members and sides one after another. (K,)."""
     cells = known_cells(fitted.context) if cells is None else cells
+    if unknown(fitted, Cell(user, item), cells):
+        return frequencies(fitted, Cell(user, item))
     members = []
     for member in fitted.members:
         total = np.zeros(len(fitted.context.scale))

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from tests.choice.toy import PopularSide
 from tests.predictor.picked import (
     ITEMS,
     USERS,
@@ -142,41 +144,55 @@ def test_items_alike_are_listed_by_id() -> None:
     fitted = FITTED["rated"]
     assert fitted.choice is not None
 
-    class Same:
-        n_items = ITEMS
-
-        def scores(self, known: Any) -> Any:
-            return np.zeros((len(known), ITEMS), np.float32)
-
-        def vectors(self) -> None:
-            return None
-
-        def tensors(self) -> dict[str, Any]:
-            return {}
-
-    same: Any = Choice({"same": Same()}, {"same": 1.0})  # type: ignore[dict-item]
+    same = Choice({"same": PopularSide(torch.zeros(ITEMS))}, {"same": 1.0})
     frame = Predictor(replace(fitted, choice=same)).recommend([2, 5, 7], n=9, taste=0)
     for _, own in frame.group_by("user"):
         assert own["item"].is_sorted()
         assert own["score"].n_unique() == 1
 
 
-def test_the_chance_to_be_picked_is_the_same_by_whatever_lists_are_ranked() -> None:
+def test_lists_by_ratings_do_not_ask_what_is_picked() -> None:
+    fitted = FITTED["rated"]
+    predictor = Predictor(replace(fitted, choice=replace(fitted.choice, sides={})))  # type: ignore[type-var]
+    frame = predictor.recommend([3], rank="expected")
+    assert "pick" not in frame.columns
+    assert predictor.ranked(3, rank="quantile").picks is None
+    bare = Predictor(replace(fitted, choice=None)).recommend([3], rank="expected")
+    assert frame.equals(bare)
+
+
+def test_the_chance_to_be_picked_is_the_same_by_whatever_taste() -> None:
     predictor = PREDICTORS["rated"]
     for exclude_seen in (True, False):
         found = {}
-        for how in ({"rank": "expected"}, {"rank": "quantile"}, {"taste": 1.0}, {"taste": 0.2}):
+        for taste in (0.0, 1.0, 0.2):
             frame = predictor.recommend(
                 [3],
                 n=ITEMS,
                 exclude_seen=exclude_seen,
                 min_ratings=0,
-                **how,
+                taste=taste,
             )
-            found[str(how)] = frame.sort("item")["pick"].to_numpy()
+            found[taste] = frame.sort("item")["pick"].to_numpy()
         first, *others = found.values()
         for other in others:
             np.testing.assert_allclose(other, first, rtol=1e-5)
+
+
+@pytest.mark.parametrize("which", list(FITTED))
+def test_the_next_question_about_a_person_is_answered_as_the_first(which: str) -> None:
+    asked = Predictor(FITTED[which])
+    others: list[dict[str, Any]] = [{"taste": 0.2}, {"taste": 1.0}, {"rank": "expected"}]
+    hows: list[dict[str, Any]] = [
+        {},
+        {"genres": "Drama"},
+        {"exclude_seen": False},
+        {"items": range(1, 30)},
+    ]
+    for how in [*hows, *(others if FITTED[which].members else []), {}]:
+        for user in (3, 5, 3):
+            fresh = Predictor(FITTED[which]).recommend([user], n=6, **how)
+            assert asked.recommend([user], n=6, **how).equals(fresh)
 
 
 def test_who_knows_everything_has_an_empty_list() -> None:

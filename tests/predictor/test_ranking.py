@@ -103,8 +103,8 @@ def test_equal_scores_are_listed_by_id(how: dict[str, Any]) -> None:
         network.b.copy_(network.b[:1].expand(ITEMS, -1))
     counts = np.ones_like(fitted.trained_on["item"])
     flat = Predictor(replace(fitted, trained_on={"item": counts}))
-    for n in (4, ITEMS):
-        frame = flat.recommend(history={}, n=n, min_ratings=0, **how)
+    for n in (4, ITEMS - 1):
+        frame = flat.recommend(history={99 + ITEMS: 3.0}, n=n, min_ratings=0, **how)
         assert frame["item"].to_list() == list(range(100, 100 + n))
         assert frame["score"].n_unique() == 1
 

@@ -32,7 +32,7 @@ def test_genres_are_those_that_the_data_name() -> None:
 
 
 def test_filters_go_together() -> None:
-    frame = RATED.recommend([1], n=ITEMS, items=range(1, 31), without=[3, 4, 777], genres="Comedy")
+    frame = RATED.recommend([1], n=ITEMS, items=range(1, 31), without=[3, 4], genres="Comedy")
     comedies = {i + 1 for i in range(ITEMS) if "Comedy" in GENRES[i % len(GENRES)]}
     assert set(frame["item"].to_list()) == comedies & set(range(1, 31)) - {3, 4}
     assert RATED.recommend([1], items=[]).height == 0
@@ -71,6 +71,9 @@ REFUSED: list[tuple[Predictor, dict[str, Any], str]] = [
     (RATED, {"min_ratings": -1}, r"min_ratings \(=-1\)"),
     (RATED, {"items": 5}, r"items \(=5\) must be a list of items"),
     (RATED, {"without": "Film 3"}, r"without \(='Film 3'\) must be a list of items"),
+    (RATED, {"items": [1, 777, 778]}, r"items names 777, 778, unknown to the model; leave out"),
+    (PICKED, {"without": [777]}, r"without names 777, unknown to the model"),
+    (RATED, {"without": np.arange(900, 907)}, r"without names 900, 901, 902, 903, 904, …, unkn"),
     (RATED, {"genres": ["Drama", "Western"]}, r"genres: 'Western' is none of the data's; known"),
     (RATED, {"genres": [3]}, r"genres: 3 is none of the data's"),
     (RATED, {"genres": 3}, r"genres \(=3\) must be a genre or a list of them"),

@@ -66,8 +66,8 @@ def test_somebody_who_is_not_in_the_data_is_like_one_without_ratings(data: Path,
     train = whole.select((whole.users != 7) & (whole.items != 4))
     rival = Ours(model={"hidden": [4]}, training={"epochs": 1})
     model = rival.fit(train, train.select(np.arange(0)), threads=1)
-    nobody, nothing = np.array([-1, 0, -1]), np.array([0, -1, -1])
-    without = model.probabilities(np.array([7, 0, 7]), np.array([0, 4, 4]))
+    nobody, nothing = np.array([-1, 0]), np.array([0, -1])
+    without = model.probabilities(np.array([7, 0]), np.array([0, 4]))
     np.testing.assert_allclose(model.probabilities(nobody, nothing), without, atol=1e-6)
 
 

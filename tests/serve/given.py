@@ -80,6 +80,7 @@ KINDS = {
     "both": Kind("both"),
     "several": Kind("user", seeds=2),
     "timed": Kind("both", new_people=False, lists=False, fields={"time": True}),
+    "ridge": Kind("user", fields={"ridge": 4}),
     "bare": Kind("user", known_users=False),  # saved without its context
     "titled": Kind("user", ids_are_titles=True),
     "lists": Kind("user", picks=True),
@@ -155,14 +156,21 @@ def rated(history: dict[int, float], kind: Kind = KINDS["user"]) -> list[dict[st
 
 
 @contextmanager
-def serving(folder: Path, *, limits: Limits | None = None, key: str | None = None) -> Iterator[str]:
+def serving(
+    folder: Path,
+    *,
+    limits: Limits | None = None,
+    key: str | None = None,
+    noun: str | None = None,
+    store: str | None = None,
+) -> Iterator[str]:
     """The service of a folder on a free port of loopback, in a thread. Gives its address."""
     models, limits = Models(folder), limits or Limits()
     models.load()
     with bind("127.0.0.1", 0) as listener:
         listener.listen()  # who comes before the server is ready waits
         config = LimitedConfig(
-            create_app(models, key=key, limits=limits),
+            create_app(models, key=key, limits=limits, noun=noun, store=store),
             limits=limits,
             http=Connection,
             ws="none",

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.serve.given import JSON, ClientOf, TestClient, history, rated
 
-PATHS = ["/predict", "/recommend", "/explain", "/similar", "/match"]
+PATHS = ["/predict", "/recommend", "/explain", "/ask", "/similar", "/match"]
 DEEP = 50_000
 
 RAW = {
@@ -123,7 +123,7 @@ NAMES = [
         "rank",
         "taste",
     ),
-    *("threshold", "quantile", "diversity", "min_ratings"),
+    *("threshold", "quantile", "diversity", "min_ratings", "decades"),
 ]
 GOOD: dict[str, Any] = {
     **{"ratings": rated(history()), "items": [101], "item": 101, "n": 3, "rank": "picked"},

@@ -19,10 +19,11 @@ from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
 
 OPERATIONS = [
-    *(("POST", path) for path in ("/predict", "/recommend", "/explain", "/similar", "/match")),
-    *(("GET", path) for path in ("/items", "/model", "/version", "/health")),
+    *(("POST", path) for path in ("/predict", "/recommend", "/explain", "/ask", "/similar")),
+    *(("POST", "/match"), ("GET", "/items")),
+    *(("GET", path) for path in ("/map", "/model", "/version", "/health")),
 ]
-WITH_INPUT = OPERATIONS[:6]
+WITH_INPUT = OPERATIONS[:7]
 # Whether a rating is on the scale depends on the model: what fits the schema may be refused.
 LEFT_OUT = [schemathesis.checks.positive_data_acceptance]
 
@@ -79,6 +80,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/predict": {"ratings": rated(history()), "items": [101]},
     "/recommend": {"ratings": rated(history())},
     "/explain": {"ratings": rated(history()), "item": 101},
+    "/ask": {"ratings": rated(history())},
     "/similar": {"item": 101},
     "/match": {"films": []},
 }
@@ -154,4 +156,5 @@ def test_every_status_in_the_schema_can_be_met(user_model: Path) -> None:
                 for header in documented.get("headers", {}):
                     assert header in answer.headers
                 met += 1
-    assert met == 4 * 9 + 8 + 5 + 2 * 3 + 2  # questions, /match, /items, two reports, /health
+    # questions, /match, /items, /map, two reports, /health
+    assert met == 5 * 9 + 8 + 5 + 4 + 2 * 3 + 2

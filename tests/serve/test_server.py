@@ -16,6 +16,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from tests.serve.given import history, rated
 
 from cfnade import checkpoint
@@ -163,6 +164,13 @@ def test_workers_are_replaced_one_by_one(own_model: Path, other_model: Path) -> 
         checkpoint.save(checkpoint.load(other_model), own_model)
         service.process.send_signal(signal.SIGHUP)
         service.wait_until(lambda: {first(asked(service)) for _ in range(8)} == {new})
+        lists = sum(
+            sample.value
+            for family in text_string_to_metric_families(httpx.get(f"{service.url}/metrics").text)
+            for sample in family.samples
+            if sample.name == "cfnade_requests_total" and sample.labels["path"] == "/recommend"
+        )
+        assert lists >= 9  # of all workers, also those that have gone
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait() == 0
 
@@ -206,8 +214,10 @@ def test_a_port_in_use_is_an_error(
 def test_wrong_settings_are_errors(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], user_model: Path
 ) -> None:
-    said = failing(monkeypatch, capsys, user_model, "--cors", "example.org/path")
-    assert "--cors 'example.org/path' is no origin" in said
+    said = failing(monkeypatch, capsys, user_model, "--allow-origin", "example.org/path")
+    assert "--allow-origin 'example.org/path' is no origin" in said
+    said = failing(monkeypatch, capsys, user_model, "--allow-host", "http://films.example.org")
+    assert "--allow-host 'http://films.example.org' is no name of a host" in said
     monkeypatch.setenv("CFNADE_API_KEY", "")
     assert "CFNADE_API_KEY is set but empty" in failing(monkeypatch, capsys, user_model)
 
@@ -219,6 +229,7 @@ def test_options_and_the_key_of_the_environment_reach_the_service(
     monkeypatch.setattr("cfnade.serve.server.serve", asked_for.append)
     monkeypatch.setenv("CFNADE_API_KEY", "s3cret")
     options = ["--host", "::1", "--port", "9000", "--workers", "3", "--watch", "--cors", "*"]
+    options += ["--allow-host", "Films.example.org", "--access-log", "json"]
     monkeypatch.setattr(sys, "argv", ["cfnade", "serve", str(user_model), *options])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -226,4 +237,5 @@ def test_options_and_the_key_of_the_environment_reach_the_service(
     (settings,) = asked_for
     assert (settings.folder, settings.host, settings.port) == (user_model, "::1", 9000)
     assert (settings.workers, settings.key, settings.cors) == (3, "s3cret", ("*",))
+    assert (settings.hosts, settings.access_log) == (("films.example.org",), "json")
     assert settings.watch == 2.0

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cfnade.calibration import Calibration
+from cfnade.checkpoint.card import write_card
 from cfnade.checkpoint.faults import fault_of
 from cfnade.checkpoint.folders import current, replacing_files, snapshot
 from cfnade.checkpoint.half import Halves, halves_of, weights_of
@@ -44,7 +45,7 @@ WEIGHTS, CONTEXT, USERS, ITEMS, KEPT, CHOICE = (
 FILES = (WEIGHTS, CONTEXT, USERS, ITEMS, KEPT, CHOICE, NAME)
 _TABLES: dict[Axis, str] = {"user": USERS, "item": ITEMS}
 
-_COUNTS = "trained_on."  # of users or of items, beside the weights
+COUNTS = "trained_on."  # of users or of items, beside the weights
 _RETRIES = 9  # of reading a folder that was changed meanwhile
 _log = logging.getLogger("cfnade")
 
@@ -53,6 +54,8 @@ def save(
     fitted: FittedModel, folder: str | Path, *, with_context: bool = True, half: bool = False
 ) -> None:
     """Write a model into a folder, in place of the model that is there; other files stay.
+
+    README.md is a card for people who find the folder; one that somebody edited stays as it is.
 
     Without context the ratings and the ids of the model's rows are left out, for sharing; a model
     of both sides says nothing about an item without its ratings, so it is refused. `half` writes
@@ -68,6 +71,7 @@ def save(
         with replacing_files(folder, FILES) as part:
             names = _write(fitted, part, halves.names if halves else ())
             write_manifest(fitted, part, names)
+            write_card(fitted, part, folder)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"{folder}: could not be saved ({error}); a model saved there before is whole"
@@ -169,7 +173,7 @@ def _tensors(fitted: FittedModel, halves: Collection[str]) -> dict[str, Tensor]:
         for name, tensor in weights_of(fitted).items()
     }
     counts = {
-        f"{_COUNTS}{axis}": torch.from_numpy(np.array(levels, np.int64))
+        f"{COUNTS}{axis}": torch.from_numpy(np.array(levels, np.int64))
         for axis, levels in fitted.trained_on.items()
     }
     return tensors | counts
@@ -212,13 +216,15 @@ def _load(folder: Path) -> FittedModel:
         _check_names(where, manifest)
         check_files(manifest["files"], paths)
         members, counts = _members(manifest, paths)
-        calibration = manifest["calibration"]
+        known = manifest["calibration"]
+        new = known and known.get("of_new")  # earlier models have none
         fitted = FittedModel(
             members=members,
             side=str(manifest["side"]),
             context=_context(manifest, paths),
             trained_on=counts,
-            calibration=None if calibration is None else Calibration.from_dict(calibration),
+            calibration=None if known is None else Calibration.from_dict(known),
+            calibration_of_new=None if new is None else Calibration.from_dict(new),
             has_context=CONTEXT in paths,
             facts=manifest["facts"],
             shares=tuple((float(known), float(new)) for known, new in manifest["shares"]),
@@ -266,18 +272,18 @@ def _members(
         for name, side in member.sides.items()
     }
     wanted = {
-        f"{number}.{name}.{key}": (torch.float32, tuple(tensor.shape))
+        f"{number}.{name}.{key}": (tensor.dtype, tuple(tensor.shape))
         for (number, name), network in parameters.items()
         for key, tensor in network.state_dict().items()
     }
-    counts = {name: tensors.pop(name) for name in sorted(tensors) if name.startswith(_COUNTS)}
+    counts = {name: tensors.pop(name) for name in sorted(tensors) if name.startswith(COUNTS)}
     check_tensors(path, tensors, wanted)
     for (number, name), network in parameters.items():
         prefix = f"{number}.{name}."
         own = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
         network.load_state_dict(own, assign=True)
     by_axis: dict[Axis, Any] = {
-        axis: counts[f"{_COUNTS}{axis}"].numpy() for axis in _TABLES if f"{_COUNTS}{axis}" in counts
+        axis: counts[f"{COUNTS}{axis}"].numpy() for axis in _TABLES if f"{COUNTS}{axis}" in counts
     }
     return tuple(member.eval() for member in members), by_axis
 

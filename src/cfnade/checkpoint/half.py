@@ -58,7 +58,8 @@ def halves_of(fitted: FittedModel) -> Halves:
     asked = _cells(fitted)
     change_by = _measure(fitted, asked)
     tables = weights_of(fitted)
-    names = sorted(tables, key=lambda name: (-tables[name].numel(), name))
+    floats = [name for name, table in tables.items() if table.is_floating_point()]
+    names = sorted(floats, key=lambda name: (-tables[name].numel(), name))
     chosen, change = set(names), change_by(names)
     if not change <= BOUND:
         chosen, change = set(), 0.0

@@ -63,7 +63,7 @@ def write_manifest(fitted: FittedModel, part: Path, names: list[str]) -> None:
         "shares": fitted.shares,
         "choice": None if fitted.choice is None else fitted.choice.to_dict(),
         "scale": {"values": scale.values, "edges": scale.edges},
-        "calibration": None if fitted.calibration is None else fitted.calibration.to_dict(),
+        "calibration": _calibration(fitted),
         "context": context,
         "source": fitted.context.source,
         "facts": fitted.facts,
@@ -74,6 +74,14 @@ def write_manifest(fitted: FittedModel, part: Path, names: list[str]) -> None:
     content["check"] = digest_text(_dumped(seen, sort_keys=True))
     text = _dumped(content, indent=2)
     (part / NAME).write_bytes(text.encode() + b"\n")
+
+
+def _calibration(fitted: FittedModel) -> dict[str, Any] | None:
+    """That for known people, with the one for new people in it."""
+    known, new = fitted.calibration, fitted.calibration_of_new
+    if known is None:
+        return None
+    return known.to_dict() | {"of_new": None if new is None else new.to_dict()}
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

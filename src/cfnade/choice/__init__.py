@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from cfnade.choice.choice_side import ChoiceSide, ScoreArray
@@ -21,6 +20,7 @@ from cfnade.choice.linear import Linear
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_nade import ChoiceNade
 from cfnade.errors import ModelError
+from cfnade.kernels.likeliest import log_softmax
 
 CHOICE_KINDS: dict[str, type[ChoiceSide]] = {
     "nade": ChoiceNade,
@@ -40,11 +40,17 @@ class Choice:
     def n_items(self) -> int:
         return next(iter(self.sides.values())).n_items
 
+    @property
+    def levels(self) -> int:
+        """How many ways of taking something up it tells apart."""
+        return max(side.levels for side in self.sides.values())
+
     def scores(self, known: Picks) -> ScoreArray:
         """Of every item for each person. Returns (B, M)."""
         total = np.zeros((len(known), self.n_items), np.float32)
         for name, side in self.sides.items():
-            total += np.float32(self.weights[name]) * side.scores(known)
+            if self.weights[name] != 0:
+                side.add_scores(total, self.weights[name], known)
         return total
 
     def log_chances(self, known: Picks, *, left_out: bool = True) -> ScoreArray:
@@ -90,13 +96,6 @@ class Choice:
             for name, side in self.sides.items()
             for key, tensor in side.tensors().items()
         }
-
-
-def log_softmax(scores: ScoreArray) -> npt.NDArray[np.float32]:
-    """Over the last axis, in place; of nothing but -∞ nothing has a chance."""
-    scores -= np.maximum(scores.max(-1, keepdims=True), np.finfo(np.float32).min)
-    scores -= np.log(np.maximum(np.exp(scores).sum(-1, keepdims=True), 1e-30))
-    return scores
 
 
 def choice_shapes(described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from cfnade.choice import log_softmax
 from cfnade.choice.choice_side import ChoiceSide, ScoreArray
 from cfnade.choice.picks import Picks
+from cfnade.kernels.likeliest import log_softmax
 from cfnade.ranking_metrics import ndcg, places
 
 PLACES = 100
@@ -23,7 +23,7 @@ GRID = (0.0, 0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 
 
 USUAL = {"linear": 0.35, "posterior": 0.35}
 """Without validation, in the same units."""
-_SHARPNESS = np.exp(np.linspace(np.log(0.3), np.log(3.0), 25))
+SHARPNESS = np.exp(np.linspace(np.log(0.3), np.log(3.0), 25))
 
 
 class AskedPeople(NamedTuple):
@@ -105,4 +105,4 @@ def _sharpness(scores: ScoreArray, asked: AskedPeople) -> float:
         logs = log_softmax(np.float32(factor) * base)
         return float(logs[answers.rows, answers.columns].mean(dtype=np.float64))
 
-    return float(max(_SHARPNESS, key=likelihood))
+    return float(max(SHARPNESS, key=likelihood))

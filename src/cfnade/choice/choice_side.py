@@ -27,6 +27,10 @@ class ChoiceSide(ABC):
     def scores(self, known: Picks) -> ScoreArray:
         """Of every item for each person, who is known by these picks and nothing else. (B, M)."""
 
+    def add_scores(self, total: ScoreArray, weight: float, known: Picks) -> None:
+        """Add them, weighed, to a sum (B, M): some sides can without another array."""
+        total += np.float32(weight) * self.scores(known)
+
     @abstractmethod
     def vectors(self) -> ScoreArray | None:
         """A vector for each item, if it has any: alike ones are picked by the same people."""
@@ -48,6 +52,11 @@ class ChoiceSide(ABC):
     @abstractmethod
     def from_saved(cls, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
         """From what `to_dict` and `tensors` gave."""
+
+    @property
+    def levels(self) -> int:
+        """How many ways of taking something up it tells apart: it reads levels below this."""
+        return 1
 
     @property
     @abstractmethod

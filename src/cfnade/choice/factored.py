@@ -12,27 +12,25 @@ take turns. People are answered by one solve, known and new ones alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from cfnade.choice.choice_side import ChoiceSide, ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.data.ratings import IntArray
 from cfnade.errors import ModelError
+from cfnade.kernels.conjugate import solve_rows
 from cfnade.kernels.ragged_sums import transposed
-from cfnade.kernels.threads import one_torch_thread, run, thread_count
+from cfnade.kernels.threads import one_torch_thread
+from cfnade.once import once
 from cfnade.options import check_fields, number, whole
 
-_ENTRIES = 1 << 22
-"""So many numbers of vectors are gathered at once."""
-_ROWS = 4096  # and of so many rows, at most
-_FEW = 16  # rows that one thread solves alone
+FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,16 +64,27 @@ class Posterior(ChoiceSide):
         if len(picks) > people:
             picks = picks.take(np.sort(rng.permutation(len(picks))[:people]))
         M, D = config.columns, config.factors
-        turned = _turned(picks)
+        by_item = _by_item(picks)
         start = rng.standard_normal((M, D)) * 0.1 / np.sqrt(D)
         F = torch.from_numpy(start.astype(np.float32))
         for _ in range(sweeps):
-            X = solve(picks, F, config)
-            F = solve(turned, X, config)
+            X = solve(picks, turned(F), config)
+            F = solve(by_item, turned(X), config)
         return cls(config, {"F": F})
 
     def scores(self, known: Picks) -> ScoreArray:
-        return (solve(known, self._F, self.config) @ self._F.T).numpy()
+        total = np.zeros((len(known), self.n_items), np.float32)
+        self.add_scores(total, 1.0, known)
+        return total
+
+    def add_scores(self, total: ScoreArray, weight: float, known: Picks) -> None:
+        X = solve(known, self._turned, self.config)
+        torch.from_numpy(total).addmm_(X, self._turned.F.T, alpha=weight)
+
+    @once
+    def _turned(self) -> Turned:
+        with one_torch_thread():  # whoever asks first, it has the same bits
+            return turned(self._F)
 
     def vectors(self) -> ScoreArray | None:
         return self._F.numpy()
@@ -100,55 +109,30 @@ class Posterior(ChoiceSide):
         return self.config.columns
 
 
-def solve(rows: Picks, F: Tensor, config: PosteriorConfig) -> Tensor:
-    """The vector of each row, given those of its columns. Returns (rows, D)."""
-    D = F.shape[1]
-    everyone = config.unpicked * (F.T @ F)
-    F = torch.cat([F, F.new_zeros(1, D)])  # the last one fills rows up to the same length
-    out = F.new_zeros(len(rows), D)
-    order = np.flatnonzero(rows.counts)
-    order = order[np.argsort(rows.counts[order], kind="stable")]
-    threads = thread_count(None) if len(order) > _FEW else 1
-    # Many small systems: threads with rows of their own wait for nobody.
-    shares = [order[thread::threads] for thread in range(threads)]
-    with one_torch_thread() if threads > 1 else nullcontext():
-        run(_solve, [(rows, mine, F, everyone, config, out) for mine in shares])
-    return out
+class Turned(NamedTuple):
+    """Vectors in the directions in which FᵀF is diagonal: scores are the same in any directions."""
+
+    F: Tensor  # (M, D)
+    lengths: FloatArray  # (D,) the diagonal of FᵀF
 
 
-def _solve(
-    rows: Picks, order: IntArray, F: Tensor, everyone: Tensor, config: PosteriorConfig, out: Tensor
-) -> None:
-    """The vectors of the rows of these numbers, which are ordered by length."""
-    M, D = len(F) - 1, F.shape[1]
-    for mine, columns, weights in _padded(rows, order, D):
-        f = F[columns]  # (b, c, D)
-        weighed = f * weights.unsqueeze(2)
-        precision = torch.baddbmm(everyone, f.transpose(1, 2), weighed)
-        ridge = config.penalty * (weights.sum(1) + config.unpicked * M)
-        precision.diagonal(dim1=1, dim2=2).add_(ridge.unsqueeze(1))
-        factor = torch.linalg.cholesky(precision)
-        out[mine] = torch.cholesky_solve(weighed.sum(1).unsqueeze(2), factor).squeeze(2)
+def turned(F: Tensor) -> Turned:
+    """The same vectors, turned."""
+    exact = F.double()
+    lengths, directions = torch.linalg.eigh(exact.T @ exact)
+    return Turned((exact @ directions).float(), lengths.clamp(min=0).numpy())
 
 
-def _padded(rows: Picks, order: IntArray, D: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Rows of about one length together: their numbers, columns (b, c) and weights (b, c)."""
-    counts, M, first = rows.counts, rows.n_columns, 0
-    while first < len(order):
-        each = D * (counts[order[first : first + _ROWS]] + D)  # of a row, if it were the longest
-        fits = each * np.arange(1, len(each) + 1) <= _ENTRIES
-        count = max(1, int(fits.argmin() if not fits.all() else len(fits)))
-        mine = order[first : first + count]
-        some = rows.take(mine)
-        length = int(counts[mine].max())
-        filled = np.arange(length) < some.counts[:, None]
-        columns, weights = np.full(filled.shape, M), np.zeros(filled.shape, np.float32)
-        columns[filled], weights[filled] = some.columns, some.weights
-        yield torch.from_numpy(mine), torch.from_numpy(columns), torch.from_numpy(weights)
-        first += count
+def solve(rows: Picks, others: Turned, config: PosteriorConfig) -> Tensor:
+    """The vector of each row in these directions, given those of its columns. (rows, D)."""
+    counts = np.bincount(rows.rows, rows.weights, minlength=len(rows))
+    ridges = config.penalty * (counts + config.unpicked * len(others.F))
+    data = rows.offsets, rows.columns, rows.weights, others.F.numpy()
+    base = config.unpicked * others.lengths
+    return torch.from_numpy(solve_rows(*data, base, ridges))
 
 
-def _turned(picks: Picks) -> Picks:
+def _by_item(picks: Picks) -> Picks:
     """Who picked each item."""
     offsets, rows, weights = transposed(picks.rows, picks.columns, picks.weights, picks.n_columns)
     return replace(

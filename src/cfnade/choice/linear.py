@@ -28,7 +28,7 @@ from cfnade.choice.choice_side import ChoiceSide, ScoreArray
 from cfnade.choice.picks import Picks
 from cfnade.errors import ModelError
 from cfnade.kernels.cooccurrence import co_picks, largest_co_picks, neighbour_systems
-from cfnade.kernels.ragged_sums import add_entries, sum_rows, transposed
+from cfnade.kernels.ragged_sums import add_entries, add_rows, sum_rows, transposed
 from cfnade.options import check_fields, number, whole
 
 EXACT = 8_000
@@ -94,6 +94,12 @@ class Linear(ChoiceSide):
         if not self.config.neighbours:
             return np.asarray(sum_rows(*data, self._tensors["B"].numpy()))
         return np.asarray(add_entries(*data, *self._entries))
+
+    def add_scores(self, total: ScoreArray, weight: float, known: Picks) -> None:
+        if self.config.neighbours:
+            return super().add_scores(total, weight, known)
+        weights = np.float32(weight) * known.weights
+        return add_rows(known.offsets, known.columns, weights, self._tensors["B"].numpy(), total)
 
     def vectors(self) -> ScoreArray | None:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -20,9 +20,12 @@ from cfnade.choice.picks import Picks
 from cfnade.choice.set_nade import Hidden, hidden_of
 from cfnade.data.ratings import IntArray
 from cfnade.errors import TrainingError
-from cfnade.kernels.ragged_sums import sum_rows, transposed
+from cfnade.group import ALONE, Group
+from cfnade.kernels.ragged_sums import add_rows, transposed
 from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
+from cfnade.models.initialise import fill_columns_
 from cfnade.options import check_fields, number, whole
+from cfnade.sides.column_part import ColumnPart
 
 _START, _ORDER, _DRAW = range(3)  # streams of random numbers
 _NEVER = -1e4
@@ -60,20 +63,30 @@ class ChoiceSettings:
         return asdict(self)
 
 
-def started(picks: Picks, levels: int, settings: ChoiceSettings) -> ChoiceNetwork:
+def started(
+    picks: Picks, levels: int, settings: ChoiceSettings, part: ColumnPart | None = None
+) -> ChoiceNetwork:
     """A network with its start values: biases say how often an item is picked at all."""
     M, H = picks.n_columns, settings.hidden
-    people = max(1, int(np.count_nonzero(picks.counts)))
-    usual = max(1e-6, float(picks.weights.sum(dtype=np.float64)) / people)
+    whole, group = (M, ALONE) if part is None else (part.whole, part.group)
+    people = max(1, int(np.count_nonzero(picks.counts if part is None else part.rows.counts)))
+    usual = max(1e-6, group.total(float(picks.weights.sum(dtype=np.float64))) / people)
     network = ChoiceNetwork(ChoiceConfig(columns=M, levels=levels, hidden=H, usual=usual))
     generator = torch.Generator().manual_seed(settings.seed)
-    bound = math.sqrt(6 / (M + H))
+    bound = math.sqrt(6 / (whole + H))
+
+    def draw(shape: tuple[int, ...]) -> Tensor:
+        return torch.empty(shape).uniform_(-bound, bound, generator=generator)
+
     counts = np.bincount(picks.columns, picks.weights, minlength=M)
     with torch.no_grad():
-        network.W.uniform_(-bound, bound, generator=generator)
-        network.V.uniform_(-bound, bound, generator=generator)
-        bias = np.log(counts + 1) - np.log(max(counts.mean(), 1e-6))
+        for table in (*network.W, network.V):
+            fill_columns_(table, draw, part and part.kept)
+        mean = counts.mean() if part is None else group.total(float(counts.sum())) / whole
+        bias = np.log(counts + 1) - np.log(max(mean, 1e-6))
         network.b.copy_(torch.from_numpy(bias))
+        if part is not None:
+            network.b[len(part.columns) :] = _NEVER  # nobody's column, which nobody picks
     return network
 
 
@@ -86,14 +99,28 @@ class ChoiceDraw(NamedTuple):
     weights: Tensor  # (T,) w_t |T|^-γ
 
 
-def draw(picks: Picks, people: IntArray, settings: ChoiceSettings, step: int) -> ChoiceDraw:
+def draw(
+    picks: Picks,
+    people: IntArray,
+    settings: ChoiceSettings,
+    step: int,
+    part: ColumnPart | None = None,
+) -> ChoiceDraw:
     """The step of that number, of these people."""
     rng = np.random.default_rng((settings.seed, _DRAW, step))
     mine = picks.take(people)
     rates = rng.uniform(settings.context_rate, 1, len(people))
-    known = rng.random(len(mine.columns)) < rates[mine.rows]
+    if part is None:
+        numbers = rng.random(len(mine.columns))
+    else:  # those of whole rows, of which these are some places
+        sizes = part.rows.counts[people].astype(np.int64)
+        starts = np.cumsum(sizes) - sizes
+        places = starts[mine.rows] + part.rows.places[picks.positions(people)]
+        numbers = rng.random(int(sizes.sum()))[places]
+    known = numbers < rates[mine.rows]
     rows = mine.rows[~known].astype(np.int64)
-    counts = np.maximum(np.bincount(rows, minlength=len(people)), 1)
+    counts = np.bincount(rows, minlength=len(people))
+    counts = np.maximum(counts if part is None else part.group.sum_(counts), 1)
     weights = mine.weights[~known] * counts[rows] ** -settings.target_power
     drawn = torch.from_numpy(weights.astype(np.float32))
     return ChoiceDraw(mine.where(known), rows, mine.columns[~known].astype(np.int64), drawn)
@@ -110,8 +137,14 @@ class Candidates(NamedTuple):
 class Pool:
     """Draws the candidates of steps; all items if there is no head."""
 
-    def __init__(self, picks: Picks, settings: ChoiceSettings) -> None:
+    def __init__(
+        self, picks: Picks, settings: ChoiceSettings, part: ColumnPart | None = None
+    ) -> None:
         self._settings, self._M = settings, picks.n_columns
+        if part is not None and settings.head:  # its part of both
+            share = len(part.columns) / part.whole
+            own = max(1, round(settings.head * share)), max(1, round(settings.tail * share))
+            self._settings = replace(settings, head=own[0], tail=own[1])
         counts = np.bincount(picks.columns, minlength=self._M)
         self._order = np.argsort(-counts, kind="stable")
         everything = np.arange(self._M)
@@ -138,12 +171,26 @@ class Pool:
         return Candidates(items, logs, place)
 
 
-def set_slopes(network: ChoiceNetwork, drawn: ChoiceDraw, candidates: Candidates) -> float:
+def softmax_of(scores: Tensor, group: Group) -> Tensor:
+    """Over the items of all ranks. scores (B, S) may be used up."""
+    if group.size == 1:
+        return torch.softmax(scores, 1)
+    tops = np.zeros((group.size, len(scores)), np.float32)
+    tops[group.rank] = scores.max(1).values.numpy()
+    top = torch.from_numpy(group.sum_(tops).max(0)).unsqueeze(1)
+    weights = scores.sub_(top).exp_()
+    total = group.sum_(weights.sum(1, dtype=torch.float64).numpy())
+    return weights.div_(torch.from_numpy(total).float().unsqueeze(1))
+
+
+def set_slopes(
+    network: ChoiceNetwork, drawn: ChoiceDraw, candidates: Candidates, group: Group = ALONE
+) -> float:
     """Write the gradient of the cost into the parameters' `grad`. Returns the cost."""
     context, B = drawn.context, len(drawn.context)
     whole = len(candidates.items) == network.config.columns
     items = torch.from_numpy(candidates.items)
-    hidden = hidden_of(network, context)
+    hidden = hidden_of(network, context, group)
     V = network.V.detach() if whole else network.V.detach()[items]
     bias = network.b.detach() if whole else network.b.detach()[items] + candidates.log_weights
     chances = torch.addmm(bias, hidden.state, V.T)
@@ -151,14 +198,15 @@ def set_slopes(network: ChoiceNetwork, drawn: ChoiceDraw, candidates: Candidates
     seen = places >= 0
     masked = torch.from_numpy(context.rows[seen].astype(np.int64)), torch.from_numpy(places[seen])
     chances[masked] = _NEVER
-    chances = torch.softmax(chances, 1)
+    chances = softmax_of(chances, group)
     cells = torch.from_numpy(drawn.rows), torch.from_numpy(candidates.place[drawn.columns])
     cost = -float((drawn.weights * chances[cells].clamp(min=1e-30).log()).sum()) / B
     rows = torch.zeros(B).index_add_(0, cells[0], drawn.weights)
+    group.sum_(rows.numpy())
     slopes = chances.mul_(rows.unsqueeze(1) / B)
     slopes[cells] -= drawn.weights / B
-    _back(network, drawn, hidden, slopes, V, None if whole else items)
-    return cost
+    _back(network, drawn, hidden, slopes, V, None if whole else items, group)
+    return group.total(cost)
 
 
 def _back(
@@ -168,6 +216,7 @@ def _back(
     slopes: Tensor,
     V: Tensor,
     items: Tensor | None,
+    group: Group,
 ) -> None:
     """From the slopes (B, S) of scores to those of all parameters."""
     grads = {name: tensor.grad for name, tensor in network.named_parameters()}
@@ -178,12 +227,15 @@ def _back(
     else:
         gV.zero_()[items] = slopes.T @ hidden.state
         gb.zero_()[items] = slopes.sum(0)
-    below = (slopes @ V).mul_(1 - hidden.state * hidden.state)
+    below = slopes @ V
+    group.scatter_sum(below)
+    group.gather(below)
+    below.mul_(1 - hidden.state * hidden.state)
     torch.sum(below, 0, out=gc)
     context = drawn.context
     table = gW.view(-1, network.config.hidden)
     turned = transposed(context.rows, hidden.places, context.weights, len(table))
-    sum_rows(*turned, below.mul_(hidden.factor).numpy(), table.numpy())
+    add_rows(*turned, below.mul_(hidden.factor).numpy(), table.zero_().numpy())
 
 
 def _grad(tensor: Tensor | None) -> Tensor:
@@ -194,14 +246,22 @@ def _grad(tensor: Tensor | None) -> Tensor:
 class ChoiceTrainer:
     """A network on its way; `state` holds all that it remembers beside the network."""
 
-    def __init__(self, picks: Picks, levels: int, settings: ChoiceSettings) -> None:
-        self.picks, self.settings = picks, settings
-        self.network = started(picks, levels, settings)
+    def __init__(
+        self,
+        picks: Picks,
+        levels: int,
+        settings: ChoiceSettings,
+        part: ColumnPart | None = None,
+    ) -> None:
+        self.picks, self.settings, self._part = picks, settings, part
+        self._group = ALONE if part is None else part.group
+        self.network = started(picks, levels, settings, part)
         self.average = {name: t.detach().clone() for name, t in self.network.named_parameters()}
         for tensor in self.network.parameters():
             tensor.grad = torch.zeros_like(tensor)
-        self._pool = Pool(picks, settings)
-        self._people = np.flatnonzero(picks.counts > 1)  # one pick leaves nothing to be known by
+        self._pool = Pool(picks, settings, part)
+        counts = picks.counts if part is None else part.rows.counts
+        self._people = np.flatnonzero(counts > 1)  # one pick leaves nothing to be known by
         self._adam = self._optimiser()
         self._best: dict[str, Tensor] = {}
         self.step = 0
@@ -229,8 +289,9 @@ class ChoiceTrainer:
         return float(np.mean([self._move(np.sort(batch)) for batch in batches]))
 
     def _move(self, people: IntArray) -> float:
-        drawn = draw(self.picks, people, self.settings, self.step)
-        cost = set_slopes(self.network, drawn, self._pool.draw(drawn.columns, self.step))
+        drawn = draw(self.picks, people, self.settings, self.step, self._part)
+        candidates = self._pool.draw(drawn.columns, self.step)
+        cost = set_slopes(self.network, drawn, candidates, self._group)
         for group in self._adam.param_groups:
             group["lr"] = self.settings.learning_rate * self._factor()
         self._adam.step()

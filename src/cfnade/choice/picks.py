@@ -58,11 +58,17 @@ class Picks:
         """Whose each pick is. Returns (n,)."""
         return np.repeat(np.arange(len(self), dtype=np.int32), self.counts)
 
+    def positions(self, people: IntArray) -> IntArray:
+        """Where the picks of some people stand, in this order. Returns (n,)."""
+        counts = self.offsets[people + 1] - self.offsets[people]
+        ends = np.cumsum(counts)
+        starts = self.offsets[people] - ends + counts
+        return np.asarray(np.arange(counts.sum()) + np.repeat(starts, counts))
+
     def take(self, people: IntArray) -> Picks:
         """Those of some people, in this order."""
-        counts = self.counts[people]
-        ends = np.cumsum(counts)
-        places = np.arange(counts.sum()) + np.repeat(self.offsets[people] - ends + counts, counts)
+        ends = np.cumsum(self.offsets[people + 1] - self.offsets[people])
+        places = self.positions(people)
         parts = self.columns[places], self.levels[places], self.weights[places]
         return Picks(np.concatenate([[0], ends]), *parts, self.n_columns)
 

@@ -73,6 +73,16 @@ def choice_plan(ratings: Ratings, *, seed: int = 0) -> ChoicePlan:
     )
 
 
+def sizes_of(ratings: Ratings, plan: ChoicePlan) -> dict[str, int]:
+    """How many bytes the numbers of each side take."""
+    M, levels = ratings.n_items, len(ratings.scale) if plan.levels else 1
+    counts = {"nade": M * (plan.nade.hidden * (levels + 1) + 1) + plan.nade.hidden}
+    counts["linear"] = 2 * M * plan.neighbours or M * M
+    if plan.posterior is not None:
+        counts["posterior"] = M * plan.posterior.factors
+    return {name: 4 * count for name, count in counts.items()}
+
+
 def seconds_of(ratings: Ratings, plan: ChoicePlan) -> float:
     """About how long a plan takes on two cores without AVX-512; follows from sizes alone."""
     n, N, M = len(ratings), ratings.n_users, ratings.n_items

@@ -12,6 +12,7 @@ from torch import Tensor
 from cfnade.choice.choice_side import ChoiceSide, ScoreArray
 from cfnade.choice.picks import Picks
 from cfnade.errors import ModelError
+from cfnade.group import ALONE, Group
 from cfnade.kernels.ragged_sums import sum_rows
 from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
 from cfnade.options import checked, whole
@@ -32,6 +33,14 @@ class ChoiceNade(ChoiceSide):
         for network in self.networks[1:]:
             total += score_all(network, known)
         return total.div_(len(self.networks)).numpy()
+
+    def add_scores(self, total: ScoreArray, weight: float, known: Picks) -> None:
+        share = weight / len(self.networks)
+        with torch.no_grad():
+            sums = torch.from_numpy(total)
+            for network in self.networks:
+                state = hidden_of(network, known).state
+                sums.add_(network.b, alpha=share).addmm_(state, network.V.T, alpha=share)
 
     def vectors(self) -> ScoreArray | None:
         return self.networks[0].V.detach().numpy()
@@ -61,6 +70,10 @@ class ChoiceNade(ChoiceSide):
         return cls(networks)
 
     @property
+    def levels(self) -> int:
+        return self.config.levels
+
+    @property
     def n_items(self) -> int:
         return self.config.columns
 
@@ -84,12 +97,15 @@ class Hidden:
         self.state, self.factor, self.places = state, factor, places
 
 
-def hidden_of(network: ChoiceNetwork, known: Picks) -> Hidden:
-    """As ChoiceNetwork.hidden, without its gradient."""
+def hidden_of(network: ChoiceNetwork, known: Picks, group: Group = ALONE) -> Hidden:
+    """As ChoiceNetwork.hidden, without its gradient; of picks that a group's ranks share."""
     places = places_of(known) if network.config.levels > 1 else known.columns
     data = known.offsets, places, known.weights
     sums = torch.from_numpy(sum_rows(*data, table_of(network).numpy()))
     total = np.bincount(known.rows, known.weights, minlength=len(known)).astype(np.float64)
+    group.scatter_sum(sums)
+    group.gather(sums)
+    group.sum_(total)
     factor = np.sqrt(np.divide(network.config.usual, total, out=0 * total, where=total > 0))
     scale = torch.from_numpy(factor.astype(np.float32)).unsqueeze(1)
     return Hidden(sums.mul_(scale).add_(network.c.detach()).tanh_(), scale, places)

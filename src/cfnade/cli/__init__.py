@@ -19,7 +19,18 @@ from typing import Annotated, NoReturn
 import typer
 
 from cfnade import __version__
-from cfnade.cli import dataset, doctor, score, service, train, use
+from cfnade.cli import (
+    dataset,
+    doctor,
+    export,
+    fresher,
+    keeping,
+    score,
+    service,
+    sharding,
+    train,
+    use,
+)
 from cfnade.cli.arguments import Command
 from cfnade.errors import CfnadeError
 
@@ -31,6 +42,7 @@ app = typer.Typer(
     help="Predict what rating a person would give an item, as a whole probability distribution.",
 )
 app.add_typer(dataset.app, name="data")
+app.add_typer(keeping.app, name="store")
 for command in (
     train.train,
     score.evaluate,
@@ -39,8 +51,10 @@ for command in (
     use.similar,
     use.explain,
     train.tune,
-    use.export,
+    export.export,
+    sharding.shard,
     service.serve,
+    fresher.refresh,
     doctor.doctor,
 ):
     app.command(cls=Command)(command)

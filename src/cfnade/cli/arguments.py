@@ -15,7 +15,10 @@ from typer.core import TyperCommand
 from cfnade.errors import CfnadeError
 
 Model = Annotated[Path, typer.Argument(help="The folder of a saved model.", metavar="MODEL")]
-RATINGS = "Ratings: a file, a folder, a data set's name, an address, or - for standard input."
+RATINGS = (
+    "Ratings: a file, a folder, a data set's name, an address, store:ADDRESS, or - for standard "
+    "input."
+)
 Data = Annotated[str, typer.Argument(help=RATINGS)]
 Json = Annotated[bool, typer.Option("--json", help="Print figures for a machine.")]
 
@@ -111,6 +114,26 @@ def with_options(
     return decorate
 
 
+# -- what runs a large job ------------------------------------------------------------------------
+
+_running = panel("Large jobs")
+_RUNNING: dict[str, Any] = {
+    "engine": Annotated[
+        str | None,
+        _running(r"What runs it: local, ray (cfnade\[ray]) or spark (cfnade\[spark])."),
+    ],
+    "workers": Annotated[
+        int | None,
+        _running("Tasks at a time; 1 if not given, with Ray and Spark all processors."),
+    ],
+    "force": Annotated[
+        bool | None, _running("Replace what another job left in the folder.", "--force")
+    ],
+}
+with_engine = with_options("running", _RUNNING)
+"""Gives a command what says where its tasks run; it gets that as `running`."""
+
+
 # -- how a rating file is read -------------------------------------------------------------------
 
 _reading = panel("How the file is read (recognised where not given)")
@@ -169,6 +192,15 @@ def _arguments_of_load(values: dict[str, Any]) -> dict[str, Any]:
 
 with_reading = with_options("reading", _READING, _arguments_of_load)
 """Gives a command these options; it gets them as `reading`, ready for load()."""
+
+_IN_PIECES = (
+    *("user", "item", "rating", "weight", "separator", "header", "encoding"),
+    *("skip_bad_lines", "scale", "bins", "repeats", "likes"),
+)
+with_reading_in_pieces = with_options(
+    "reading", {name: _READING[name] for name in _IN_PIECES}, _arguments_of_load
+)
+"""The same of those that files too large for memory can be read with."""
 
 READING = frozenset(_READING) - {"no_cache"} | {"cache"}
 """The arguments of load() that they become."""

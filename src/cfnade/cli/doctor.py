@@ -51,16 +51,27 @@ def compile_kernels(*tasks: str) -> None:
     """Compile what the tasks (all if none) need, and say so first, for it takes a while."""
     from cfnade.kernels.prepare import prepare
 
-    prepare(lambda text: print(text, file=sys.stderr, flush=True), *tasks)
+    prepare(_say, *tasks)
+
+
+def compile_ahead(*tasks: str) -> None:
+    """Begin with that while other things are done."""
+    from cfnade.kernels.prepare import ahead
+
+    ahead(_say, *tasks)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _cache() -> tuple[str, str]:
     """Whether kernels were compiled before, as it is until somebody waits for them."""
-    from cfnade.kernels.prepare import cache_state
+    from cfnade.kernels.prepare import cache_folder_of_kernels, cache_state
 
     missing = cache_state().missing
     cold = f"cold ({missing} to compile, by the first training or service)"
-    return "kernel cache", cold if missing else "warm"
+    return "kernel cache", f"{cold if missing else 'warm'}, in {cache_folder_of_kernels()}"
 
 
 def _kernels() -> tuple[str, str]:

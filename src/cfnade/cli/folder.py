@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cfnade.cli.job import RUN, Job, refuse_unfinished
-from cfnade.cli.lock import TakenError, only_one
 from cfnade.errors import CheckpointError, TrainingError
+from cfnade.lock import TakenError, only_one
 
 LOCK = "training.lock"
 _FINISHED = "finished"  # in run.json: the run is at its end
@@ -53,9 +53,11 @@ def refuse_overwriting(out: Path, *, force: bool) -> None:
 
 def begin_run(out: Path, job: Job) -> None:
     """What an earlier run left makes place for this one."""
+    from cfnade.ranks import rank_state
     from cfnade.training import state
 
     state.forget(out)
+    rank_state.forget(out)
     _write(out, job)
 
 

@@ -220,9 +220,15 @@ def settings_of_members(job: Job) -> list[Any]:
 
 def refuse_unfinished(out: Path) -> None:
     """A run that was interrupted is not thrown away by a command that forgot --resume."""
+    from cfnade.ranks.rank_state import is_begun
     from cfnade.training import state
     from cfnade.training.state import lists_folder, member_folder
 
+    if is_begun(out):
+        raise TrainingError(
+            f"{out}: holds an unfinished training of several ranks; go on with --resume under as "
+            "many ranks, or start anew with --force"
+        )
     if (lists_folder(out) / state.NAME).exists():
         raise TrainingError(
             f"{out}: holds an unfinished training; go on with --resume, or start anew with --force"

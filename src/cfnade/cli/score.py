@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cfnade.cli.arguments import Json, Model, panel, with_reading
+from cfnade.cli.arguments import Json, Model, panel, with_engine, with_reading
 from cfnade.errors import PredictionError
 
 _lists = panel("Lists")
 
 
 @with_reading
+@with_engine
 def evaluate(
     model: Model,
     data: Annotated[
@@ -34,7 +36,12 @@ def evaluate(
     people: Annotated[
         int | None, _lists("Only so many people, the same ones each time; all if not given.")
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="With --engine: the folder to write what was predicted to."),
+    ] = None,
     as_json: Json = False,
+    running: dict[str, Any],
     reading: dict[str, Any],
 ) -> None:
     """Score a model on ratings that it has not seen.
@@ -43,7 +50,11 @@ def evaluate(
       cfnade evaluate model
       cfnade evaluate model new-ratings.csv --json
       cfnade evaluate model --lists --k 10,20 --threshold 4 --people 1500
+      cfnade evaluate model test-parts/ --engine ray --out judged/
     """
+    if any(running.values()) or out is not None:
+        _evaluate_parts(model, data, out, running, {"lists": lists, "k": k, **reading}, as_json)
+        return
     from cfnade import checkpoint
     from cfnade.evaluation import evaluate
 
@@ -71,6 +82,28 @@ def evaluate(
             show_list_scores(found)
 
 
+def _evaluate_parts(
+    model: Path,
+    data: str | None,
+    out: Path | None,
+    running: dict[str, Any],
+    other: Any,
+    json_: bool,
+) -> None:
+    """Ratings by the part, on an engine."""
+    from cfnade.cli.crowd import answer_all, refuse
+
+    refuse(**other)
+    if data is None:
+        raise PredictionError("give the ratings to score: files with user, item and rating")
+    told = answer_all(model, "evaluate", data, out, running)
+    if json_:
+        print(json.dumps({"on": data, **told["scores"]}, indent=1))
+    else:
+        scores = told["scores"]
+        print("  ".join(f"{name} {scores[name]:.4f}" for name in ("rmse", "nll", "mae_of_medians")))
+
+
 def _how_lists(lists: bool, **given: Any) -> dict[str, Any]:
     """What evaluate_lists takes, of what was given."""
     how = {name: value for name, value in given.items() if value is not None}
@@ -91,8 +124,9 @@ def _how_lists(lists: bool, **given: Any) -> dict[str, Any]:
 
 
 def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
+    from cfnade.cli.parts import load_parts
     from cfnade.data.addresses import masked
-    from cfnade.data.loader import load, load_split
+    from cfnade.data.loader import load
 
     if data is None and reading:
         raise PredictionError(
@@ -104,7 +138,7 @@ def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[
     job = fitted.facts.get("job")
     if job is None:
         raise PredictionError("this model does not say on what data it was trained; give the data")
-    parts = load_split(job["data"], job["split"], **job["reading"])
+    parts = load_parts(job)
     if parts.fingerprint != fitted.facts["run"]["split"]["fingerprint"]:
         raise PredictionError(
             f"{job['data']} is not the data that this model was trained on (its split "

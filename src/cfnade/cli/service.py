@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,6 +12,7 @@ from cfnade.cli.arguments import Model
 from cfnade.cli.doctor import compile_kernels
 from cfnade.errors import CfnadeError
 
+Style = Literal["plain", "json"]
 _ORIGIN = re.compile(r"https?://[^/\s*]+")
 
 
@@ -27,13 +28,32 @@ def serve(
     workers: Annotated[
         int, typer.Option("--workers", min=1, max=256, help="Processes, each with the model.")
     ] = 1,
-    cors: Annotated[
+    origins: Annotated[
         list[str] | None,
-        typer.Option("--cors", help="Another origin whose pages may ask; may be repeated."),
+        typer.Option(
+            "--allow-origin", "--cors", help="Another origin whose pages may ask; may be repeated."
+        ),
+    ] = None,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host", help="Another name that the service goes by; may be repeated."
+        ),
+    ] = None,
+    access_log: Annotated[
+        Style | None, typer.Option("--access-log", help="Write every request to standard output.")
+    ] = None,
+    noun: Annotated[
+        str | None,
+        typer.Option("--noun", help="What the page calls an item, such as book or song."),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Load a new model as soon as it is saved.")
     ] = False,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", help="Keep what people say in this store.", metavar="STORE"),
+    ] = None,
 ) -> None:
     """Serve a model and its page over HTTP.
 
@@ -42,13 +62,20 @@ def serve(
     \b
       cfnade serve model
       cfnade serve model --port 9000 --watch
+      cfnade serve model --store ratings.db
     """
-    if any(find_spec(name) is None for name in ("fastapi", "uvicorn")):
-        raise CfnadeError('serving needs two more packages: pip install "cfnade[serve]"')
+    if any(find_spec(name) is None for name in ("fastapi", "prometheus_client", "uvicorn")):
+        raise CfnadeError('serving needs a few more packages: pip install "cfnade[serve]"')
     from cfnade.serve.guards import key_from_environment
+    from cfnade.serve.hosts import checked_name
     from cfnade.serve.server import ServeSettings
     from cfnade.serve.server import serve as run
+    from cfnade.serve.shelf import checked_noun
 
+    if store is not None:  # whatever is wrong with it shows here, before anything listens
+        from cfnade.store.opening import open_store
+
+        open_store(store).close()
     if model.is_dir():  # if not, the reason comes without delay
         compile_kernels("requests", "picks")
     run(
@@ -58,8 +85,12 @@ def serve(
             port=port,
             workers=workers,
             key=key_from_environment(),
-            cors=tuple(_origin(text) for text in cors or []),
+            cors=tuple(_origin(text) for text in origins or []),
+            hosts=tuple(checked_name(text) for text in hosts or []),
             watch=_SECONDS if watch else None,
+            access_log=access_log,
+            store=store,
+            noun=checked_noun(noun),
         )
     )
 
@@ -72,6 +103,6 @@ def _origin(text: str) -> str:
     if text == "*" or _ORIGIN.fullmatch(text):
         return text
     raise CfnadeError(
-        f"--cors {text!r} is no origin; give it as browsers do, such as https://example.org:8443, "
-        "or * for any"
+        f"--allow-origin {text!r} is no origin; give it as browsers do, such as "
+        "https://example.org:8443, or * for any"
     )

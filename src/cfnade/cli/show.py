@@ -257,8 +257,7 @@ class TrainingView:
     ) -> None:
         self._names = names
         self._epochs, self._history = epochs, folder / "history.jsonl"
-        self._member = done[-1].get("member", 0) if done else 0
-        self._epoch = done[-1]["epoch"] if done else 0
+        self._at = {record.get("member", 0): int(record["epoch"]) for record in done}
         self._began: float | None = None  # the first step
         self._drawn = 0.0
         self._here = 0  # epochs since it began
@@ -272,7 +271,9 @@ class TrainingView:
             disable=not console.is_terminal,
             transient=True,
         )
-        self._task = self._live.add_task("", total=1.0, number=self._epoch + 1)
+        self._task = self._live.add_task(
+            "", total=1.0, number=1 + max(self._at.values(), default=0)
+        )
 
     def __enter__(self) -> TrainingView:
         self._live.start()
@@ -291,11 +292,12 @@ class TrainingView:
 
     def epoch(self, record: dict[str, Any]) -> None:
         self._touch_files()  # a run saved after an epoch's last step goes on without another
-        next_member = record.get("member", 0) > self._member
-        if record["epoch"] <= self._epoch and not next_member:  # the refit counts from 1 again
-            print(f"refit {record['epoch']}   cost {record['cost']:9.4g}", file=sys.stderr)
+        member = record.get("member", 0)
+        if record["epoch"] <= self._at.get(member, 0):  # the refit counts from 1 again
+            line = f"refit {record['epoch']}   cost {record['cost']:9.4g}"
+            print(self._of_several(member) + line, file=sys.stderr)
             return
-        self._epoch, self._member = record["epoch"], record.get("member", 0)
+        self._at[member] = record["epoch"]
         self._here += 1
         with self._history.open("a") as file:
             file.write(json.dumps(record) + "\n")
@@ -304,7 +306,7 @@ class TrainingView:
             print(line, file=sys.stderr, flush=True)
         else:
             self._live.console.print(line, highlight=False)
-            self._live.update(self._task, completed=0.0, number=self._epoch + 1)
+            self._live.update(self._task, completed=0.0, number=record["epoch"] + 1)
 
     def _touch_files(self) -> None:
         if self._begun:
@@ -316,21 +318,25 @@ class TrainingView:
         self._history.write_text("".join(json.dumps(record) + "\n" for record in self._done))
 
     def _line(self, record: dict[str, Any]) -> str:
-        epochs = self._epochs[self._member]
+        member = record.get("member", 0)
+        epochs = self._epochs[member]
         width = len(str(epochs))
         parts = [f"epoch {record['epoch']:{width}}/{epochs}", f"cost {record['cost']:9.4g}"]
-        if len(self._epochs) > 1:
-            place = f"{self._member + 1}/{len(self._epochs)}"
-            parts.insert(0, f"model {place} {self._names[self._member]}")
         if record["valid_rmse"] is not None:
             parts.append(f"valid rmse {record['valid_rmse']:.4f}")
             parts.append(f"best {record['best_rmse']:.4f} @ {record['best_epoch']:<{width}}")
         parts.append(f"{record['seconds']:6.1f} s")
-        return "   ".join(parts) + f"   {self._left():5.0f} s left"
+        return self._of_several(member) + "   ".join(parts) + f"   {self._left():5.0f} s left"
+
+    def _of_several(self, member: int) -> str:
+        """Which one it is, if there are others."""
+        several = len(self._epochs) > 1
+        place = f"model {member + 1}/{len(self._epochs)} {self._names[member]}   "
+        return place if several else ""
 
     def _left(self) -> float:
         spent = time.monotonic() - (self._began or time.monotonic())
-        left = sum(self._epochs[self._member :]) - self._epoch
+        left = sum(self._epochs) - sum(self._at.values())
         return spent / max(1, self._here) * left
 
 

@@ -5,10 +5,8 @@ Both can be interrupted at any moment and gone on with.
 
 from __future__ import annotations
 
-import signal
+import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from cfnade.cli.arguments import RATINGS, Data, panel, with_options, with_reading
-from cfnade.cli.doctor import compile_kernels
+from cfnade.cli.doctor import compile_ahead, compile_kernels
 from cfnade.cli.folder import (
     begin_run,
     end_run,
@@ -25,12 +23,15 @@ from cfnade.cli.folder import (
     refuse_finished,
     refuse_overwriting,
 )
+from cfnade.cli.interrupt import interruptible
 from cfnade.cli.job import Job, earlier_job, new_job, plans_of, settings_of_members, with_plans
 from cfnade.cli.picked import say, show_choice, train_interactions
 from cfnade.errors import TrainingError
+from cfnade.journals import Several, journal
 from cfnade.options import checked, whole
 
 _model, _training, _files = panel("The model"), panel("Training"), panel("Files")
+_ranks = panel("On several machines")
 _ARCHITECTURE: dict[str, Any] = {
     "ridge": Annotated[int | None, _model("Dimensions of the ridge part; 0: the paper's model.")],
     "hidden": Annotated[str | None, _model("Hidden units, such as 500 or 500,500.")],
@@ -112,6 +113,14 @@ def train(
         bool | None, _files("Keep the training state of a finished run.", "--keep-state")
     ] = None,
     force: Annotated[bool, _files("Replace the model that the folder holds.", "--force")] = False,
+    engine: Annotated[
+        str | None,
+        _ranks("ray or spark: train shards on their workers; under torchrun, and alone, none."),
+    ] = None,
+    workers: Annotated[int | None, _ranks("How many of them; 2 if not given.")] = None,
+    max_restarts: Annotated[int, _ranks("How often lost workers are started again.")] = 0,
+    timeout: Annotated[float, _ranks("Seconds that a rank waits for another.")] = 600.0,
+    log: Annotated[str | None, _training("Tell tensorboard or mlflow how it goes.")] = None,
     model: dict[str, Any],
     training: dict[str, Any],
     reading: dict[str, Any],
@@ -124,11 +133,18 @@ def train(
     cfnade train clicks.csv --out model
     cfnade train sqlite:///shop.db --query "select user, item, stars from reviews" --out model
     cfnade train --resume --out model
+    torchrun --nproc-per-node 2 -m cfnade train shards --side user --out model
     """
     asked: Job = {"data": data, "split": split, "reading": reading, "recipe": recipe, "side": side}
     asked |= {"model": model, "training": training, "threads": threads, "device": device}
     asked |= {"from": start, "without_context": without_context, "seeds": seeds}
     asked |= {"half": half, "keep_state": keep_state, "minutes": minutes, "lists": lists}
+    if engine is not None or os.environ.get("WORLD_SIZE", "1") != "1":
+        from cfnade.cli.ranked import Launch, launch
+
+        given = Launch(asked, out, resume, force, save_every, timeout)
+        launch(given, engine, workers, max_restarts)
+        return
     with own_folder(out):
         if resume:
             job = earlier_job(out, asked)
@@ -136,23 +152,26 @@ def train(
         else:
             job = new_job(asked)
             refuse_overwriting(out, force=force)
-        _train(job, out, resume, save_every)
+        with journal(log, out, asked | asked["model"] | asked["training"]) as told:
+            _train(job, out, resume, save_every, told)
 
 
-def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
+def _train(job: Job, out: Path, resume: bool, save_every: float, told: Any) -> None:
     from cfnade import checkpoint
+    from cfnade.cli.parts import load_parts
     from cfnade.cli.show import TrainingView
-    from cfnade.data.loader import load_split
     from cfnade.fitting import lists_plan
     from cfnade.sides import kernel_task, side_names
     from cfnade.training import run, state
     from cfnade.training.loop import DivergedError, Saving
 
-    parts = load_split(job["data"], job["split"], **job["reading"])
+    if job["side"] == "auto" and job["device"] == "cpu":
+        compile_ahead("ridge", "blocks")  # while the ratings are read
+    parts = load_parts(job)
     print(parts, file=sys.stderr)
     if parts.train.implicit:
         resume = resume and (state.lists_folder(out) / state.NAME).exists()
-        with _interrupt() as stop:
+        with interruptible() as stop:
             train_interactions(job, parts, out, Saving(out, save_every, resume), stop)
         return
     job = with_plans(job, parts)
@@ -179,7 +198,7 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
     names = [first.side] * job["seeds"] + [one.side for one in beside]
     try:
         view = TrainingView(names, [one.epochs for one in members], out, done, begin)
-        with nothing_lost(out), view, _interrupt() as stop:
+        with nothing_lost(out), view, interruptible() as stop:
             trained = run.train(
                 parts,
                 side=first.side,
@@ -193,7 +212,7 @@ def _train(job: Job, out: Path, resume: bool, save_every: float) -> None:
                 device=job["device"],
                 threads=job["threads"],
                 saving=Saving(out, save_every, resume),
-                reporter=view,
+                reporter=Several(view, told),
                 say=say,
                 stop=stop,
             )
@@ -256,24 +275,6 @@ def _say_how_it_ended(trained: Any, out: Path, without_context: bool) -> None:
         print(_WITHOUT_CONTEXT[trained.fitted.takes_histories])
     else:
         print(f"next: cfnade evaluate {out}")
-
-
-@contextmanager
-def _interrupt() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed: it ends the epoch under way, a second one ends at once."""
-    presses: list[int] = []
-
-    def press(number: int, _: object) -> None:
-        if presses:
-            raise KeyboardInterrupt
-        presses.append(number)
-        print("ending this epoch; Ctrl-C again to stop at once", file=sys.stderr)
-
-    before = signal.signal(signal.SIGINT, press)
-    try:
-        yield lambda: bool(presses)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 # -- a better recipe -----------------------------------------------------------------------------

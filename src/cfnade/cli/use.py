@@ -1,4 +1,4 @@
-"""`cfnade predict | recommend | explain | export`: a saved model at work."""
+"""`cfnade predict | recommend | explain`: a saved model at work."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cfnade.cli.arguments import Json, Model, panel
+from cfnade.cli.arguments import Json, Model, panel, with_engine
 from cfnade.errors import PredictionError
-from cfnade.options import checked, one_of, whole
+from cfnade.options import checked, whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,6 +37,7 @@ Typed = Annotated[
 _ranking, _filters = panel("What comes first"), panel("Which items")
 
 
+@with_engine
 def predict(
     model: Model,
     pairs: Annotated[Path, typer.Argument(help="CSV or Parquet with columns user and item.")],
@@ -59,18 +60,30 @@ def predict(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="A .parquet or .csv file; standard output else.")
+        Path | None,
+        typer.Option(
+            "--out",
+            help="A .parquet or .csv file, standard output else; with --engine or a folder of "
+            "pairs, a folder.",
+        ),
     ] = None,
+    running: dict[str, Any],
 ) -> None:
     """Predict ratings of given users and items.
 
     \b
       cfnade predict model pairs.csv --out predictions.parquet
+      cfnade predict model pairs/ --out predictions/ --engine ray
       cfnade predict model pairs.csv --at 2005-09-06
       cfnade predict model pairs.csv --new-items first-ratings.csv
     """
+    from cfnade.cli.crowd import answer_all, is_large, refuse
     from cfnade.cli.sheets import Sheet, check_out, new_items_of, write_frame
 
+    if is_large(pairs, running):
+        refuse(at=at, new_items=new_items)
+        answer_all(model, "predict", str(pairs), out, running)
+        return
     check_out(out)
     predictor, sheet = _predictor(model), Sheet(pairs)
     predictions = predictor.predict_frame(
@@ -109,6 +122,7 @@ def _times(predictor: Predictor, sheet: Sheet, at: str | None) -> Any:
     return seconds_of(texts, sheet.where)
 
 
+@with_engine
 def recommend(
     model: Model,
     rated: Typed = None,
@@ -143,7 +157,19 @@ def recommend(
     diversity: Annotated[
         float, _filters("How unlike each other items should be, from 0 to 1.", "--diversity")
     ] = 0.0,
+    people: Annotated[
+        str | None,
+        typer.Option(
+            "--people",
+            help="Files or a folder of many people: a column user; of new ones also items and "
+            "ratings, which hold lists. everybody: all users of the model.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="With --people: the folder to write.")
+    ] = None,
     as_json: Json = False,
+    running: dict[str, Any],
 ) -> None:
     """Recommend items to known users, or to a new person.
 
@@ -153,26 +179,33 @@ def recommend(
       cfnade recommend model --history my-ratings.csv -n 20
       cfnade recommend model --user 42 --rank quantile --quantile 0.8
       cfnade recommend model --user 42 --taste 0.8 --genre Comedy --diversity 0.3
+      cfnade recommend model --people everybody --out lists/ --engine ray
     """
+    from cfnade.cli.crowd import answer_all, refuse, refuse_alone
     from cfnade.cli.sheets import item_id
 
     predictor = _predictor(model)
+    how: dict[str, Any] = {
+        "n": n,
+        "exclude_seen": not seen,
+        "rank": rank and rank.replace("-", "_"),
+        "taste": taste,
+        "threshold": threshold,
+        "quantile": quantile,
+        "min_ratings": min_ratings,
+        "genres": genre,
+        "items": only and [item_id(text, predictor) for text in only],
+        "without": without and [item_id(text, predictor) for text in without],
+        "diversity": diversity,
+    }
+    if people is not None:
+        refuse(user=user, history=history, rated=rated, as_json=as_json)
+        del predictor  # the engine loads its own
+        answer_all(model, "recommend", people, out, running, **how)
+        return
+    refuse_alone(out, running)
     users, person = _who(predictor, user or [], history, rated)
-    frame = predictor.recommend(
-        users,
-        history=person,
-        n=n,
-        exclude_seen=not seen,
-        rank=rank and rank.replace("-", "_"),  # type: ignore[arg-type]  # checked there
-        taste=taste,
-        threshold=threshold,
-        quantile=quantile,
-        min_ratings=min_ratings,
-        genres=genre,
-        items=only and [item_id(text, predictor) for text in only],
-        without=without and [item_id(text, predictor) for text in without],
-        diversity=diversity,
-    )
+    frame = predictor.recommend(users, history=person, **how)
     _name_unknown(users or [], predictor)
     _count_hidden(frame, predictor.default_min_ratings if min_ratings is None else min_ratings)
     if as_json:
@@ -244,41 +277,6 @@ def explain(
         from cfnade.cli.show import show_explanation
 
         show_explanation(frame.head(n))
-
-
-WHAT = ("recommendations", "items", "users")
-
-
-def export(
-    model: Model,
-    out: Annotated[Path, typer.Argument(help="The .parquet or .csv file to write.")],
-    *,
-    what: Annotated[
-        str,
-        typer.Option(
-            help="recommendations (the best items of every user), items or users (embeddings)."
-        ),
-    ] = "recommendations",
-    n: Annotated[int, typer.Option("-n", help="Recommendations a user.")] = 100,
-) -> None:
-    """Write predictions or embeddings of all users or items as Parquet.
-
-    \b
-      cfnade export model best.parquet -n 50
-      cfnade export model items.parquet --what items
-    """
-    from cfnade.cli.sheets import check_out, write_frame
-    from cfnade.predictor.embeddings import embeddings
-
-    checked("what", what, one_of(*WHAT), PredictionError)
-    check_out(out)
-    predictor = _predictor(model)
-    if what == "recommendations":
-        frame = predictor.recommend(predictor.users.table.tolist(), n=n)
-    else:
-        frame = embeddings(predictor.fitted, "item" if what == "items" else "user")
-    write_frame(frame, out)
-    print(f"{out}: {len(frame):,} rows")
 
 
 # -- shared --------------------------------------------------------------------------------------

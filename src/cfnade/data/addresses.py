@@ -7,6 +7,9 @@ import re
 PIPE = "-"
 """As data: what comes through standard input."""
 
+STORE = "store:"
+"""Before the address of a store (store/), as data: all that counts in it."""
+
 WEB = ("http", "https")
 DATABASES = ("sqlite", "postgresql", "postgres")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cfnade.data.addresses import DATABASES, PIPE, WEB, masked, scheme
+from cfnade.data.addresses import DATABASES, PIPE, STORE, WEB, masked, scheme
 from cfnade.data.kept import refuse_lost
 from cfnade.data.named import SETS
 from cfnade.errors import DataError
@@ -47,6 +47,10 @@ def settled(data: str, reading: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """
     if data in SETS:
         return data, reading
+    if data.startswith(STORE):
+        from cfnade.store.opening import address_of
+
+        return STORE + address_of(data), reading
     path = bring(data, reading.get("query"))
     others = {name: value for name, value in reading.items() if name != "query"}
     if path is None:

@@ -80,7 +80,7 @@ def _only_candidate(source: FileSource, options: ReadOptions) -> str:
     names = source.names()
     if len(names) == 1:
         return names[0]
-    names = [name for name in names if not _is_document(name)]
+    names = [name for name in names if not is_document(name)]
     # one of ratings before one of interactions, which look like much else; one that can be read,
     # else one that looks it: its error will say what is wrong with it
     for rated, whole in product((True, False), repeat=2):
@@ -97,7 +97,8 @@ def _only_candidate(source: FileSource, options: ReadOptions) -> str:
     )
 
 
-def _is_document(name: str) -> bool:
+def is_document(name: str) -> bool:
+    """Whether a file beside the data says something of it."""
     plain = bare(name)
     return plain.endswith(_NOT_DATA) or plain.split(".")[0] in _DOCUMENTS
 
@@ -136,12 +137,13 @@ def _read_file(source: FileSource, name: str, options: ReadOptions) -> tuple[Col
         return read_table(data, label, options), f"{kind} table"
     if bare(name).endswith(".inter") and options.of_text() in ([], ["skip_bad_lines"]):
         return recbole.read(source, name, options)
-    if foreign := _foreign(head):
+    if foreign := foreign_kind(head):
         raise DataError(f"{label}: this is {foreign}")
     return read_text(source.read(name), label, options)
 
 
-def _foreign(head: bytes) -> str | None:
+def foreign_kind(head: bytes) -> str | None:
+    """In words what a file is that cannot be read, by its first bytes; None of one that may be."""
     if head[257:262] == b"ustar":
         return "a tar archive; unpack it and give the folder"
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()

@@ -11,7 +11,7 @@ from zipfile import is_zipfile
 
 import polars as pl
 
-from cfnade.data.addresses import DATABASES, PIPE, masked, scheme
+from cfnade.data.addresses import DATABASES, PIPE, STORE, masked, scheme
 from cfnade.data.build import Options, Repeats, build
 from cfnade.data.cache import cached
 from cfnade.data.columns import Columns
@@ -23,7 +23,7 @@ from cfnade.data.items import with_items
 from cfnade.data.named import SETS, PublishedSet, fetch, find, named, show_terms
 from cfnade.data.predefined import predefined
 from cfnade.data.ratings import Ratings
-from cfnade.data.roles import PLAIN, ReadOptions
+from cfnade.data.roles import NO_COLUMN, PLAIN, ReadOptions
 from cfnade.data.scale import Scale
 from cfnade.data.sources import open_source
 from cfnade.data.splits import Split, split
@@ -61,8 +61,9 @@ def load(
     """Ratings from a data set's name ("ml-1m"), a path, an address, or a table in memory.
 
     An address is http(s)://…, or that of a database (sqlite:///shop.db, postgresql://…) with a
-    `query` for its rows; "-" is standard input. A table is a pandas, polars or pyarrow frame, a
-    NumPy array, a scipy.sparse matrix, a list of tuples or a dict; docs/data.md has each.
+    `query` for its rows, or store:ADDRESS (docs/store.md); "-" is standard input. A table is a
+    pandas, polars or pyarrow frame, a NumPy array, a scipy.sparse matrix, a list of tuples or a
+    dict; docs/data.md has each.
 
     Formats, columns and scale are recognised; the arguments say what cannot be, or is not as it
     looks. `user`, `item`, `rating` and `time` are column names, or positions that count from 0.
@@ -76,6 +77,8 @@ def load(
     their counts; those of a pair are added up, and `weights` makes weights of the totals: "linear"
     as they are, "log" 1 + ln of them. With `likes` ratings of at least so much become interactions.
     """
+    if isinstance(data, str) and data.startswith(STORE):  # never kept: people may be forgotten
+        data, scale = _of_store(data, bins=bins, scale=scale, picks=rating == NO_COLUMN)
     options = Options(scale, bins, repeats, likes, weights)
     reading = ReadOptions(
         user, item, rating, time, separator, header, encoding, skip_bad_lines, weight
@@ -109,6 +112,23 @@ def load(
     ratings, recognised = cached(path, asked, parse, companions(path)) if cache else parse()
     log.info("%s: %s", path, recognised)
     return with_items(ratings, items)
+
+
+def _of_store(address: str, *, bins: Any, scale: Any, picks: bool) -> tuple[pl.DataFrame, Any]:
+    """What counts in a store, and its scale where none is given."""
+    from cfnade.store.bulk import has_ratings, scale_of, what_counts
+    from cfnade.store.opening import open_store
+
+    store = open_store(address)
+    try:
+        picks = picks or not has_ratings(store)
+        table = what_counts(store, picks=picks)
+        known = None if picks or bins is not None else scale_of(store)
+    finally:
+        store.close()
+    what = "interactions" if picks else "ratings"
+    log.info("%s: a store of ratings, %s %s count", store.shown, f"{table.height:,}", what)
+    return table, known if scale is None else scale
 
 
 def load_split(data: Any, name: str, **reading: Any) -> Split:

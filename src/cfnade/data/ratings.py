@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any, Literal
@@ -78,6 +78,10 @@ class Ratings:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _frozen(getattr(self, name)))
 
+    def __reduce__(self) -> tuple[type[Ratings], tuple[Any, ...]]:
+        """For other processes, without the rows: they are sorted again where they are needed."""
+        return Ratings, tuple(getattr(self, one.name) for one in fields(self) if one.init)
+
     def __len__(self) -> int:
         return len(self.levels)
 
@@ -142,6 +146,11 @@ class Ratings:
         if side not in _OTHER:
             raise DataError(f'side={side!r} is not a side of the data; choose "user" or "item"')
         return (self.users, self.n_users) if side == "user" else (self.items, self.n_items)
+
+    def row_totals(self, side: Side) -> tuple[int, int]:
+        """How many ratings there are, and how many rows that have any."""
+        rows = self.rows(side)
+        return rows.n_ratings, int(np.count_nonzero(rows.counts()))
 
     def level_counts(self, side: Side) -> IntArray:
         """How many ratings each user or item has at each level. Returns (users or items, K)."""

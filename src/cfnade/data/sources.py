@@ -12,7 +12,7 @@ import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -134,6 +134,41 @@ def unpack(data: bytes) -> bytes:
     if _is_compressed(data):
         raise DataError(f"it is compressed more than {_LAYERS} times")
     return data
+
+
+def unpacked_blocks(path: Path, size: int) -> Iterator[bytes]:
+    """The content of a file, decompressed if need be; `size` bytes of the file at a time."""
+    blocks = _unpacked_blocks(path, size)
+    while (block := _guarded(str(path), lambda: next(blocks, None))) is not None:
+        yield block
+
+
+def _unpacked_blocks(path: Path, size: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        data = file.read(size)
+        if _stream_kind(data) is None:
+            yield data
+            yield from iter(lambda: file.read(size), b"")
+            return
+        while data:  # streams may follow one another, with zeros between them
+            kind = _stream_kind(data)
+            if kind is None:
+                raise DataError("something else follows the compressed data")
+            stream = kind[1]()
+            yield stream.decompress(data)
+            while not stream.eof:
+                if not (data := file.read(size)):
+                    raise DataError(f"the {kind[0]} data ends too early")
+                yield stream.decompress(data)
+            data = stream.unused_data.lstrip(b"\0") or file.read(size).lstrip(b"\0")
+
+
+def packing(path: Path) -> str | None:
+    """How a file is packed: "gzip", "zip" and so on, or None."""
+    with path.open("rb") as file:
+        start = file.read(16)
+    kind = _stream_kind(start)
+    return "zip" if start[:4] in _ZIP else kind and kind[0]
 
 
 def _walk(folder: Path) -> dict[str, Path]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,16 @@ _DAMAGE = (
 def digest(array: npt.NDArray[Any]) -> str:
     """32 hex digits of an array's type, shape and content."""
     if array.dtype == object:
-        data, starts = _pack(array)
+        data, starts = pack_texts(array)
         return digest_text(f"strings {digest(data)} {digest(starts)}")
-    state = xxhash.xxh3_128(f"{array.dtype.str} {array.shape} ".encode())
+    state = _digest_of(array)
     state.update(np.ascontiguousarray(array).view(np.uint8).data)
     return state.hexdigest()
+
+
+def _digest_of(array: npt.NDArray[Any]) -> xxhash.xxh3_128:
+    """A digest that has seen an array's type and shape, and waits for its content."""
+    return xxhash.xxh3_128(f"{array.dtype.str} {array.shape} ".encode())
 
 
 def digest_text(text: str) -> str:
@@ -75,22 +80,51 @@ def digest_file(path: Path) -> str:
 
 def write_ratings(path: Path, ratings: Ratings, note: str = "") -> None:
     """Save ratings to one file, atomically, with a note that `read_noted` gives back."""
-    meta = {
-        "format": _RATINGS,
-        "version": _VERSION,
-        "scale": json.dumps(ratings.scale.values),
-        "edges": json.dumps(ratings.scale.edges),
-        "source": ratings.source,
-        "note": note,
-    }
+    meta = _ratings_texts(ratings.scale, ratings.source, note)
     arrays: Arrays = {}
     for name in ("users", "items", "levels", "times", "weights", *_TEXTS):
         array = getattr(ratings, name)
         if array is not None and array.dtype == object:
-            arrays[f"{name}.bytes"], arrays[f"{name}.starts"] = _pack(array)
+            arrays[f"{name}.bytes"], arrays[f"{name}.starts"] = pack_texts(array)
         elif array is not None:
             arrays[name] = array
     write_arrays(path, arrays, meta)
+
+
+def write_rating_pieces(
+    path: Path,
+    scale: Scale,
+    count: int,
+    pieces: Callable[[str], Iterable[npt.NDArray[Any]]],
+    *,
+    weighted: bool = False,
+) -> None:
+    """The same of `count` ratings without ids whose users, items and levels come in pieces."""
+    shapes: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]] = {
+        "users": (np.int32, (count,)),
+        "items": (np.int32, (count,)),
+        "levels": (np.uint8, (count,)),
+    }
+    if weighted:
+        shapes["weights"] = (np.float32, (count,))
+    none = {"user_ids": (np.int64, (0,)), "item_ids": (np.int64, (0,))}
+    write_streamed(
+        path,
+        shapes | none,
+        lambda name: () if name in none else pieces(name),
+        _ratings_texts(scale, "", ""),
+    )
+
+
+def _ratings_texts(scale: Scale, source: str, note: str) -> dict[str, str]:
+    return {
+        "format": _RATINGS,
+        "version": _VERSION,
+        "scale": json.dumps(scale.values),
+        "edges": json.dumps(scale.edges),
+        "source": source,
+        "note": note,
+    }
 
 
 def read_ratings(path: Path) -> Ratings:
@@ -106,7 +140,9 @@ def read_noted(path: Path) -> tuple[Ratings, str]:
             raise DataError("it is not a ratings file of this version")
         for name in _TEXTS:
             if f"{name}.bytes" in arrays:
-                arrays[name] = _unpack(arrays.pop(f"{name}.bytes"), arrays.pop(f"{name}.starts"))
+                arrays[name] = unpack_texts(
+                    arrays.pop(f"{name}.bytes"), arrays.pop(f"{name}.starts")
+                )
         edges = json.loads(meta["edges"])
         scale = Scale(tuple(json.loads(meta["scale"])), None if edges is None else tuple(edges))
         return Ratings(scale=scale, source=meta["source"], **arrays), meta["note"]
@@ -114,7 +150,7 @@ def read_noted(path: Path) -> tuple[Ratings, str]:
         raise DataError(f"{path}: cannot be read as saved ratings: {error}") from error
 
 
-def _pack(
+def pack_texts(
     strings: npt.NDArray[np.object_],
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """All strings end to end as UTF-8, and where each starts. Returns (bytes,), (n+1,)."""
@@ -124,8 +160,10 @@ def _pack(
     return np.frombuffer(b"".join(encoded), np.uint8), starts
 
 
-def _unpack(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.object_]:
-    """The inverse of `_pack`. Returns (n,)."""
+def unpack_texts(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.object_]:
+    """The inverse of `pack_texts`. Returns (n,)."""
     raw, bounds = data.tobytes(), starts.tolist()
     strings = np.empty(len(bounds) - 1, object)
     strings[:] = [raw[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(bounds)]
@@ -139,32 +177,64 @@ def write_arrays(
     path: Path, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, str]
 ) -> None:
     """Save arrays and texts to one file, atomically."""
-    ordered = {
-        name: np.ascontiguousarray(array)
-        for name, array in sorted(arrays.items(), key=lambda pair: (-pair[1].itemsize, pair[0]))
+    shapes = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+    write_streamed(path, shapes, lambda name: [arrays[name]], meta)
+
+
+def write_streamed(
+    path: Path,
+    shapes: Mapping[str, tuple[npt.DTypeLike, tuple[int, ...]]],
+    pieces: Callable[[str], Iterable[npt.NDArray[Any]]],
+    meta: Mapping[str, str],
+) -> str:
+    """The same of arrays that come piece by piece, so that none need fit into memory.
+
+    Returns the check of its header, which no other content has.
+    """
+    # Arrays of one stored zero stand for the real ones: a header asks for types and shapes only.
+    stand_ins = {
+        name: np.broadcast_to(np.zeros((), kind), shape) for name, (kind, shape) in shapes.items()
     }
-    digests = {name: digest(array) for name, array in ordered.items()}
-    texts = {**meta, "digests": json.dumps(digests)}
-    texts["check"] = _check(texts)
-    header = _header(ordered, texts)
+    ordered = dict(sorted(stand_ins.items(), key=lambda pair: (-pair[1].itemsize, pair[0])))
+    unknown = _texts(meta, dict.fromkeys(ordered, "0" * 32))
     with replacing(path) as file:
-        file.write(len(header).to_bytes(8, "little"))
-        file.write(header)
-        for array in ordered.values():
-            file.write(array.reshape(-1).view(np.uint8).data)
+        file.write(bytes(8) + _header(ordered, unknown))
+        digests = {}
+        for name, array in ordered.items():
+            state = _digest_of(array)
+            for piece in pieces(name):
+                content = np.ascontiguousarray(piece, array.dtype).reshape(-1).view(np.uint8).data
+                state.update(content)
+                file.write(content)
+            digests[name] = state.hexdigest()
+        texts = _texts(meta, digests)
+        header = _header(ordered, texts)  # as long as the first: digests all have one length
+        file.seek(0)
+        file.write(len(header).to_bytes(8, "little") + header)
+    return texts["check"]
 
 
-def read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
+def _texts(meta: Mapping[str, str], digests: Mapping[str, str]) -> dict[str, str]:
+    texts = {**meta, "digests": json.dumps(digests)}
+    return texts | {"check": _check(texts)}
+
+
+def read_arrays(path: Path, *, verified: bool = False) -> tuple[Arrays, dict[str, str]]:
     """Map a saved file into memory, checking every byte against its digest.
 
-    Whatever is wrong with the file is a DataError that does not name it: callers do.
+    Of one that this process has `verified` before, only the header is checked. Whatever is wrong
+    with the file is a DataError that does not name it: callers do.
     """
     try:
         arrays, texts = _map(path)
         if texts.get("check") != _check(texts):
             raise DataError("its header is damaged")
         digests = json.loads(texts["digests"])
-        damaged = [name for name, array in arrays.items() if digests.get(name) != digest(array)]
+        damaged = [
+            name
+            for name, array in arrays.items()
+            if not verified and digests.get(name) != digest(array)
+        ]
     except DataError:
         raise
     except _DAMAGE as error:

@@ -15,6 +15,7 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,29 @@ def read_table(data: bytes | Path, label: str, options: ReadOptions = PLAIN) -> 
         frame = read(_file(data), columns=[names[i] for i in _needed(names, roles)])
     scale, source = (None, "") if options.columns() else _own_metadata(own, label)
     return _columns(frame.to_dict(), names, roles, label, scale, source)
+
+
+def count_rows(file: Path, label: str) -> int:
+    """How many rows a Parquet or Arrow file has."""
+    with _reading(label):
+        scan = pl.scan_parquet if _checked(file) else pl.scan_ipc
+        return int(scan(file).select(pl.len()).collect().item())
+
+
+def read_rows(file: Path, label: str, options: ReadOptions, first: int, count: int) -> Columns:
+    """Some rows of such a file without times and titles: it may be larger than memory."""
+    with _reading(label):
+        with file.open("rb") as start:
+            is_parquet = start.read(4) == MAGIC
+        lazy = (pl.scan_parquet if is_parquet else pl.scan_ipc)(file)
+        names = list(lazy.collect_schema())
+        own = pl.read_parquet_metadata(file) if is_parquet else {}
+    roles = replace(_roles(names, options, label), time=None)
+    with _reading(label):
+        wanted = [names[i] for i in sorted(roles.positions())]
+        frame = lazy.select(wanted).slice(first, count).collect()
+    scale, _ = (None, "") if options.columns() else _own_metadata(own, label)
+    return _columns(frame.to_dict(), names, roles, label, scale, first=first)
 
 
 def table_columns(data: bytes, label: str) -> dict[str, pl.Series]:
@@ -159,9 +183,10 @@ def _columns(
     label: str,
     scale: Scale | None = None,
     source: str = "",
+    first: int = 0,
 ) -> Columns:
     def where(row: int) -> str:
-        return f"{label}, row {row}" if label else f"row {row}"
+        return f"{label}, row {first + row}" if label else f"row {first + row}"
 
     def placed(position: int) -> tuple[pl.Series, Where]:
         name = names[position]
@@ -175,6 +200,7 @@ def _columns(
     texts: dict[str, Any] = {
         kind: by_item(item_ids, columns[names[place]], sure=own)
         for kind, place in roles.texts(names).items()
+        if names[place] in columns
     }
     return Columns(
         users=typed_ids(users, "user", at_user),

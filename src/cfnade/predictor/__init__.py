@@ -9,7 +9,7 @@ threads may ask the same one. Questions about a few people run serially on the t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -25,6 +25,8 @@ from cfnade.once import once
 from cfnade.options import checked, whole
 from cfnade.personal import Calibrator
 from cfnade.predictor import frames, refusals
+from cfnade.predictor.asking import Interview
+from cfnade.predictor.atlas import laid_out
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.cells import Beside, Cells, CellsAsked, places_in
 from cfnade.predictor.explain import by_item, by_level, by_pick
@@ -33,6 +35,7 @@ from cfnade.predictor.ids import Ids, listed, paired
 from cfnade.predictor.newitems import NewItems, read_new_items
 from cfnade.predictor.ranking import Answers, How, Ranking
 from cfnade.predictor.thin import default_min_ratings
+from cfnade.predictor.usual import usual_of
 from cfnade.predictor.wishes import Wishes, genres_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import What, Who
@@ -44,8 +47,9 @@ IntArray = npt.NDArray[np.int64]
 class Predictor:
     """Answers questions from a fitted model; nothing else is needed."""
 
-    def __init__(self, fitted: FittedModel) -> None:
-        if reason := fault_of(fitted):
+    def __init__(self, fitted: FittedModel, *, trusted: bool = False) -> None:
+        """Of a model whose parts fit together: asked, unless whoever gives it has."""
+        if not trusted and (reason := fault_of(fitted)):
             raise PredictionError(f"the model cannot be used: {reason}")
         self.fitted = fitted
         self.scale = fitted.context.scale
@@ -58,15 +62,29 @@ class Predictor:
         self.catalogue = Catalogue(self.items, fitted.context, lambda: self._scorer.known("item"))
         """The items by id and title."""
 
+    def __reduce__(self) -> tuple[type[Predictor], tuple[FittedModel]]:
+        """For other processes: the model alone, because locks and what they guard stay here."""
+        return Predictor, (self.fitted,)
+
+    @property
+    def scorer(self) -> Scorer:
+        """What it asks: users and items by index."""
+        return self._scorer
+
     @classmethod
     def load(cls, folder: str | Path) -> Predictor:
         """From a checkpoint folder."""
-        return cls(load(folder))
+        return cls(load(folder), trusted=True)
 
     def person(self, history: History) -> Person:
         """Read a history once, to use it often and to see which of its items are `unknown`."""
         refusals.require_histories(self.fitted)
         return read_history(history, self.catalogue, self.scale)
+
+    def who(self, user: Any) -> Who:
+        """A user of the training data, with what they rated."""
+        refusals.require_context(self.fitted)
+        return self._scorer.person(int(self.users.indices([user])[0]))
 
     def new_items(self, given: NewItems | None) -> dict[Any, What]:
         """Read the ratings of new items, to use them often."""
@@ -188,14 +206,33 @@ class Predictor:
         ratings are left out (None: `default_min_ratings`, but none by "picked"; 0: none are).
 
         Columns user (not for a history), rank, item, title, score (what it is ranked by), pick
-        (the chance to be picked next, if known), prediction, std, p_… (if the data have ratings),
-        known_of_user, known_of_item, and hidden: how many more items could be listed but for
-        min_ratings. Of equal scores the item of the lower id comes first.
+        (the chance to be picked next, if it is by "picked"), prediction, std, p_… (if the data have
+        ratings), known_of_user, known_of_item, and hidden: how many more items could be listed but
+        for min_ratings. Of equal scores the item of the lower id comes first.
         """
         raws, people = self._people(users, history, histories)
         lists = self._wishes.rankings(people, n, exclude_seen, how)
-        picks = self.fitted.choice is not None
+        picks = self._wishes.tells_picks(how)
         return frames.list_frame(self.fitted.context, raws, lists, picks=picks)
+
+    def lists_of(
+        self,
+        users: Any = None,
+        people: Sequence[Person] | None = None,
+        *,
+        n: int = 10,
+        exclude_seen: bool = True,
+        **how: Unpack[How],
+    ) -> pl.DataFrame:
+        """As recommend, of known users or people that were read; `user` is a place among them.
+
+        Nobody's list depends on who else is asked about, not in its last bits either.
+        """
+        _, asked = self._people(users, None, None if people is None else dict(enumerate(people)))
+        lists = self._wishes.rankings(asked, n, exclude_seen, how, evenly=True)
+        places, picks = np.arange(len(lists.hidden)), self._wishes.tells_picks(how)
+        frame = frames.list_frame(self.fitted.context, places, lists, picks=picks)
+        return frame.filter(pl.col("user") < len(asked))
 
     def ranked(
         self,
@@ -211,7 +248,7 @@ class Predictor:
         lists = self._wishes.rankings(people, n, exclude_seen, how)
         counts = int(lists.known_of_users[0]), int(lists.hidden[0]), self._wishes.least(how)
         top = lists.top
-        picks = top.picks if self.fitted.choice is not None else None
+        picks = top.picks if self._wishes.tells_picks(how) else None
         return Ranking(*top[1:5], lists.known_of_items, *counts, picks)
 
     @property
@@ -241,6 +278,40 @@ class Predictor:
         more than others do, and `similarity` is how many times more; else the cosine of vectors.
         """
         return self._wishes.similar(self.catalogue.known(item), n)
+
+    def ask(
+        self,
+        user: Any = None,
+        *,
+        history: History | None = None,
+        n: int = 10,
+        without: Any = (),
+    ) -> pl.DataFrame:
+        """What to ask somebody next: the items whose ratings would tell most of them.
+
+        Columns rank, item, title, reduction, known_of_item. reduction is by how much the answer is
+        expected to reduce what is unknown of the person (1: all of what is unknown of a stranger),
+        given answers to those before and how many people can answer at all. It is null, and the
+        best known come first, where no side of the model says what it knows of people. `without`
+        names items that are not asked about.
+        """
+        _, people = self._people(None if user is None else [user], history)
+        return self.interview.frame(people[0], n, self._indices(without))
+
+    @once
+    def interview(self) -> Interview:
+        """Who knows what to ask next, by index."""
+        return Interview(self._scorer)
+
+    @once
+    def usual(self) -> FloatArray:
+        """How people rated each item, whoever asks: smoothed shares of levels. Returns (M, K)."""
+        return usual_of(self.fitted)
+
+    def item_map(self, n: int) -> tuple[IntArray, FloatArray]:
+        """The n best known items, and places between 0 and 1 (n, 2), like ones near each other."""
+        best = np.argsort(-self.item_counts, kind="stable")[:n]
+        return best, laid_out(self._wishes.likeness[best])
 
     # -- titles -------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def item_series(ids: Ids, items: Any, indices: IntArray) -> pl.Series:
 def list_frame(context: Ratings, users: Any, lists: Rankings, *, picks: bool) -> pl.DataFrame:
     """Lists of one or many people, one below the other; users are raw ids, None for a history.
 
-    `picks` says whether the model knows the chances to be picked.
+    `picks` says whether lists tell the chances to be picked.
     """
     top = lists.top
     columns: dict[str, Any] = {}

@@ -31,13 +31,16 @@ class Person:
     levels: LevelArray  # (c,)
     unknown: tuple[Any, ...] = ()
     """Raw ids of rated items that the model has never met; they say nothing to it."""
+    user: int = -1
+    """By index, if it is somebody of the data: their weights are used, and these ratings in place
+    of those that the model knew."""
 
     def __len__(self) -> int:
         return len(self.items)
 
     def who(self) -> Who:
         """As the scorer knows them."""
-        return Who(-1, Row(self.items, self.levels))
+        return Who(self.user, Row(self.items, self.levels))
 
 
 History = Mapping[Any, float] | Iterable[tuple[Any, float]] | Iterable[Any] | Person

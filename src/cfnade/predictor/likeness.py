@@ -14,20 +14,24 @@ from cfnade.predictor.ranking import FloatArray
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Row
 
-_POPULAR = 0.5
+POPULAR = 0.5
 """How far an item's popularity counts: 0 lists the least known of the like, 1 the best known."""
 
 
 def lifts(choice: Choice, item: int) -> tuple[ScoreArray, ScoreArray]:
-    """log p(i | item) and log p(i | nothing), of every item. Both (M,)."""
-    row = Row(np.array([item], np.int32), np.zeros(1, np.uint8))
+    """log p(i | item) and log p(i | nothing), of every item. Both (M,).
+
+    Where it matters how the item was taken up, it is at the highest level: who wants more like it
+    liked it.
+    """
+    row = Row(np.array([item], np.int32), np.array([choice.levels - 1], np.uint8))
     return choice.log_chances(Picks.of_people([row], choice.n_items))[0], choice.nobody
 
 
 def similar_by_picks(scorer: Scorer, choice: Choice, item: int, n: int) -> pl.DataFrame:
     """By how many times likelier an item is picked after this one than by anybody."""
     given, alone = lifts(choice, item)
-    score = given - (1 - _POPULAR) * alone
+    score = given - (1 - POPULAR) * alone
     return _frame(scorer, item, score, np.exp((given - alone).astype(np.float64)), n)
 
 

@@ -30,6 +30,9 @@ FEW = 4
 """So many people are answered one by one: their bits do not depend on their company."""
 
 
+_EVEN = 256  # people of a step that is like all others
+
+
 class Rankings(NamedTuple):
     """Lists of many people, one below the other."""
 
@@ -62,16 +65,26 @@ class Listable:
     enough: BoolArray  # (M,) by how many ratings there are of each
     exclude_seen: bool
 
-    def of(self, people: Sequence[Who]) -> tuple[BoolArray, IntArray]:
-        """For each person (B, M), and how many are hidden from each (B,)."""
-        shown, thin = self.items & self.enough, self.items & ~self.enough
-        allowed = np.tile(shown, (len(people), 1))
-        hidden = np.full(len(people), np.count_nonzero(thin))
+    @property
+    def shown(self) -> BoolArray:
+        """To who knows nothing. Returns (M,)."""
+        return self.items & self.enough
+
+    def of(self, people: Sequence[Who]) -> BoolArray:
+        """For each person. Returns (B, M)."""
+        allowed = np.tile(self.shown, (len(people), 1))
         if self.exclude_seen:
             for number, who in enumerate(people):
-                hidden[number] -= np.count_nonzero(thin[who.rated.columns])
                 allowed[number, who.rated.columns] = False
-        return allowed, hidden
+        return allowed
+
+    def hidden(self, people: Sequence[Who]) -> IntArray:
+        """How many are hidden from each. Returns (B,)."""
+        thin = self.items & ~self.enough
+        hidden = np.full(len(people), np.count_nonzero(thin))
+        if self.exclude_seen and hidden.any():
+            hidden -= [np.count_nonzero(thin[who.rated.columns]) for who in people]
+        return hidden
 
 
 @dataclass(frozen=True)
@@ -89,18 +102,32 @@ class RatedLists:
         return len(self.allowed.items) * len(self.by.scale)
 
     def lists(self, people: Sequence[Who]) -> tuple[Best, IntArray]:
-        wanted = np.flatnonzero(self.allowed.enough & self.allowed.items)
+        wanted = np.flatnonzero(self.allowed.shown)
         leave_out = not self.allowed.exclude_seen
         said = self.scorer.lists(people, wanted, leave_out=leave_out)
-        allowed, hidden = self.allowed.of(people)
-        return best(said, allowed, self.n, self.by, self.calibrator), hidden
+        top = best(said, self.allowed.of(people), self.n, self.by, self.calibrator)
+        return top, self.allowed.hidden(people)
 
 
-def rankings(lister: Lister, scorer: Scorer, people: Sequence[Who]) -> Rankings:
-    """The lists of all of these."""
-    threads, step = 1, 1
-    if len(people) > FEW:
-        threads = thread_count(None)
+def even_step(lister: Lister) -> int:
+    """How many people a step takes if all steps are to be alike, however many people there are."""
+    return max(1, min(_EVEN, LISTED // lister.scores_each))
+
+
+def filled(people: Sequence[Who], step: int) -> list[Who]:
+    """The same people and the last one again, until they are whole steps and not a few."""
+    count = -(-max(len(people), FEW + 1) // step) * step if people else 0
+    return [*people, *[people[-1]] * (count - len(people))] if people else []
+
+
+def rankings(
+    lister: Lister, scorer: Scorer, people: Sequence[Who], step: int | None = None
+) -> Rankings:
+    """The lists of all of these; by steps of so many people if that is said."""
+    threads = 1 if len(people) <= FEW else thread_count(None)
+    if len(people) <= FEW:
+        step = 1
+    elif step is None:
         step = min(max(1, LISTED // lister.scores_each), -(-len(people) // threads))
     firsts = range(0, len(people), step)
     shares = [firsts[thread::threads] for thread in range(min(threads, len(firsts)))]
@@ -108,7 +135,7 @@ def rankings(lister: Lister, scorer: Scorer, people: Sequence[Who]) -> Rankings:
     parts = sorted((part for share in found for part in share), key=lambda part: part[0])
     nobody = Best.none(len(scorer.fitted.context.scale))
     tops = [nobody, *(top._replace(which=first + top.which) for first, top, _ in parts)]
-    top = Best(*map(np.concatenate, zip(*tops, strict=True)))
+    top = Best.joined(tops)
     return Rankings(
         top,
         scorer.known("item")[top.items],

@@ -5,7 +5,7 @@
 
 `taste` goes from 0, what people like you pick, over ½, picked and liked, to 1, what you would rate
 highest. As P(rating ≥ t) is at most 1, items that are hardly ever picked need not be rated: the
-likeliest are, until no other can come into the list.
+likeliest are, and then those that can come into the list that these make.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from cfnade.choice import Choice
 from cfnade.choice.choice_side import ScoreArray
 from cfnade.choice.picks import Picks
 from cfnade.data.ratings import IntArray
+from cfnade.kernels.likeliest import cells_between, nth_largest
 from cfnade.personal import Calibrator
-from cfnade.predictor.listing import BoolArray, Listable, Rankings
+from cfnade.predictor.listing import Listable, Rankings
 from cfnade.predictor.ranking import Best, FloatArray, RankBy, first_of_each, means_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
@@ -28,10 +29,11 @@ from cfnade.sides.side import Who
 TASTE = 0.5
 """Picked and liked."""
 
-_FEWEST = 64  # candidates that are rated at first
-_MORE = 4  # times as many, where these do not settle it
+_FEWEST = 48  # candidates that are rated at first
+_CELLS = 1 << 19  # that are rated at once
+_LEAST_EACH = 1 << 11  # scores of a person, by which the number of people at once is reckoned
 _PEOPLE = 256  # of whom chances are held at once
-_SLACK = 1 + 1e-9  # chances may add up to a little more than 1; an equal one may have a lower index
+_SLACK = 1 + 1e-6  # chances may add up to a little more than 1; an equal one may have a lower index
 
 
 @dataclass(frozen=True)
@@ -48,19 +50,21 @@ class PickedLists:
 
     @property
     def scores_each(self) -> int:
-        return max(1, len(self.allowed.items) // 4)  # tables stay in cache for many people
+        # About a thousand people share a reading of the tables, if the catalogue is not too large.
+        return max(_LEAST_EACH, len(self.allowed.items) // 16)
 
     def lists(self, people: Sequence[Who]) -> tuple[Best, IntArray]:
-        allowed, hidden = self.allowed.of(people)
-        logs = log_chances(self.scorer, self.choice, people, left_out=self.allowed.exclude_seen)
-        ranked = np.where(allowed, logs, -np.inf)
+        # What is excluded because it was seen has no chance already.
+        ranked = log_chances(self.scorer, self.choice, people, left_out=self.allowed.exclude_seen)
+        ranked[:, ~self.allowed.shown] = -np.inf
+        make = self._picked_and_liked
         if not self.scorer.fitted.members or self.taste == 0:
-            return self._picked(ranked, people), hidden
-        return self._picked_and_liked(ranked, people), hidden
+            make = self._picked
+        return make(ranked, people), self.allowed.hidden(people)
 
     def _picked(self, ranked: ScoreArray, people: Sequence[Who]) -> Best:
         """By the choice alone; ratings are said of what is listed."""
-        which, items = _likeliest(ranked, self.n)
+        which, items = _cells(ranked, nth_largest(ranked, self.n), _above(ranked))
         picks = np.exp(ranked[which, items].astype(np.float64))
         order = first_of_each(self.n, which, items, picks)
         which, items, picks = which[order], items[order], picks[order]
@@ -68,22 +72,37 @@ class PickedLists:
         return Best(which, items, picks, self._means(chances), chances, picks)
 
     def _picked_and_liked(self, ranked: ScoreArray, people: Sequence[Who]) -> Best:
-        left, size, parts = np.arange(len(people)), max(_FEWEST, 4 * self.n), []
-        while len(left):
-            some = self._rated(ranked, people, left, size)
-            settled = self._settled(some, ranked, left, size)
-            keep = settled[np.searchsorted(left, some.which)]
-            parts.append(some.take(np.flatnonzero(keep)))
-            left, size = left[~settled], size * _MORE
-        every = Best(*map(np.concatenate, zip(*parts, strict=True)))
-        order = np.argsort(every.which, kind="stable")
-        return every.take(order)
+        """The likeliest are rated; then all that could still come into the list."""
+        least = nth_largest(ranked, max(_FEWEST, 2 * self.n))
+        likeliest = self._rated(ranked, people, *_cells(ranked, least, _above(ranked)))
+        reach = self._reach(likeliest, len(people)).astype(np.float32)
+        more = self._rated(ranked, people, *_cells(ranked, np.nextafter(reach, -np.inf), least))
+        every = Best.joined([likeliest, more])
+        return every.take(first_of_each(self.n, every.which, every.items, every.scores))
 
-    def _rated(self, ranked: ScoreArray, people: Sequence[Who], left: IntArray, size: int) -> Best:
-        """The lists of some people among their `size` likeliest items."""
-        local, items = _likeliest(ranked[left], size)
-        which = left[local]
-        chances = self._honest(people, which, items)
+    def _rated(
+        self, ranked: ScoreArray, people: Sequence[Who], which: IntArray, items: IntArray
+    ) -> Best:
+        """The lists of people among some cells."""
+        if len(which) <= _CELLS:
+            return self._some_rated(ranked, people, which, items)
+        parts = [Best.none(len(self.by.scale))]
+        for first in range(0, len(which), _CELLS):
+            mine = slice(first, first + _CELLS)
+            parts.append(self._some_rated(ranked, people, which[mine], items[mine]))
+        every = Best.joined(parts)
+        return every.take(first_of_each(self.n, every.which, every.items, every.scores))
+
+    def _some_rated(
+        self, ranked: ScoreArray, people: Sequence[Who], which: IntArray, items: IntArray
+    ) -> Best:
+        if not len(which):
+            return Best.none(len(self.by.scale))
+        asked, local = people, which
+        if len(people) > 1:
+            numbers, local = np.unique(which, return_inverse=True)
+            asked = [people[number] for number in numbers.tolist()]
+        chances = self._honest(asked, local, items)
         logs = ranked[which, items].astype(np.float64)
         with np.errstate(divide="ignore"):
             liked = np.log(self.by.chance_of_liking(chances))
@@ -93,19 +112,14 @@ class PickedLists:
         picks = np.exp(logs[order])
         return Best(which, items, scores[order], self._means(chances), chances, picks)
 
-    def _settled(self, some: Best, ranked: ScoreArray, left: IntArray, size: int) -> BoolArray:
-        """Whether no item beyond the `size` likeliest can be in each person's list. (left,)."""
-        M = ranked.shape[1]
-        if size >= M:
-            return np.ones(len(left), bool)
-        bound = -np.partition(-ranked[left], size, axis=1)[:, size]
-        counts = np.bincount(np.searchsorted(left, some.which), minlength=len(left))
-        worst = np.full(len(left), -np.inf)
-        ends = np.cumsum(counts) - 1
+    def _reach(self, listed: Best, people: int) -> FloatArray:
+        """The log P(picked next) that an item needs to come into each person's list. (people,)."""
+        counts = np.bincount(listed.which, minlength=people)
         full = counts == self.n
-        worst[full] = some.scores[ends[full]]
-        reach = np.exp(self._pick_power * bound.astype(np.float64))
-        return np.asarray((bound == -np.inf) | (worst > _SLACK * reach))
+        worst = np.zeros(people)
+        worst[full] = listed.scores[np.cumsum(counts)[full] - 1]
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(worst / _SLACK) / self._pick_power)
 
     @property
     def _pick_power(self) -> float:
@@ -118,6 +132,11 @@ class PickedLists:
     def _honest(self, people: Sequence[Who], which: IntArray, items: IntArray) -> FloatArray:
         if not self.scorer.fitted.members:
             return np.ones((len(which), 1))
+        if len(people) == 1 and self.scorer.fitted.axes == ("user",):
+            # One state and one product for both rounds, and for the person's next question.
+            wanted, leave_out = np.flatnonzero(self.allowed.shown), not self.allowed.exclude_seen
+            said = self.scorer.lists(people, wanted, leave_out=leave_out)
+            return self.calibrator.of_person(said.chances(which, items), people[0], items)
         chances = self.scorer.of_people(people, which, items)
         return self.calibrator.of_people(chances, people, which, items)
 
@@ -129,7 +148,11 @@ def log_chances(
     scorer: Scorer, choice: Choice, people: Sequence[Who], *, left_out: bool = True
 ) -> ScoreArray:
     """log P(picked next) of every item for some people. Returns (B, M)."""
-    return choice.log_chances(known_picks(scorer, people), left_out=left_out)
+
+    def made() -> list[ScoreArray]:
+        return [choice.log_chances(known_picks(scorer, people), left_out=left_out)]
+
+    return made()[0] if len(people) > 1 else scorer.recently(people[0], made, left_out)[0].copy()
 
 
 def with_picks(
@@ -158,9 +181,11 @@ def known_picks(scorer: Scorer, people: Sequence[Who]) -> Picks:
     return replace(picks, weights=weights)
 
 
-def _likeliest(ranked: ScoreArray, size: int) -> tuple[IntArray, IntArray]:
-    """The people and items of each person's `size` likeliest, and of all that are as likely."""
-    size = min(size, ranked.shape[1])
-    least = -np.partition(-ranked, size - 1, axis=1)[:, size - 1 :][:, :1]
-    which, items = np.nonzero((ranked >= least) & (ranked > -np.inf))
-    return which, items
+def _cells(ranked: ScoreArray, low: ScoreArray, high: ScoreArray) -> tuple[IntArray, IntArray]:
+    """Whose and which items have a chance from low (B,) on and below high (B,)."""
+    low = np.maximum(low, np.finfo(np.float32).min)  # -∞ is no chance
+    return cells_between(ranked, low, high, expected=len(ranked) * _FEWEST)
+
+
+def _above(ranked: ScoreArray) -> ScoreArray:
+    return np.full(len(ranked), np.inf, np.float32)

@@ -75,7 +75,7 @@ class Ranking:
     """How many items could be listed but have fewer than min_ratings ratings."""
     min_ratings: int
     picks: FloatArray | None = None
-    """(n,) chances to be picked next, if the model knows them."""
+    """(n,) chances to be picked next, of a list by "picked"."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -90,7 +90,13 @@ class Best(NamedTuple):
     predictions: FloatArray
     probabilities: FloatArray
     picks: FloatArray
-    """Chances to be picked next; NaN where the model does not know, or was not asked."""
+    """Chances to be picked next; NaN where they were not asked for."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Best]) -> Best:
+        """All of these, one after the other."""
+        columns: Any = zip(*parts, strict=True)
+        return cls(*map(np.concatenate, columns))
 
     def take(self, places: IntArray) -> Best:
         """Those at these places."""
@@ -133,8 +139,8 @@ class RankBy:
         return np.asarray((values - values[0]) / (values[-1] - values[0]))
 
     def criterion(self, calibrations: Sequence[Calibration]) -> Criterion:
-        """A chance or a quantile as the kernel takes it: a calibration of each person, who differ
-        in nothing but weights."""
+        """A chance or a quantile as the kernel takes it: a calibration of each person, all of one
+        temperature."""
         nothing = (0.0,) * len(self.scale)
         return Criterion(
             kind=CHANCE if self.rank == "at_least" else QUANTILE,
@@ -248,15 +254,17 @@ def first_of_each(n: int, which: IntArray, items: IntArray, ranked: FloatArray) 
 def _bounds(
     lists: Lists, by: RankBy, calibrator: Calibrator
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Of what all items are ranked by; none where the person leans otherwise. Both (B, M)."""
+    """Of what all items are ranked by; none of what is rated, calibrated apart. Both (B, M)."""
     if by.rank == "expected":
         means = lists.means(by.unit)
         return means, means + 2 * MEAN_SLACK
-    calibration = calibrator.calibration or Calibration()
-    leanings = [calibrator.leaning(who) for who in lists.people]
-    each = [calibration if one is None else calibration.for_leaning(one.whole) for one in leanings]
-    lower, upper = bounds(lists.scores(), by.criterion(each))
-    for below, above, leaning in zip(lower, upper, leanings, strict=True):
-        if leaning is not None:
-            below[leaning.own], above[leaning.own] = -np.inf, np.inf
+    scores, each = lists.scores(), [calibrator.for_person(who) for who in lists.people]
+    sharp = np.array([one.temperature for one in each])
+    lower, upper = np.empty(scores.shape[:2]), np.empty(scores.shape[:2])
+    for temperature in np.unique(sharp):  # one, unless known and new people are asked at once
+        mine = np.flatnonzero(sharp == temperature)
+        some = scores if len(mine) == len(sharp) else scores[mine]
+        lower[mine], upper[mine] = bounds(some, by.criterion([each[n] for n in mine]))
+    for below, above, who in zip(lower, upper, lists.people, strict=True):
+        below[who.rated.columns], above[who.rated.columns] = -np.inf, np.inf
     return lower, upper

@@ -18,13 +18,24 @@ from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.embeddings import unit_vectors
 from cfnade.predictor.ids import listed
 from cfnade.predictor.likeness import similar_by_picks, similar_by_vectors
-from cfnade.predictor.listing import BoolArray, Listable, Lister, Rankings, RatedLists, rankings
+from cfnade.predictor.listing import (
+    BoolArray,
+    Listable,
+    Lister,
+    Rankings,
+    RatedLists,
+    even_step,
+    filled,
+    rankings,
+)
 from cfnade.predictor.picking import TASTE, PickedLists, with_picks
 from cfnade.predictor.ranking import How, Rank, RankBy, rank_by
 from cfnade.predictor.refusals import check_names
 from cfnade.predictor.variety import LONGER, varied
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
+
+_SHOWN = 5  # items in a refusal
 
 
 @dataclass(frozen=True)
@@ -38,28 +49,42 @@ class Wishes:
     """Ratings that an item needs to be listed by what is said of ratings."""
     genres: Callable[[], dict[str, BoolArray]]
 
-    def rankings(self, people: Sequence[Who], n: int, exclude_seen: bool, how: How) -> Rankings:
-        """The lists of these people."""
+    def rankings(
+        self, people: Sequence[Who], n: int, exclude_seen: bool, how: How, *, evenly: bool = False
+    ) -> Rankings:
+        """The lists of these people; `evenly` of these and perhaps of the last one again.
+
+        Matrix products of another size may have other last bits. If all steps are alike, nobody's
+        list depends on how many others are asked about.
+        """
         check_names("recommend", how, How)
         share = checked("diversity", how.get("diversity", 0.0), number(0, 1), PredictionError)
         n = checked("n", n, whole(1), PredictionError)
         lister = self.lister(n * (LONGER if share else 1), exclude_seen, how)
-        lists = rankings(lister, self.scorer, people)
+        step = even_step(lister) if evenly else None
+        people = people if step is None else filled(people, step)
+        lists = rankings(lister, self.scorer, people, step)
         if share:
             chances = self._rank(how) in ("picked", "at_least")
-            top = varied(lists.top, n, self._likeness, share, chances=chances)
+            top = varied(lists.top, n, self.likeness, share, chances=chances)
             lists = lists.of_top(top, self.scorer)
+        if not self.tells_picks(how):
+            return lists
         return with_picks(lists, self.scorer, people, left_out=exclude_seen)
+
+    def tells_picks(self, how: How) -> bool:
+        """Whether lists say how likely items are picked: those by ratings are made without it."""
+        return self._rank(how) == "picked"
 
     def similar(self, item: int, n: int) -> pl.DataFrame:
         """The items most like one."""
         n, choice = checked("n", n, whole(1), PredictionError), self.scorer.fitted.choice
         if choice is not None:
             return similar_by_picks(self.scorer, choice, item, n)
-        return similar_by_vectors(self.scorer, self._likeness, item, n)
+        return similar_by_vectors(self.scorer, self.likeness, item, n)
 
     @once
-    def _likeness(self) -> ScoreArray:
+    def likeness(self) -> ScoreArray:
         """A vector of unit length for each item. Returns (M, D)."""
         choice = self.scorer.fitted.choice
         vectors = None if choice is None else choice.vectors()
@@ -137,8 +162,17 @@ class Wishes:
     def _indices(self, given: Any, name: str) -> Any:
         if isinstance(given, str) or not isinstance(given, Iterable):
             raise PredictionError(f"{name} (={given!r}) must be a list of items, by id or title")
-        found = self.catalogue.indices(listed(given)[0])
-        return found[found >= 0]
+        named = listed(given)[0]
+        found = self.catalogue.indices(named)
+        raws = named.tolist() if isinstance(named, np.ndarray) else named
+        unknown = [raw for raw, place in zip(raws, found, strict=True) if place < 0]
+        if unknown:
+            some = ", ".join(map(repr, unknown[:_SHOWN])) + (", …" if unknown[_SHOWN:] else "")
+            raise PredictionError(
+                f"{name} names {some}, unknown to the model; leave out what it does not know "
+                "(search finds items by title)"
+            )
+        return found
 
     def of_genres(self, genres: Any) -> BoolArray:
         """Items with any of these genres. Returns (M,)."""

@@ -14,10 +14,11 @@ import numpy.typing as npt
 from cfnade import __version__
 from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import Rank, Ranking
-from cfnade.serve import limits, schemas
+from cfnade.serve import limits, schemas, visit_schemas
 from cfnade.serve.loading import Loaded
 from cfnade.serve.people import Asked, asked_by, item_of, known_ids, new_items_in
 from cfnade.serve.problems import Problem
+from cfnade.serve.shelf import asked_items
 from cfnade.sides.side import What
 
 Answer = dict[str, Any]
@@ -27,7 +28,7 @@ _TAIL = 0.1
 """What may lie beyond either end of an interval."""
 _MOVED = ("item", "title", "count", "rating", "without", "change")
 """What is told of a rating that moved a prediction, as far as the model says it."""
-_SAID = ("expected", "std", "median", "interval", "probabilities")
+_SAID = ("expected", "std", "median", "interval", "probabilities", "usual")
 """What is told of a rating, if the model knows ratings."""
 
 
@@ -45,7 +46,7 @@ def predict(loaded: Loaded, asked: schemas.PredictIn) -> Answer:
     told = [item for item in asked.items if item in new or indices[item] is not None]
     return {
         "predictions": [
-            _of_new(predictor, who, item, new[item]) if item in new else next(said) for item in told
+            of_new(predictor, who, item, new[item]) if item in new else next(said) for item in told
         ],
         "unknown": [item for item in asked.items if item not in new and indices[item] is None],
         "ignored": who.ignored,
@@ -68,13 +69,13 @@ def recommend(loaded: Loaded, asked: schemas.RecommendIn) -> Answer:
         threshold=asked.threshold,
         quantile=asked.quantile,
         min_ratings=asked.min_ratings,
-        items=only,
+        items=asked_items(loaded.shelf, predictor, only, asked.decades),
         without=without,
         genres=asked.genres,
         diversity=asked.diversity,
     )
     return {
-        "items": _listed(predictor, best),
+        "items": listed(loaded, best),
         "hidden": best.hidden,
         "min_ratings": best.min_ratings,
         "unknown": [*unknown, *unknown_too],
@@ -132,7 +133,42 @@ def match(loaded: Loaded, asked: schemas.MatchIn) -> Answer:
     return {"matches": matches}
 
 
-def model(loaded: Loaded, bounds: limits.Limits) -> Answer:
+def ask(loaded: Loaded, asked: visit_schemas.AskIn) -> Answer:
+    """What to ask somebody next: the items whose ratings would tell most of them."""
+    predictor = loaded.predictor
+    who = asked_by(predictor, asked)
+    without = [predictor.catalogue.certain(one) for one in asked.without or []]
+    left_out = np.array([at for at in without if at is not None], np.int64)
+    found = predictor.interview.questions(who.as_known_by(predictor), asked.n, left_out)
+    lines = zip(
+        _named(predictor, found.items),
+        loaded.counts[found.items].tolist(),
+        found.reductions.tolist(),
+        strict=True,
+    )
+    return {
+        "items": [
+            name | {"ratings": count, "reduction": _or_null(by)} for name, count, by in lines
+        ],
+        "unknown": _or_null(found.unknown),
+        "ignored": who.ignored,
+    }
+
+
+def item_map(loaded: Loaded) -> Answer:
+    """The best known items in two dimensions, like ones near each other; the same for everybody."""
+    items, places = loaded.places
+    named, counts = _named(loaded.predictor, items), loaded.counts[items].tolist()
+    lines = zip(items.tolist(), named, counts, places.tolist(), strict=True)
+    return {
+        "items": [
+            name | {"x": x, "y": y, "ratings": count, "genres": loaded.shelf.genres[item]}
+            for item, name, count, (x, y) in lines
+        ]
+    }
+
+
+def model(loaded: Loaded, bounds: limits.Limits, noun: str | None, people: bool) -> Answer:
     predictor = loaded.predictor
     fitted = predictor.fitted
     return {
@@ -145,6 +181,7 @@ def model(loaded: Loaded, bounds: limits.Limits) -> Answer:
         "titles": predictor.catalogue.titles is not None,
         "new_people": fitted.takes_histories and not fitted.needs_times,
         "lists": not fitted.needs_times,
+        "people": people,
         "min_ratings": predictor.default_min_ratings,
         "limits": {
             "history": limits.HISTORY,
@@ -152,9 +189,11 @@ def model(loaded: Loaded, bounds: limits.Limits) -> Answer:
             "items": limits.ITEMS,
             "body_bytes": bounds.body_bytes,
         },
-        "ranks": _ranks(predictor),
-        "rank": _ranks(predictor)[0],
+        "ranks": ranks(predictor),
+        "rank": ranks(predictor)[0],
         "genres": list(predictor.genres),
+        "decades": loaded.shelf.decades,
+        "noun": noun or loaded.shelf.noun,
         "samples": loaded.samples,
     }
 
@@ -170,7 +209,7 @@ def version(loaded: Loaded) -> Answer:
             "levels": len(predictor.scale) if predictor.fitted.members else 0,
             "items": len(predictor.items.table),
             "fingerprint": loaded.fingerprint,
-            "loaded_at": loaded.loaded_at,
+            "loaded_at": loaded.loaded_at.isoformat(timespec="seconds"),
         },
     }
 
@@ -178,7 +217,7 @@ def version(loaded: Loaded) -> Answer:
 # -- parts ---------------------------------------------------------------------------------------
 
 
-def _ranks(predictor: Predictor) -> list[Rank]:
+def ranks(predictor: Predictor) -> list[Rank]:
     """What lists may be ranked by; the first is what they are if nothing is said."""
     picked: list[Rank] = ["picked"] if predictor.fitted.choice is not None else []
     rated: list[Rank] = ["expected", "at_least", "quantile"]
@@ -205,9 +244,10 @@ def _predictions(
     )
 
 
-def _listed(predictor: Predictor, best: Ranking) -> list[Answer]:
+def listed(loaded: Loaded, best: Ranking) -> list[Answer]:
     """The lines of a list."""
-    counts = best.known_of_items
+    predictor, counts = loaded.predictor, best.known_of_items
+    genres = [loaded.shelf.genres[item] for item in best.items.tolist()]
     if predictor.fitted.members:
         said = best.predictions, best.probabilities, counts
         items = _distributions(predictor, best.items, *said)
@@ -219,18 +259,18 @@ def _listed(predictor: Predictor, best: Ranking) -> list[Answer]:
             for name, count in zip(items, counts.tolist(), strict=True)
         ]
     picks = [None] * len(items) if best.picks is None else best.picks.tolist()
-    lines = zip(items, best.scores.tolist(), picks, strict=True)
+    lines = zip(items, best.scores.tolist(), picks, genres, strict=True)
     return [
-        item | {"rank": rank, "score": score, "pick": pick}
-        for rank, (item, score, pick) in enumerate(lines, 1)
+        item | {"rank": rank, "score": score, "pick": pick, "genres": own}
+        for rank, (item, score, pick, own) in enumerate(lines, 1)
     ]
 
 
-def _of_new(predictor: Predictor, who: Asked, name: int | str, item: What) -> Answer:
+def of_new(predictor: Predictor, who: Asked, name: int | str, item: What) -> Answer:
     """What is said of a new item, under the name that it was given."""
     said = predictor.predicted_of_new(item, who.user, history=who.history)
     (answer,) = _described(
-        predictor, [{"item": name, "title": None}], *said[1:3], said.known_of_item
+        predictor, [{"item": name, "title": None}], *said[1:3], said.known_of_item, [None]
     )
     return answer
 
@@ -243,7 +283,8 @@ def _distributions(
     counts: IntArray,
 ) -> list[Answer]:
     """Items with what is said of each."""
-    return _described(predictor, _named(predictor, indices), means, chances, counts)
+    usual = predictor.usual[indices].tolist()
+    return _described(predictor, _named(predictor, indices), means, chances, counts, usual)
 
 
 def _described(
@@ -252,6 +293,7 @@ def _described(
     means: FloatArray,
     chances: FloatArray,  # (n, K)
     counts: IntArray,
+    usual: list[Any],
 ) -> list[Answer]:
     """The same of items by name, column by column: a list of 500 takes no time."""
     values = predictor.scale.array()
@@ -262,6 +304,7 @@ def _described(
         "median": median.tolist(),
         "interval": list(zip(low.tolist(), high.tolist(), strict=True)),
         "probabilities": chances.tolist(),
+        "usual": usual,
         "ratings": counts.tolist(),
     }
     lines = zip(names, *columns.values(), strict=True)
@@ -277,6 +320,10 @@ def quantiles(chances: FloatArray, values: FloatArray, shares: FloatArray) -> Fl
     reached[..., -1] = True  # whatever rounding says
     lowest: FloatArray = values[reached.argmax(2)]
     return lowest
+
+
+def _or_null(number: float) -> float | None:
+    return None if np.isnan(number) else number
 
 
 def _named(predictor: Predictor, indices: IntArray) -> list[Answer]:

@@ -6,7 +6,8 @@ and nothing else, no NaN, no depth that would exhaust a parser.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, NamedTuple
 
@@ -18,24 +19,30 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from cfnade import __version__
-from cfnade.serve import answers, schemas
-from cfnade.serve.guards import Door, Shell
+from cfnade.serve import answers, schemas, visit_schemas
+from cfnade.serve.access import Account, Head, Style
+from cfnade.serve.figures import KIND, Metrics, add_model_figures
+from cfnade.serve.guards import OPEN, Door, Shell
+from cfnade.serve.hosts import HostCheck
 from cfnade.serve.limits import Limits, Work
 from cfnade.serve.loading import Loaded, Models, keep_fresh
 from cfnade.serve.pages import add_pages
 from cfnade.serve.problems import Problem, add_handlers
+from cfnade.serve.stored import Stored, check_question
 
 _WORTHWHILE = 500
 """Bytes from which compression pays: lists shrink to a fifth."""
 _BODY, _WORK = (408, 413, 415, 422), (503, 504)
 _ABOUT = {
     401: "The key is missing or wrong.",
+    403: "The token is a person's, who may not ask that.",
     404: "The model does not know the user or item.",
     408: "The body took too long to arrive.",
+    409: "The Idempotency-Key came before with another request.",
     413: "The body is too long.",
     415: "The body is not application/json.",
     422: "The input cannot be used; the detail says what to change.",
-    503: "The model is being loaded, or too many requests wait.",
+    503: "The model is being loaded, too many requests wait, or the store is out of reach.",
     504: "The answer took too long.",
 }
 _KEYS = {
@@ -57,6 +64,7 @@ QUESTIONS = {
     ("POST", "/predict"): Question(answers.predict, schemas.PredictIn, schemas.PredictOut),
     ("POST", "/recommend"): Question(answers.recommend, schemas.RecommendIn, schemas.RecommendOut),
     ("POST", "/explain"): Question(answers.explain, schemas.ExplainIn, schemas.ExplainOut),
+    ("POST", "/ask"): Question(answers.ask, visit_schemas.AskIn, visit_schemas.AskOut),
     ("POST", "/similar"): Question(answers.similar, schemas.SimilarIn, schemas.SimilarOut),
     ("GET", "/items"): Question(
         answers.items, Annotated[schemas.ItemsQuery, Query()], schemas.ItemsOut, (422, *_WORK)
@@ -73,19 +81,27 @@ def create_app(
     limits: Limits | None = None,
     key: str | None = None,
     cors: Sequence[str] = (),
+    hosts: Collection[str] | None = None,
     watch: float | None = None,
+    access_log: Style | None = None,
+    store: str | None = None,
+    noun: str | None = None,
 ) -> FastAPI:
     """The service of a folder's model, which is loaded when the service starts if it is not yet.
 
-    With a key, clients must send it. cors names other origins whose pages may ask. watch is the
-    number of seconds after which the folder is looked at again for another model.
+    With a key, clients must send it. cors names other origins whose pages may ask, hosts the names
+    by which it may be called (any if None). watch is the number of seconds after which the folder
+    is looked at again for another model. store is the address of a store that keeps what people
+    say. noun is what the page calls an item, such as book; None lets the data say. Figures of
+    others go to `app.state.metrics.add`.
     """
     limits = limits or Limits()
     work = Work(limits)
+    stored = Stored(store, limits, key)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with keep_fresh(models, watch):
+        async with keep_fresh(models, watch), stored.open():
             yield
         work.close()
 
@@ -99,22 +115,44 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.include_router(_router(models, work, limits))
-    _complete(app, keyed=key is not None)
+    app.include_router(_router(models, work, limits, noun, people=store is not None))
+    stored.add_routes(app, models, work, route=StrictRoute, refusals=_refusals)
+    _complete(app, keyed=key is not None, people=store is not None)
     add_pages(app)
+    metrics = _add_metrics(app, models)
+    stored.add_figures(metrics)
     add_handlers(app)
     # The last one added is the first that a request meets.
     app.add_middleware(GZipMiddleware, minimum_size=_WORTHWHILE, compresslevel=1)
     app.add_middleware(Door, limits=limits, key=key)
+    stored.add_passport(app)
     if cors:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(cors),
-            allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type", "x-api-key"],
+            allow_methods=["GET", "POST", *(["PUT", "DELETE"] if store else [])],
+            allow_headers=["authorization", "content-type", "idempotency-key", "x-api-key"],
         )
+    if hosts is not None:
+        app.add_middleware(HostCheck, names=hosts)
     app.add_middleware(Shell)
+    app.add_middleware(Head)
+    paths = {*app.openapi()["paths"], *OPEN, "/metrics"}
+    app.add_middleware(Account, metrics=metrics, paths=paths, style=access_log)
     return app
+
+
+def _add_metrics(app: FastAPI, models: Models) -> Metrics:
+    """Figures for Prometheus, at an address that the schema leaves out."""
+    app.state.metrics = metrics = Metrics()
+    add_model_figures(metrics, models)
+
+    async def told() -> Response:
+        text = await asyncio.to_thread(metrics.text)  # figures of others may be slow to read
+        return Response(text, headers={"content-type": KIND})
+
+    app.add_api_route("/metrics", told, include_in_schema=False)
+    return metrics
 
 
 # -- addresses -----------------------------------------------------------------------------------
@@ -145,12 +183,15 @@ class StrictRoute(APIRoute):
         return checked
 
 
-def _router(models: Models, work: Work, limits: Limits) -> APIRouter:
+def _router(
+    models: Models, work: Work, limits: Limits, noun: str | None, *, people: bool
+) -> APIRouter:
     """All addresses but those of the page and the documentation."""
     api = APIRouter(route_class=StrictRoute)
 
     def add(question: Question, method: str, path: str) -> None:
-        async def ask(asked: Any) -> Response:
+        async def ask(request: Request, asked: Any) -> Response:
+            check_question(request, asked)
             return await work.run(_json, question.answer, models.current(), asked)
 
         ask.__annotations__["asked"] = question.takes  # FastAPI reads what it takes here
@@ -170,7 +211,13 @@ def _router(models: Models, work: Work, limits: Limits) -> APIRouter:
     @api.get("/model", response_model=schemas.ModelOut, responses=_refusals(503))
     async def model() -> Response:
         """What the model is, the limits of the service, and tastes to begin with."""
-        return _json(answers.model, models.current(), limits)
+        return _json(answers.model, models.current(), limits, noun, people)
+
+    @api.get("/map", response_model=visit_schemas.MapOut, responses=_refusals(*_WORK))
+    async def item_map() -> Response:
+        return await work.run(_json, answers.item_map, models.current())
+
+    item_map.__doc__ = answers.item_map.__doc__
 
     @api.get("/version", response_model=schemas.VersionOut, responses=_refusals(503))
     async def version() -> Response:
@@ -201,20 +248,21 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def _complete(app: FastAPI, *, keyed: bool) -> None:
+def _complete(app: FastAPI, *, keyed: bool, people: bool) -> None:
     """Make the schema once, with what FastAPI cannot know: problems by their media type, headers,
-    and the key if there is one."""
+    and the key if there is one, which people's tokens do not equal."""
     schema = app.openapi()
     for path, operations in schema["paths"].items():
         for operation in operations.values():
             responses = operation["responses"]
             if keyed and path != "/health":
-                responses["401"] = {
-                    "description": _ABOUT[401],
-                    "content": {
-                        "application/json": responses["503"]["content"]["application/json"]
-                    },
-                }
+                for status in ("401", *(["403"] if people else [])):
+                    responses[status] = {
+                        "description": _ABOUT[int(status)],
+                        "content": {
+                            "application/json": responses["503"]["content"]["application/json"]
+                        },
+                    }
                 operation["security"] = [{name: []} for name in _KEYS]
             for status, response in responses.items():
                 if int(status) >= 400:

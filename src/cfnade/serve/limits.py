@@ -27,6 +27,10 @@ GENRES = 100
 """Genres that one list may be of."""
 SEARCHED = 50
 """Items found by one search."""
+ASKED = 50
+"""Questions at a time."""
+MAPPED = 500
+"""Items on the map."""
 TEXT = 300
 """Characters of a title, an id or a query."""
 

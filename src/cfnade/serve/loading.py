@@ -13,6 +13,7 @@ import gc
 import logging
 import signal
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -26,9 +27,12 @@ import numpy.typing as npt
 from cfnade.checkpoint.folders import current, snapshot
 from cfnade.checkpoint.manifest import NAME, read_manifest
 from cfnade.errors import CfnadeError, PredictionError
+from cfnade.once import once
 from cfnade.predictor import Predictor
+from cfnade.serve.limits import MAPPED
 from cfnade.serve.people import samples_of
 from cfnade.serve.problems import Problem
+from cfnade.serve.shelf import Shelf, shelf_of
 
 _log = logging.getLogger("cfnade.serve")
 
@@ -40,10 +44,20 @@ class Loaded:
     predictor: Predictor
     name: str
     fingerprint: str
-    loaded_at: str
+    saved_at: float
+    loaded_at: datetime
     counts: npt.NDArray[np.int64]  # (items,) training ratings
     popular: npt.NDArray[np.int64]  # (items,) indices, the most rated first
     samples: list[dict[str, Any]]
+    shelf: Shelf
+
+    @once
+    def places(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """The map: items (n,), and where they are (n, 2). It takes a second, once."""
+        try:
+            return self.predictor.item_map(MAPPED)
+        except PredictionError:  # no side has vectors of items
+            return np.zeros(0, np.int64), np.zeros((0, 2))
 
 
 class Models:
@@ -51,6 +65,7 @@ class Models:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        self.loads: Counter[str] = Counter(loaded=0, failed=0)
         self._loaded: Loaded | None = None
         self._seen: tuple[object, ...] | None = None
         self._complaint: str | None = None
@@ -73,6 +88,7 @@ class Models:
             self._loaded = _load(self.folder)
             # Only now: a copy that was half there is tried again until it is whole.
             self._seen, self._complaint = seen, None
+            self.loads["loaded"] += 1
             _settle()
 
     def reload(self) -> bool:
@@ -83,6 +99,7 @@ class Models:
             if str(error) != self._complaint:
                 _log.error("%s: not loaded, the old model goes on: %s", self.folder, error)
             self._complaint = str(error)
+            self.loads["failed"] += 1
             return False
         _log.info("%s: loaded, %s", self.folder, self.current().fingerprint)
         return True
@@ -100,10 +117,12 @@ def _load(folder: Path) -> Loaded:
         predictor=predictor,
         name=folder.resolve().name,
         fingerprint=read_manifest(current(folder, NAME))["check"],
-        loaded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        saved_at=current(folder, NAME).stat().st_mtime,
+        loaded_at=datetime.now(UTC),
         counts=counts,
         popular=np.argsort(-counts, kind="stable"),
         samples=samples_of(predictor, counts),
+        shelf=shelf_of(predictor),
     )
 
 

@@ -16,7 +16,7 @@ from cfnade.predictor import Predictor
 from cfnade.predictor.histories import Person
 from cfnade.serve.problems import Problem
 from cfnade.serve.schemas import Asker, NewItem, Rated
-from cfnade.sides.side import What
+from cfnade.sides.side import What, Who
 
 IntArray = npt.NDArray[np.int64]
 
@@ -38,6 +38,10 @@ class Asked(NamedTuple):
     user: Any
     history: Person | None
     ignored: list[Any]
+
+    def as_known_by(self, predictor: Predictor) -> Who:
+        """By index, with what they rated."""
+        return predictor.who(self.user) if self.history is None else self.history.who()
 
 
 def asked_by(predictor: Predictor, asker: Asker) -> Asked:
@@ -107,7 +111,8 @@ def _who_rated(predictor: Predictor, ratings: list[Rated]) -> Asked:
     names = _names(ratings)
     levels, on_scale = predictor.scale.levels_of(np.array([one["rating"] for one in ratings]))
     if not on_scale.all():
-        raise _off_scale(predictor, ratings, int(np.argmin(on_scale)))
+        place = int(np.argmin(on_scale))
+        raise _off_scale(predictor, ratings[place]["rating"], f"ratings[{place}].rating")
     return _person(predictor, _indices(predictor, names), levels, ratings, "ratings")
 
 
@@ -153,14 +158,22 @@ def _name(one: Rated, place: int) -> int | str:
     return names[0]
 
 
-def _off_scale(predictor: Predictor, ratings: list[Rated], place: int) -> Problem:
-    scale, where = predictor.scale, f"ratings[{place}].rating"
+def check_rating(predictor: Predictor, rating: float | None) -> None:
+    """One rating, which must be there and on the scale."""
+    if rating is None:
+        raise Problem(422, "rating: give a rating on the model's scale", where="rating")
+    _, on_scale = predictor.scale.levels_of(np.array([rating]))
+    if not on_scale.all():
+        raise _off_scale(predictor, rating, "rating")
+
+
+def _off_scale(predictor: Predictor, rating: float, where: str) -> Problem:
+    scale = predictor.scale
     values = ", ".join(f"{value:g}" for value in scale.values[:_SHOWN])
     more = ", …" if len(scale) > _SHOWN else ""
     return Problem(
         422,
-        f"{where}: {ratings[place]['rating']:g} is off the model's scale {scale}; allowed are "
-        f"{values}{more}",
+        f"{where}: {rating:g} is off the model's scale {scale}; allowed are {values}{more}",
         where=where,
     )
 

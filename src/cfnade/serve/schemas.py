@@ -16,12 +16,12 @@ Whole = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
 Id = Whole | Text
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 
-_ALIEN: dict[str, JsonValue] = {"title": "Alien (1979)", "rating": 5}
+ALIEN: dict[str, JsonValue] = {"title": "Alien (1979)", "rating": 5}
 _HILL: dict[str, JsonValue] = {"title": "Notting Hill (1999)", "rating": 2}
-_ASKERS = ("ratings", "picked", "user")
+ASKERS = ("ratings", "picked", "user")
 
 
-def _strict(*either: str, **example: JsonValue) -> ConfigDict:
+def strict(*either: str, **example: JsonValue) -> ConfigDict:
     """Refuse misspelt names; exactly one of `either` is needed; an example to show."""
     extra: dict[str, JsonValue] = {"examples": [example]} if example else {}
     if either:
@@ -32,7 +32,7 @@ def _strict(*either: str, **example: JsonValue) -> ConfigDict:
 class Given(BaseModel):
     """What clients send."""
 
-    model_config = _strict()
+    model_config = strict()
 
 
 class Said(BaseModel):
@@ -43,7 +43,7 @@ class Rated(TypedDict):
     """A rating on the model's scale, of an item given by its id or by its title."""
 
     # A dictionary and no object: a history of hundreds is read in half the time.
-    __pydantic_config__ = _strict("item", "title")  # type: ignore[misc]
+    __pydantic_config__ = strict("item", "title")  # type: ignore[misc]
 
     item: NotRequired[Id]
     title: NotRequired[Text]
@@ -77,7 +77,7 @@ class Asker(Given):
 
 
 class PredictIn(Asker):
-    model_config = _strict(*_ASKERS, ratings=[_ALIEN, _HILL], items=["Blade Runner (1982)"])
+    model_config = strict(*ASKERS, ratings=[ALIEN, _HILL], items=["Blade Runner (1982)"])
 
     items: list[Id] = Field(min_length=1, max_length=ITEMS, description="Ids or titles.")
     new_items: list[NewItem] = Field(
@@ -89,7 +89,7 @@ class PredictIn(Asker):
 
 
 class RecommendIn(Asker):
-    model_config = _strict(*_ASKERS, ratings=[_ALIEN, _HILL], n=20, genres=["Horror", "Sci-Fi"])
+    model_config = strict(*ASKERS, ratings=[ALIEN, _HILL], n=20, genres=["Horror", "Sci-Fi"])
 
     n: Annotated[int, Field(strict=True, ge=1, le=BEST)] = 20
     rank: Rank | None = Field(
@@ -118,11 +118,17 @@ class RecommendIn(Asker):
     genres: list[Text] | None = Field(
         None, min_length=1, max_length=GENRES, description="List items of any of these genres."
     )
+    decades: list[Annotated[int, Field(strict=True, ge=0, le=9990, multiple_of=10)]] | None = Field(
+        None,
+        min_length=1,
+        max_length=GENRES,
+        description="List items whose title has a year of any of these decades, such as 1990.",
+    )
     diversity: Share = Field(0.0, description="How much unlike each other the items should be.")
 
 
 class ExplainIn(Asker):
-    model_config = _strict(*_ASKERS, ratings=[_ALIEN, _HILL], item="Blade Runner (1982)")
+    model_config = strict(*ASKERS, ratings=[ALIEN, _HILL], item="Blade Runner (1982)")
 
     item: Id = Field(description="Id or title.")
     of: Literal["rating", "pick"] | None = Field(
@@ -131,7 +137,7 @@ class ExplainIn(Asker):
 
 
 class SimilarIn(Given):
-    model_config = _strict(item="Blade Runner (1982)")
+    model_config = strict(item="Blade Runner (1982)")
 
     item: Id = Field(description="Id or title.")
     n: Annotated[int, Field(strict=True, ge=1, le=BEST)] = 20
@@ -143,7 +149,7 @@ class Film(Given):
 
 
 class MatchIn(Given):
-    model_config = _strict(films=[{"title": "The Matrix", "year": 1999}])
+    model_config = strict(films=[{"title": "The Matrix", "year": 1999}])
 
     films: list[Film] = Field(max_length=ITEMS)
 
@@ -172,6 +178,9 @@ class Distribution(Named):
     median: float
     interval: tuple[float, float] = Field(description="At least 80 % of the probability.")
     probabilities: list[float] = Field(description="One for each value of the scale.")
+    usual: list[float] | None = Field(
+        description="The same for people in general: how the item was rated; null of a new item."
+    )
     ratings: int = Field(description="How many training ratings the item has.")
 
 
@@ -180,13 +189,15 @@ class Listed(Named):
 
     rank: int
     score: float = Field(description="What the list is sorted by.")
-    pick: float | None = Field(description="The chance to be picked next.")
+    pick: float | None = Field(description="The chance to be picked next, by picked.")
     expected: float | None
     std: float | None
     median: float | None
     interval: tuple[float, float] | None
     probabilities: list[float] | None
+    usual: list[float] | None
     ratings: int = Field(description="How many people of the training data took it up.")
+    genres: list[str]
 
 
 class PredictOut(Said):
@@ -286,6 +297,11 @@ class Sample(Said):
     ratings: list[SampleRating]
 
 
+class Decade(Said):
+    decade: int
+    items: int
+
+
 class LimitsOut(Said):
     history: int
     n: int
@@ -305,11 +321,14 @@ class ModelOut(Said):
     titles: bool
     new_people: bool = Field(description="Whether it takes ratings of people it never saw.")
     lists: bool = Field(description="Whether it makes lists; a model that knows time does not.")
+    people: bool = Field(description="Whether the service keeps what people say, at /people.")
     min_ratings: int
     limits: LimitsOut
     ranks: list[Rank]
     rank: Rank = Field(description="The rank of lists that ask for none.")
     genres: list[str] = Field(description="Those that lists may ask for.")
+    decades: list[Decade] = Field(description="Those that lists may ask for, the latest first.")
+    noun: str = Field(description="What one item is called, such as film.")
     samples: list[Sample]
 
 

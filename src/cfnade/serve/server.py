@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import h11
@@ -26,8 +29,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
 from cfnade.errors import CfnadeError
+from cfnade.serve.access import ACCESS_LOG, Style
 from cfnade.serve.app import create_app
+from cfnade.serve.figures import SHARED
 from cfnade.serve.guards import HEADERS
+from cfnade.serve.hosts import own_names
 from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
 from cfnade.serve.problems import problem_body
@@ -40,9 +46,20 @@ _START = 120
 _LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(asctime)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "formatters": {
+        "plain": {"format": "%(asctime)s %(message)s"},
+        "bare": {"format": "%(message)s"},
+    },
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "plain"},
+        "stdout": {
+            "class": "logging.StreamHandler",
+            "formatter": "bare",
+            "stream": "ext://sys.stdout",
+        },
+    },
     "loggers": {
+        ACCESS_LOG: {"handlers": ["stdout"], "level": "INFO", "propagate": False},
         "cfnade": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
         "uvicorn": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
     },
@@ -59,7 +76,13 @@ class ServeSettings:
     workers: int = 1
     key: str | None = None
     cors: Sequence[str] = ()
+    hosts: Sequence[str] = ()
+    """Names by which it may be called besides its own."""
     watch: float | None = None
+    access_log: Style | None = None
+    store: str | None = None
+    noun: str | None = None
+    """What the page calls an item; None: what the data say."""
     limits: Limits = field(default_factory=Limits)
 
 
@@ -81,9 +104,21 @@ def serve(settings: ServeSettings) -> None:
             return
         del models
         workers = Multiprocess(config, [listener])
-        workers.run()
+        with _counting_together():
+            workers.run()
         if any(process.exitcode == STARTUP_FAILURE for process in workers.processes):
             raise CfnadeError("a worker could not start; its message is above")
+
+
+@contextmanager
+def _counting_together() -> Iterator[None]:
+    """A folder for the counts of workers, so that whichever is asked tells those of all."""
+    with TemporaryDirectory(prefix="cfnade-metrics-") as folder:
+        os.environ[SHARED] = folder
+        try:
+            yield
+        finally:
+            del os.environ[SHARED]
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -113,7 +148,11 @@ def _app(settings: ServeSettings, models: Models | None) -> FastAPI:
         limits=settings.limits,
         key=settings.key,
         cors=settings.cors,
+        hosts=own_names(settings.host, settings.hosts),
         watch=settings.watch,
+        access_log=settings.access_log,
+        store=settings.store,
+        noun=settings.noun,
     )
 
 
