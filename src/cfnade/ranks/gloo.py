@@ -13,6 +13,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from cfnade.errors import TrainingError
 from cfnade.group import ALONE, Array, Counts, Group
@@ -133,7 +135,7 @@ def joined(seconds: float = TIMEOUT) -> Iterator[Group]:
         return
     ours = not dist.is_initialized()
     if ours:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=seconds))
+        _meet(timedelta(seconds=seconds))
     try:
         yield Ranks() if dist.get_world_size() > 1 else ALONE
     finally:
@@ -141,13 +143,28 @@ def joined(seconds: float = TIMEOUT) -> Iterator[Group]:
             dist.destroy_process_group()
 
 
+def _meet(patience: timedelta) -> None:
+    """Find the other ranks of this start: torchrun's store still has the addresses of the last."""
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    try:
+        store, rank, size = next(rendezvous("env://", timeout=patience))
+        store.set_timeout(patience)
+        own = PrefixStore(f"start {start}", store)
+        dist.init_process_group("gloo", store=own, rank=rank, world_size=size, timeout=patience)
+    except RuntimeError as error:
+        what = str(error).strip().splitlines()[0][:160]
+        raise RankLostError(
+            f"rank {os.environ['RANK']} of {os.environ.get('WORLD_SIZE', '?')}: cannot reach the "
+            f"others ({what})"
+        ) from error
+
+
 def first_to_speak(group: Group) -> bool:
     """Whether no other rank has asked this before, since they were started."""
     if group.size == 1:
         return True
-    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     try:
         store = dist.distributed_c10d._get_default_store()
-        return int(store.add(f"cfnade/said/{start}", 1)) == 1
+        return int(store.add("cfnade/said", 1)) == 1
     except (RuntimeError, ValueError):  # it went with the rank that had it
         return True
