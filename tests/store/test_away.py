@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +14,8 @@ import psycopg
 import pytest
 from tests.data.postgres import address, find_binaries, postgres, unprivileged
 from tests.serve.given import KINDS, TestClient, trained
+from tests.store.forked_service import Services
+from tests.store.writing import Writers, check_kept, free_port, ready
 
 from cfnade.errors import StoreAwayError
 from cfnade.serve.app import create_app
@@ -83,3 +88,35 @@ def test_the_library_says_it_is_away(switched: tuple[str, Switch]) -> None:
     switch(True)
     assert [one.item for one in standing(store, "anna")] == ["1"]
     store.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_ten_seconds_away_while_people_rate(switched: tuple[str, Switch], tmp_path: Path) -> None:
+    place, switch = switched
+    store = open_store(place, create=True)
+    services = Services(trained(tmp_path / "model", KINDS["user"]))
+    port = free_port()
+    pid = services.start(place, port)
+    ready(port)
+    writers = Writers(f"http://127.0.0.1:{port}")
+    try:
+        _until_more(writers, 100)
+        switch(False)
+        time.sleep(10)
+        switch(True)
+        _until_more(writers, 100)
+    finally:
+        writers.end()
+        os.kill(pid, signal.SIGTERM)
+        services.wait(pid)
+        services.close()
+    check_kept(writers, store)
+    assert set(writers.refused) == {"503"}
+    store.close()
+
+
+def _until_more(writers: Writers, count: int) -> None:
+    enough = len(writers.acknowledged) + count
+    while len(writers.acknowledged) < enough:
+        time.sleep(0.01)
