@@ -127,6 +127,16 @@ def test_threads_write_through_one_and_lose_nothing(store: Store) -> None:
         assert ratings_of(store, f"p{number}") == mine
 
 
+def test_a_writer_that_was_closed_begins_again(store: Store) -> None:
+    writer = Writer(store)
+    for item in ("1", "2"):
+        waits = writer.keep(Saying("anna", item, "rate", 4.0))
+        writer.close()  # writes what waits first
+        assert waits.result(timeout=0).new
+    writer.close()
+    assert [one.item for one in standing(store, "anna")] == ["1", "2"]
+
+
 def test_a_writer_tells_each_its_own_error(store: Store) -> None:
     writer = Writer(store)
     writer.keep(Saying("anna", "1", "rate", 1.0, key="k")).result()

@@ -45,15 +45,19 @@ class Foresight:
         self._store = store
         self._queue: queue.Queue[Came | None] = queue.Queue(_WAITING)
         self._errors: deque[float] = deque(maxlen=_RECENT)
-        self._thread = threading.Thread(target=self._run, name="foresight", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
 
     def note(self, came: Came) -> None:
         """If more come than can be predicted, some are not: figures are worth no delay."""
-        try:
-            self._queue.put_nowait(came)
-        except queue.Full:
-            _log.debug("a rating was not predicted: too many wait")
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="foresight", daemon=True)
+                self._thread.start()
+            try:
+                self._queue.put_nowait(came)
+            except queue.Full:
+                _log.debug("a rating was not predicted: too many wait")
 
     def rmse(self) -> float | None:
         """Of the ratings that this process predicted most recently."""
@@ -61,8 +65,12 @@ class Foresight:
         return float(np.sqrt(np.square(errors).mean())) if errors else None
 
     def close(self) -> None:
-        self._queue.put(None)
-        self._thread.join()
+        """Predict what waits, then end; the next rating begins again."""
+        with self._lock:
+            if self._thread is not None:
+                self._queue.put(None)
+                self._thread.join()
+                self._thread = None
 
     def _run(self) -> None:
         while (came := self._queue.get()) is not None:

@@ -26,22 +26,29 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._jobs: queue.Queue[_Job | None] = queue.Queue(_WAITING)
-        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
 
     def keep(self, said: Saying) -> Future[Kept]:
         """Done when it is on disk; the error is a StoreError if it is not."""
         future: Future[Kept] = Future()
-        try:
-            self._jobs.put_nowait((said, future))
-        except queue.Full:
-            raise StoreAwayError("too many writes are waiting; try again in a second") from None
+        with self._lock:
+            try:
+                self._jobs.put_nowait((said, future))
+            except queue.Full:
+                raise StoreAwayError("too many writes are waiting; try again in a second") from None
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+                self._thread.start()
         return future
 
     def close(self) -> None:
-        """Write what waits, then end."""
-        self._jobs.put(None)
-        self._thread.join()
+        """Write what waits, then end; the next write begins again."""
+        with self._lock:
+            if self._thread is not None:
+                self._jobs.put(None)
+                self._thread.join()
+                self._thread = None
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
