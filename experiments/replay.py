@@ -1,26 +1,25 @@
-"""MovieLens 1M once more, as it came: half is trained on, half sent to a running service.
+"""MovieLens 1M once more, as it came: half is trained on, half comes event by event.
 
-    python -m experiments.replay --every-person 5 --out experiments/results/replay.jsonl
+    python -m experiments.replay --out experiments/results/replay.jsonl
 
-The second half goes event by event to a real `cfnade serve --store --watch`, in the order of time,
-in ten parts; after each the model is refreshed. What the service expected of each rating before it
-came is read from its store. Beside it, on the same ratings: (a) the first model, never refreshed;
-(b) means of users and items, updated with every rating; (c) a model trained from scratch on the
-same data after each part. `--every-person 5` takes every fifth person with all ratings. Ratings of
-items that the first half does not have are sent and trained on, but not counted.
+The second half comes in the order of time and in ten parts; after each the model is refreshed. The
+first ratings of a part go over HTTP to a running `cfnade serve --store --watch`, the others by what
+it calls (`keep`) into its store. What is expected of each rating before it comes is asked of the
+model that is served, by `Predictor.predict` with all that its person said before; of those that
+went over HTTP it is compared with what the service noted. Beside it, on the same ratings: (a) the
+first model, never refreshed; (b) means of users and items, updated with every rating; (c) a model
+trained from scratch on the same data after each part. `--every-person 4` takes every fourth person.
+Ratings of items that the first half does not have come and are learnt, but not counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,45 +27,55 @@ from typing import Any
 import httpx
 import numpy as np
 import numpy.typing as npt
+from sqlalchemy import select
 
 from benchmarks.store_load import service
 from cfnade import checkpoint, load
 from cfnade.cli.keeping import table_of
 from cfnade.data.ratings import Ratings
 from cfnade.fitted import FittedModel
-from cfnade.fresh.refreshing import by_newest, ratings_for, refresh
+from cfnade.fresh.judging import by_newest
+from cfnade.fresh.publishing import check_of
+from cfnade.fresh.refreshing import ratings_for, refresh
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import Person
 from cfnade.recipes import recipe
+from cfnade.sides.widening import places_of
 from cfnade.store.bulk import bring_in, set_scale
+from cfnade.store.events import Saying, keep
 from cfnade.store.opening import Store, open_store
-from cfnade.store.prequential import foreseen_ratings
+from cfnade.store.schema import EVENTS, PREDICTED
 from cfnade.training.run import train
+from experiments.replay_means import OnlineMeans
 
 PARTS = 10
-SENDERS = 24
-DAMPING = 5.0
-"""Imagined ratings at the mean of all, of each user and item, in (b)."""
+BAR = 0.002
+AT_ONCE = 2_000
 Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
 
 
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("--every-person", type=int, default=5)
+    given.add_argument("--every-person", type=int, default=1)
+    given.add_argument("--http", type=int, default=300, help="ratings of a part sent over HTTP")
+    given.add_argument("--machine", default="", help="what it runs on, for the report")
     given.add_argument("--out", type=Path, required=True)
     asked = given.parse_args()
     data = _in_order(load("ml-1m"), asked.every_person)
-    half = len(data) // 2
     head = {
         "every_person": asked.every_person,
         "people": len(np.unique(data.users)),
         "ratings": len(data),
         "parts": PARTS,
-        "machine": f"{platform.processor() or platform.machine()}, one thread.",
+        "bar": BAR,
+        "machine": asked.machine,
     }
     asked.out.write_text(json.dumps(head) + "\n")
     with tempfile.TemporaryDirectory() as name:
-        _Replay(data, half, Path(name), asked.out).run()
+        for line in Replay(data, Path(name), asked.http).lines():
+            with asked.out.open("a") as file:
+                print(json.dumps(line), file=file)
 
 
 def _in_order(ratings: Ratings, every: int) -> Ratings:
@@ -76,122 +85,121 @@ def _in_order(ratings: Ratings, every: int) -> Ratings:
 
 
 @dataclass
-class _Replay:
-    data: Ratings
-    half: int
-    folder: Path
-    out: Path
+class Replay:
+    """The ratings in their order, and where the store and the model are."""
 
-    def run(self) -> None:
+    data: Ratings
+    folder: Path
+    over_http: int
+
+    def __post_init__(self) -> None:
+        self._half = len(self.data) // 2
+        self._of_person = _places_by_person(self.data.users, self.data.n_users)
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """What is to be said of each part."""
         place, model = str(self.folder / "ratings.db"), self.folder / "model"
         store = open_store(place, create=True)
         set_scale(store, self.data.scale.values)
-        bring_in(store, table_of(self.data.select(np.arange(self.half))), source="first half")
+        bring_in(store, table_of(self.data.select(np.arange(self._half))), source="first half")
         first, _ = _from_scratch(store, None)
         checkpoint.save(first, model)
-        never, means = Predictor(first), _Means(self.data, self.half)
-        known = np.zeros(self.data.n_items, bool)
-        known[self.data.items[: self.half]] = True
-        scratch = never
+        never, means, scratch = Predictor(first), OnlineMeans(self.data, self._half), first
         with service(model, place, 1, watch=True) as url:
-            for part, stretch in enumerate(_stretches(self.half, len(self.data))):
-                counted = known[self.data.items[stretch]]
-                rmse = {
-                    "a": _rmse(self._foreseen(never, stretch), self.data, stretch, counted),
-                    "b": _rmse(means.foreseen(stretch), self.data, stretch, counted),
-                    "c": _rmse(self._foreseen(scratch, stretch), self.data, stretch, counted),
-                    "ours": self._through_the_service(url, store, stretch, counted),
-                }
-                line = {"part": part + 1, "rmse": rmse, "ratings": int(counted.sum())}
-                began = time.process_time()
-                done = refresh(model, place, bar=0.002, threads=1)
-                line["refresh"] = {
-                    "cpu_seconds": time.process_time() - began,
-                    "published": done.published,
-                    "before": done.before,
-                    "after": done.after,
-                }
-                fitted, line["scratch_cpu_seconds"] = _from_scratch(store, first)
-                scratch = Predictor(fitted)
+            for number, part in enumerate(_parts(self._half, len(self.data))):
                 _taken_over(url, model)
-                with self.out.open("a") as file:
-                    print(json.dumps(line), file=file)
+                expected = {
+                    "a": self._foreseen(never, part),
+                    "b": means.foreseen(part),
+                    "c": self._foreseen(Predictor(scratch), part),
+                    "ours": self._foreseen(Predictor.load(model), part),
+                }
+                counted = np.isin(self.data.items[part], self.data.items[: self._half])
+                line: dict[str, Any] = {"part": number + 1, "ratings": int(counted.sum())}
+                line["rmse"] = {name: self._rmse(e, part, counted) for name, e in expected.items()}
+                line["http"] = self._come(url, store, part, expected["ours"])
+                line["refresh"] = _refreshed(model, place)
+                scratch, line["scratch_cpu_seconds"] = _from_scratch(store, first)
+                yield line
         store.close()
 
-    def _foreseen(self, predictor: Predictor, stretch: npt.NDArray[np.int64]) -> Floats:
-        """What a model expects of each rating, from all that came before it."""
+    def _foreseen(self, predictor: Predictor, part: Indices) -> Floats:
+        """What a model expects of each rating, from all that its person said before."""
         data = self.data
-        items = _places(predictor.items.table, data.item_ids)
-        users = _places(predictor.users.table, data.user_ids)
-        earlier: dict[int, list[int]] = {}
-        for at in range(int(stretch[0])):
-            earlier.setdefault(int(data.users[at]), []).append(at)
-        out = np.full(len(stretch), np.nan)
-        for n, at in enumerate(stretch.tolist()):
-            user = int(data.users[at])
-            mine = earlier.setdefault(user, [])
-            if items[data.items[at]] >= 0:
-                before = np.array(mine, np.int64)
-                columns = items[data.items[before]]
-                person = Person(
-                    columns[columns >= 0].astype(np.int32),
-                    data.levels[before][columns >= 0],
-                    (),
-                    int(users[user]),
-                )
-                asked = np.array([items[data.items[at]]])
-                out[n] = predictor.predicted(asked, history=person).predictions[0]
-            mine.append(at)
+        items = places_of(data.item_ids, predictor.items.table)
+        users = places_of(data.user_ids, predictor.users.table)
+        out = np.full(len(part), np.nan)
+        asked = np.flatnonzero(items[data.items[part]] >= 0)
+        for some in np.array_split(asked, max(1, len(asked) // AT_ONCE)):
+            people = {}
+            for at in part[some].tolist():
+                mine = self._of_person[data.users[at]]
+                before = mine[: np.searchsorted(mine, at)]
+                met = items[data.items[before]]
+                rated = met[met >= 0].astype(np.int32), data.levels[before[met >= 0]]
+                people[at] = Person(*rated, (), int(users[data.users[at]]) if len(before) else -1)
+            raws = predictor.items.table[items[data.items[part[some]]]]
+            out[some] = predictor.predict(list(people), raws, histories=people)
         return out
 
-    def _through_the_service(self, url: str, store: Store, stretch: Any, counted: Any) -> float:
-        """Send the ratings, each person's in their order, and read what was expected of each."""
-        before = foreseen_ratings(store, limit=None).height
-        threads = [
-            threading.Thread(target=self._send, args=(url, stretch, n)) for n in range(SENDERS)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        wanted = before + len(stretch)
-        last, since = before, time.monotonic()
-        while last < wanted and time.monotonic() - since < 120:  # some items are new
-            now = foreseen_ratings(store, limit=None).height
-            if now != last:
-                last, since = now, time.monotonic()
-            time.sleep(1)
-        names = [str(raw) for raw in self.data.item_ids[self.data.items[stretch][counted]]]
-        people = [str(raw) for raw in self.data.user_ids[self.data.users[stretch][counted]]]
-        expected = _expected(store)
-        errors = [expected[cell] for cell in zip(people, names, strict=True) if cell in expected]
-        print(
-            f"{len(errors):,} of {int(counted.sum()):,} were foreseen", file=sys.stderr, flush=True
-        )
+    def _rmse(self, expected: Floats, part: Indices, counted: Any) -> float:
+        errors = (expected - self.data.values[part])[counted]
         return float(np.sqrt(np.mean(np.square(errors))))
 
-    def _send(self, url: str, stretch: Any, number: int) -> None:
-        data = self.data
+    # -- ratings come -------------------------------------------------------------------------
+
+    def _come(self, url: str, store: Store, part: Indices, expected: Floats) -> dict[str, Any]:
+        """All of a part, in order; and how far what the service expected is from what we did."""
+        said = [self._said(at) for at in part.tolist()]
         with httpx.Client(base_url=url, timeout=60) as client:
-            for at in stretch[data.users[stretch] % SENDERS == number].tolist():
-                person, item = data.user_ids[data.users[at]], data.item_ids[data.items[at]]
-                rating = float(data.values[at])
-                path = f"/people/{person}/ratings/{item}"
-                while client.put(path, json={"rating": rating}).status_code != 200:
-                    time.sleep(0.2)
+            for one in said[: self.over_http]:
+                path = f"/people/{one.person}/ratings/{one.item}"
+                client.put(path, json={"rating": one.rating}).raise_for_status()
+        for lo in range(self.over_http, len(said), AT_ONCE):
+            keep(store, said[lo : lo + AT_ONCE])
+        sent = zip(said[: self.over_http], expected[: self.over_http].tolist(), strict=True)
+        ours = {(one.person, one.item): e for one, e in sent if not np.isnan(e)}
+        theirs = _noted(store, ours)
+        gap = max((abs(theirs[cell] - e) for cell, e in ours.items()), default=0.0)
+        return {"compared": len(ours), "largest_gap": gap}
+
+    def _said(self, at: int) -> Saying:
+        data = self.data
+        person, item = data.user_ids[data.users[at]], data.item_ids[data.items[at]]
+        return Saying(str(person), str(item), "rate", float(data.values[at]))
 
 
-def _expected(store: Store) -> dict[tuple[str, str], float]:
-    """The error of each cell that was foreseen."""
-    from sqlalchemy import select
+def _noted(store: Store, cells: Collection[tuple[str, str]]) -> dict[tuple[str, str], float]:
+    """What the service expected of these; it notes that in the background."""
+    noted = (EVENTS.c.person, EVENTS.c.item, PREDICTED.c.expected)
+    query = select(*noted).join(EVENTS, EVENTS.c.id == PREDICTED.c.event)
+    for _ in range(600):
+        with store.reading() as connection:
+            found = {(person, item): e for person, item, e in connection.execute(query)}
+        if all(cell in found for cell in cells):
+            return found
+        time.sleep(0.2)
+    raise RuntimeError("the service did not note what it expected")
 
-    from cfnade.store.schema import EVENTS, PREDICTED
 
-    query = select(EVENTS.c.person, EVENTS.c.item, PREDICTED.c.expected - EVENTS.c.rating).join(
-        EVENTS, EVENTS.c.id == PREDICTED.c.event
-    )
-    with store.reading() as connection:
-        return {(person, item): error for person, item, error in connection.execute(query)}
+def _taken_over(url: str, model: Path) -> None:
+    """Wait until the service answers with the model of the folder."""
+    for _ in range(600):
+        if httpx.get(f"{url}/version").json()["model"]["fingerprint"] == check_of(model):
+            return
+        time.sleep(0.2)
+    raise RuntimeError("the service did not take the new model over")
+
+
+# -- models --------------------------------------------------------------------------------------
+
+
+def _refreshed(model: Path, place: str) -> dict[str, Any]:
+    began = time.process_time()
+    done = refresh(model, place, bar=BAR, threads=1)
+    seconds = time.process_time() - began
+    rmse = {"before": done.before, "after": done.after}
+    return {"cpu_seconds": seconds, "published": done.published, **rmse}
 
 
 def _from_scratch(store: Store, like: FittedModel | None) -> tuple[FittedModel, float]:
@@ -205,70 +213,19 @@ def _from_scratch(store: Store, like: FittedModel | None) -> tuple[FittedModel, 
         settings=base.training,
         threads=1,
     )
-    return replace(trained.fitted), time.process_time() - began
+    return trained.fitted, time.process_time() - began
 
 
-def _stretches(first: int, last: int) -> Iterator[npt.NDArray[np.int64]]:
+def _parts(first: int, last: int) -> Iterator[Indices]:
     cuts = np.linspace(first, last, PARTS + 1).astype(int)
     for begin, end in pairwise(cuts.tolist()):
         yield np.arange(begin, end)
 
 
-def _rmse(expected: Floats, data: Ratings, stretch: Any, counted: Any) -> float:
-    errors = (expected - data.values[stretch])[counted]
-    return float(np.sqrt(np.nanmean(np.square(errors))))
-
-
-def _places(table: Any, ids: Any) -> npt.NDArray[np.int64]:
-    before = {str(raw): place for place, raw in enumerate(table.tolist())}
-    return np.array([before.get(str(raw), -1) for raw in ids.tolist()], np.int64)
-
-
-def _taken_over(url: str, model: Path) -> None:
-    """Wait until the service answers with the model of the folder."""
-    from cfnade.fresh.publishing import check_of
-
-    for _ in range(600):
-        if httpx.get(f"{url}/version").json()["model"]["fingerprint"] == check_of(model):
-            return
-        time.sleep(0.2)
-    raise RuntimeError("the service did not take the new model over")
-
-
-class _Means:
-    """(b): the mean of all, what an item adds, and what a user adds to that."""
-
-    def __init__(self, data: Ratings, half: int) -> None:
-        self._data = data
-        self._items, self._users = np.zeros((data.n_items, 2)), np.zeros((data.n_users, 2))
-        self._total, self._count = float(data.values[:half].sum()), half
-        for at in range(half):
-            self._learn(at)
-
-    def _expect(self, at: int) -> float:
-        mean = self._total / self._count
-        return mean + self._item(at, mean) + self._user(at)
-
-    def _item(self, at: int, mean: float) -> float:
-        total, count = self._items[self._data.items[at]]
-        return float((total - count * mean) / (count + DAMPING))
-
-    def _user(self, at: int) -> float:
-        total, count = self._users[self._data.users[at]]
-        return float(total / (count + DAMPING))
-
-    def _learn(self, at: int) -> None:
-        rating, mean = float(self._data.values[at]), self._total / self._count
-        self._users[self._data.users[at]] += (rating - mean - self._item(at, mean), 1)
-        self._items[self._data.items[at]] += (rating, 1)
-
-    def foreseen(self, stretch: Any) -> Floats:
-        out = np.empty(len(stretch))
-        for n, at in enumerate(stretch.tolist()):
-            out[n] = self._expect(at)
-            self._total, self._count = self._total + float(self._data.values[at]), self._count + 1
-            self._learn(at)
-        return out
+def _places_by_person(users: Any, count: int) -> list[Indices]:
+    """Where the ratings of each person are, in order."""
+    order = np.argsort(users, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(users, minlength=count))[:-1])
 
 
 if __name__ == "__main__":

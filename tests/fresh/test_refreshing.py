@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ from tests.store.given import bytes_below
 
 from cfnade import CFNADE, checkpoint
 from cfnade.errors import CheckpointError, TrainingError
-from cfnade.fitted import FittedModel
+from cfnade.fitted import FittedModel, trained_on
 from cfnade.fresh import refreshing
+from cfnade.fresh.judging import by_newest, fairly_asked
 from cfnade.fresh.publishing import KEPT, check_of, earlier, publish, roll_back
-from cfnade.fresh.refreshing import by_newest, refresh
+from cfnade.fresh.refreshing import refresh
 from cfnade.lock import only_one
 from cfnade.store.forgetting import forget
 from cfnade.store.opening import open_store
@@ -74,6 +76,31 @@ def test_the_newest_tenth_is_held_back_and_half_of_it_given() -> None:
         )
         assert 0 <= len(asked) - len(given) <= 1
         assert given.max(initial=0) <= asked.min(initial=2**31 - 1)
+
+
+def test_nothing_is_asked_that_the_earlier_model_was_told(model: Path) -> None:
+    fitted, parts = checkpoint.load(model), by_newest(ratings(KINDS["user"]))
+    cells = list(zip(parts.valid.users.tolist(), parts.valid.items.tolist(), strict=True))
+    told = parts.train.plus(parts.valid.select(np.arange(5)))
+    earlier_model = replace(fitted, context=told, trained_on=trained_on(("user",), told))
+    fair = fairly_asked(parts, earlier_model)
+    assert list(zip(fair.users.tolist(), fair.items.tolist(), strict=True)) == cells[5:]
+    all_of_it = replace(
+        earlier_model, context=told.plus(parts.valid.select(np.arange(5, len(cells))))
+    )
+    assert len(fairly_asked(parts, all_of_it)) == len(cells)  # too few are left, so all
+
+
+def test_what_is_made_from_ratings_is_made_of_the_newest_too(place: str, tmp_path: Path) -> None:
+    model = model_at(tmp_path / "ridge", "ridge")
+    come(place)
+    assert refresh(model, place, bar=1.0, threads=1).published
+    fitted = checkpoint.load(model)
+    counts = fitted.context.level_counts("item")
+    np.testing.assert_array_equal(fitted.trained_on["item"], counts)
+    net = fitted.members[0].sides["user-ridge"].network
+    new = fitted.context.item_ids.tolist().index("new")  # which all of its raters gave five stars
+    assert net.e_start[new, 0] == net.e_start[:, 0].min()
 
 
 # -- published or not -----------------------------------------------------------------------------

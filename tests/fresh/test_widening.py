@@ -23,7 +23,9 @@ from cfnade.fresh.refreshing import extended
 from cfnade.scorer import Scorer
 from cfnade.settings import Settings
 from cfnade.sides.factors import analyse, continued
+from cfnade.sides.ridge import RidgeSide
 from cfnade.sides.widening import places_of, recounted
+from cfnade.training.member import gone_on
 from cfnade.training.run import train
 
 
@@ -135,3 +137,36 @@ def test_going_on_trains_each_member_from_its_own_weights(tmp_path: Path) -> Non
             start=one,
             refresh=True,
         )
+
+
+def test_a_turned_analysis_says_the_same_in_the_other_ones_dimensions() -> None:
+    rows = ratings(KINDS["user"]).rows("user")
+    first = analyse(rows, 4, seed=0, threads=1)
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0].astype(np.float32)
+    counts = np.bincount(rows.columns, minlength=rows.n_columns)
+    back = replace(first, a=first.a @ turn).turned_like(first, counts)
+    np.testing.assert_allclose(back.a, first.a, atol=1e-5)
+    np.testing.assert_allclose(back.importance, first.importance, rtol=1e-3)
+
+
+def test_what_training_added_is_added_to_the_new_start_too(tmp_path: Path) -> None:
+    """Two models that differ by what training added differ by just that when they went on."""
+    fitted = checkpoint.load(trained(tmp_path / "user", KINDS["ridge"]))
+    side = fitted.members[0].sides["user-ridge"]
+    assert isinstance(side, RidgeSide)
+    wide, settings = more(fitted.context), Settings()
+    one = gone_on(fitted, wide, settings).sides["user-ridge"]
+    with torch.no_grad():
+        side.network.b[3] += 0.5
+        side.network.V[4, 1] -= 0.25
+    other = gone_on(fitted, wide, settings).sides["user-ridge"]
+    assert isinstance(one, RidgeSide)
+    assert isinstance(other, RidgeSide)
+    places = places_of(wide.item_ids, fitted.context.item_ids)
+    old = torch.from_numpy(places >= 0)
+    for name, place, at, added in (("b", 3, (), 0.5), ("V", 4, (1,), -0.25)):
+        gap = other.network.get_parameter(name) - one.network.get_parameter(name)
+        expected = torch.zeros_like(gap)
+        expected[(int(np.flatnonzero(places == place)[0]), *at)] = added
+        torch.testing.assert_close(gap[old], expected[old], atol=1e-5, rtol=0.0)
+    assert not torch.equal(one.network.u_start[old], side.network.u_start[places[places >= 0]])

@@ -1,8 +1,8 @@
 """A refresh: the model goes on from its weights on all that counts in the store.
 
-The newest tenth of ratings, by time, is held back. Of each person's there the earlier half is known
-(given), the later half asked for: people who come today are met as the service meets them. The
-model as it is and the one that went on are asked the same; which one is published is decided here.
+The model as it is and the one that went on are asked of the newest tenth of ratings (judging.py),
+which the latter was not trained on; which one is published is decided here. Before it is, what can
+be made from ratings in seconds is made of all of them, the newest too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,12 @@ from cfnade.choice.planning import choice_plan
 from cfnade.data.build import Options, build
 from cfnade.data.ratings import Ratings
 from cfnade.data.roles import PLAIN
-from cfnade.data.splits import GIVEN, TRAIN, VALID, Split, cut, newest
+from cfnade.data.splits import Split
 from cfnade.data.typed_tables import read_frame
 from cfnade.errors import CfnadeError, TrainingError
 from cfnade.evaluation import evaluate
-from cfnade.fitted import FittedModel
+from cfnade.fitted import FittedModel, trained_on
+from cfnade.fresh.judging import LEAST, by_newest, fairly_asked
 from cfnade.fresh.publishing import check_of, drop_earlier, publish
 from cfnade.lock import TakenError, only_one
 from cfnade.recipes import default_recipe
@@ -35,13 +35,11 @@ from cfnade.sides.widening import places_of, recounted, widened
 from cfnade.store.bulk import last_event, what_counts
 from cfnade.store.forgetting import forgotten_since
 from cfnade.store.opening import Store, open_store
+from cfnade.training.member import gone_on, settle_member
 from cfnade.training.run import Plan, train
 
 LOCK = "training.lock"
 """The same as that of `cfnade train`: one of them writes into a folder at a time."""
-HELD_BACK = 0.1
-LEAST = 50
-"""Ratings below which nothing can be told from a tenth of them."""
 EPOCHS = 1
 Say = Callable[[str], None]
 
@@ -115,10 +113,11 @@ def _refresh(
     split = by_newest(ratings)
     old = extended(fitted, split.train)
     known = split.train.plus(split.given)
-    before = evaluate(replace(old, context=known), split.valid).rmse
+    asked = fairly_asked(split, fitted)
+    before = evaluate(replace(old, context=known), asked).rmse
     say(f"{len(ratings):,} ratings; the model as it is: RMSE {before:.4f} of the newest")
     candidate = _trained_on(fitted, split, epochs, threads, say)
-    after = evaluate(replace(candidate, context=known), split.valid).rmse
+    after = evaluate(replace(candidate, context=known), asked).rmse
     new = Refreshed(
         published=True,
         why=f"RMSE {after:.4f} of the newest, {before:.4f} before",
@@ -129,7 +128,7 @@ def _refresh(
         new_items=_new(ratings, fitted, "item"),
     )
     note = {"store": {"event": last, "at": now, "address": store.shown}}
-    chosen = candidate
+    chosen = _with_newest(candidate, ratings)
     if after > before + bar:
         if not gone:
             seconds = time.monotonic() - began
@@ -182,19 +181,6 @@ def ratings_for(fitted: FittedModel, store: Store) -> Ratings:
     return replace(ratings, **told)
 
 
-def by_newest(ratings: Ratings) -> Split:
-    """Train, and of the newest tenth what is given and what is asked for of each person."""
-    assert ratings.times is not None  # a store has them
-    parts = np.full(len(ratings), TRAIN, np.uint8)
-    held = np.flatnonzero(newest(ratings.times, ceil(HELD_BACK * len(ratings))))
-    order = held[np.lexsort((ratings.times[held], ratings.users[held]))]
-    _, counts = np.unique(ratings.users[order], return_counts=True)
-    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    later = rank >= np.repeat(counts // 2, counts)
-    parts[order] = np.where(later, np.uint8(VALID), np.uint8(GIVEN))
-    return cut(ratings, parts, "the newest tenth")
-
-
 def _new(ratings: Ratings, fitted: FittedModel, axis: Any) -> int:
     """How many people or items the model has never met."""
     return int((places_of(ratings.ids(axis), fitted.context.ids(axis)) < 0).sum())
@@ -239,6 +225,18 @@ def _trained_on(
     return replace(
         trained.fitted, side=fitted.side, facts=trained.fitted.facts | kept | {"run": run}
     )
+
+
+def _with_newest(fitted: FittedModel, ratings: Ratings) -> FittedModel:
+    """With what is made from ratings, and not trained, made of all of them; what training added
+    stays. A model that has members without such a part stays as it is."""
+    if not all(any(s.starts_well for s in m.sides.values()) for m in fitted.members):
+        return fitted
+    members = []
+    for member, plan in zip(fitted.members, plans_of(fitted, 0), strict=True):
+        members.append(gone_on(replace(fitted, members=(member,)), ratings, plan.settings))
+        settle_member(members[-1], ratings)
+    return replace(fitted, members=tuple(members), trained_on=trained_on(fitted.axes, ratings))
 
 
 def plans_of(fitted: FittedModel, epochs: int) -> list[Plan]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.ratings import IntArray, Ratings
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.posterior import Evidence
 from cfnade.kernels.threads import thread_count
@@ -90,7 +90,8 @@ class FactorSide(RowSide):
         self._shape(ratings)
 
     @torch.no_grad()
-    def go_on(self, ratings: Ratings) -> None:
+    def go_on(self, ratings: Ratings, trained: IntArray, settings: Settings) -> None:
+        del trained, settings
         self._fill(self._found_again(ratings, thread_count(None)))
         self._shape(ratings)
 

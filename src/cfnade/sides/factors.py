@@ -52,6 +52,20 @@ class Factors:
     noise: float  # s²
     importance: Floats  # (D,) λ: the mean of a², by ratings
 
+    def turned_like(self, other: Factors, counts: npt.NDArray[Any]) -> Factors:
+        """The same in the dimensions of an analysis of the same columns, as nearly as a turn can
+        be: what was added to that one can then be added to this. counts (M,) of ratings."""
+        left, _, right = np.linalg.svd((self.a * counts[:, None]).T.astype(np.float64) @ other.a)
+        turn = left @ right
+        a = (self.a @ turn).astype(np.float32)
+        importance = np.average(np.square(a), axis=0, weights=counts + 1e-9)
+        return replace(
+            self,
+            a=a,
+            c=(self.c @ np.square(turn)).astype(np.float32),
+            importance=np.maximum(importance, 1e-12).astype(np.float32),
+        )
+
 
 class _Sums(NamedTuple):
     """Of what is expected of the rows that rated a column."""

@@ -138,22 +138,34 @@ class RidgeSide(RowSide):
         """Nothing: its start takes seconds and knows the new ratings."""
 
     @torch.no_grad()
-    def renewed(self, ratings: Ratings, smoothing: float) -> RidgeSide:
-        """The start of a few more sweeps, from the analysis that this side began with."""
+    def go_on(self, ratings: Ratings, trained: IntArray, settings: Settings) -> None:
+        """The start of a few more sweeps; what training added to the last one stays added to it."""
+        net, before = self.network, self._factors()
+        rows, threads = ratings.rows(self.axis), thread_count(None)
+        found = continued(rows, before, threads=threads, sweeps=MORE_SWEEPS)
+        counts = ratings.level_counts(other_axis(self.axis))
+        was, now = (RidgeSide(self.axis, RidgeNetwork(net.config)) for _ in range(2))
+        was.fill(before, trained, settings.smoothing)
+        now.fill(found.turned_like(before, counts.sum(1)), counts, settings.smoothing)
+        met = torch.from_numpy(trained.sum(1) > 0)
+        for name in ("V", "b"):
+            added = net.get_parameter(name) - was.network.get_parameter(name)
+            added[~met] = added[met].mean(0)
+            net.get_parameter(name).copy_(now.network.get_parameter(name) + added)
+        for name, buffer in now.network.named_buffers():
+            net.get_buffer(name).copy_(buffer)
+
+    def _factors(self) -> Factors:
+        """The analysis that this side began with."""
         net, config = self.network, self.network.config
         noise = EVIDENCE_NOISE * config.spread  # what `fill` divides by, nearly always
-        earlier = Factors(
+        return Factors(
             a=net.u_start.numpy() * np.float32(np.sqrt(noise)),
             c=net.q.numpy() * np.float32(noise),
             mean=-net.e_start[:, 0].numpy() * np.float32(np.sqrt(noise)),
             noise=config.noise,
             importance=net.importance.numpy(),
         )
-        rows, threads = ratings.rows(self.axis), thread_count(None)
-        other = RidgeSide(self.axis, RidgeNetwork(config))
-        factors = continued(rows, earlier, threads=threads, sweeps=MORE_SWEEPS)
-        other.fill(factors, ratings.level_counts(other_axis(self.axis)), smoothing)
-        return other
 
     # -- trained ------------------------------------------------------------------------------
 

@@ -228,13 +228,11 @@ class Side(nn.Module, ABC):
     def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
         """Take the weights of an earlier model's side, those of columns where ids are the same."""
 
-    def go_on(self, ratings: Ratings) -> None:
-        """What is made and not trained is made again, from where it stands: ratings have come."""
+    def go_on(self, ratings: Ratings, trained: IntArray, settings: Settings) -> None:
+        """What is made and not trained is made again, from where it stands: ratings have come.
 
-    def renewed(self, ratings: Ratings, smoothing: float) -> Side | None:
-        """The same begun again from a start that knows these ratings, if it has such a start."""
-        del ratings, smoothing
-        return None
+        trained (M, K): those that each column had at each level until now; a new one has none.
+        """
 
     @abstractmethod
     def fault(self, ratings: Ratings) -> str | None:

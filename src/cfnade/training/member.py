@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from cfnade.data.ratings import Ratings
@@ -13,7 +13,8 @@ from cfnade.errors import TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.settings import Settings
 from cfnade.sides import Member, new_member
-from cfnade.sides.widening import widened
+from cfnade.sides.side import other_axis
+from cfnade.sides.widening import places_of, recounted, widened
 from cfnade.training.gains import copy_gains, tune
 from cfnade.training.loop import DivergedError, Reporter, Run, Saving
 from cfnade.training.state import Progress
@@ -62,8 +63,6 @@ class Job:
         """Train on split.train, choose by split.valid; `identity` says which run that is."""
         began = time.monotonic()
         fitted = self._fitted(split.train)
-        if self.refresh:
-            fitted = _better_start(fitted, split.valid, self.settings.smoothing)
         member = fitted.members[0]
         run = self._run(
             fitted,
@@ -89,7 +88,7 @@ class Job:
     def _fitted(self, ratings: Ratings) -> FittedModel:
         """A model of one member with its start values, and what it is trained on."""
         if self.start is not None and self.refresh:
-            member = gone_on(self.start, ratings)
+            member = gone_on(self.start, ratings, self.settings)
         else:
             member = new_member(self.names, ratings, self.fields, self.settings)
             if self.start is not None:
@@ -130,31 +129,25 @@ class Job:
 
 def _settle(fitted: FittedModel) -> None:
     """The end of training, on the CPU, where predictions are made."""
-    member = fitted.members[0].to("cpu").eval()
+    settle_member(fitted.members[0].to("cpu").eval(), fitted.context)
+
+
+def settle_member(member: Member, ratings: Ratings) -> None:
+    """The last touch of each of its sides."""
     for side in member.sides.values():
-        side.settle(fitted.context, member)
+        side.settle(ratings, member)
 
 
-def gone_on(start: FittedModel, ratings: Ratings) -> Member:
+def gone_on(start: FittedModel, ratings: Ratings, settings: Settings) -> Member:
     """The one member of an earlier model, for these ratings."""
-    earlier = dict(start.trained_on)
-    member = widened(start.members[0], start.context, ratings, earlier)
+    earlier, had = start.context, dict(start.trained_on)
+    member = widened(start.members[0], earlier, ratings, had)
     for side in member.sides.values():
-        side.go_on(ratings)
+        if side.axis is not None:
+            axis = other_axis(side.axis)
+            places = places_of(ratings.ids(axis), earlier.ids(axis))
+            side.go_on(ratings, recounted(had[axis], places), settings)
     return member
-
-
-def _better_start(fitted: FittedModel, valid: Ratings, smoothing: float) -> FittedModel:
-    """As it is, or with what can be made anew made anew: whichever validation likes better."""
-    sides = fitted.members[0].sides
-    anew = {name: side.renewed(fitted.context, smoothing) for name, side in sides.items()}
-    score = score_by(fitted, valid)
-    if score is None or not any(anew.values()):
-        return fitted
-    other = Member({name: anew[name] or side for name, side in sides.items()}).eval()
-    if score(other).nll >= score(fitted.members[0]).nll:
-        return fitted
-    return replace(fitted, members=(other,))
 
 
 def take_over(member: Member, start: FittedModel, ratings: Ratings, side: str) -> None:
