@@ -8,7 +8,8 @@ it calls (`keep`) into its store. What is expected of each rating before it come
 model that is served, by `Predictor.predict` with all that its person said before; of those that
 went over HTTP it is compared with what the service noted. Beside it, on the same ratings: (a) the
 first model, never refreshed; (b) means of users and items, updated with every rating; (c) a model
-trained from scratch on the same data after each part. `--every-person 4` takes every fourth person.
+trained from scratch after each part, the newest tenth held back to choose the epoch by; and (d)
+that one trained once more for as many epochs on all. `--every-person 4` takes every fourth person.
 Ratings of items that the first half does not have come and are learnt, but not counted.
 """
 
@@ -19,7 +20,7 @@ import json
 import tempfile
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from benchmarks.store_load import service
 from cfnade import checkpoint, load
 from cfnade.cli.keeping import table_of
 from cfnade.data.ratings import Ratings
+from cfnade.data.splits import TRAIN, Split, cut
 from cfnade.fitted import FittedModel
 from cfnade.fresh.judging import by_newest
 from cfnade.fresh.publishing import check_of
@@ -40,6 +42,7 @@ from cfnade.fresh.refreshing import ratings_for, refresh
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import Person
 from cfnade.recipes import recipe
+from cfnade.settings import Settings
 from cfnade.sides.widening import places_of
 from cfnade.store.bulk import bring_in, set_scale
 from cfnade.store.events import Saying, keep
@@ -102,9 +105,10 @@ class Replay:
         store = open_store(place, create=True)
         set_scale(store, self.data.scale.values)
         bring_in(store, table_of(self.data.select(np.arange(self._half))), source="first half")
-        first, _ = _from_scratch(store, None)
+        first = _from_scratch(load(f"store:{place}"))
         checkpoint.save(first, model)
-        never, means, scratch = Predictor(first), OnlineMeans(self.data, self._half), first
+        never, means = Predictor(first), OnlineMeans(self.data, self._half)
+        scratch, on_all = first, first
         with service(model, place, 1, watch=True) as url:
             for number, part in enumerate(_parts(self._half, len(self.data))):
                 _taken_over(url, model)
@@ -112,6 +116,7 @@ class Replay:
                     "a": self._foreseen(never, part),
                     "b": means.foreseen(part),
                     "c": self._foreseen(Predictor(scratch), part),
+                    "d": self._foreseen(Predictor(on_all), part),
                     "ours": self._foreseen(Predictor.load(model), part),
                 }
                 counted = np.isin(self.data.items[part], self.data.items[: self._half])
@@ -119,7 +124,12 @@ class Replay:
                 line["rmse"] = {name: self._rmse(e, part, counted) for name, e in expected.items()}
                 line["http"] = self._come(url, store, part, expected["ours"])
                 line["refresh"] = _refreshed(model, place)
-                scratch, line["scratch_cpu_seconds"] = _from_scratch(store, first)
+                began = time.process_time()
+                ratings = ratings_for(first, store)
+                scratch = _from_scratch(ratings)
+                line["scratch_cpu_seconds"] = time.process_time() - began
+                on_all = _trained_on_all(ratings, scratch.facts["best_epoch"])
+                line["on_all_cpu_seconds"] = time.process_time() - began
                 yield line
         store.close()
 
@@ -202,18 +212,21 @@ def _refreshed(model: Path, place: str) -> dict[str, Any]:
     return {"cpu_seconds": seconds, "published": done.published, **rmse}
 
 
-def _from_scratch(store: Store, like: FittedModel | None) -> tuple[FittedModel, float]:
-    """A model of the recipe, trained on all that counts; and its processor seconds."""
-    began, base = time.process_time(), recipe("ml-1m-user")
-    ratings = load(f"store:{store.shown}") if like is None else ratings_for(like, store)
-    trained = train(
-        by_newest(ratings),
-        side=base.side,
-        architecture=base.model,
-        settings=base.training,
-        threads=1,
-    )
-    return trained.fitted, time.process_time() - began
+def _from_scratch(ratings: Ratings) -> FittedModel:
+    """A model of the recipe, chosen by the newest tenth."""
+    return _trained(by_newest(ratings), recipe("ml-1m-user").training)
+
+
+def _trained_on_all(ratings: Ratings, epochs: int) -> FittedModel:
+    everything = cut(ratings, np.full(len(ratings), TRAIN, np.uint8), "all")
+    how = recipe("ml-1m-user").training
+    return _trained(everything, replace(how, epochs=epochs, schedule="constant"))
+
+
+def _trained(split: Split, settings: Settings) -> FittedModel:
+    base = recipe("ml-1m-user")
+    how = {"side": base.side, "architecture": base.model, "settings": settings}
+    return train(split, **how, threads=1).fitted
 
 
 def _parts(first: int, last: int) -> Iterator[Indices]:

@@ -24,9 +24,9 @@ from tests.store.given import bytes_below
 
 from cfnade import CFNADE, checkpoint
 from cfnade.errors import CheckpointError, TrainingError
-from cfnade.fitted import FittedModel, trained_on
+from cfnade.fitted import FittedModel
 from cfnade.fresh import refreshing
-from cfnade.fresh.judging import by_newest, fairly_asked
+from cfnade.fresh.judging import by_newest, held_back
 from cfnade.fresh.publishing import KEPT, check_of, earlier, publish, roll_back
 from cfnade.fresh.refreshing import refresh
 from cfnade.lock import only_one
@@ -79,16 +79,19 @@ def test_the_newest_tenth_is_held_back_and_half_of_it_given() -> None:
 
 
 def test_nothing_is_asked_that_the_earlier_model_was_told(model: Path) -> None:
-    fitted, parts = checkpoint.load(model), by_newest(ratings(KINDS["user"]))
-    cells = list(zip(parts.valid.users.tolist(), parts.valid.items.tolist(), strict=True))
-    told = parts.train.plus(parts.valid.select(np.arange(5)))
-    earlier_model = replace(fitted, context=told, trained_on=trained_on(("user",), told))
-    fair = fairly_asked(parts, earlier_model)
-    assert list(zip(fair.users.tolist(), fair.items.tolist(), strict=True)) == cells[5:]
-    all_of_it = replace(
-        earlier_model, context=told.plus(parts.valid.select(np.arange(5, len(cells))))
-    )
-    assert len(fairly_asked(parts, all_of_it)) == len(cells)  # too few are left, so all
+    fitted, made = checkpoint.load(model), ratings(KINDS["user"])
+    parts = by_newest(made)
+    held = parts.valid.plus(parts.given)
+    told = parts.train.plus(held.select(np.arange(5)))
+    split = held_back(made, replace(fitted, context=told))
+    assert _cells(split.train) == _cells(told)
+    assert _cells(split.given.plus(split.valid)) == _cells(held.select(np.arange(5, len(held))))
+    everything = replace(fitted, context=made)  # so nothing is new, and the newest are asked
+    assert _cells(held_back(made, everything).valid) == _cells(parts.valid)
+
+
+def _cells(made: Any) -> set[tuple[int, int]]:
+    return set(zip(made.users.tolist(), made.items.tolist(), strict=True))
 
 
 def test_what_is_made_from_ratings_is_made_of_the_newest_too(place: str, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """By which ratings it is judged whether a refreshed model is better than the one before.
 
-The newest tenth of ratings, by time, is held back. Of each person's there the earlier half is known
-(given), the later half asked for: people who come today are met as the service meets them.
+The newest tenth of ratings, by time, is held back, as far as the earlier model has not learnt it.
+Of each person's there the earlier half is known (given), the later half asked for: people who come
+today are met as the service meets them.
 """
 
 from __future__ import annotations
@@ -9,22 +10,34 @@ from __future__ import annotations
 from math import ceil
 
 import numpy as np
+import numpy.typing as npt
 
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import GIVEN, TRAIN, VALID, Split, cut, newest
 from cfnade.fitted import FittedModel
 from cfnade.sides.widening import places_of, recounted
 
+BoolArray = npt.NDArray[np.bool_]
+
 HELD_BACK = 0.1
 LEAST = 50
 """Ratings below which nothing can be told."""
 
 
-def by_newest(ratings: Ratings) -> Split:
-    """Train, and of the newest tenth what is given and what is asked for of each person."""
+def held_back(ratings: Ratings, fitted: FittedModel) -> Split:
+    """By what a model that goes on is judged: the newest that the earlier one was not told, or one
+    of the two would know more than the other; whatever is newest, if these are too few."""
+    split = by_newest(ratings, ~_told(ratings, fitted.context))
+    return split if len(split.valid) >= LEAST else by_newest(ratings)
+
+
+def by_newest(ratings: Ratings, new: BoolArray | None = None) -> Split:
+    """Train, and of the newest tenth (of those that are `new`) what is given and what is asked for
+    of each person."""
     assert ratings.times is not None  # a store has them
     parts = np.full(len(ratings), TRAIN, np.uint8)
-    held = np.flatnonzero(newest(ratings.times, ceil(HELD_BACK * len(ratings))))
+    tenth = newest(ratings.times, ceil(HELD_BACK * len(ratings)))
+    held = np.flatnonzero(tenth if new is None else tenth & new)
     order = held[np.lexsort((ratings.times[held], ratings.users[held]))]
     _, counts = np.unique(ratings.users[order], return_counts=True)
     rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -33,16 +46,20 @@ def by_newest(ratings: Ratings) -> Split:
     return cut(ratings, parts, "the newest tenth")
 
 
-def fairly_asked(split: Split, fitted: FittedModel) -> Ratings:
-    """What both models can be asked: not what the earlier one was told when it was made, and
-    nothing of which either has no weights. All of it, if that leaves too few."""
-    valid, context = split.valid, fitted.context
-    users = places_of(valid.user_ids, context.user_ids)[valid.users]
-    items = places_of(valid.item_ids, context.item_ids)[valid.items]
-    told = set(zip(context.users.tolist(), context.items.tolist(), strict=True))
-    fair = np.array([cell not in told for cell in zip(users.tolist(), items.tolist(), strict=True)])
+def _told(ratings: Ratings, context: Ratings) -> BoolArray:
+    """Which ratings are of cells of the context."""
+    users = places_of(context.user_ids, ratings.user_ids)[context.users]
+    items = places_of(context.item_ids, ratings.item_ids)[context.items]
+    there = (users >= 0) & (items >= 0)
+    told = users[there] * ratings.n_items + items[there]
+    return np.isin(ratings.users.astype(np.int64) * ratings.n_items + ratings.items, told)
+
+
+def asked_of_both(split: Split, fitted: FittedModel) -> Ratings:
+    """What is asked for, without what either model has no weights for, if that leaves enough."""
+    valid, both = split.valid, np.ones(len(split.valid), bool)
     for axis, counts in fitted.trained_on.items():
-        had = recounted(counts, places_of(valid.ids(axis), context.ids(axis))).sum(1) > 0
+        had = recounted(counts, places_of(valid.ids(axis), fitted.context.ids(axis))).sum(1) > 0
         has = split.train.level_counts(axis).sum(1) > 0
-        fair &= (had & has)[valid.users if axis == "user" else valid.items]
-    return valid.select(fair) if fair.sum() >= LEAST else valid
+        both &= (had & has)[valid.users if axis == "user" else valid.items]
+    return valid.select(both) if both.sum() >= LEAST else valid

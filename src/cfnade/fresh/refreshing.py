@@ -26,7 +26,7 @@ from cfnade.data.typed_tables import read_frame
 from cfnade.errors import CfnadeError, TrainingError
 from cfnade.evaluation import evaluate
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.fresh.judging import LEAST, by_newest, fairly_asked
+from cfnade.fresh.judging import LEAST, asked_of_both, held_back
 from cfnade.fresh.publishing import check_of, drop_earlier, publish
 from cfnade.lock import TakenError, only_one
 from cfnade.recipes import default_recipe
@@ -40,6 +40,8 @@ from cfnade.training.run import Plan, train
 
 LOCK = "training.lock"
 """The same as that of `cfnade train`: one of them writes into a folder at a time."""
+CALIBRATES = 1_000
+"""Ratings asked for; by fewer a calibration is not made anew."""
 EPOCHS = 1
 Say = Callable[[str], None]
 
@@ -110,10 +112,10 @@ def _refresh(
             f"{len(fitted.context):,}; bring those into the store first: cfnade store import "
             f"{store.shown} RATINGS"
         )
-    split = by_newest(ratings)
+    split = held_back(ratings, fitted)
     old = extended(fitted, split.train)
     known = split.train.plus(split.given)
-    asked = fairly_asked(split, fitted)
+    asked = asked_of_both(split, fitted)
     before = evaluate(replace(old, context=known), asked).rmse
     say(f"{len(ratings):,} ratings; the model as it is: RMSE {before:.4f} of the newest")
     candidate = _trained_on(fitted, split, epochs, threads, say)
@@ -220,11 +222,13 @@ def _trained_on(
     )
     if trained.diverged is not None:
         raise CfnadeError(f"{trained.diverged}; the model stays as it is")
+    made = trained.fitted
+    if len(split.valid) < CALIBRATES:
+        as_before = fitted.calibration, fitted.calibration_of_new
+        made = replace(made, calibration=as_before[0], calibration_of_new=as_before[1])
     kept = {name: fitted.facts[name] for name in ("job", "auto") if name in fitted.facts}
-    run = trained.fitted.facts["run"] | {"settings": fitted.facts["run"]["settings"]}
-    return replace(
-        trained.fitted, side=fitted.side, facts=trained.fitted.facts | kept | {"run": run}
-    )
+    run = made.facts["run"] | {"settings": fitted.facts["run"]["settings"]}
+    return replace(made, side=fitted.side, facts=made.facts | kept | {"run": run})
 
 
 def _with_newest(fitted: FittedModel, ratings: Ratings) -> FittedModel:

@@ -60,7 +60,7 @@ DECAY = {"u_added": 0.05, "e_added": 0.1, "W": 0.2}
 """The pull of u and e towards where they started, and of W towards zero."""
 SETTLED_SMOOTHING = 2.0
 """Imagined ratings of a column where nothing is known of the row."""
-MORE_SWEEPS = 4
+MORE_SWEEPS = 2
 """Of the analysis when ratings have come."""
 PRIOR_FACTOR = 3.0
 """The prior's rate over that of the rest."""
