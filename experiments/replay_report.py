@@ -52,7 +52,7 @@ def _page(head: dict[str, Any], parts: list[dict[str, Any]]) -> str:
     )
     cost = (
         f"{refresh / scratch:.2f}: {refresh:.1f} processor seconds of all refreshes, "
-        f"{scratch:.1f} of all trainings ({on_all:.1f} with those on all); each reads the store first"
+        f"{scratch:.1f} of all trainings ({on_all:.1f} with those on all); each reads the store"
     )
     every = head["every_person"]
     who = "All people" if every == 1 else f"One of {every} people"
@@ -64,9 +64,9 @@ Made by `python -m experiments.replay_report` from the records of
 {who} of MovieLens 1M with all of their ratings ({head["people"]:,} people, {head["ratings"]:,}
 ratings), in the order of time. The recipe `ml-1m-user` is trained on the first half. The second
 half comes in ten parts, with a `refresh` after each (bar {head["bar"]}; {refused} of
-{len(parts)} were not published). The error is that of what was expected of each rating *before* it came, from the
-model then served and all that its person had said (prequential RMSE); ratings of items that the
-first half does not have come too but are not counted. {head["machine"]}{stopped}
+{len(parts)} were not published). The error is that of what was expected of each rating *before* it
+came, from the model then served and all that its person had said (prequential RMSE); ratings of
+items that the first half does not have come too but are not counted. {head["machine"]}{stopped}
 
 The first ratings of each part went over HTTP to a running `cfnade serve --store --watch`, the
 others into its store by what it calls; expectations were asked in the process of the experiment,
