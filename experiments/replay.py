@@ -225,8 +225,8 @@ def _trained_on_all(ratings: Ratings, epochs: int) -> FittedModel:
 
 def _trained(split: Split, settings: Settings) -> FittedModel:
     base = recipe("ml-1m-user")
-    how = {"side": base.side, "architecture": base.model, "settings": settings}
-    return train(split, **how, threads=1).fitted
+    trained = train(split, side=base.side, architecture=base.model, settings=settings, threads=1)
+    return trained.fitted
 
 
 def _parts(first: int, last: int) -> Iterator[Indices]:
