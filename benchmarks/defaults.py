@@ -45,7 +45,7 @@ from cfnade_rivals import make
 FOLDER = RESULTS / "defaults"
 SETS: dict[str, dict[str, Any]] = {
     "filmtrust": {"data": "other/filmtrust.txt.xz", "repeats": "last"},
-    "douban": {"data": "other/douban.csv.xz", "user": "who", "item": "what"},
+    "douban": {"data": "other/douban.csv.xz"},
     "ml-100k": {"data": "ml-100k"},
     "ml-latest-small": {"data": "ml-latest-small"},
     "ml-1m": {"data": "ml-1m"},
