@@ -60,7 +60,7 @@ Indices = npt.NDArray[np.int64]
 
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("--every-person", type=int, default=1)
+    given.add_argument("--every-person", type=int, default=4)
     given.add_argument("--http", type=int, default=300, help="ratings of a part sent over HTTP")
     given.add_argument("--machine", default="", help="what it runs on, for the report")
     given.add_argument("--out", type=Path, required=True)
