@@ -36,7 +36,7 @@ from cfnade.cli.keeping import table_of
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import TRAIN, Split, cut
 from cfnade.fitted import FittedModel
-from cfnade.fresh.judging import by_newest
+from cfnade.fresh.newest_held import by_newest
 from cfnade.fresh.publishing import check_of
 from cfnade.fresh.refreshing import ratings_for, refresh
 from cfnade.predictor import Predictor

@@ -26,7 +26,7 @@ from cfnade import CFNADE, checkpoint
 from cfnade.errors import CheckpointError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.fresh import refreshing
-from cfnade.fresh.judging import by_newest, held_back
+from cfnade.fresh.newest_held import by_newest, held_back
 from cfnade.fresh.publishing import KEPT, check_of, earlier, publish, roll_back
 from cfnade.fresh.refreshing import refresh
 from cfnade.lock import only_one

@@ -1,8 +1,8 @@
 """A refresh: the model goes on from its weights on all that counts in the store.
 
-The model as it is and the one that went on are asked of the newest tenth of ratings (judging.py),
-which the latter was not trained on; which one is published is decided here. Before it is, what can
-be made from ratings in seconds is made of all of them, the newest too.
+The model as it is and the one that went on are asked of the newest tenth of ratings, which neither
+has learnt (newest_held.py); which one is published is decided here. Before it is, what can be made
+from ratings in seconds is made of all of them, the newest too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cfnade.data.typed_tables import read_frame
 from cfnade.errors import CfnadeError, TrainingError
 from cfnade.evaluation import evaluate
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.fresh.judging import LEAST, asked_of_both, held_back
+from cfnade.fresh.newest_held import LEAST, asked_of_both, held_back
 from cfnade.fresh.publishing import check_of, drop_earlier, publish
 from cfnade.lock import TakenError, only_one
 from cfnade.recipes import default_recipe
@@ -130,7 +130,7 @@ def _refresh(
         new_items=_new(ratings, fitted, "item"),
     )
     note = {"store": {"event": last, "at": now, "address": store.shown}}
-    chosen = _with_newest(candidate, ratings)
+    chosen = candidate
     if after > before + bar:
         if not gone:
             seconds = time.monotonic() - began
@@ -142,6 +142,8 @@ def _refresh(
         if fitted.choice is None:
             new = replace(new, why=f"{new.why}, with the weights as they were")
             chosen = replace(old, context=ratings, calibration=fitted.calibration)
+    if chosen is candidate:
+        chosen = _with_newest(candidate, ratings)
     publish(replace(chosen, facts=chosen.facts | note), folder)
     if gone and (dropped := drop_earlier(folder)):
         say(f"{dropped} earlier models went: they held people who were forgotten")

@@ -53,18 +53,13 @@ class Factors:
     importance: Floats  # (D,) λ: the mean of a², by ratings
 
     def turned_like(self, other: Factors, counts: npt.NDArray[Any]) -> Factors:
-        """The same in the dimensions of an analysis of the same columns, as nearly as a turn can
-        be: what was added to that one can then be added to this. counts (M,) of ratings."""
+        """In the dimensions of another of the same columns, as nearly as a turn can be. counts (M,)
+        are of ratings."""
         left, _, right = np.linalg.svd((self.a * counts[:, None]).T.astype(np.float64) @ other.a)
-        turn = left @ right
-        a = (self.a @ turn).astype(np.float32)
-        importance = np.average(np.square(a), axis=0, weights=counts + 1e-9)
-        return replace(
-            self,
-            a=a,
-            c=(self.c @ np.square(turn)).astype(np.float32),
-            importance=np.maximum(importance, 1e-12).astype(np.float32),
-        )
+        turn = (left @ right).astype(np.float32)
+        a, c = self.a @ turn, self.c @ np.square(turn)
+        importance = np.average(np.square(a), axis=0, weights=counts + 1e-9).astype(np.float32)
+        return replace(self, a=a, c=c, importance=np.maximum(importance, np.float32(1e-12)))
 
 
 class _Sums(NamedTuple):
