@@ -101,9 +101,9 @@ def test_what_is_made_from_ratings_is_made_of_the_newest_too(place: str, tmp_pat
     fitted = checkpoint.load(model)
     counts = fitted.context.level_counts("item")
     np.testing.assert_array_equal(fitted.trained_on["item"], counts)
-    net = fitted.members[0].sides["user-ridge"].network
+    starts = fitted.members[0].sides["user-ridge"].network.get_buffer("e_start")
     new = fitted.context.item_ids.tolist().index("new")  # which all of its raters gave five stars
-    assert net.e_start[new, 0] == net.e_start[:, 0].min()
+    assert starts[new, 0] == starts[:, 0].min()
 
 
 # -- published or not -----------------------------------------------------------------------------
