@@ -2,14 +2,13 @@
 
 model.json says what the model is and where each table lies in weights.bin; model.js computes, and
 page.js shows. Nobody's ratings are in it, and those that are given on the page stay there: the page
-may ask for its own files and nothing else. Weights are float16; what is as small as it is sensitive
-is float32.
+may ask for its own files and nothing else. Large tables have sixteen bits a number (rounded.py);
+what is as small as it is sensitive is float32.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
@@ -19,12 +18,13 @@ import numpy as np
 
 from cfnade.errors import PredictionError
 from cfnade.exports.portable import NadePart, Part, Portable, portable
+from cfnade.exports.rounded import rounded
 from cfnade.files import replacing
 from cfnade.personal import IMAGINED, Leanings
 from cfnade.predictor import Predictor
 
 STATIC = ("index.html", "model.js", "page.js", "style.css", "icon.svg")
-FORMAT = 1
+FORMAT = 2
 
 
 class Written(NamedTuple):
@@ -62,11 +62,14 @@ class _Tables:
     def __call__(self, array: Any, dtype: str = "float32") -> dict[str, Any]:
         start = len(self.content)
         values = np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<"))
-        if not np.isfinite(values).all():
-            raise PredictionError("a weight is too large for float16; this model cannot be a page")
         self.content += values.tobytes()
         self.content += bytes(-len(self.content) % 4)
-        return {"at": start, "type": dtype, "shape": list(values.shape)}
+        return {"at": start, "shape": list(values.shape)}
+
+    def rounded(self, array: Any, *, summed: bool = False) -> dict[str, Any]:
+        """In half the space."""
+        steps, scales = rounded(array, summed=summed)
+        return self(steps, "int16") | {"scales": self(scales)}
 
 
 def _described(predictor: Predictor, given: Portable, tables: _Tables) -> dict[str, Any]:
@@ -88,15 +91,16 @@ def _described(predictor: Predictor, given: Portable, tables: _Tables) -> dict[s
             for share, parts in given.members
         ],
         "calibration": _calibration(predictor, items, tables),
+        "stranger": tables(predictor.predicted(items, history={}).probabilities),
     }
 
 
-def _part(part: Part, tables: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+def _part(part: Part, tables: _Tables) -> dict[str, Any]:
     if isinstance(part, NadePart):
         return {
             "kind": "nade",
-            "W": tables(part.W, "float16"),
-            "V": tables(part.V, "float16"),
+            "W": tables.rounded(part.W, summed=part.shared),
+            "V": tables.rounded(part.V, summed=part.shared),
             "b": tables(part.b),
             "c": tables(part.c),
             "B": None if part.B is None else tables(part.B),
@@ -107,12 +111,13 @@ def _part(part: Part, tables: Callable[..., dict[str, Any]]) -> dict[str, Any]:
             "shared": part.shared,
         }
     exact = {name: tables(getattr(part, name)) for name in ("u", "e", "b", "prior", "importance")}
-    halves = {name: tables(getattr(part, name), "float16") for name in ("q", "W", "V")}
-    return {"kind": "ridge", "spread": part.spread, "noise": part.noise, **exact, **halves}
+    short = {name: tables.rounded(getattr(part, name), summed=True) for name in ("W", "V")}
+    short["q"] = tables.rounded(part.q)
+    return {"kind": "ridge", "spread": part.spread, "noise": part.noise, **exact, **short}
 
 
 def _calibration(predictor: Predictor, items: Any, tables: _Tables) -> dict[str, Any] | None:
-    calibration = predictor.fitted.calibration
+    calibration = predictor.fitted.calibration_of_new or predictor.fitted.calibration
     if calibration is None:
         return None
     everyone, along, expected = Leanings(predictor.fitted).tables()

@@ -80,19 +80,11 @@ def differences(page: Page, predictor: Predictor, histories: list[dict[Any, floa
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_browser_has_the_numbers_of_python(kind: str, page: Page, tmp_path: Path) -> None:
-    predictor = predictor_of(kind, halved=True)
+    predictor = predictor_of(kind)
     write_web(predictor, tmp_path)
     with handed_out(tmp_path) as url:
         page.goto(url)
-        assert differences(page, predictor, HISTORIES) < 1e-5
-
-
-def test_float16_changes_little(page: Page, tmp_path: Path) -> None:
-    predictor = predictor_of("ridge")
-    write_web(predictor, tmp_path)
-    with handed_out(tmp_path) as url:
-        page.goto(url)
-        assert 0 < differences(page, predictor, HISTORIES) < 2e-3
+        assert differences(page, predictor, HISTORIES) < 2e-5
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -35,10 +35,26 @@ export class Model {
     }));
     this.calibration = about.calibration;
     this.expected = table(about.calibration?.expected)?.data;
+    this.stranger = table(about.stranger).data;
   }
 
   // What is said of every item to somebody with these ratings: [[place of item, level], …].
   person(history) {
+    const K = this.scale.length;
+    const row = (table, item) => table.subarray(item * K, (item + 1) * K);
+    // Of whom nothing is known the model says what people in general do, calibrated already.
+    const chances = history.length ? this.mixed(history) : this.stranger;
+    const expected = new Float64Array(this.size);
+    for (let at = 0; at < chances.length; at++) {
+      expected[Math.floor(at / K)] += chances[at] * this.scale[at % K];
+    }
+    if (!history.length) return { expected, chances: (item) => row(chances, item) };
+    const leaning = this.leaning(history);
+    return { expected, chances: (item) => this.honest(row(chances, item), leaning) };
+  }
+
+  // Members' distributions of every item, each by its share.
+  mixed(history) {
     const K = this.scale.length;
     const chances = new Float64Array(this.size * K);
     for (const { share, parts } of this.members) {
@@ -49,13 +65,7 @@ export class Model {
         for (let k = 0; k < K; k++) chances[item * K + k] += share * own[k];
       }
     }
-    const expected = new Float64Array(this.size);
-    for (let at = 0; at < chances.length; at++) {
-      expected[Math.floor(at / K)] += chances[at] * this.scale[at % K];
-    }
-    const leaning = this.leaning(history);
-    const of = (item) => this.honest(chances.subarray(item * K, (item + 1) * K), leaning);
-    return { expected, chances: of };
+    return chances;
   }
 
   // Which levels the person gives more often than others gave to the same items (personal.py).
@@ -172,21 +182,15 @@ function product(matrix, vector) {
 
 // -- numbers ------------------------------------------------------------------------------------
 
-function tableOf({ at, type, shape }, weights) {
+// Numbers as they are, or whole ones that a scale of each item stretches.
+function tableOf({ at, shape, scales }, weights) {
   const size = shape.reduce((all, one) => all * one, 1);
-  if (type === "float32") return { shape, data: new Float32Array(weights, at, size).slice() };
-  const data = Float32Array.from(new Uint16Array(weights, at, size), (bits) => HALVES[bits]);
-  return { shape, data };
+  if (!scales) return { shape, data: new Float32Array(weights, at, size).slice() };
+  const steps = new Int16Array(weights, at, size);
+  const scale = new Float32Array(weights, scales.at, shape[0]);
+  const block = size / shape[0];
+  return { shape, data: Float32Array.from(steps, (step, i) => step * scale[Math.floor(i / block)]) };
 }
-
-// What each of the 65,536 float16 numbers is.
-const HALVES = Float32Array.from({ length: 1 << 16 }, (_, bits) => {
-  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
-  const size = exponent
-    ? 2 ** (exponent - 15) * (1 + fraction / 1024)
-    : 2 ** -14 * (fraction / 1024);
-  return bits >> 15 ? -size : size;
-});
 
 // A level also counts what those below it say: sums over levels, in place.
 function cumulate(table, K) {
