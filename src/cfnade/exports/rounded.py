@@ -1,8 +1,8 @@
 """Tables in 12 or 16 bits a number: whole numbers, times a scale of each item.
 
 An item's weights are of one size, so that 16 bits are several times as exact as float16, which
-gives five of its bits to how large each number is. Where a level also counts what those below it say, the
-sums are rounded, and the numbers are their differences: errors do not add up over levels.
+gives five of its bits to how large each number is. Where a level also counts what those below it
+say, the sums are rounded, and the numbers are their differences: errors do not add up over levels.
 """
 
 from __future__ import annotations
