@@ -23,7 +23,8 @@ def test_a_page_and_a_graph_are_written(shell: Shell, model: Path, tmp_path: Pat
     done = shell("export", model, "--web", tmp_path / "site")
     assert done.code == 0
     assert "a page with 20 items" in done.out
-    whole = sum(path.stat().st_size for path in (tmp_path / "site").iterdir())
+    files = [path for path in (tmp_path / "site").rglob("*") if path.is_file()]
+    whole = sum(path.stat().st_size for path in files)
     assert f"{whole / 1e6:.2f} MB in all" in done.out
     done = shell("export", model, "--onnx", tmp_path / "model.onnx")
     assert done.code == 0
@@ -45,3 +46,12 @@ def test_a_file_is_no_place_for_a_page(shell: Shell, model: Path, tmp_path: Path
     assert done.code == 1
     assert "is no folder" in done.said
     assert (tmp_path / "site").read_text() == "mine"
+
+
+def test_a_refusal_names_the_option_once(shell: Shell, tmp_path: Path) -> None:
+    made = CFNADE(side="item", hidden=(4,), epochs=1, threads=1)
+    made.fit(synthetic(30, 20, 300, seed=3).ratings).save(tmp_path / "items")
+    done = shell("export", tmp_path / "items", "--web", tmp_path / "site")
+    assert done.code == 1
+    assert done.said.count("--side user") == 1
+    assert 'side="user"' not in done.said
