@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import onnxruntime
@@ -38,6 +39,16 @@ def test_what_to_write_must_be_said_once(shell: Shell, model: Path, tmp_path: Pa
         assert done.code == 1
         assert "say what to write: a .parquet or .csv FILE, or --onnx FILE, or --web" in done.said
     assert not list(tmp_path.iterdir())
+
+
+def test_the_page_is_told_what_items_are(shell: Shell, model: Path, tmp_path: Path) -> None:
+    assert shell("export", model, "--web", tmp_path / "site", "--noun", "Book").code == 0
+    assert json.loads((tmp_path / "site" / "model.json").read_text())["noun"] == "book"
+    for wrong, said in ((["--web", tmp_path / "b", "--noun", "b2"], "no word"), ([], "--web")):
+        done = shell("export", model, *(wrong or [tmp_path / "a.csv", "--noun", "book"]))
+        assert done.code == 1
+        assert said in done.said
+    assert not (tmp_path / "b").exists()
 
 
 def test_a_file_is_no_place_for_a_page(shell: Shell, model: Path, tmp_path: Path) -> None:

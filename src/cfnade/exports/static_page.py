@@ -42,10 +42,10 @@ class Written(NamedTuple):
     bytes: int
 
 
-def write_web(predictor: Predictor, folder: Path) -> Written:
-    """Write the page and the model; other files in the folder stay."""
+def write_web(predictor: Predictor, folder: Path, *, noun: str | None = None) -> Written:
+    """Write the page and the model; other files in the folder stay. `noun` is what an item is."""
     tables = _Tables()
-    about = _described(predictor, portable(predictor.fitted), tables)
+    about = _described(predictor, portable(predictor.fitted), tables) | {"noun": noun}
     content = {"model.json": json.dumps(about, ensure_ascii=False).encode()}
     content["weights.bin"] = bytes(tables.content)
     content |= _page()

@@ -36,7 +36,7 @@ export class Answers {
       limits: LIMITS,
       genres: about.items.genres?.names ?? [],
       decades: years.map((decade) => ({ decade })),
-      noun: dated ? "film" : "item",
+      noun: about.noun ?? (dated ? "film" : "item"),
       samples: [],
     };
   }
