@@ -25,6 +25,7 @@ from cfnade.exports.rounded import packed, rounded
 from cfnade.files import replacing
 from cfnade.personal import IMAGINED, Leanings
 from cfnade.predictor import Predictor
+from cfnade.predictor.samples import samples_of
 
 FORMAT = 2
 ON_MAP = 500
@@ -106,6 +107,7 @@ def _described(predictor: Predictor, given: Portable, tables: _Tables) -> dict[s
             "least": predictor.default_min_ratings,
         },
         "map": _map(predictor, items),
+        "samples": samples_of(predictor, predictor.item_counts),
         "members": [
             {
                 "share": share,

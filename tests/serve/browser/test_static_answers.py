@@ -94,7 +94,7 @@ def both(
 def test_the_answer_is_the_services(name: str, both: Any) -> None:
     """All that the static page says; it may say less, where the page does not look."""
     served, static = both(*ASKED[name])
-    for of_its_own in ("local", "name", "limits", "samples"):
+    for of_its_own in ("local", "name", "limits"):
         static.pop(of_its_own, None)
     compare(static, served, name)
 

@@ -37,7 +37,7 @@ export class Answers {
       genres: about.items.genres?.names ?? [],
       decades: years.map((decade) => ({ decade })),
       noun: about.noun ?? (dated ? "film" : "item"),
-      samples: [],
+      samples: about.samples,
     };
   }
 
