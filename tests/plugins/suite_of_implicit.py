@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import unittest
 
-from recommender_base_test import RecommenderBaseTestMixin
+from recommender_base_test import (  # type: ignore[import-not-found]
+    RecommenderBaseTestMixin,
+)
 
 from cfnade.plugins.implicit import PickRecommender
 
