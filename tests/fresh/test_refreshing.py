@@ -30,6 +30,7 @@ from cfnade.fresh.newest_held import by_newest, held_back
 from cfnade.fresh.publishing import KEPT, check_of, earlier, publish, roll_back
 from cfnade.fresh.refreshing import refresh
 from cfnade.lock import only_one
+from cfnade.sides.ridge import RidgeSide
 from cfnade.store.forgetting import forget
 from cfnade.store.opening import open_store
 
@@ -101,7 +102,9 @@ def test_what_is_made_from_ratings_is_made_of_the_newest_too(place: str, tmp_pat
     fitted = checkpoint.load(model)
     counts = fitted.context.level_counts("item")
     np.testing.assert_array_equal(fitted.trained_on["item"], counts)
-    starts = fitted.members[0].sides["user-ridge"].network.get_buffer("e_start")
+    side = fitted.members[0].sides["user-ridge"]
+    assert isinstance(side, RidgeSide)
+    starts = side.network.e_start
     new = fitted.context.item_ids.tolist().index("new")  # which all of its raters gave five stars
     assert starts[new, 0] == starts[:, 0].min()
 
