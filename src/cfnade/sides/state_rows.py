@@ -141,10 +141,8 @@ class StateRows(ABC):
             lines = self._products(states)
         else:
             lines = np.empty((len(rows), K, M), self.dtype)
-            for number, state in enumerate(states):
-                lines[number] = request.score_all(
-                    state, self._output, self._bias, shared=self.shared
-                )
+            for state, line in zip(states, lines, strict=True):
+                request.score_all(state, self._output, self._bias, shared=self.shared, out=line)
         scores = lines.transpose(0, 2, 1)
         for row, own in zip(rows, scores, strict=True):
             if leave_out and len(row.columns):
