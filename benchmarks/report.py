@@ -140,10 +140,10 @@ def _growth_disk(found: dict[str, Any]) -> str:
     return (
         f"## Growth, read from disk\n\n{_machine(found['machine'])}\n\n"
         f"{_table(['ratings', 'an epoch', 'a rating', 'peak memory'], lines)}\n"
-        f"CF-NADE of users, 17,770 columns, J = 50, H = 500; the engine fed by chunks of users from "
-        f"a file of {found['bytes'] / 1e9:.1f} GB, none of which stays in the system's cache. A "
-        f"rating costs {min(each):.0f} to {max(each):.0f} ns, {max(each) / min(each) - 1:.0%} apart "
-        f"(asked: 20 %). By this slope a billion take {billion:.0f} s; that was not run.\n"
+        f"CF-NADE of users, 17,770 columns, J = 50, H = 500; the engine fed by chunks of users "
+        f"from a file of {found['bytes'] / 1e9:.1f} GB, none of which stays in the system's cache. "
+        f"A rating costs {min(each):.0f} to {max(each):.0f} ns, {max(each) / min(each) - 1:.0%} "
+        f"apart (asked: 20 %). By this slope a billion take {billion:.0f} s; that was not run.\n"
     )
 
 
