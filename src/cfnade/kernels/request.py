@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.kernels.compiled import glue, inner, kernel
+from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.grouping import RowRatings
 from cfnade.kernels.memory import Array, padded
 from cfnade.kernels.simd import LANES, address, beyond, fill, load, load_part, total
 
 
-@inner
+@glue
 def _dot(table: Any, first: int, row: Any, begin: int, width: int) -> Any:
     """Σ table[first+i]·row[begin+i], of pointers; the row is one that `_whole` made."""
     a = fill(table, 0.0)
