@@ -27,7 +27,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import SEED, Case, machine, save
-from cfnade.data.ratings import Rows, offsets_of
+from cfnade.data.ratings import Rows
 
 COLUMNS, LEVELS, MEAN, USERS = 17_770, 5, 200, 50_000
 """USERS are in a chunk: ten million ratings, fifty megabytes."""
@@ -38,12 +38,13 @@ def made_chunk(number: int) -> Rows:
     """Users with as many ratings as people have, of titles as popular as titles are."""
     rng = np.random.default_rng((SEED, number))
     counts = np.clip(rng.lognormal(np.log(MEAN) - 0.5, 1.0, USERS), 2, 5_000).astype(np.int64)
-    which = np.repeat(np.arange(USERS), counts)
-    drawn = (COLUMNS * rng.random(len(which), np.float32) ** 3).astype(np.int64)
-    cells = np.unique(which * COLUMNS + np.minimum(drawn, COLUMNS - 1))  # nobody rates one twice
-    levels = rng.integers(0, LEVELS, len(cells), np.uint8)
-    columns = (cells % COLUMNS).astype(np.int32)
-    return Rows(offsets_of(cells // COLUMNS, USERS), columns, levels, COLUMNS, LEVELS)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)  # within its row
+    many = np.repeat(counts, counts)
+    rising = ((place + rng.random(len(place), np.float32)) / many) ** 3
+    columns = ((COLUMNS - many) * rising).astype(np.int32) + place  # so that nobody rates one twice
+    levels = rng.integers(0, LEVELS, len(columns), np.uint8)
+    return Rows(offsets, columns.astype(np.int32), levels, COLUMNS, LEVELS)
 
 
 def write(path: Path, ratings: int) -> None:
