@@ -61,7 +61,6 @@ class Loaded:
             self.predictor.catalogue.certain("a")
             self.predictor.catalogue.search("a", 1)
         self.samples  # noqa: B018  # made when first read
-        _settle()
 
     @once
     def places(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
@@ -97,15 +96,17 @@ class Models:
         """Put the folder's model in place of the one before; on an error that one stays."""
         with self._loading:
             seen = snapshot(self.folder, NAME)
-            loaded = _load(self.folder)
-            if self.ready:  # the old one answers meanwhile
+            loaded, first = _load(self.folder), not self.ready
+            if not first:  # the old one answers meanwhile
                 loaded.read_titles()
-            else:  # who asks by title waits, and who asks by id need not
-                threading.Thread(target=loaded.read_titles, name="titles", daemon=True).start()
             self._loaded = loaded
             # Only now: a copy that was half there is tried again until it is whole.
             self._seen, self._complaint = seen, None
             self.loads["loaded"] += 1
+        if first:  # who asks by title waits for them, and who asks by id need not
+            threading.Thread(target=_read_and_settle, args=[loaded], daemon=True).start()
+        else:
+            _settle()
 
     def reload(self) -> bool:
         """Load again, or say in the log why the old model stays. Returns whether it was loaded."""
@@ -161,6 +162,11 @@ def _warm_up(predictor: Predictor) -> None:
             predictor.ranked(**who, n=1, rank="quantile")
             predictor.predicted(first, **who)
         predictor.explain(item=predictor.items.raw(0), **who)
+
+
+def _read_and_settle(loaded: Loaded) -> None:
+    loaded.read_titles()
+    _settle()
 
 
 def _settle() -> None:
