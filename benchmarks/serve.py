@@ -85,7 +85,8 @@ def beginning(folder: Path, workers: int) -> dict[str, Any]:
     """Seconds to the first answer, and megabytes of the model's file that workers hold."""
     begin = time.perf_counter()
     with served(folder, workers) as (_, process):
-        passed, held = time.perf_counter() - begin, []
+        passed = time.perf_counter() - begin
+        held: list[Any] = []
         while len(held) < workers:
             time.sleep(0.5)  # the others are still loading
             each = [process] if workers == 1 else process.children(recursive=True)
@@ -168,8 +169,8 @@ def main() -> None:
     if not arguments.quick:
         setting = {"rate": RATE, "clients": CLIENTS, "best": BEST, "workers": 1}
         about = machine(psutil.cpu_count() or 1)
-        found = {"machine": about, **setting, "cases": cases, "memory": held, "beginning": begun}
-        save("serve", found)
+        figures = {"cases": cases, "memory": held, "beginning": begun}
+        save("serve", {"machine": about, **setting, **figures})
 
 
 if __name__ == "__main__":
