@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,9 +43,6 @@ _FINISH = 30
 """Seconds in which requests under way may finish after a signal to stop."""
 _START = 120
 """Seconds that a new worker may take to load the model."""
-_TURN = 5e-4
-"""Seconds that a thread keeps the interpreter while another waits for it. A request crosses between
-threads many times; at Python's own 5 ms each crossing is a delay when there are others."""
 _LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -147,7 +143,6 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def _app(settings: ServeSettings, models: Models | None) -> FastAPI:
-    sys.setswitchinterval(_TURN)
     return create_app(
         models or Models(settings.folder),
         limits=settings.limits,
