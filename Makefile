@@ -56,7 +56,6 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/load.py $(DATA)/ml-1m.zip
 	$(BIN)/python benchmarks/epoch.py --ml-1m $(DATA)/ml-1m.zip
 	$(BIN)/python benchmarks/growth.py
-	$(BIN)/python benchmarks/growth_disk.py $(DATA)
 	$(BIN)/python benchmarks/prediction.py
 	$(BIN)/python benchmarks/serve.py
 
