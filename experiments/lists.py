@@ -78,7 +78,7 @@ IALS_TRIED = [
     (256, 0.05, 0.003, 8),
 ]
 """Factors, weight of what is not liked, penalty, epochs."""
-IALS_FINAL = {"factors": 256, "epochs": 6}
+IALS_FINAL = {"factors": 256, "epochs": 8}
 """What the chosen one gets at full size, where an epoch takes minutes."""
 BLENDED = 2_000
 """Validation people who choose iALS's share in the blend."""
