@@ -190,7 +190,8 @@ class StateRows(ABC):
             level = np.full(len(self.rows) + 1, -1)  # the last one is that of an unknown row
             level[raters.columns] = raters.levels
             held = np.flatnonzero(level[rows] >= 0)
-            states[held] = self._without_column(column, rows[held], level[rows[held]])
+            if len(held):
+                states[held] = self._without_column(column, rows[held], level[rows[held]])
         return states
 
     def _without_column(self, column: int, rows: IntArray, levels: IntArray) -> Array:
