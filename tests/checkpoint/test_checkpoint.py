@@ -171,6 +171,25 @@ def test_binned_scales_and_models_without_calibration_come_back(tmp_path: Path) 
     assert load(tmp_path).context.scale.edges == (1.0, 2.0)
 
 
+def test_weights_are_mapped_and_what_is_done_to_them_stays_in_memory(tmp_path: Path) -> None:
+    save(make(), tmp_path)
+    before, loaded = (tmp_path / "model.safetensors").read_bytes(), load(tmp_path)
+    if sys.platform == "linux":
+        assert str(tmp_path / "model.safetensors") in Path("/proc/self/maps").read_text()
+    with torch.no_grad():
+        for parameter in loaded.members[0].parameters():
+            parameter.zero_()
+    assert (tmp_path / "model.safetensors").read_bytes() == before
+    assert same(load(tmp_path), make())
+
+
+def test_a_loaded_model_stays_what_it_is_when_another_is_saved_in_its_place(tmp_path: Path) -> None:
+    save(make(), tmp_path)
+    loaded = load(tmp_path)
+    save(make(seed=1), tmp_path)
+    assert same(loaded, make())
+
+
 def test_saving_twice_writes_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         save(make(), tmp_path / name)

@@ -49,6 +49,15 @@ def test_sums_are_a_matrix_product(
     np.testing.assert_allclose(out - 3, expected, rtol=1e-5, atol=1e-4)
 
 
+def test_copied_strips_have_the_bits_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    data = some_rows(rng, 40, 30)
+    table = rng.standard_normal((30, 200)).astype(np.float32)
+    copied = sum_rows(*data, table, threads=1)
+    monkeypatch.setattr(ragged_sums, "_WORTH", len(data[1]))
+    np.testing.assert_array_equal(copied, sum_rows(*data, table, threads=1))
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_sparse_table_gives_what_the_same_dense_one_does(
     threads: int, monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,7 @@ from cfnade_rivals.lists.scoring import score_lists
 CASES = Path(__file__).parent / "list_cases"
 LIKES = made_up(240, 1)[0]
 STRANGERS, ANSWERS = made_up(80, 2)
-DRAWN = ("ials", "implicit-als", "implicit-bpr", "mult-vae", "recvae", "ease+ials")
+DRAWN = ("ials", "implicit-als", "implicit-bpr", "mult-vae", "recvae", "ease+ials", "cfnade")
 
 every = pytest.mark.parametrize("name", LISTERS)
 

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from cfnade import checkpoint
 from cfnade.errors import CheckpointError
 from cfnade.predictor import Predictor
 from cfnade.serve.app import create_app
-from cfnade.serve.loading import Models
+from cfnade.serve.loading import Loaded, Models
 from cfnade.serve.problems import Problem
 
 
@@ -69,6 +70,25 @@ def test_a_broken_model_leaves_the_old_one_and_is_tried_again(
     shutil.copytree(other_model, folder, dirs_exist_ok=True)
     assert models.reload()
     assert models.current() is not before
+
+
+def test_who_asks_by_id_does_not_wait_for_titles(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_read, reading = threading.Event(), Loaded.read_titles
+
+    def later(loaded: Loaded) -> None:
+        may_read.wait(60)
+        reading(loaded)
+
+    monkeypatch.setattr(Loaded, "read_titles", later)
+    models = Models(folder)
+    models.load()  # comes back while nothing was read
+    kept = models.current().__dict__
+    assert models.current().predictor.recommend(history={}, n=1).height == 1
+    assert "samples" not in kept
+    may_read.set()
+    assert models.current().samples
 
 
 def test_the_first_load_fails_loudly(tmp_path: Path) -> None:

@@ -16,11 +16,15 @@ from cfnade.errors import CheckpointError, ModelError
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All arrays of a file; float16 becomes float32."""
+    """All arrays of a file, mapped into memory; float16 becomes float32, a copy.
+
+    Processes that load the same model share its pages, and where the file system keeps large ones
+    a table is read faster than from memory that was asked for in small ones. Who writes to an array
+    has a copy of that page. Files are replaced, never written to (folders.py).
+    """
     try:
-        # A copy: what load_file gives may be a view of the file, which can change under us.
         return {
-            name: tensor.float() if tensor.dtype == torch.float16 else tensor.clone()
+            name: tensor.float() if tensor.dtype == torch.float16 else tensor
             for name, tensor in load_file(path).items()
         }
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:

@@ -110,8 +110,19 @@ def history_of(
 def _picked(predictor: Predictor, file: Path | None, typed: list[str]) -> dict[Any, float] | None:
     """What a new person picked, where there are no stars; a rating beside it says nothing."""
     texts = [] if file is None else Sheet(file).column("item", _ITEMS)
-    picked = dict.fromkeys((item_id(text, predictor) for text in [*texts, *typed]), 1.0)
-    return picked if file is not None or typed else None
+    ids = [item_id(text, predictor) for text in texts] + [_pick(text, predictor) for text in typed]
+    return dict.fromkeys(ids, 1.0) if file is not None or typed else None
+
+
+def _pick(typed: str, predictor: Predictor) -> Any:
+    """As `item_id`; stars are refused as what they are, and not as part of a name."""
+    try:
+        return item_id(typed, predictor)
+    except PredictionError:
+        name, given, _ = typed.rpartition("=")
+        if not given:
+            raise
+    raise PredictionError(f"{typed!r}: this model knows no ratings; say {name!r} alone")
 
 
 def new_items_of(predictor: Predictor, file: Path | None) -> dict[Any, list[Any]] | None:

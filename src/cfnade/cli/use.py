@@ -296,7 +296,8 @@ def _who(
 
     history = history_of(predictor, file, rated or [])
     if (history is None) == (not users):
-        raise PredictionError("say who: --user ID, or --history FILE, or ratings as TITLE=STARS")
+        typed = "what was picked" if predictor.fitted.context.implicit else "ratings as TITLE=STARS"
+        raise PredictionError(f"say who: --user ID, or --history FILE, or {typed}")
     return [predictor.users.typed(text) for text in users] or None, history
 
 

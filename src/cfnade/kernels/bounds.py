@@ -167,10 +167,11 @@ def _means(scores: Any, M: int, unit: Any, out: Any) -> None:
 
 
 @kernel
-def _calibrated_bounds(scores: Any, M: int, criterion: Any, lower: Any, upper: Any) -> None:
+def _calibrated_bounds(
+    scores: Any, M: int, criterion: Any, memory: Any, lower: Any, upper: Any
+) -> None:
     K, scores, edges = len(criterion.unit), address(scores), address(criterion.edges)
-    B, memory = len(lower) // M, np.empty(4 * K * LANES)
-    tile = address(memory)
+    B, tile = len(lower) // M, address(memory)
     slack, sure = fill(tile, SLACK), fill(tile, 0.5)
     for k in range(K):
         store(tile, LANES * (2 * K + k), fill(tile, criterion.unit[k]))
@@ -253,7 +254,8 @@ def bounds(scores: Array, criterion: Criterion) -> tuple[Array, Array]:
     arrays = criterion.unit, criterion.log_weights, criterion.edges
     unit, log_weights, edges = (np.array(array, np.float64) for array in arrays)
     whole = criterion._replace(unit=unit, log_weights=log_weights, edges=edges)
-    _calibrated_bounds(_flat(scores), M, whole, lower.reshape(-1), upper.reshape(-1))
+    memory = np.empty(4 * len(unit) * LANES)  # made here, as an address keeps no array alive
+    _calibrated_bounds(_flat(scores), M, whole, memory, lower.reshape(-1), upper.reshape(-1))
     return lower, upper
 
 

@@ -7,40 +7,62 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.kernels.compiled import kernel
+from cfnade.kernels.compiled import inner, kernel
 from cfnade.kernels.memory import Array, frozen
-from cfnade.kernels.simd import LANES, address, fill, load, load_part, store, store_part
+from cfnade.kernels.simd import LANES, address, beyond, fill, load, load_part, store, store_part
 from cfnade.kernels.threads import run, thread_count
 
 FEW = 1_000
 """Up to so many entries are summed on the calling thread."""
 
 _STRIP = 4 * LANES  # columns of a table that are summed together, in registers
+_WORTH = 2  # entries for each row of a table, from which on copying strips of it saves time
+
+
+@inner
+def _copy_strip(table: Any, M: int, width: int, strip: Any) -> None:
+    """The next columns of a table's M rows, one row of them right behind the other."""
+    for row in range(M):
+        for lane in range(0, _STRIP, LANES):
+            store(strip, row * _STRIP + lane, load(table, row * width + lane))
 
 
 @kernel
 def _add_rows(
-    lo: int, hi: int, offsets: Any, columns: Any, weights: Any, table: Any, width: int, out: Any
+    lo: int,
+    hi: int,
+    strip: Any,
+    offsets: Any,
+    columns: Any,
+    weights: Any,
+    table: Any,
+    width: int,
+    out: Any,
 ) -> None:
     """out[r] += Σ_p weights[p] · table[columns[p]] for the rows lo to hi; both tables are flat.
 
-    A strip of the table's columns is gone through for all rows before the next one, so that it
-    stays in cache however wide the table is.
-    Traffic: one row of the strip an entry, one of the output.
+    A strip of the table's columns is gone through for all rows before the next one. Where there is
+    memory for a copy of it, it lies in cache without gaps, however wide the table is.
+    Traffic: one row of the strip an entry, one of the output; for a copy the table once.
     """
-    table, out = address(table), address(out)
+    M, copied = len(table) // width, len(strip) > 0
+    table, out, strip = address(table), address(out), address(strip)
     strips = width - width % _STRIP
     for first in range(0, strips, _STRIP):
+        source, pitch = beyond(table, first), width
+        if copied:
+            _copy_strip(source, M, width, strip)
+            source, pitch = strip, _STRIP
         for r in range(lo, hi):
             at = r * width + first
             a, b = load(out, at), load(out, at + LANES)
             c, d = load(out, at + 2 * LANES), load(out, at + 3 * LANES)
             for p in range(offsets[r], offsets[r + 1]):
-                begin, weight = columns[p] * width + first, fill(table, weights[p])
-                a = a + weight * load(table, begin)
-                b = b + weight * load(table, begin + LANES)
-                c = c + weight * load(table, begin + 2 * LANES)
-                d = d + weight * load(table, begin + 3 * LANES)
+                begin, weight = columns[p] * pitch, fill(table, weights[p])
+                a = a + weight * load(source, begin)
+                b = b + weight * load(source, begin + LANES)
+                c = c + weight * load(source, begin + 2 * LANES)
+                d = d + weight * load(source, begin + 3 * LANES)
             store(out, at, a)
             store(out, at + LANES, b)
             store(out, at + 2 * LANES, c)
@@ -102,8 +124,16 @@ def add_rows(
 ) -> None:
     """The same, added to what out (rows, width) holds."""
     data = *map(frozen, (offsets, columns, weights, table.reshape(-1))), table.shape[1]
-    parts = shares_of_rows(offsets, threads)
+    parts = [
+        (lo, hi, np.empty(_strip_size(offsets[hi] - offsets[lo], len(table)), np.float32))
+        for lo, hi in shares_of_rows(offsets, threads)
+    ]
     run(_add_rows, [(*part, *data, out.reshape(-1)) for part in parts])
+
+
+def _strip_size(entries: int, rows: int) -> int:
+    """How many numbers are copied for so many entries, 0 if that would not save time."""
+    return rows * _STRIP if entries > _WORTH * rows else 0
 
 
 def add_entries(

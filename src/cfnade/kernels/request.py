@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.kernels.compiled import glue, inner, kernel
+from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.grouping import RowRatings
 from cfnade.kernels.memory import Array, padded
 from cfnade.kernels.simd import LANES, address, beyond, fill, load, load_part, total
 
 
-@inner
+@glue
 def _dot(table: Any, first: int, row: Any, begin: int, width: int) -> Any:
     """Σ table[first+i]·row[begin+i], of pointers; the row is one that `_whole` made."""
     a = fill(table, 0.0)
@@ -162,9 +162,12 @@ def score_cells(
     return out
 
 
-def score_all(state: Array, table: Array, bias: Array, *, shared: bool) -> Array:
+def score_all(
+    state: Array, table: Array, bias: Array, *, shared: bool, out: Array | None = None
+) -> Array:
     """Scores of every column for one state (D,), levels before columns as in lists: (K, M)."""
-    out, whole = np.empty(table.shape[1::-1], table.dtype), _whole(state[None])
+    out = np.empty(table.shape[1::-1], table.dtype) if out is None else out
+    whole = _whole(state[None])
     fixed = (whole.reshape(-1), table.reshape(-1), bias.reshape(-1), table.shape[1])
     _score_all(*fixed, shared, out.reshape(-1))
     return out

@@ -128,7 +128,8 @@ def rankings(
     if len(people) <= FEW:
         step = 1
     elif step is None:
-        step = min(max(1, LISTED // lister.scores_each), -(-len(people) // threads))
+        rounds = -(-len(people) // (threads * max(1, LISTED // lister.scores_each)))
+        step = -(-len(people) // (threads * rounds))  # no thread waits for the last step of another
     firsts = range(0, len(people), step)
     shares = [firsts[thread::threads] for thread in range(min(threads, len(firsts)))]
     found = run(_some, [(lister, people, mine, step) for mine in shares]) if shares else []

@@ -31,7 +31,7 @@ TASTE = 0.5
 
 _FEWEST = 48  # candidates that are rated at first
 _CELLS = 1 << 19  # that are rated at once
-_LEAST_EACH = 1 << 11  # scores of a person, by which the number of people at once is reckoned
+_LEAST_EACH = 1 << 10  # scores of a person, by which the number of people at once is reckoned
 _PEOPLE = 256  # of whom chances are held at once
 _SLACK = 1 + 1e-6  # chances may add up to a little more than 1; an equal one may have a lower index
 
@@ -50,7 +50,7 @@ class PickedLists:
 
     @property
     def scores_each(self) -> int:
-        # About a thousand people share a reading of the tables, if the catalogue is not too large.
+        # Some two thousand people share a reading of the tables, if the catalogue is not too large.
         return max(_LEAST_EACH, len(self.allowed.items) // 16)
 
     def lists(self, people: Sequence[Who]) -> tuple[Best, IntArray]:

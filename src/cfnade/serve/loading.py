@@ -48,8 +48,19 @@ class Loaded:
     loaded_at: datetime
     counts: npt.NDArray[np.int64]  # (items,) training ratings
     popular: npt.NDArray[np.int64]  # (items,) indices, the most rated first
-    samples: list[dict[str, Any]]
     shelf: Shelf
+
+    @once
+    def samples(self) -> list[dict[str, Any]]:
+        """Tastes to begin with, found by title."""
+        return samples_of(self.predictor, self.counts)
+
+    def read_titles(self) -> None:
+        """Make what finds items by title, which takes longer than all else that is made once."""
+        if self.predictor.catalogue.titles is not None:
+            self.predictor.catalogue.certain("a")
+            self.predictor.catalogue.search("a", 1)
+        self.samples  # noqa: B018  # made when first read
 
     @once
     def places(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
@@ -85,10 +96,16 @@ class Models:
         """Put the folder's model in place of the one before; on an error that one stays."""
         with self._loading:
             seen = snapshot(self.folder, NAME)
-            self._loaded = _load(self.folder)
+            loaded, first = _load(self.folder), not self.ready
+            if not first:  # the old one answers meanwhile
+                loaded.read_titles()
+            self._loaded = loaded
             # Only now: a copy that was half there is tried again until it is whole.
             self._seen, self._complaint = seen, None
             self.loads["loaded"] += 1
+        if first:  # who asks by title waits for them, and who asks by id need not
+            threading.Thread(target=_read_and_settle, args=[loaded], daemon=True).start()
+        else:
             _settle()
 
     def reload(self) -> bool:
@@ -121,7 +138,6 @@ def _load(folder: Path) -> Loaded:
         loaded_at=datetime.now(UTC),
         counts=counts,
         popular=np.argsort(-counts, kind="stable"),
-        samples=samples_of(predictor, counts),
         shelf=shelf_of(predictor),
     )
 
@@ -129,9 +145,6 @@ def _load(folder: Path) -> Loaded:
 def _warm_up(predictor: Predictor) -> None:
     """Compile kernels and fill what is computed once, so that no request waits for it."""
     fitted, first = predictor.fitted, np.zeros(1, np.int64)
-    if predictor.catalogue.titles is not None:
-        predictor.catalogue.certain("a")
-        predictor.catalogue.search("a", 1)
     predictor.genres  # noqa: B018  # made when first read
     rated = {predictor.items.raw(0): predictor.scale.values[0]}
     people: list[dict[str, Any]] = [{"history": rated}] if fitted.takes_histories else []
@@ -149,6 +162,11 @@ def _warm_up(predictor: Predictor) -> None:
             predictor.ranked(**who, n=1, rank="quantile")
             predictor.predicted(first, **who)
         predictor.explain(item=predictor.items.raw(0), **who)
+
+
+def _read_and_settle(loaded: Loaded) -> None:
+    loaded.read_titles()
+    _settle()
 
 
 def _settle() -> None:

@@ -115,11 +115,11 @@ def _person(
 ) -> Asked:
     """Somebody new, with levels of items by index; what is unknown is named as it was given."""
     known = np.flatnonzero(indices >= 0)
-    rated, firsts = np.unique(indices[known], return_index=True)
-    if len(rated) < len(known):
+    if len(set(indices[known].tolist())) < len(known):
+        _, firsts = np.unique(indices[known], return_index=True)
         place = int(np.delete(known, firsts)[0])
         raise _repeated(predictor, int(indices[place]), f"{where}[{place}]")
-    ignored = [one for one, index in zip(given, indices.tolist(), strict=True) if index < 0]
+    ignored = [given[place] for place in np.flatnonzero(indices < 0).tolist()]
     return Asked(None, Person(indices[known].astype(np.int32), levels[known]), ignored)
 
 

@@ -144,9 +144,10 @@ class ByItem:
 
     def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
         out = np.zeros((len(which), self._rows.rows.n_levels), self._rows.dtype)
-        for number, who in enumerate(people):
-            mine = np.flatnonzero(which == number)
-            out[mine] = self.person(who, items[mine])
+        order = np.argsort(which, kind="stable")
+        for mine in np.split(order, np.flatnonzero(np.diff(which[order])) + 1):
+            if len(mine):
+                out[mine] = self.person(people[which[mine[0]]], items[mine])
         return out
 
     def folding(self, counts: IntArray, *, mean_only: bool = False) -> Folding | None:

@@ -141,10 +141,8 @@ class StateRows(ABC):
             lines = self._products(states)
         else:
             lines = np.empty((len(rows), K, M), self.dtype)
-            for number, state in enumerate(states):
-                lines[number] = request.score_all(
-                    state, self._output, self._bias, shared=self.shared
-                )
+            for state, line in zip(states, lines, strict=True):
+                request.score_all(state, self._output, self._bias, shared=self.shared, out=line)
         scores = lines.transpose(0, 2, 1)
         for row, own in zip(rows, scores, strict=True):
             if leave_out and len(row.columns):
@@ -192,7 +190,8 @@ class StateRows(ABC):
             level = np.full(len(self.rows) + 1, -1)  # the last one is that of an unknown row
             level[raters.columns] = raters.levels
             held = np.flatnonzero(level[rows] >= 0)
-            states[held] = self._without_column(column, rows[held], level[rows[held]])
+            if len(held):
+                states[held] = self._without_column(column, rows[held], level[rows[held]])
         return states
 
     def _without_column(self, column: int, rows: IntArray, levels: IntArray) -> Array:

@@ -26,6 +26,7 @@ LISTERS = {
     "mult-vae": "cfnade_rivals.lists.mult_vae:MultVAE",
     "recvae": "cfnade_rivals.lists.recvae:RecVAE",
     "ease+ials": "cfnade_rivals.lists.blend:EaseAndIals",
+    "cfnade": "cfnade_rivals.lists.ours:OurLists",
 }
 """Name → module:class."""
 

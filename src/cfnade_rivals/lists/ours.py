@@ -1,0 +1,74 @@
+"""What this package learns of picks (docs/picks.md), in the interface of its rivals.
+
+A twentieth of the likes is held back: it says when the network has learnt enough, and what each
+path counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from cfnade.choice import Choice
+from cfnade.choice.picks import Picks as OwnPicks
+from cfnade.choice.planning import choice_plan
+from cfnade.data.ratings import Ratings
+from cfnade.data.scale import INTERACTIONS
+from cfnade.data.splits import add_validation, cut
+from cfnade.errors import ModelError
+from cfnade.options import check_fields
+from cfnade.training.run import train_picks
+from cfnade_rivals.interface import Count
+from cfnade_rivals.lists.interface import Scores, require_likes
+from cfnade_rivals.lists.picks import Picks
+
+
+@dataclass(frozen=True)
+class FittedChoice:
+    """A choice, asked about people by what they like."""
+
+    choice: Choice
+
+    def scores(self, given: Picks) -> Scores:
+        """The weighed sum of its paths. Returns (people, M)."""
+        n = len(given.columns)
+        levels, weights = np.zeros(n, np.uint8), np.ones(n, np.float32)
+        columns = np.asarray(given.columns, np.int32)
+        known = OwnPicks(given.offsets, columns, levels, weights, given.n_items)
+        return self.choice.scores(known)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OurLists:
+    """All else follows from the data."""
+
+    name: ClassVar[str] = "cfnade"
+
+    hidden: Count = 300
+    """Units of the network."""
+    epochs: Count = 60
+    """Passes over the likes, at most."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, ModelError)
+
+    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedChoice:
+        """Train, as `cfnade train` does on interactions."""
+        require_likes(likes)
+        picked = Ratings(
+            likes.rows(),
+            np.asarray(likes.columns, np.int32),
+            np.zeros(len(likes.columns), np.uint8),
+            INTERACTIONS,
+            np.arange(len(likes)),
+            np.arange(likes.n_items),
+        )
+        held_back = add_validation(np.zeros(len(picked), np.uint8), seed)
+        split = cut(picked, held_back, "compared")
+        plan = choice_plan(split.train, seed=seed)
+        plan = replace(plan, nade=replace(plan.nade, hidden=self.hidden, epochs=self.epochs))
+        choice = train_picks(split, plan, threads=threads).fitted.choice
+        assert choice is not None
+        return FittedChoice(choice)
