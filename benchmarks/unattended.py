@@ -3,8 +3,9 @@
     python benchmarks/unattended.py WORK [--ratings 100000000] [--ranks 2]
 
 Makes synthetic ratings of the shape of Netflix, runs the three commands one after the other as a
-person would, each on so many processes of one thread, and prints the minutes and the peak memory of each process. What WORK holds is gone on
-with: a second run after a stopped one completes it. docs/scale.md has what was seen.
+person would, each on so many processes of one thread, and prints the minutes and the peak memory
+of each. What WORK holds is gone on with: a second run after a stopped one completes it.
+docs/scale.md has what was seen.
 """
 
 from __future__ import annotations
