@@ -313,8 +313,11 @@ def test_one_process_trains_on_shards_as_ever_and_leaves_a_run_of_ranks_alone(
 
 @pytest.mark.parametrize("name", ["deep", "both"])
 def test_ranks_load_the_columns_of_their_own_ids(
-    shards: Shards, parts: Split, tmp_path: Path, name: str
+    shards: Shards, parts: Split, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from cfnade.ranks import loading
+
+    monkeypatch.setattr(loading, "_MOST", 100)  # numbers at a time: some columns of a table
     on_ranks(3, lambda group: trained(group, shards, tmp_path, name))
     whole = checkpoint.load(tmp_path)
     ids = {"user": parts.train.user_ids, "item": parts.train.item_ids}
