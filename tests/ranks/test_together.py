@@ -19,10 +19,10 @@ from cfnade.data.splits import Split
 from cfnade.errors import CheckpointError, TrainingError
 from cfnade.group import Array, Group
 from cfnade.ranks.judging import Judge
-from cfnade.ranks.loading import check_folder, load_columns
 from cfnade.ranks.owned import both_ways, owned_by
 from cfnade.ranks.rank_state import RankSaving
 from cfnade.ranks.rank_training import train_together
+from cfnade.ranks.saved_columns import check_folder, load_columns
 from cfnade.settings import Settings
 from cfnade.shards import Shards
 from cfnade.sides import Member, new_member, side_names
@@ -315,9 +315,9 @@ def test_one_process_trains_on_shards_as_ever_and_leaves_a_run_of_ranks_alone(
 def test_ranks_load_the_columns_of_their_own_ids(
     shards: Shards, parts: Split, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cfnade.ranks import loading
+    from cfnade.ranks import saved_columns
 
-    monkeypatch.setattr(loading, "_MOST", 100)  # numbers at a time: some columns of a table
+    monkeypatch.setattr(saved_columns, "_MOST", 100)  # numbers at a time: some columns of a table
     on_ranks(3, lambda group: trained(group, shards, tmp_path, name))
     whole = checkpoint.load(tmp_path)
     ids = {"user": parts.train.user_ids, "item": parts.train.item_ids}

@@ -67,8 +67,8 @@ def train_rank(given: Launch) -> str | None:
 
 def _begun(given: Launch, held: ExitStack) -> Job:
     """The job, once nothing speaks against it; other runs are kept out of the folder."""
-    from cfnade.ranks.loading import check_folder
     from cfnade.ranks.rank_state import is_begun
+    from cfnade.ranks.saved_columns import check_folder
     from cfnade.shards import Shards
 
     out, asked = given.out, given.asked

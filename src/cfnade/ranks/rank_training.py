@@ -20,9 +20,9 @@ from cfnade.group import Group
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.ranks.choosing_together import SharedChoice, choose_together
 from cfnade.ranks.judging import Judge
-from cfnade.ranks.loading import load_columns
 from cfnade.ranks.owned import Owned, both_ways, nameless, owned_by
 from cfnade.ranks.rank_state import RankSaving
+from cfnade.ranks.saved_columns import load_columns
 from cfnade.ranks.writing import SharedModel, write_folder
 from cfnade.settings import Settings
 from cfnade.shards import Shards
