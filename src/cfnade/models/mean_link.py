@@ -38,7 +38,7 @@ class MeanLink:
         self._noise, self._spread = noise, spread
         self._top = len(self._weights) - 1 - EDGE
         start = np.zeros((_MEANS, _VARIANCES)) if near is None else near._tilts
-        self._tilts = self._solved(start)  # (_MEANS, _VARIANCES)
+        self._tilts: Floats = self._solved(start)  # (_MEANS, _VARIANCES)
 
     def scores(self, predicted: Any) -> Floats:
         """Scores of levels for (η, ω), (n, 2). Returns (n, K)."""
