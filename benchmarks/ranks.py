@@ -1,11 +1,12 @@
-"""Two ranks of one thread beside one process of one thread: seconds and bytes a step, and memory.
+"""Two ranks of one thread beside one process of one thread: seconds and bytes a step.
 
-    python benchmarks/ranks.py --ml-1m PATH     on a quiet machine: about four minutes
-    python benchmarks/ranks.py --columns 1000000  what a rank holds of a wide table
+    python benchmarks/ranks.py --ml-1m PATH     on a quiet machine: about two minutes
 
-A step is timed in turns, some steps of one process, then as many of two ranks, so that both meet
-the same machine. The formula is 2·B·(D+D')·4·(R-1)/R bytes, of rows B and widths of tables D and
-D'; beside it go the gradients of dense layers, the counts of B rows and a number for the cost.
+A step is timed in turns: some of one process while the other waits, some of two processes that do
+not talk (the most that the machine gives), then as many of two ranks, so that all meet the same
+machine. rank_memory.py has what they hold. The formula is 2·B·(D+D')·4·(R-1)/R bytes, of rows B
+and widths of tables D and D'; beside it go the gradients of dense layers, the counts of B rows and
+a number for the cost.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -35,11 +35,6 @@ SHAPES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
         "user",
         {"hidden": (500,), "factors": 50, "context_scale": "sqrt", "target_weight": "unit"},
         {"batch_rows": 512, "rowwise": True, "context_rate": (0.5, 1.0)},
-    ),
-    "wide, J = 16": (
-        "user",
-        {"hidden": (64,), "factors": 16, "context_scale": "sqrt", "target_weight": "unit"},
-        {"batch_rows": 512, "rowwise": True, "touched_only": True, "context_rate": (0.5, 1.0)},
     ),
 }
 
@@ -102,7 +97,7 @@ def steps(stepper: Any, rows: int, first: int, count: int) -> list[tuple[float, 
 
 
 def work(name: str, file: str, rounds: int, count: int) -> None:
-    """One process of the comparison: rank 0 also stands for the one process."""
+    """One process of the comparison: both stand for one process too, rank 0 first."""
     import torch
 
     from cfnade.data.store import read_ratings
@@ -114,31 +109,24 @@ def work(name: str, file: str, rounds: int, count: int) -> None:
         assert isinstance(group, Ranks)
         ratings = read_ratings(Path(file))
         shared, rows = stepper_on(group, ratings, name)
-        alone = stepper_on(ALONE, ratings, name)[0] if group.rank == 0 else None
+        alone = stepper_on(ALONE, ratings, name)[0]
         steps(shared, rows, 0, 3)
-        times: dict[str, list[tuple[float, float]]] = {"one": [], "ranks": []}
-        sent = group.sent
+        steps(alone, rows, 0, 3)
+        times: dict[str, list[tuple[float, float]]] = {"one": [], "apart": [], "ranks": []}
+        sent = 0
         for turn in range(rounds):
-            if alone is not None:
-                times["one"] += steps(alone, rows, 10 + turn * count, count)
+            first = 10 + turn * count
+            if group.rank == 0:
+                times["one"] += steps(alone, rows, first, count)
             group.barrier()
-            times["ranks"] += steps(shared, rows, 10 + turn * count, count)
+            times["apart"] += steps(alone, rows, first, count)
+            group.barrier()
+            before = group.sent
+            times["ranks"] += steps(shared, rows, first, count)
+            sent += group.sent - before
         if group.rank == 0:
-            bytes_a_step = (group.sent - sent) / len(times["ranks"])
+            bytes_a_step = sent / len(times["ranks"])
             print(json.dumps({"times": times, "bytes": bytes_a_step, "ranks": group.size}))
-
-
-def hold(name: str, file: str) -> None:
-    """Only make what a rank, or one process, trains with; and say how much memory that took."""
-    from cfnade.data.store import read_ratings
-    from cfnade.ranks.gloo import joined
-
-    with joined() as group:
-        stepper, rows = stepper_on(group, read_ratings(Path(file)), name)
-        steps(stepper, rows, 0, 2)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        if group.rank == 0:
-            print(json.dumps({"peak_kb": peak}))
 
 
 def started(ranks: int, *arguments: str) -> dict[str, Any]:
@@ -179,10 +167,11 @@ def beside(name: str, ranks: int, rows: int = 512) -> float:
 
 def compare(name: str, file: Path, rounds: int, count: int) -> dict[str, Any]:
     found = started(2, "--work", name, str(file), str(rounds), str(count))
-    one, two = (1e3 * np.array(found["times"][kind]) for kind in ("one", "ranks"))
-    (one, one_cpu), (two, two_cpu) = one.T, two.T
+    times = (1e3 * np.array(found["times"][kind]).T for kind in ("one", "apart", "ranks"))
+    (one, one_cpu), (apart, _), (two, two_cpu) = times
     result = {
         "one_ms": float(np.median(one)),
+        "most": float(2 * np.median(one) / np.median(apart)),
         "ranks_ms": float(np.median(two)),
         "ratio": float(np.median(one) / np.median(two)),
         "ratio_of_best": float(one.min() / two.min()),
@@ -198,34 +187,18 @@ def compare(name: str, file: Path, rounds: int, count: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Ranks beside one process.")
     parser.add_argument("--ml-1m", help="ml-1m.zip")
-    parser.add_argument("--columns", type=int, help="measure memory on so many columns instead")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
-    parser.add_argument("--hold", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:
         work(given.work[0], given.work[1], int(given.work[2]), int(given.work[3]))
         return
-    if given.hold:
-        hold(*given.hold)
-        return
     from cfnade.data.store import write_ratings
-    from cfnade.data.synthetic import synthetic, synthetic_like
+    from cfnade.data.synthetic import synthetic_like
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "ratings"
-        if given.columns:
-            made = synthetic(20_000, given.columns, 4 * given.columns, seed=1).ratings
-            write_ratings(file, made)
-            name = "wide, J = 16"
-            peaks = {ranks: started(ranks, "--hold", name, str(file)) for ranks in (1, 2)}
-            one, two = (peaks[ranks]["peak_kb"] / 1e6 for ranks in (1, 2))
-            print(
-                f"{name}, {given.columns:,} columns: {one:.2f} GB alone, {two:.2f} GB a rank, "
-                f"{two / one:.2f} of it"
-            )
-            return
         if given.ml_1m:
             from cfnade import load
 

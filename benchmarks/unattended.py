@@ -3,8 +3,9 @@
     python benchmarks/unattended.py WORK [--ratings 100000000] [--ranks 2]
 
 Makes synthetic ratings of the shape of Netflix, runs the three commands one after the other as a
-person would, and prints the minutes and the peak memory of each process. What WORK holds is gone on
-with: a second run after a stopped one completes it. docs/scale.md has what was seen.
+person would, each on so many processes of one thread, and prints the minutes and the peak memory
+of each. What WORK holds is gone on with: a second run after a stopped one completes it.
+docs/scale.md has what was seen.
 """
 
 from __future__ import annotations
@@ -75,12 +76,14 @@ def main() -> None:
     make_ratings(work / "ratings", given.ratings)
     notes, cfnade = work / "notes.json", [sys.executable, "-m", "cfnade"]
     shards, model, lists = (str(work / name) for name in ("shards", "model", "lists"))
-    run("shard", [*cfnade, "shard", str(work / "ratings"), "--out", shards], notes)
+    workers = ["--workers", str(given.ranks)]  # of one thread each, as the ranks are
+    run("shard", [*cfnade, "shard", str(work / "ratings"), "--out", shards, *workers], notes)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     torchrun += ["--nproc-per-node", str(given.ranks), "-m", "cfnade", "train", shards]
     size = ["--side", "user", "--ridge", "0", "--hidden", "500", "--factors", "50", "--epochs", "1"]
     run("train", [*torchrun, *size, "--threads", "1", "--out", model], notes)
-    run("lists", [*cfnade, "recommend", model, "--people", "everybody", "--out", lists], notes)
+    everybody = ["recommend", model, "--people", "everybody", "--out", lists, *workers]
+    run("lists", [*cfnade, *everybody], notes)
     print((Path(lists) / "_SUCCESS").read_text())
 
 

@@ -16,12 +16,13 @@ from cfnade import checkpoint
 from cfnade.cli import app
 from cfnade.cli.parts import load_parts
 from cfnade.data.splits import Split
-from cfnade.errors import TrainingError
+from cfnade.errors import CheckpointError, TrainingError
 from cfnade.group import Array, Group
 from cfnade.ranks.judging import Judge
 from cfnade.ranks.owned import both_ways, owned_by
 from cfnade.ranks.rank_state import RankSaving
 from cfnade.ranks.rank_training import train_together
+from cfnade.ranks.saved_columns import check_folder, load_columns
 from cfnade.settings import Settings
 from cfnade.shards import Shards
 from cfnade.sides import Member, new_member, side_names
@@ -58,7 +59,9 @@ class Stepped(NamedTuple):
     cost: float
 
 
-def stepped(group: Group, shards: Shards, name: str, settings: Settings, steps: int) -> Stepped:
+def stepped(
+    group: Group, shards: Shards, name: str, settings: Settings, steps: int, rows: int = 16
+) -> Stepped:
     side, fields = MODELS[name]
     names = side_names(side)
     axes: list[Any] = [*names]
@@ -70,22 +73,24 @@ def stepped(group: Group, shards: Shards, name: str, settings: Settings, steps: 
     stepper = stepper_of(member, ratings, fields, settings, device="cpu", threads=1)
     cost = 0.0
     for step in range(steps):
-        cost = stepper.step(rows_of(stepper), step=step, rate=1.0)
+        cost = stepper.step(rows_of(stepper, rows), step=step, rate=1.0)
     columns = {axis: torch.from_numpy(own.part.columns).long() for axis, own in owned.items()}
     return Stepped(columns, member, stepper.state(), cost)
 
 
-def rows_of(stepper: Stepper) -> Array:
-    return np.random.default_rng(0).permutation(stepper.draws.n_rows)[:16]
+def rows_of(stepper: Stepper, count: int = 16) -> Array:
+    return np.random.default_rng(0).permutation(stepper.draws.n_rows)[:count]
 
 
-def whole_gradient(parts: Split, name: str, settings: Settings) -> tuple[dict[Any, Any], float]:
+def whole_gradient(
+    parts: Split, name: str, settings: Settings, rows: int
+) -> tuple[dict[Any, Any], float]:
     """The gradient of the first step by autograd, in one process, by side and parameter."""
     side, fields = MODELS[name]
     member = new_member(side_names(side), parts.train, fields, settings)
     stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=1)
     plain = TorchStepper(member, parts.train, stepper.draws, 1.0)
-    cost = plain.step(rows_of(stepper), step=0, rate=1.0)
+    cost = plain.step(rows_of(stepper, rows), step=0, rate=1.0)
     moments = plain.state()
     firsts = {
         (axis, key): 10 * moments[f"{axis}/{i}.moment"]
@@ -100,12 +105,12 @@ ENGINE_NAMES |= {"b": "bias"}
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize(("ranks", "rows"), [(2, 16), (3, 16), (3, 2)])
 def test_the_gradient_of_a_step_is_that_of_one_process(
-    shards: Shards, parts: Split, name: str, ranks: int
+    shards: Shards, parts: Split, name: str, ranks: int, rows: int
 ) -> None:
-    expected, cost = whole_gradient(parts, name, FEW)
-    for found in on_ranks(ranks, lambda group: stepped(group, shards, name, FEW, 1)):
+    expected, cost = whole_gradient(parts, name, FEW, rows)
+    for found in on_ranks(ranks, lambda group: stepped(group, shards, name, FEW, 1, rows)):
         assert found.cost == pytest.approx(cost, rel=1e-5)
         for (axis, key), gradient in expected.items():
             own = 10 * found.moments[f"{axis}/{ENGINE_NAMES.get(key, key)}.0"]
@@ -301,3 +306,54 @@ def test_one_process_trains_on_shards_as_ever_and_leaves_a_run_of_ranks_alone(
             assert "unfinished training of several ranks" in str(done.exception)
     assert checkpoint.load(tmp_path).side == "item"
     assert not (tmp_path / "ranks").exists()
+
+
+# -- from an earlier model ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["deep", "both"])
+def test_ranks_load_the_columns_of_their_own_ids(
+    shards: Shards, parts: Split, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cfnade.ranks import saved_columns
+
+    monkeypatch.setattr(saved_columns, "_MOST", 100)  # numbers at a time: some columns of a table
+    on_ranks(3, lambda group: trained(group, shards, tmp_path, name))
+    whole = checkpoint.load(tmp_path)
+    ids = {"user": parts.train.user_ids, "item": parts.train.item_ids}
+    for some in (slice(0, None, 2), slice(1, None, 2)):
+        own: Any = {axis: all_ids[some] for axis, all_ids in ids.items()}
+        part = load_columns(tmp_path, own)
+        for side_name, side in part.members[0].sides.items():
+            full = whole.members[0].sides[side_name].network.state_dict()
+            for key, tensor in side.network.state_dict().items():
+                wanted = full[key][some] if key in side.by_column else full[key]
+                assert torch.equal(tensor, wanted), (side_name, key)
+
+
+def test_ranks_go_on_from_a_model_with_some_of_the_items(shards: Shards, tmp_path: Path) -> None:
+    """After no step the weights of known columns are the earlier ones, on any number of ranks."""
+    fewer = small_shards(tmp_path, users=60, items=30, ratings=700)
+    on_ranks(2, lambda group: trained(group, fewer, tmp_path / "earlier", "deep"))
+    still = Settings(epochs=1, batch_rows=16, learning_rate=1e-12)
+    how: dict[str, Any] = {"start": tmp_path / "earlier", "settings": still}
+    on_ranks(3, lambda group: trained(group, shards, tmp_path / "later", "deep", **how))
+    earlier, later = (checkpoint.load(tmp_path / name) for name in ("earlier", "later"))
+    _, old, new = np.intersect1d(
+        earlier.context.user_ids, later.context.user_ids, return_indices=True
+    )
+    assert len(old) > 0
+    before, after = (one.members[0].sides["item"].network.state_dict() for one in (earlier, later))
+    for key in ("A", "P", "b"):
+        torch.testing.assert_close(after[key][new], before[key][old], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(after["Q"], before["Q"], atol=1e-6, rtol=1e-5)
+
+
+def test_a_model_that_ranks_cannot_share_is_refused(shards: Shards, tmp_path: Path) -> None:
+    on_ranks(2, lambda group: trained(group, shards, tmp_path, "user"))
+    check_folder(tmp_path)
+    with (tmp_path / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\xff")
+    with pytest.raises(CheckpointError, match="was damaged"):
+        check_folder(tmp_path)

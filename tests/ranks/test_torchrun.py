@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.ranks.given import on_ranks, small_shards
 
 from cfnade import checkpoint
@@ -40,13 +41,13 @@ def expected(shards: Shards, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (out / "model.safetensors").read_bytes()
 
 
-def trained(shards: Shards, out: Path, *, resume: bool) -> None:
+def trained(shards: Shards, out: Path, *, resume: bool, ranks: int = 2) -> None:
     usual = default_recipe("user", 0)
     settings = Settings.from_dict(usual.training.to_dict() | {"epochs": 6, "batch_rows": 16})
     fields = usual.model | {"hidden": (8,), "ridge": 0}
     how: dict[str, Any] = {"side": "user", "architecture": fields, "settings": settings}
     on_ranks(
-        2,
+        ranks,
         lambda group: train_together(
             group, shards, out, threads=1, saving=RankSaving(out, 0.0, resume, group), **how
         ),
@@ -102,6 +103,12 @@ def test_three_ranks_of_torchrun_train_and_save_a_model(shards: Shards, tmp_path
     assert fitted.facts["run"]["ranks"] == 3
     assert len(fitted.context) == shards.sizes["train"] + shards.sizes["valid"]
     assert not is_begun(out)
+    trained(shards, tmp_path / "threads", resume=False, ranks=3)
+    found, wanted = (
+        torch.cat([p.detach().flatten() for p in checkpoint.load(f).members[0].parameters()])
+        for f in (out, tmp_path / "threads")
+    )
+    assert float((found - wanted).norm() / wanted.norm()) < 2e-3
 
 
 def test_a_rank_killed_during_a_save_comes_back_and_nothing_is_different(

@@ -68,6 +68,7 @@ def train_rank(given: Launch) -> str | None:
 def _begun(given: Launch, held: ExitStack) -> Job:
     """The job, once nothing speaks against it; other runs are kept out of the folder."""
     from cfnade.ranks.rank_state import is_begun
+    from cfnade.ranks.saved_columns import check_folder
     from cfnade.shards import Shards
 
     out, asked = given.out, given.asked
@@ -88,9 +89,10 @@ def _begun(given: Launch, held: ExitStack) -> Job:
             f"{job['data']}: ranks train on shards; make them with: cfnade shard {job['data']} "
             "--out shards"
         )
-    for name, option in (("from", "--from"), ("half", "--float16")):
-        if job[name]:
-            raise TrainingError(f"{option} is for one process; leave it out under several ranks")
+    if job["half"]:
+        raise TrainingError("--float16 is for one process; leave it out under several ranks")
+    if job["from"]:
+        check_folder(Path(job["from"]))
     if job["side"] == "both" and job["without_context"]:
         raise TrainingError("--without-context: a model of both sides reads the ratings of items")
     if job["seeds"] > 1 or "," in job["side"]:
@@ -150,6 +152,7 @@ def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
             architecture=job["model"],
             settings=settings,
             lists=bool(job["lists"]),
+            start=Path(job["from"]) if job["from"] else None,
             threads=job["threads"],
             saving=rank_state.RankSaving(out, given.save_every, resume, group),
             reporter=view,

@@ -37,28 +37,39 @@ class Ranks(Group):
         self._kept: dict[str, Tensor] = {}
 
     def sum_(self, array: Array) -> Array:
-        self._call(dist.all_reduce, torch.from_numpy(array))
+        own = torch.from_numpy(array)
+        if self.size == 2:  # as many bytes as an all-reduce, and half of its messages
+            other, sizes = self._room("other", array.size, own), self._all_but_own(array.size)
+            self._exchange(own.reshape(-1), sizes, other, sizes)
+            own += other.view(own.shape)
+            return array
+        self._call(dist.all_reduce, own)
         self.sent += 2 * array.nbytes * (self.size - 1) // self.size
         return array
 
     def scatter_sum(self, rows: Tensor) -> None:
         # Gloo's own reduce-scatter is slow; adding here also fixes the order.
         (lo, hi), D = self.share(len(rows)), rows.shape[1]
-        given, count = self._room("given", rows.numel(), rows), hi - lo
-        given.view(len(rows), D).copy_(rows)
-        got = self._room("got", self.size * count * D, rows)
-        self._exchange(given, self._sizes(len(rows), D), got, [count * D] * self.size)
-        parts = got.view(self.size, count, D)
-        for part in parts[1:]:
-            parts[0] += part
-        rows[lo:hi] = parts[0]
+        given = self._room("given", (len(rows) - (hi - lo)) * D, rows).view(-1, D)
+        given[:lo], given[lo:] = rows[:lo], rows[hi:]
+        count = (hi - lo) * D
+        got = self._room("got", (self.size - 1) * count, rows)
+        self._exchange(given.view(-1), self._others(len(rows), D), got, self._all_but_own(count))
+        parts = list(got.view(self.size - 1, hi - lo, D))
+        parts.insert(self.rank, rows[lo:hi])
+        total = parts[0] + parts[1]
+        for part in parts[2:]:
+            total += part
+        rows[lo:hi] = total
 
     def gather(self, rows: Tensor) -> None:
         (lo, hi), D = self.share(len(rows)), rows.shape[1]
-        own = rows[lo:hi].reshape(-1).repeat(self.size)
-        whole = self._room("whole", rows.numel(), rows)
-        self._exchange(own, [(hi - lo) * D] * self.size, whole, self._sizes(len(rows), D))
-        rows.copy_(whole.view(len(rows), D))
+        own = rows[lo:hi].reshape(-1).repeat(self.size - 1)
+        got = self._room("got", (len(rows) - (hi - lo)) * D, rows)
+        to = self._all_but_own((hi - lo) * D)
+        self._exchange(own, to, got, self._others(len(rows), D))
+        others = got.view(-1, D)
+        rows[:lo], rows[hi:] = others[:lo], others[lo:]
 
     def exchange(self, rows: Array, to: Counts, since: Counts) -> Array:
         width = rows.shape[1]
@@ -96,10 +107,16 @@ class Ranks(Group):
 
     # -- pieces -------------------------------------------------------------------------------
 
-    def _sizes(self, rows: int, width: int) -> list[int]:
-        """How many numbers of so many rows belong to each rank."""
+    def _others(self, rows: int, width: int) -> list[int]:
+        """How many numbers of so many rows belong to each other rank; what is here stays here."""
         cuts = [rows * number // self.size for number in range(self.size + 1)]
-        return [(hi - lo) * width for lo, hi in pairwise(cuts)]
+        sizes = [(hi - lo) * width for lo, hi in pairwise(cuts)]
+        sizes[self.rank] = 0
+        return sizes
+
+    def _all_but_own(self, count: int) -> list[int]:
+        """So many numbers for each other rank."""
+        return [0 if rank == self.rank else count for rank in range(self.size)]
 
     def _room(self, name: str, size: int, like: Tensor) -> Tensor:
         """Memory that is used again."""

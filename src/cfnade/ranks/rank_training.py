@@ -20,16 +20,18 @@ from cfnade.group import Group
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.ranks.choosing_together import SharedChoice, choose_together
 from cfnade.ranks.judging import Judge
-from cfnade.ranks.owned import both_ways, nameless, owned_by
+from cfnade.ranks.owned import Owned, both_ways, nameless, owned_by
 from cfnade.ranks.rank_state import RankSaving
+from cfnade.ranks.saved_columns import load_columns
 from cfnade.ranks.writing import SharedModel, write_folder
 from cfnade.settings import Settings
 from cfnade.shards import Shards
-from cfnade.sides import KINDS, Axis, new_member, side_names
+from cfnade.sides import KINDS, Axis, Member, new_member, side_names
 from cfnade.sides.ridge import spread_of
 from cfnade.sides.side import other_axis
 from cfnade.training.choice_run import Say
 from cfnade.training.loop import DivergedError, Reporter, Run
+from cfnade.training.member import take_over
 from cfnade.training.run import PICKS
 from cfnade.training.state import Progress, lists_folder
 from cfnade.training.steps import stepper_of
@@ -46,6 +48,7 @@ class RankRun:
     reporter: Reporter | None = None
     say: Say = lambda _: None
     stop: Callable[[], bool] = lambda: False
+    start: Path | None = None
 
     def ended(self) -> bool:
         """Whether anybody wants to stop."""
@@ -61,6 +64,7 @@ def train_together(
     architecture: Mapping[str, Any],
     settings: Settings,
     lists: bool = False,
+    start: Path | None = None,
     threads: int | None = None,
     saving: RankSaving | None = None,
     reporter: Reporter | None = None,
@@ -72,13 +76,14 @@ def train_together(
     """Train on the shards' training part, choose by their validation part, and write the folder.
 
     All ranks call it with the same arguments. `lists` is whether what people pick is learnt too;
-    of interactions it is all that there is to learn. Returns the facts of the model, on rank 0 all
-    of them. `facts` are more of them, for model.json.
+    of interactions it is all that there is to learn. `start` is the folder of an earlier model
+    whose weights are gone on with, each rank reading those of its own columns. `facts` are more of
+    them, for model.json. Returns the facts of the model, on rank 0 all of them.
     """
     began = time.monotonic()
     if shards.sizes["train"] == 0:
         raise TrainingError(f"{shards.folder}: there are no ratings to train on")
-    how = RankRun(group, shards, thread_count(threads), saving, reporter, say, stop)
+    how = RankRun(group, shards, thread_count(threads), saving, reporter, say, stop, start)
     implicit = len(shards.scale) == 1
     with torch_threads(how.threads):
         if implicit:
@@ -110,6 +115,8 @@ def _member(
     fields["spread"] = spread_of(counts, how.group, torch.from_numpy(totals))
     parts = {one.axis: one.part for one in (owned, other) if one is not None}
     member = new_member(names, ratings, fields, settings, parts)
+    if how.start is not None:
+        _take_over(how, member, side, [one for one in (owned, other) if one is not None])
     judge = Judge(owned, other) if how.shards.sizes["valid"] else None
     model = SharedModel(side, member, owned, how.shards, other)
     identity = _identity(how, model, settings)
@@ -130,6 +137,19 @@ def _member(
     found = _outcome(how.shards, run.progress, metrics)
     found |= {"run": identity, "diverged": diverged}
     return model, calibration, found
+
+
+def _take_over(how: RankRun, member: Member, side: str, owned: list[Owned]) -> None:
+    """The weights that an earlier model has for this rank's columns."""
+    assert how.start is not None
+    nobody = np.empty(0, np.int64)
+    ids = {"user": nobody, "item": nobody}
+    axes = {other_axis(one.axis): one.part.columns for one in owned}
+    ids |= {axis: how.shards.ids_at(axis, columns) for axis, columns in axes.items()}
+    earlier = load_columns(how.start, {axis: ids[axis] for axis in axes})
+    nothing = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
+    named = Ratings(*nothing, how.shards.scale, ids["user"], ids["item"])
+    take_over(member, earlier, named, side)
 
 
 def _with_choice(how: RankRun, model: SharedModel, seed: int) -> tuple[SharedModel, dict[str, Any]]:

@@ -106,6 +106,14 @@ class Shards:
         """All raw ids: id i is that of index i. Returns (N,)."""
         return np.concatenate([ids for _, ids in self.id_pieces(axis)])
 
+    def ids_at(self, axis: Side, places: IndexArray) -> npt.NDArray[Any]:
+        """The raw ids of these indices, which rise. Returns (n,)."""
+        found = []
+        for first, ids in self.id_pieces(axis):
+            lo, hi = np.searchsorted(places, (first, first + len(ids)))
+            found.append(ids[places[lo:hi] - first])
+        return np.concatenate(found)
+
     def row_counts(self, side: Side, division: str = "train") -> IndexArray:
         """How many ratings of a division each whole row has. Returns (N,)."""
         return self._read(layout.rows_file(side))[division]
