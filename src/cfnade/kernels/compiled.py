@@ -12,8 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from llvmlite import binding  # type: ignore[import-untyped]
 from numba import njit
+from numba.core.registry import cpu_target
 
 _compile: Any = njit  # its types know neither these options nor that functions stay typed
 
@@ -40,5 +40,6 @@ vector code without being written as such. The order is the same each time."""
 glue = _compile(nogil=True, inline="always")
 """For a few lines that only kernels and inner functions call: they are written into the caller."""
 
-WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
-"""Whether a register holds 16 single floats; if not, fewer sums fit into registers together."""
+WIDE = "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2]
+"""Whether a register holds 16 single floats; if not, fewer sums fit into registers together. What
+counts is what Numba compiles for (NUMBA_CPU_FEATURES)."""

@@ -164,6 +164,11 @@ def _first(builder: Any, count: Any) -> Any:
     return builder.icmp_signed("<", lanes, splat(builder, count))
 
 
+def _is_whole(builder: Any, count: Any) -> Any:
+    """Whether no lane is left out: a mask is dear to store by where there is no AVX-512."""
+    return builder.icmp_signed(">=", count, count.type(LANES))
+
+
 @intrinsic
 def load_part(_: Any, array: Any, index: Any, count: Any) -> Any:
     """array[index:index+count], zeros behind; lanes from count on touch no memory."""
@@ -171,9 +176,18 @@ def load_part(_: Any, array: Any, index: Any, count: Any) -> Any:
     def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
         kind = context.get_value_type(kinds.return_type)
         address = pointer(context, builder, kinds.args[0], args[0], args[1])
-        address = builder.bitcast(address, kind.as_pointer())
-        parts = (address, ir.IntType(32)(4), _first(builder, args[2]), constant(kind, 0.0))
-        return call(builder, f"llvm.masked.load.{suffix(kind)}.p0", kind, parts)
+        with builder.if_else(_is_whole(builder, args[2])) as (every, some):
+            with every:
+                whole, end = read(builder, address), builder.block
+            with some:
+                start = builder.bitcast(address, kind.as_pointer())
+                parts = (start, ir.IntType(32)(4), _first(builder, args[2]), constant(kind, 0.0))
+                masked = call(builder, f"llvm.masked.load.{suffix(kind)}.p0", kind, parts)
+                other_end = builder.block
+        value = builder.phi(kind)
+        value.add_incoming(whole, end)
+        value.add_incoming(masked, other_end)
+        return value
 
     return VectorType(array.dtype)(*signature(array, index, count).args), generate
 
@@ -185,12 +199,30 @@ def store_part(_: Any, array: Any, index: Any, value: Any, count: Any) -> Any:
     def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
         kind = args[2].type
         address = pointer(context, builder, kinds.args[0], args[0], args[1])
-        address = builder.bitcast(address, kind.as_pointer())
-        parts = (args[2], address, ir.IntType(32)(4), _first(builder, args[3]))
-        call(builder, f"llvm.masked.store.{suffix(kind)}.p0", ir.VoidType(), parts)
+        with builder.if_else(_is_whole(builder, args[3])) as (every, some):
+            with every:
+                write(builder, args[2], address)
+            with some:
+                start = builder.bitcast(address, kind.as_pointer())
+                parts = (args[2], start, ir.IntType(32)(4), _first(builder, args[3]))
+                call(builder, f"llvm.masked.store.{suffix(kind)}.p0", ir.VoidType(), parts)
         return context.get_dummy_value()
 
     return signature(array, index, value, count), generate
+
+
+@intrinsic
+def fetch(_: Any, array: Any, index: Any) -> Any:
+    """Have the line of array[index] brought to the second-level cache while other work goes on."""
+
+    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+        place = pointer(context, builder, kinds.args[0], args[0], args[1])
+        to_read, second_level, data = (ir.IntType(32)(number) for number in (0, 2, 1))
+        parts = builder.bitcast(place, ir.IntType(8).as_pointer()), to_read, second_level, data
+        call(builder, "llvm.prefetch.p0", ir.VoidType(), parts)
+        return context.get_dummy_value()
+
+    return signature(array, index), generate
 
 
 @intrinsic

@@ -1,0 +1,56 @@
+"""Seconds of every kernel in an epoch: what engine and sampler hand to threads is watched."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from cfnade.kernels import drawing, engine
+
+PARTS = {
+    "mark": "draw and group",
+    "_cursors": "draw and group",
+    "_scatter": "draw and group",
+    "sum_context": "sum contexts",
+    "merge": "add up threads",
+    "_encode_rows": "hidden layers, both ways",
+    "_back_rows": "hidden layers, both ways",
+    "target_step": "fit targets",
+    "context_step": "fit contexts",
+    "flat_step": "fit dense weights",
+}
+"""What a function is part of, by its name."""
+
+OUTSIDE = "Python between kernels"
+
+
+@contextmanager
+def watched() -> Iterator[dict[str, float]]:
+    """Inside, seconds by part are added to what this gives."""
+    found: dict[str, float] = defaultdict(float)
+    before = {(module, name): getattr(module, name) for module, name in _WATCHED}
+    for (module, name), function in before.items():
+        setattr(module, name, _watching(function, found))
+    try:
+        yield found
+    finally:
+        for (module, name), function in before.items():
+            setattr(module, name, function)
+
+
+_WATCHED = [(engine, "run"), (drawing, "run"), (engine, "flat_step"), (drawing, "_cursors")]
+
+
+def _watching(function: Callable[..., Any], found: dict[str, float]) -> Callable[..., Any]:
+    def watching(first: Any, *rest: Any) -> Any:
+        named = first if callable(first) else function
+        start = time.perf_counter()
+        try:
+            return function(first, *rest)
+        finally:
+            found[PARTS[named.__name__]] += time.perf_counter() - start
+
+    return watching
