@@ -23,7 +23,13 @@ def write_readme() -> None:
 
 def _tables() -> str:
     makers = {
-        **{"epoch": _epoch, "growth": _growth, "prediction": _prediction, "load": _load},
+        **{
+            "epoch": _epoch,
+            "compilation": _compilation,
+            "growth": _growth,
+            "prediction": _prediction,
+            "load": _load,
+        },
         "serve": _serve,
     }
     makers |= {"race": _race, "picks": _picks, "picks_everybody": _everybody}
@@ -82,6 +88,7 @@ def _epoch(found: dict[str, Any]) -> str:
             r["data"],
             str(r["batch"]),
             f"**{r['ours_s']:.3f} s**",
+            f"{r['one_thread_s']:.3f} s, {r['one_thread_s'] / r['ours_s']:.2f}×",
             _other(r, "dense"),
             _other(r, "gather"),
             f"{r['paper_gpu_s']} s, {r['ratio_to_paper']:.1f}×",
@@ -90,13 +97,15 @@ def _epoch(found: dict[str, Any]) -> str:
         ]
         for r in found["cases"]
     ]
-    head = ["case", "ratings", "batch", "ours", "dense", "gather", "paper's GPU"]
+    head = ["case", "ratings", "batch", "ours", "one thread", "dense", "gather", "paper's GPU"]
     head += ["limit, distance", "peak"]
-    text = f"## Seconds per epoch\n\n{_machine(found['machine'])}\n\n{_table(head, lines)}\n"
-    text += (
-        "### Where the limit comes from\n\nPer epoch; the larger of bytes over memory speed and "
+    text = (
+        f"## Seconds per epoch\n\n{_machine(found['machine'])} Kernels for {found['vectors']}.\n\n"
     )
-    text += "operations over matmul rate.\n\n"
+    text += f"{_table(head, lines)}\n### Where the time goes\n\nPer epoch. Least: the larger of "
+    text += (
+        "bytes over memory speed and operations over matmul rate. Spent: of one watched epoch.\n\n"
+    )
     for r in found["cases"]:
         speeds = f"{r['memory_gb_s']:.1f} GB/s, {r['matmul_gflop_s']:.0f} GFLOP/s"
         kernels = [
@@ -105,11 +114,42 @@ def _epoch(found: dict[str, Any]) -> str:
                 f"{k['bytes'] / 1e9:.3f}",
                 f"{k['operations'] / 1e9:.2f}",
                 f"{k['seconds']:.4f}",
+                f"{k['spent']:.4f}",
+                _rates(k),
             ]
             for k in r["kernels"]
         ]
         text += f"{r['case']}, batch {r['batch']} ({speeds}):\n\n"
-        text += _table(["kernel", "GB", "G operations", "s"], kernels) + "\n"
+        head = ["kernel", "GB", "G operations", "least s", "spent s", "achieved"]
+        text += _table(head, kernels) + "\n"
+    return text
+
+
+def _rates(kernel: dict[str, Any]) -> str:
+    """What a kernel does in a second, and how near to the possible that is."""
+    if not kernel["seconds"]:
+        return "–"
+    bytes_, operations = (kernel[name] / kernel["spent"] / 1e9 for name in ("bytes", "operations"))
+    share = kernel["seconds"] / kernel["spent"]
+    return f"{bytes_:.1f} GB/s, {operations:.0f} Gop/s, {share:.0%}"
+
+
+def _compilation(found: dict[str, Any]) -> str:
+    def one(task: dict[str, Any]) -> list[str]:
+        slowest = ", ".join(f"`{name}` {seconds:.1f}" for name, seconds in task["slowest"][:3])
+        return [task["task"], str(task["functions"]), f"{task['seconds']:.1f}", slowest]
+
+    head = ["task", "functions", "processor seconds", "slowest"]
+    text = f"## Compilation\n\n{_machine(found['machine'])}\n\n"
+    text += _table(head, [one(task) for task in found["tasks"]])
+    total = sum(task["seconds"] for task in found["tasks"])
+    text += f"\nTogether {total:.0f} s; what two tasks need counts with the first.\n"
+    for name, run in found.get("train", {}).items():
+        cold, warm = run["cold_s"], run["warm_s"]
+        text += (
+            f"`cfnade train {name}`, no settings: {cold:.1f} s with an empty cache, {warm:.1f} s "
+            f"with a full one, {cold - warm:.1f} s more (goal 10).\n"
+        )
     return text
 
 
