@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from benchmarks.common import Clock
 from cfnade.kernels import drawing, engine
 
 PARTS = {
@@ -27,21 +28,21 @@ PARTS = {
 OUTSIDE = "between kernels"
 
 
-def profile(epoch: Callable[[], None]) -> dict[str, float]:
+def profile(epoch: Callable[[], Any], clock: Clock = time.perf_counter) -> dict[str, float]:
     """Seconds of an epoch by part; what is spent in no kernel is a part, too."""
-    start = time.perf_counter()
-    with _watched() as found:
+    start = clock()
+    with _watched(clock) as found:
         epoch()
-    return dict(found) | {OUTSIDE: time.perf_counter() - start - sum(found.values())}
+    return dict(found) | {OUTSIDE: clock() - start - sum(found.values())}
 
 
 @contextmanager
-def _watched() -> Iterator[dict[str, float]]:
+def _watched(clock: Clock) -> Iterator[dict[str, float]]:
     """Inside, seconds by part are added to what this gives."""
     found: dict[str, float] = defaultdict(float)
     before = {(module, name): getattr(module, name) for module, name in _WATCHED}
     for (module, name), function in before.items():
-        setattr(module, name, _watching(function, found))
+        setattr(module, name, _watching(function, found, clock))
     try:
         yield found
     finally:
@@ -52,13 +53,15 @@ def _watched() -> Iterator[dict[str, float]]:
 _WATCHED = [(engine, "run"), (drawing, "run"), (engine, "flat_step"), (drawing, "_cursors")]
 
 
-def _watching(function: Callable[..., Any], found: dict[str, float]) -> Callable[..., Any]:
+def _watching(
+    function: Callable[..., Any], found: dict[str, float], clock: Clock
+) -> Callable[..., Any]:
     def watching(first: Any, *rest: Any) -> Any:
         named = first if callable(first) else function
-        start = time.perf_counter()
+        start = clock()
         try:
             return function(first, *rest)
         finally:
-            found[PARTS[named.__name__]] += time.perf_counter() - start
+            found[PARTS[named.__name__]] += clock() - start
 
     return watching

@@ -187,8 +187,9 @@ def _train(job: Job, out: Path, resume: bool, save_every: float, told: Any) -> N
             begin_run(out, job)
 
     if job["device"] == "cpu":
-        names = [side_names(one.side, ridge=one.architecture.get("ridge", 0)) for one in plans]
-        tasks = {task: None for member in names for task in kernel_tasks(member)}
+        ridges = [(one.side, one.architecture.get("ridge", 0)) for one in plans]
+        named = [side_names(side, ridge=ridge) for side, ridge in ridges]
+        tasks = {task: None for sides in named for task in kernel_tasks(sides)}
         compile_kernels(*tasks, "newcomers")
     seed, chosen = job["training"]["seed"], job["side"] == "auto"
     choice = lists_plan(parts, job["lists"], plans, auto=chosen, seed=seed)
