@@ -16,9 +16,9 @@ from cfnade.kernels.simd import LANES, address, as_indices, beyond
 Array = NDArray[Any]
 
 
-TOGETHER = 16_384
-"""Numbers of the blocks whose targets share a tile: with their gradients they stay in the
-second-level cache."""
+TOGETHER = 4_096
+"""Numbers of the blocks whose targets share a tile: with their gradients they fill the first-level
+cache. Larger blocks have more targets each."""
 
 
 class BlockShape(NamedTuple):
