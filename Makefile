@@ -13,10 +13,11 @@ demo: .venv/.core
 serve: .venv/.serve demo
 	$(BIN)/cfnade serve demo/ml-1m-user
 
-# Kernels are compiled first, once, so that the two workers do not compile them twice.
+# Kernels are compiled first, once, so that the two workers do not compile them twice. Files are taken
+# in their order: by size, those with few but long tests would come last and keep one worker waiting.
 test: check
 	$(BIN)/cfnade doctor
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The engines, each in an environment of its own: Ray with two workers, Spark with two (Java 17).
 test-engines: test-ray test-spark

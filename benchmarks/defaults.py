@@ -2,7 +2,7 @@
 
     python benchmarks/defaults.py --workers 2            # all that is not in results/ yet
     python benchmarks/defaults.py filmtrust --seeds 0 1 2
-    python benchmarks/defaults.py --ours                 # ours again, rivals as they were
+    python benchmarks/defaults.py --again cfnade bfm     # these once more, the others as they were
     python benchmarks/defaults.py --report               # only docs/defaults.md
 
 Each set is cut by "paper:SEED". A rival that is tuned takes the settings that are best on the
@@ -45,7 +45,7 @@ from cfnade_rivals import make
 FOLDER = RESULTS / "defaults"
 SETS: dict[str, dict[str, Any]] = {
     "filmtrust": {"data": "other/filmtrust.txt.xz", "repeats": "last"},
-    "douban": {"data": "other/douban.csv.xz", "user": "who", "item": "what"},
+    "douban": {"data": "other/douban.csv.xz"},
     "ml-100k": {"data": "ml-100k"},
     "ml-latest-small": {"data": "ml-latest-small"},
     "ml-1m": {"data": "ml-1m"},
@@ -153,11 +153,17 @@ def _one(name: str, seed: int) -> None:
     _record(name, seed).write_text(json.dumps(found, indent=1) + "\n")
 
 
-def _ours_again(name: str, seed: int) -> None:
-    """Our row anew; the rivals' rows and the commit that they are of stay."""
-    record = json.loads(_record(name, seed).read_text())
-    own = ours(parts_of(name, seed)[0], seed) | {"commit": machine(1)["commit"]}
-    record["rows"] = [own if row["model"] == "cfnade" else row for row in record["rows"]]
+def _again(name: str, seed: int, models: list[str]) -> None:
+    """The rows of these models anew; the others' rows and the commit that they are of stay."""
+    record, parts = json.loads(_record(name, seed).read_text()), parts_of(name, seed)[0]
+    made_by = {"commit": machine(1)["commit"]}
+
+    def anew(row: dict[str, Any]) -> dict[str, Any]:
+        if row["model"] == "cfnade":
+            return ours(parts, seed) | made_by
+        return rival(row["model"], parts, seed, tuned=row["tuned"]) | made_by
+
+    record["rows"] = [anew(row) if row["model"] in models else row for row in record["rows"]]
     _record(name, seed).write_text(json.dumps(record, indent=1) + "\n")
 
 
@@ -167,19 +173,23 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--report", action="store_true")
-    parser.add_argument("--ours", action="store_true", help="ours again where rivals are kept")
+    parser.add_argument(
+        "--again", nargs="+", metavar="MODEL", help="only these, where all are kept"
+    )
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     names = asked.data or [*SETS, *SHAPES]
     if asked.here:
-        (_ours_again if asked.ours else _one)(names[0], asked.seeds[0])
+        for name, seed in product(names, asked.seeds):
+            _again(name, seed, asked.again) if asked.again else _one(name, seed)
         return
     if not asked.report:
-        todo = [(n, s) for s in asked.seeds for n in names if _record(n, s).exists() == asked.ours]
+        kept = bool(asked.again)
+        todo = [(n, s) for s in asked.seeds for n in names if _record(n, s).exists() == kept]
 
         def start(job: tuple[str, int]) -> None:
             own = [sys.executable, __file__, job[0], "--seeds", str(job[1]), "--here"]
-            own += ["--ours"] if asked.ours else []
+            own += ["--again", *asked.again] if kept else []
             done = subprocess.run(own, check=False)
             print(*job, "done" if done.returncode == 0 else "FAILED", flush=True)
 

@@ -364,6 +364,7 @@ def test_a_title_column_becomes_titles_if_it_is_about_items(separator: str) -> N
         "Reader_Key,Anime,Book-Rating,createdAt",
         "shop_customer_id,venue,user_score,datetime",
         "player,game_id,ratings,event_time",
+        "who,what,stars,when",
     ],
 )
 def test_columns_are_known_by_what_their_names_mean(header: str) -> None:
@@ -376,7 +377,7 @@ def test_columns_are_known_by_what_their_names_mean(header: str) -> None:
 @pytest.mark.parametrize(
     "header",
     [
-        "who,item,rating",
+        "whose,item,rating",
         "user,item,avg_rating",
         "user,item,num_ratings",
         "a_user,b_user,item,rating",

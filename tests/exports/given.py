@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 
 from cfnade import CFNADE, Predictor, synthetic
 
@@ -16,27 +15,15 @@ KINDS: dict[str, dict[str, Any]] = {
     "deep": {"ridge": 0, "hidden": (7, 5), "activation": "softplus", "context_scale": "sum"},
     "members": {"ridge": 4, "hidden": (6,), "seeds": 2},
 }
-HISTORIES: list[dict[int, float]] = [{4: 5}, {3: 1, 9: 4, 17: 5, 22: 2, 31: 3}]
-"""Not an empty one: a Predictor then says frequencies, an exported network what it has learnt."""
+HISTORIES: list[dict[int, float]] = [{}, {4: 5}, {3: 1, 9: 4, 17: 5, 22: 2, 31: 3}]
 
 
-def predictor_of(kind: str, *, halved: bool = False) -> Predictor:
-    """Trained on ratings in which three items have none; `halved`: with weights of float16."""
+def predictor_of(kind: str) -> Predictor:
+    """Trained on ratings in which three items have none."""
     ratings = synthetic(60, 40, 900, seed=3).ratings
     kept = ratings.select(~np.isin(ratings.items, (5, 11, 39)))
     model = CFNADE(side="user", epochs=3, threads=1, **KINDS[kind]).fit(kept)
-    if halved:
-        halve(model)
     return model.predictor_
-
-
-@torch.no_grad()
-def halve(model: CFNADE) -> None:
-    for member in model.fitted_.members:
-        for name, tensor in member.state_dict().items():
-            if name.rpartition(".")[2] in ("W", "V", "A", "P", "q"):
-                tensor.copy_(tensor.half().float())
-    model._adopt(model.fitted_)
 
 
 def asked(predictor: Predictor, items: Any, history: dict[int, float]) -> Any:

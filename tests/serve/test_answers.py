@@ -32,6 +32,21 @@ def test_a_distribution_has_its_own_mean_spread_median_and_interval(client: Test
         assert chances[values < item["median"]].sum() < 0.5
 
 
+@pytest.mark.parametrize("own", [0.0, 0.5, 1.0, 5.0])
+def test_what_is_special_is_weighed_over_all_items(client: TestClient, own: float) -> None:
+    """Not among the best by another measure: a short list is the head of everything, sorted."""
+    body = {"ratings": rated(history()), "min_ratings": 0}
+    everything = client.post("/recommend", json=body | {"n": ITEMS}).json()["items"]
+    weighed = {}
+    for line in everything:
+        usual = float(np.array(line["usual"]) @ np.arange(1.0, 6.0))
+        weighed[line["item"]] = usual + own * (line["expected"] - usual)
+    found = client.post("/recommend", json=body | {"n": 7, "own": own}).json()["items"]
+    assert [line["item"] for line in found] == sorted(weighed, key=lambda at: -weighed[at])[:7]
+    assert [line["score"] for line in found] == pytest.approx([weighed[f["item"]] for f in found])
+    assert [line["rank"] for line in found] == [1, 2, 3, 4, 5, 6, 7]
+
+
 def test_quantiles_are_those_of_many_draws() -> None:
     rng = np.random.default_rng(0)
     chances, values = rng.dirichlet(np.ones(5), 20), np.arange(1.0, 6.0)
@@ -205,6 +220,9 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("/recommend", {"ratings": [], "rank": "picked"}, 422, "needs a model that knows what people"),
     ("/recommend", {"ratings": [], "taste": 0.5}, 422, "taste .* goes with rank='picked'"),
     ("/recommend", {"ratings": [], "taste": 1.5}, 422, "taste: input should be less than or equal"),
+    ("/recommend", {"ratings": [], "own": -1}, 422, "own: input should be greater than or equal"),
+    ("/recommend", {"ratings": [], "own": 2, "rank": "quantile"}, 422, 'own goes with rank "exp'),
+    ("/recommend", {"ratings": [], "own": 2, "diversity": 0.5}, 422, "own .* without diversity"),
     ("/recommend", {"ratings": [], "diversity": -1}, 422, "diversity: input should be greater"),
     ("/recommend", {"ratings": [], "items": []}, 422, "items: list should have at least 1 item"),
     ("/recommend", {"ratings": [], "genres": []}, 422, "genres: list should have at least 1 item"),

@@ -123,7 +123,7 @@ NAMES = [
         "rank",
         "taste",
     ),
-    *("threshold", "quantile", "diversity", "min_ratings", "decades"),
+    *("own", "threshold", "quantile", "diversity", "min_ratings", "decades"),
 ]
 GOOD: dict[str, Any] = {
     **{"ratings": rated(history()), "items": [101], "item": 101, "n": 3, "rank": "picked"},

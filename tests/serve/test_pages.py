@@ -13,8 +13,8 @@ from tests.serve.given import TestClient
 
 from cfnade import checkpoint
 from cfnade.predictor import Predictor
+from cfnade.predictor.samples import TASTES, samples_of
 from cfnade.serve.pages import FOLDER, read_assets
-from cfnade.serve.people import TASTES, samples_of
 
 
 def test_every_file_of_the_page_is_served_as_it_is(client: TestClient) -> None:

@@ -38,8 +38,12 @@ def export(
     web: Annotated[
         Path | None,
         typer.Option(
-            help="Write a folder of static files that predicts in the browser.", show_default=False
+            help="Write the page as static files that predict in the browser.", show_default=False
         ),
+    ] = None,
+    noun: Annotated[
+        str | None,
+        typer.Option(help="With --web: what one item is, such as book.", show_default=False),
     ] = None,
 ) -> None:
     """Write predictions or embeddings of all users or items as Parquet, or the model itself.
@@ -54,6 +58,8 @@ def export(
 
     checked("what", what, one_of(*WHAT), PredictionError)
     given = [one for one in (out, onnx, web) if one is not None]
+    if noun is not None and web is None:
+        raise PredictionError(f"--noun {noun} is for the page; give it with --web, or leave it out")
     if len(given) != 1:
         raise PredictionError(
             "say what to write: a .parquet or .csv FILE, or --onnx FILE, or --web FOLDER, one of "
@@ -65,8 +71,9 @@ def export(
         _graph(Predictor.load(model), onnx)
     elif web is not None:
         from cfnade.exports.static_page import write_web
+        from cfnade.serve.shelf import checked_noun
 
-        written = write_web(Predictor.load(model), web)
+        written = write_web(Predictor.load(model), web, noun=checked_noun(noun))
         print(f"{web}: a page with {written.items:,} items, {written.bytes / 1e6:.2f} MB in all")
         print(f"to look at it: python -m http.server -d {web}; any web server can hand it out")
 

@@ -30,7 +30,7 @@ _STEMS = {
     "time": (
         "timestamp unixreviewtime unixtime reviewtime time datetime date ts tstamp ratedat "
         "createdat updatedat reviewedat ratingtimestamp ratingdate ratingtime reviewdate "
-        "reviewtimestamp eventtime eventtimestamp createddate creationdate purchasedate unix"
+        "reviewtimestamp eventtime eventtimestamp createddate creationdate purchasedate unix when"
     ),
     "weight": (
         "weight count play playcount listen listencount view viewcount click clickcount hit "
@@ -39,8 +39,8 @@ _STEMS = {
     ),
 }
 _OTHERS = {
-    "user": "uid usersid username profilename reviewername customername membername nickname",
-    "item": "iid mid pid parentasin contentid ean upc gtin",
+    "user": "uid who usersid username profilename reviewername customername membername nickname",
+    "item": "iid what mid pid parentasin contentid ean upc gtin",
     "rating": (
         "bookrating movierating userrating starrating reviewrating reviewscore reviewoverall "
         "overallrating"

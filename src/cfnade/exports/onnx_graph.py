@@ -80,7 +80,10 @@ def _graph(given: Portable, values: Any) -> Any:
         scores = nodes.add(*(_scores(nodes, part, cell) for part in parts))  # (M, K)
         chances = nodes("Softmax", scores, axis=1)
         mixed.append(nodes("Mul", chances, nodes.constant(share)))
-    nodes.named("chances", nodes.add(*mixed))
+    nobody = nodes("Equal", nodes("Size", cell), nodes.constant(0, np.int64))
+    nodes.named(
+        "chances", nodes("Where", nobody, nodes.constant(given.of_stranger), nodes.add(*mixed))
+    )
     nodes.named("expected", nodes("MatMul", "chances", nodes.constant(values)))
     ints = [helper.make_tensor_value_info(n, TensorProto.INT64, ["n"]) for n in ("items", "levels")]
     shapes = {"chances": [len(given.items), K], "expected": [len(given.items)]}

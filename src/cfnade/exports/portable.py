@@ -13,9 +13,11 @@ from torch import Tensor
 
 from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
+from cfnade.scorer import Scorer
 from cfnade.sides import Member
 from cfnade.sides.nade import NadeSide
 from cfnade.sides.ridge import RidgeSide
+from cfnade.sides.side import NOTHING, Who
 
 Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -62,6 +64,7 @@ class Portable:
 
     members: list[tuple[float, list[Part]]]
     items: IntArray  # (M,) indices of the items that training saw ratings of
+    of_stranger: Array  # (M, K) what is said before the first rating; no pass says that
 
 
 def portable(fitted: FittedModel) -> Portable:
@@ -75,7 +78,9 @@ def portable(fitted: FittedModel) -> Portable:
     if trained is None:
         raise _refusal(fitted.side)
     items = np.flatnonzero(trained.sum(1))
-    return Portable([(share, _parts(one, items, fitted.side)) for share, one in asked], items)
+    members = [(share, _parts(one, items, fitted.side)) for share, one in asked]
+    said = Scorer(fitted).of_person(Who(-1, NOTHING), items)
+    return Portable(members, items, np.asarray(said, np.float32))
 
 
 def _parts(member: Member, items: IntArray, name: str) -> list[Part]:
@@ -128,5 +133,5 @@ def _array(tensor: Tensor) -> Array:
 def _refusal(side: str) -> PredictionError:
     return PredictionError(
         f"a model of side {side!r} reads more than the person's own ratings, so it cannot answer "
-        'by itself elsewhere; export one that was trained with side="user" (--side user)'
+        'by itself elsewhere; export one that was trained with side="user"'
     )

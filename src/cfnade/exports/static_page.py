@@ -1,15 +1,17 @@
-"""A folder of static files that predicts in the browser: any web server can hand it out.
+"""The page as a folder of static files that predicts in the browser, for any web server.
 
-model.json says what the model is and where each table lies in weights.bin; model.js computes, and
-page.js shows. Nobody's ratings are in it, and those that are given on the page stay there: the page
-may ask for its own files and nothing else. Weights are float16; what is as small as it is sensitive
-is float32.
+It is the service's page, but for api.js, through which it asks its questions: here they are
+answered in the browser (static/). model.json says what the model is and where each table lies in
+weights.bin. Nobody's ratings are in it, and those that are given on the page stay there: it may ask
+for its own files and nothing else.
+
+Large tables are rounded (rounded.py), to 16 bits a number. The weights that a posterior meets are
+float32, for it is large; CF-NADE says little beside it, so there what is summed has 12 bits.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
@@ -19,12 +21,19 @@ import numpy as np
 
 from cfnade.errors import PredictionError
 from cfnade.exports.portable import NadePart, Part, Portable, portable
+from cfnade.exports.rounded import packed, rounded
 from cfnade.files import replacing
 from cfnade.personal import IMAGINED, Leanings
 from cfnade.predictor import Predictor
+from cfnade.predictor.samples import samples_of
 
-STATIC = ("index.html", "model.js", "page.js", "style.css", "icon.svg")
-FORMAT = 1
+FORMAT = 2
+ON_MAP = 500
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'"
+)
+_HEAD = b'<meta charset="utf-8">\n'
 
 
 class Written(NamedTuple):
@@ -34,14 +43,13 @@ class Written(NamedTuple):
     bytes: int
 
 
-def write_web(predictor: Predictor, folder: Path) -> Written:
-    """Write the page and the model; other files in the folder stay."""
+def write_web(predictor: Predictor, folder: Path, *, noun: str | None = None) -> Written:
+    """Write the page and the model; other files in the folder stay. `noun` is what an item is."""
     tables = _Tables()
-    about = _described(predictor, portable(predictor.fitted), tables)
+    about = _described(predictor, portable(predictor.fitted), tables) | {"noun": noun}
     content = {"model.json": json.dumps(about, ensure_ascii=False).encode()}
     content["weights.bin"] = bytes(tables.content)
-    static = files("cfnade.exports").joinpath("static")
-    content |= {name: static.joinpath(name).read_bytes() for name in STATIC}
+    content |= _page()
     if folder.exists() and not folder.is_dir():
         raise PredictionError(f"{folder}: is no folder; give one to write the page into")
     try:
@@ -53,50 +61,91 @@ def write_web(predictor: Predictor, folder: Path) -> Written:
     return Written(len(about["items"]["ids"]), sum(map(len, content.values())))
 
 
+def _page() -> dict[str, bytes]:
+    """The page's files, with answers of its own."""
+    parts = files("cfnade.serve") / "page", files("cfnade.exports") / "static"
+    found = {f"page/{one.name}": one.read_bytes() for part in parts for one in part.iterdir()}
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'.encode()
+    return found | {"index.html": found.pop("page/index.html").replace(_HEAD, _HEAD + policy)}
+
+
 class _Tables:
     """Tables one after the other, each at a multiple of four bytes."""
 
     def __init__(self) -> None:
         self.content = bytearray()
 
-    def __call__(self, array: Any, dtype: str = "float32") -> dict[str, Any]:
+    def __call__(self, array: Any) -> dict[str, Any]:
+        return {"at": self._put(np.asarray(array, "<f4")), "shape": list(array.shape)}
+
+    def rounded(self, array: Any, bits: int, *, summed: bool = False) -> dict[str, Any]:
+        """In less space."""
+        steps, scales = rounded(array, bits, summed=summed)
+        at = self._put(packed(steps, bits))
+        return {"at": at, "shape": list(array.shape), "bits": bits, "scales": self(scales)}
+
+    def _put(self, values: Any) -> int:
         start = len(self.content)
-        values = np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<"))
-        if not np.isfinite(values).all():
-            raise PredictionError("a weight is too large for float16; this model cannot be a page")
         self.content += values.tobytes()
         self.content += bytes(-len(self.content) % 4)
-        return {"at": start, "type": dtype, "shape": list(values.shape)}
+        return start
 
 
 def _described(predictor: Predictor, given: Portable, tables: _Tables) -> dict[str, Any]:
     context, items = predictor.fitted.context, given.items
-    ids, titles, genres = context.item_ids[items], context.titles, context.genres
+    ids, titles, counts = context.item_ids[items], context.titles, predictor.item_counts[items]
     return {
         "format": FORMAT,
         "source": context.source,
         "scale": list(context.scale.values),
+        "people": max(context.n_users, int(counts.max(initial=1))),
         "items": {
             "ids": ids.tolist(),
             "titles": None if titles is None else titles[items].tolist(),
-            "genres": None if genres is None else genres[items].tolist(),
-            "counts": predictor.item_counts[items].tolist(),
+            "genres": _genres(predictor, items),
+            "counts": counts.tolist(),
             "least": predictor.default_min_ratings,
         },
+        "map": _map(predictor, items),
+        "samples": samples_of(predictor, predictor.item_counts),
         "members": [
-            {"share": share, "parts": [_part(part, tables) for part in parts]}
+            {
+                "share": share,
+                "parts": [_part(part, tables, alone=len(parts) == 1) for part in parts],
+            }
             for share, parts in given.members
         ],
         "calibration": _calibration(predictor, items, tables),
+        "usual": tables(predictor.usual[items]),
+        "stranger": tables(predictor.predicted(items, history={}).probabilities),
     }
 
 
-def _part(part: Part, tables: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+def _genres(predictor: Predictor, items: Any) -> dict[str, Any] | None:
+    """Names, and which of them each item has."""
+    if not predictor.genres:
+        return None
+    has = np.stack([mask[items] for mask in predictor.genres.values()], 1)
+    return {"names": [*predictor.genres], "of": [np.flatnonzero(row).tolist() for row in has]}
+
+
+def _map(predictor: Predictor, items: Any) -> list[tuple[int, float, float]]:
+    """The best known: places among the items, and where each is."""
+    known, spots = predictor.item_map(ON_MAP)
+    place = {item: at for at, item in enumerate(items.tolist())}
+    return [
+        (place[item], round(x, 4), round(y, 4))
+        for item, (x, y) in zip(known.tolist(), spots.tolist(), strict=True)
+        if item in place
+    ]
+
+
+def _part(part: Part, tables: _Tables, *, alone: bool) -> dict[str, Any]:
     if isinstance(part, NadePart):
         return {
             "kind": "nade",
-            "W": tables(part.W, "float16"),
-            "V": tables(part.V, "float16"),
+            "W": tables.rounded(part.W, 16 if alone else 12, summed=part.shared),
+            "V": tables.rounded(part.V, 16, summed=part.shared),
             "b": tables(part.b),
             "c": tables(part.c),
             "B": None if part.B is None else tables(part.B),
@@ -106,13 +155,14 @@ def _part(part: Part, tables: Callable[..., dict[str, Any]]) -> dict[str, Any]:
             "mean": part.mean_context,
             "shared": part.shared,
         }
-    exact = {name: tables(getattr(part, name)) for name in ("u", "e", "b", "prior", "importance")}
-    halves = {name: tables(getattr(part, name), "float16") for name in ("q", "W", "V")}
-    return {"kind": "ridge", "spread": part.spread, "noise": part.noise, **exact, **halves}
+    names = ("u", "e", "V", "b", "prior", "importance")
+    exact = {name: tables(getattr(part, name)) for name in names}
+    short = {"W": tables.rounded(part.W, 12, summed=True), "q": tables.rounded(part.q, 16)}
+    return {"kind": "ridge", "spread": part.spread, "noise": part.noise, **exact, **short}
 
 
 def _calibration(predictor: Predictor, items: Any, tables: _Tables) -> dict[str, Any] | None:
-    calibration = predictor.fitted.calibration
+    calibration = predictor.fitted.calibration_of_new or predictor.fitted.calibration
     if calibration is None:
         return None
     everyone, along, expected = Leanings(predictor.fitted).tables()

@@ -26,13 +26,19 @@ _STEPS = 60
 
 
 class MeanLink:
-    """K levels with weights w; v goes from `noise` (all is known, ω = 0) to `spread` (ω = 1)."""
+    """K levels with weights w; v goes from `noise` (all is known, ω = 0) to `spread` (ω = 1).
 
-    def __init__(self, log_weights: Any, noise: float, spread: float) -> None:
+    near: a link of nearly the same weights, whose tilts are where the search begins.
+    """
+
+    def __init__(
+        self, log_weights: Any, noise: float, spread: float, near: MeanLink | None = None
+    ) -> None:
         self._weights = np.asarray(log_weights, np.float64)  # (K,) log w
         self._noise, self._spread = noise, spread
         self._top = len(self._weights) - 1 - EDGE
-        self._tilts = self._solved()  # (_MEANS, _VARIANCES)
+        start = np.zeros((_MEANS, _VARIANCES)) if near is None else near._tilts
+        self._tilts: Floats = self._solved(start)  # (_MEANS, _VARIANCES)
 
     def scores(self, predicted: Any) -> Floats:
         """Scores of levels for (η, ω), (n, 2). Returns (n, K)."""
@@ -48,30 +54,36 @@ class MeanLink:
         distance = np.square(k - means[:, None]) / (2 * variances[:, None])
         return self._weights - distance + tilts[:, None] * k
 
-    def _solved(self) -> Floats:
+    def _solved(self, start: Floats) -> Floats:
         """The tilt at each point of the grid: the mean rises with it, at the rate of the variance.
 
-        Newton's steps, or halvings where these would leave what is known to hold the answer.
+        Newton's steps, or halvings where these would leave what is known to hold the answer. Near
+        the ends these are many, so points that have their mean are left alone.
         """
         means, unknown = np.meshgrid(
             np.linspace(EDGE, self._top, _MEANS), np.linspace(0, 1, _VARIANCES), indexing="ij"
         )
         wanted, variances = means.ravel(), self._variance(unknown.ravel())
         low, high = np.full(wanted.shape, -200.0), np.full(wanted.shape, 200.0)
-        tilts, k = np.zeros(wanted.shape), np.arange(len(self._weights))
+        tilts, k = start.flatten(), np.arange(len(self._weights))
+        todo = np.arange(len(wanted))
         for _ in range(_STEPS):
-            scores = self._bells(wanted, variances, tilts)
+            scores = self._bells(wanted[todo], variances[todo], tilts[todo])
             chances = np.exp(scores - scores.max(1, keepdims=True))
             chances /= chances.sum(1, keepdims=True)
             reached = chances @ k
-            missing = wanted - reached
-            if float(np.abs(missing).max()) < 1e-9:
+            missing = wanted[todo] - reached
+            wrong = np.abs(missing) >= 1e-9
+            if not wrong.any():
                 break
-            low, high = np.where(missing > 0, tilts, low), np.where(missing > 0, high, tilts)
-            spread = np.maximum(chances @ np.square(k) - np.square(reached), 1e-12)
-            ahead = tilts + missing / spread
-            tilts = np.where((ahead > low) & (ahead < high), ahead, (low + high) / 2)
-        return np.asarray(tilts.reshape(means.shape))
+            todo, missing, now = todo[wrong], missing[wrong], tilts[todo[wrong]]
+            low[todo] = np.where(missing > 0, now, low[todo])
+            high[todo] = np.where(missing > 0, high[todo], now)
+            spread = (chances @ np.square(k) - np.square(reached))[wrong]
+            ahead = now + missing / np.maximum(spread, 1e-12)
+            inside = (ahead > low[todo]) & (ahead < high[todo])
+            tilts[todo] = np.where(inside, ahead, (low[todo] + high[todo]) / 2)
+        return tilts.reshape(means.shape)
 
     def _tilt(self, means: Floats, unknown: Floats) -> Floats:
         """Between the points of the grid, linear in both."""

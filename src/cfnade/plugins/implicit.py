@@ -40,7 +40,8 @@ class PickRecommender:
 
     def fit(self, user_items: Any, show_progress: bool = False, callback: Any = None) -> Self:
         """Learn from a CSR matrix (users, items)."""
-        del callback
+        if callback is not None:
+            raise NotImplementedError("nothing is called back: most of the model is made in one go")
         self._picked = _csr(user_items, "user_items")
         cells = self._picked.tocoo()
         cells.eliminate_zeros()

@@ -16,6 +16,7 @@ from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import Rank, Ranking
 from cfnade.serve import limits, schemas, visit_schemas
 from cfnade.serve.loading import Loaded
+from cfnade.serve.own_part import length_to_rank, weighed
 from cfnade.serve.people import Asked, asked_by, item_of, known_ids, new_items_in
 from cfnade.serve.problems import Problem
 from cfnade.serve.shelf import asked_items
@@ -59,10 +60,10 @@ def recommend(loaded: Loaded, asked: schemas.RecommendIn) -> Answer:
     who = asked_by(predictor, asked)
     only, unknown = known_ids(predictor, asked.items)
     without, unknown_too = known_ids(predictor, asked.without)
-    best = predictor.ranked(
+    ranked = predictor.ranked(
         who.user,
         history=who.history,
-        n=asked.n,
+        n=length_to_rank(predictor, asked),
         exclude_seen=asked.exclude_seen,
         rank=asked.rank,
         taste=asked.taste,
@@ -74,6 +75,7 @@ def recommend(loaded: Loaded, asked: schemas.RecommendIn) -> Answer:
         genres=asked.genres,
         diversity=asked.diversity,
     )
+    best = weighed(predictor, ranked, asked)
     return {
         "items": listed(loaded, best),
         "hidden": best.hidden,

@@ -29,8 +29,8 @@ from cfnade.checkpoint.manifest import NAME, read_manifest
 from cfnade.errors import CfnadeError, PredictionError
 from cfnade.once import once
 from cfnade.predictor import Predictor
+from cfnade.predictor.samples import samples_of
 from cfnade.serve.limits import MAPPED
-from cfnade.serve.people import samples_of
 from cfnade.serve.problems import Problem
 from cfnade.serve.shelf import Shelf, shelf_of
 

@@ -1,10 +1,7 @@
-"""Who asks, and about what: ids and titles of a request as the model knows them; and sample people,
-so that nobody begins with an empty list."""
+"""Who asks, and about what: ids and titles of a request as the model knows them."""
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,14 +19,6 @@ IntArray = npt.NDArray[np.int64]
 
 _SHOWN = 12
 """Values of a scale in a refusal."""
-_LEAST = 4
-"""Films of a taste that the catalogue must have."""
-_TASTES = tomllib.loads((Path(__file__).parent / "tastes.toml").read_text(encoding="utf-8"))
-TASTES: dict[str, dict[tuple[str, int], float]] = {
-    name: {(film[:-7], int(film[-5:-1])): liking for film, liking in films.items()}
-    for name, films in _TASTES.items()
-}
-"""Title and year, with a liking from 0 (the scale's lowest) to 1 (its highest)."""
 
 
 class Asked(NamedTuple):
@@ -181,37 +170,3 @@ def _off_scale(predictor: Predictor, rating: float, where: str) -> Problem:
 def _repeated(predictor: Predictor, index: int, where: str) -> Problem:
     raw = predictor.items.raw(index)
     return Problem(422, f"{where}: item {raw!r} is there more than once; give it once", where=where)
-
-
-# -- samples -------------------------------------------------------------------------------------
-
-
-def samples_of(predictor: Predictor, counts: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-    """The tastes whose films the catalogue has; the most rated items at the top rating if none."""
-    samples = []
-    for name, taste in TASTES.items():
-        films = {predictor.catalogue.match(*film): liking for film, liking in taste.items()}
-        films.pop(None, None)
-        if not predictor.fitted.members:  # who picks a film says nothing against another
-            films = {film: liking for film, liking in films.items() if liking >= 0.5}
-        if len(films) >= _LEAST:
-            samples.append({"name": name, "ratings": _ratings(predictor, films)})
-    most_rated = dict.fromkeys(np.argsort(-counts, kind="stable")[:_LEAST].tolist(), 1.0)
-    return samples or [{"name": "Most rated", "ratings": _ratings(predictor, most_rated)}]
-
-
-def _ratings(predictor: Predictor, likings: dict[int | None, float]) -> list[dict[str, Any]]:
-    """Items by index, with the level of the scale that is nearest to each liking."""
-    values, titles = predictor.scale.array(), predictor.catalogue.titles
-    starred, ratings = bool(predictor.fitted.members), []
-    for index, liking in likings.items():
-        assert index is not None
-        wished = values[0] + liking * (values[-1] - values[0])
-        ratings.append(
-            {
-                "item": predictor.items.raw(index),
-                "title": None if titles is None else titles[index] or None,
-                "rating": float(values[np.abs(values - wished).argmin()]) if starred else None,
-            }
-        )
-    return ratings

@@ -99,6 +99,10 @@ class RecommendIn(Asker):
         None,
         description="For picked: 0 what people like you pick, 0.5 and like, 1 would rate best.",
     )
+    own: Annotated[float, Field(strict=True, ge=0, le=10)] | None = Field(
+        None,
+        description="For expected: people's average plus so many times what is special to you.",
+    )
     threshold: Number | None = Field(
         None, description="For at_least and picked: what counts is P(rating ≥ this)."
     )

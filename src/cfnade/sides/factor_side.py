@@ -190,8 +190,10 @@ def _weights(predicted: Array, frequencies: Array, network: FactorNetwork) -> Ar
     """log w (K,) with which levels are expected as often as they came."""
     noise, spread = network.variances.tolist()
     weights, wanted = np.zeros(len(frequencies)), np.log(frequencies / frequencies.sum())
+    link = None
     for _ in range(ROUNDS):
-        scores = MeanLink(weights, noise, spread).scores(predicted)
+        link = MeanLink(weights, noise, spread, near=link)
+        scores = link.scores(predicted)
         chances = np.exp(scores - scores.max(1, keepdims=True))
         expected = (chances / chances.sum(1, keepdims=True)).mean(0)
         weights += wanted - np.log(expected)

@@ -14,14 +14,16 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.exports.given import HISTORIES, KINDS, asked, predictor_of
+from tests.serve.browser.conftest import Open
 from tests.serve.browser.films import LOVE
 
+import cfnade
 from cfnade import Predictor
 from cfnade.exports.portable import portable
 from cfnade.exports.static_page import write_web
 
 ASK = """async (histories) => {
-  const { loadModel } = await import("./model.js");
+  const { loadModel } = await import("./page/model.js");
   const model = await loadModel(".");
   return histories.map((history) => {
     const said = model.person(history);
@@ -31,7 +33,9 @@ ASK = """async (histories) => {
 }"""
 
 
-FILES = {"", "page.js", "model.js", "style.css", "icon.svg", "model.json", "weights.bin"}
+SOURCE = Path(cfnade.__file__).parent
+FOLDERS = SOURCE / "serve" / "page", SOURCE / "exports" / "static"
+PAGE = {f"page/{one.name}" for folder in FOLDERS for one in folder.iterdir()}
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -80,50 +84,40 @@ def differences(page: Page, predictor: Predictor, histories: list[dict[Any, floa
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_browser_has_the_numbers_of_python(kind: str, page: Page, tmp_path: Path) -> None:
-    predictor = predictor_of(kind, halved=True)
+    predictor = predictor_of(kind)
     write_web(predictor, tmp_path)
     with handed_out(tmp_path) as url:
         page.goto(url)
-        assert differences(page, predictor, HISTORIES) < 1e-5
-
-
-def test_float16_changes_little(page: Page, tmp_path: Path) -> None:
-    predictor = predictor_of("ridge")
-    write_web(predictor, tmp_path)
-    with handed_out(tmp_path) as url:
-        page.goto(url)
-        assert 0 < differences(page, predictor, HISTORIES) < 2e-3
+        assert differences(page, predictor, HISTORIES) < 2e-5
 
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_ratings_stay_in_the_browser(
-    films: Path, page: Page, tmp_path: Path, pictures: Path, width: int
+    films: Path, visit_to: Open, tmp_path: Path, width: int
 ) -> None:
     """Rating changes the list without a single request, and is there after a reload."""
     write_web(Predictor.load(films), tmp_path)
-    faults: list[str] = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
-    page.set_viewport_size({"width": width, "height": 844})
     with handed_out(tmp_path) as url:
-        page.goto(url)
-        expect(page.locator("#list li")).to_have_count(20)
-        before = page.locator("#list li .title").all_inner_texts()
-        requests: list[str] = []
-        page.on("request", lambda request: requests.append(request.url))
-        for title, stars in (("amelie", "5"), ("casablanca", "5"), ("alien", "1")):
-            page.fill("#search", title)
-            page.locator("#found li").first.get_by_role("button", name=stars).click()
-        expect(page.locator("#rated li")).to_have_count(3)
-        after = page.locator("#list li .title").all_inner_texts()
+        visit = visit_to(url, viewport={"width": width, "height": 844})
+        asked: list[str] = []
+        visit.page.on("request", lambda request: asked.append(request.url.removeprefix(url)))
+        visit.arrive(fresh=True)
+        assert set(asked) <= {"", "model.json", "weights.bin", *PAGE}
+        expect(visit.page.locator("#ask-count")).to_contain_text("Question 1 of 10")
+        asked.clear()
+        before = visit.listed()
+        for title, stars in (("amelie", 5), ("casablanca", 5), ("alien", 1)):
+            visit.rate(title, stars)
+        after = visit.listed()
         assert after != before
-        assert after[0] in LOVE
-        page.screenshot(path=str(pictures / f"static-{width}.png"), full_page=True)
-        assert requests == []
-        page.reload()
-        expect(page.locator("#rated li")).to_have_count(3)
-        assert page.locator("#list li .title").all_inner_texts() == after
-        page.get_by_role("button", name="Forget all").click()
-        expect(page.locator("#rated li")).to_have_count(0)
-        assert {url.rpartition("/")[2] for url in requests} <= FILES
-    assert faults == []
+        assert after[0] in {title.replace(" (", " ").removesuffix(")") for title in LOVE}
+        visit.page.locator(".film").first.get_by_role("button", name="Why?").click()
+        expect(visit.page.locator(".moves li")).to_have_count(3)
+        visit.picture(f"static-{width}")
+        visit.page.get_by_role("button", name="Map", exact=True).click()
+        expect(visit.page.locator("#map-bright li")).not_to_have_count(0)
+        assert asked == []
+        visit.page.reload()
+        visit.settled()
+        expect(visit.page.locator("#rated li")).to_have_count(3 if width > 400 else 1)  # folded
+        assert visit.listed() == after

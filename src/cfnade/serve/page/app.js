@@ -35,6 +35,7 @@ async function start() {
   const words = wordsOf(model);
   speak(words);
   document.body.classList.toggle("hearts", !model.ratings);
+  document.body.classList.toggle("local", Boolean(model.local)); // answered in the browser itself
   const store = openStore(model, scale);
   const personOf = () => {
     const { ratings, user } = store.state;

@@ -6,7 +6,7 @@ import { makeCard, share } from "./card.js";
 import { changes } from "./changes.js";
 import { announce, arrange, byId, debounce, glide, on, plural } from "./dom.js";
 import { called } from "./films.js";
-import { inOrder, mountWishes, wishesOf } from "./wishes.js";
+import { mountWishes, wishesOf } from "./wishes.js";
 
 const PAGE = 20;
 
@@ -29,9 +29,8 @@ export function mountList(given) {
   const ask = async (person, signal) => {
     if (like) return alike(like, person, signal);
     if (later) return kept(store.state.later, person, signal);
-    const body = { ...person, n: wanted, ...wishesOf(store.state, model, wanted) };
-    const said = await call("recommend", { body, signal });
-    return { ...said, items: inOrder(said.items, store.state, model, scale, wanted) };
+    const body = { ...person, n: wanted, ...wishesOf(store.state, model) };
+    return call("recommend", { body, signal });
   };
   const refresh = async () => {
     asked.abort();

@@ -17,7 +17,13 @@ export function mountMap({ model, scale, store, words, personOf, onRate }) {
   let marked = null;
 
   const load = async () => {
-    if (!films) ({ items: films } = await call("map"));
+    if (!films) {
+      const { pen, width, height, colour } = sky();
+      pen.fillStyle = colour("--star");
+      pen.textAlign = "center";
+      pen.fillText("The map is being drawn …", width / 2, height / 2);
+      ({ items: films } = await call("map"));
+    }
     byId("map-none").hidden = films.length > 0;
     byId("map-about").hidden = films.length === 0;
   };
@@ -50,8 +56,8 @@ export function mountMap({ model, scale, store, words, personOf, onRate }) {
     }
   };
 
-  const placeOf = ({ x, y }, width, height) => [24 + x * (width - 48), 24 + y * (height - 48)];
-  const draw = () => {
+  /** The canvas as wide as it is shown, and empty. */
+  const sky = () => {
     const { clientWidth: width, clientHeight: height } = canvas;
     const dots = window.devicePixelRatio || 1;
     canvas.width = width * dots;
@@ -60,8 +66,14 @@ export function mountMap({ model, scale, store, words, personOf, onRate }) {
     const style = getComputedStyle(canvas);
     const colour = (name) => style.getPropertyValue(name).trim();
     pen.scale(dots, dots);
+    pen.font = "11px system-ui, sans-serif";
     pen.fillStyle = colour("--sky");
     pen.fillRect(0, 0, width, height);
+    return { pen, width, height, colour };
+  };
+  const placeOf = ({ x, y }, width, height) => [24 + x * (width - 48), 24 + y * (height - 48)];
+  const draw = () => {
+    const { pen, width, height, colour } = sky();
     pen.globalCompositeOperation = "lighter";
     const near = Math.min(Math.max(Math.min(width, height) / 700, 0.5), 1); // less room, smaller lights
     for (const film of films)
@@ -154,7 +166,6 @@ function glow(pen, [x, y], light, near) {
 
 /** Names of the best known and brightest, where there is room. */
 function label(pen, films, placeOf, [width, height], colour) {
-  pen.font = "11px system-ui, sans-serif";
   pen.fillStyle = colour;
   pen.strokeStyle = "#10181fcc";
   pen.lineWidth = 3;

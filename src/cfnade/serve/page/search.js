@@ -39,7 +39,7 @@ export function mountSearch({ onPick, ratingOf, scale, words }) {
   const show = (found, query) => {
     films = found;
     box.replaceChildren(...films.map((film, at) => option(film, at, ratingOf(film.item), scale)));
-    open(films.length > 0);
+    open(films.length > 0 && document.activeElement === input); // who left it meanwhile is done
     say(films.length ? "" : `No ${words.one} found for “${query}”.`);
     announce(films.length ? `${plural(films.length, words.one, words.many)} found.` : `No ${words.one} found.`);
   };

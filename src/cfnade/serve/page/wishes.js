@@ -6,7 +6,6 @@ import { byId, el, on } from "./dom.js";
 // thousandfold, those to be liked hardly, so the steps towards liking lie close to 1.
 const TASTES = [0, 0.25, 0.5, 0.85, 0.93, 0.97, 0.99, 0.995, 1];
 const OWN = [0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5]; // how much the personal part counts
-const POOL = 200; // films among which it is weighed
 
 const TASTE = {
   title: "What should come first?",
@@ -28,45 +27,27 @@ const PERSONAL = {
   sides: ["towards everybody", "towards you"],
   middle: "expected rating",
   range: [-4, 4],
-  ask: (_, n) => ({ n: Math.max(POOL, n) }),
+  ask: (knob) => ({ own: OWN[knob + 4] }),
   note: (knob) =>
-    knob
-      ? knob === -4
-        ? "Of the best for you, ranked by how people in general rated them."
-        : `What you would rate differently from others counts ${OWN[knob + 4]} times.`
-      : "Ranked by the expected rating.",
-  /** Ranked anew by people's average and so many times what is special to you. */
-  sort: (films, knob, scale) => {
-    const by = new Map(
-      films.map((film) => {
-        const usual = scale.mean(film.usual);
-        return [film, usual + OWN[knob + 4] * (film.expected - usual)];
-      }),
-    );
-    return [...films].sort((a, b) => by.get(b) - by.get(a));
-  },
+    ({
+      "-4": "Ranked by how people in general rated them.",
+      0: "Ranked by the expected rating.",
+    })[knob] ?? `What you would rate differently from others counts ${OWN[knob + 4]} times.`,
 };
 
 /** Without ratings there is nothing to weigh. */
 const kindOf = ({ picks, ratings }) => (ratings ? (picks ? TASTE : PERSONAL) : null);
 
 /** The part of a request that says it; the middle says nothing. */
-export function wishesOf({ knob, genres, decades, thin, away }, model, n) {
+export function wishesOf({ knob, genres, decades, thin, away }, model) {
   const kind = kindOf(model);
   return {
-    ...(kind && knob ? kind.ask(knob, Math.min(n, model.limits.n)) : {}),
+    ...(kind && knob ? kind.ask(knob) : {}),
     ...(genres.length ? { genres } : {}),
     ...(decades.length ? { decades } : {}),
     ...(thin ? { min_ratings: 0 } : {}),
     ...(away.length ? { without: away.map(({ item }) => item).slice(0, model.limits.items) } : {}),
   };
-}
-
-/** What the service could not sort is sorted here; the n best, with their ranks. */
-export function inOrder(films, { knob }, model, scale, n) {
-  const kind = kindOf(model);
-  const sorted = kind?.sort && knob ? kind.sort(films, knob, scale) : films;
-  return sorted.slice(0, n).map((film, at) => ({ ...film, rank: at + 1 }));
 }
 
 export function mountWishes({ model, store }) {
