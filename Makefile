@@ -55,6 +55,8 @@ DATA ?= $(CFNADE_DATA)
 bench: .venv/.dev
 	$(BIN)/python benchmarks/load.py $(DATA)/ml-1m.zip
 	$(BIN)/python benchmarks/epoch.py --ml-1m $(DATA)/ml-1m.zip
+	$(BIN)/python benchmarks/steps.py
+	$(BIN)/python benchmarks/compilation.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/prediction.py
 	$(BIN)/python benchmarks/serve.py

@@ -103,19 +103,22 @@ def train_rows(data: str | None, like: str, side: str, scale_down: float = 1.0) 
     return train.rows("item" if side == "item" else "user"), source
 
 
-def seconds(work: Callable[[], Any]) -> float:
-    start = time.perf_counter()
+Clock = Callable[[], float]
+
+
+def seconds(work: Callable[[], Any], clock: Clock = time.perf_counter) -> float:
+    start = clock()
     work()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def fastest(work: Callable[[], Any], repeats: int) -> list[float]:
+def fastest(work: Callable[[], Any], repeats: int, clock: Clock = time.perf_counter) -> list[float]:
     """Times of `repeats` runs after one to warm up, without the collector's pauses."""
     work()
     gc.collect()
     gc.disable()
     try:
-        return [seconds(work) for _ in range(repeats)]
+        return [seconds(work, clock) for _ in range(repeats)]
     finally:
         gc.enable()
 
@@ -128,14 +131,14 @@ class Speed:
     operations_per_second: float
 
 
-def measure_speed(threads: int) -> Speed:
+def measure_speed(threads: int, clock: Clock = time.perf_counter) -> Speed:
     """Memory: a += b on 2 × 240 MB, counting two reads and a write. Matmul: 1500³ in float32."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     a, b = torch.ones(60_000_000), torch.ones(60_000_000)
-    memory = 12 * a.numel() / min(fastest(lambda: a.add_(b), 5))
+    memory = 12 * a.numel() / min(fastest(lambda: a.add_(b), 5, clock))
     x = torch.ones(1500, 1500)
-    rate = 2 * 1500**3 / min(fastest(lambda: x @ x, 5))
+    rate = 2 * 1500**3 / min(fastest(lambda: x @ x, 5, clock))
     torch.set_num_threads(before)
     return Speed(memory, rate)
 

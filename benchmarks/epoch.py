@@ -32,8 +32,10 @@ from benchmarks.common import (
     save,
     train_rows,
 )
+from benchmarks.kernel_times import profile
 from benchmarks.limit import limit
 from benchmarks.rivals import dense_step, gather_step
+from cfnade.kernels.compiled import WIDE
 
 DENSE_LIMIT = 4e8  # bytes that one dense array of a batch may take; autograd keeps a dozen
 PAPER = {"ML-1M": 3.09, "ML-10M": 134.8, "Netflix": 1057.8}
@@ -71,25 +73,38 @@ def peak_megabytes() -> float | None:
     return next((int(x.split()[1]) / 1024 for x in lines if x.startswith("VmHWM")), None)
 
 
+def beside(table: list[dict[str, Any]], spent: dict[str, float]) -> list[dict[str, Any]]:
+    """What each kernel took beside what it must; last those of which the limit knows nothing."""
+    known = [part | {"spent": spent[part["name"]]} for part in table]
+    names = {part["name"] for part in table}
+    none = {"bytes": 0.0, "operations": 0.0, "seconds": 0.0}
+    others = [{"name": name, "spent": s} | none for name, s in spent.items() if name not in names]
+    return known + others
+
+
 def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
     speed = measure_speed(threads)
     gc.collect()
     forget_peak()
-    times = fastest(our_epoch(case, threads), repeats)
+    epoch = our_epoch(case, threads)
+    times = fastest(epoch, repeats)
     memory = peak_megabytes()
     best, table = limit(case, speed, threads)
+    spent = profile(epoch)
+    alone = min(fastest(our_epoch(case, 1), 1)) if threads > 1 else min(times)
     result: dict[str, Any] = {
         "case": case.name,
         "data": case.source,
         "batch": case.batch,
         "ours_s": min(times),
         "ours_all_s": times,
+        "one_thread_s": alone,
         "peak_mb": memory,
         "limit_s": best,
         "distance_to_limit": min(times) / best,
         "memory_gb_s": speed.bytes_per_second / 1e9,
         "matmul_gflop_s": speed.operations_per_second / 1e9,
-        "kernels": table,
+        "kernels": beside(table, spent),
     }
     paper = next(value for name, value in PAPER.items() if case.name.startswith(name + " "))
     result |= {"paper_gpu_s": paper, "ratio_to_paper": paper / min(times)}
@@ -116,7 +131,8 @@ def main() -> None:
         result = measure(case, arguments.threads, arguments.repeats)
         results.append(result)
         print(json.dumps({k: v for k, v in result.items() if k != "kernels"}), flush=True)
-    save("epoch", {"machine": machine(arguments.threads), "cases": results})
+    vectors = "AVX-512" if WIDE else "AVX2 or less"
+    save("epoch", {"machine": machine(arguments.threads), "vectors": vectors, "cases": results})
 
 
 if __name__ == "__main__":

@@ -23,11 +23,9 @@ def write_readme() -> None:
 
 
 def _tables() -> str:
-    makers = {
-        **{"epoch": _epoch, "growth": _growth, "prediction": _prediction, "load": _load},
-        "growth_disk": _growth_disk,
-        "serve": _serve,
-    }
+    makers = {"epoch": _epoch, "steps": _steps, "compilation": _compilation, "growth": _growth}
+    makers |= {"growth_disk": _growth_disk, "prediction": _prediction, "load": _load}
+    makers |= {"serve": _serve}
     makers |= {"race": _race, "picks": _picks, "picks_everybody": _everybody}
     parts = []
     for name, make in makers.items():
@@ -86,6 +84,7 @@ def _epoch(found: dict[str, Any]) -> str:
             r["data"],
             str(r["batch"]),
             f"**{r['ours_s']:.3f} s**",
+            _alone(r),
             _other(r, "dense"),
             _other(r, "gather"),
             f"{r['paper_gpu_s']} s, {r['ratio_to_paper']:.1f}×",
@@ -94,13 +93,14 @@ def _epoch(found: dict[str, Any]) -> str:
         ]
         for r in found["cases"]
     ]
-    head = ["case", "ratings", "batch", "ours", "dense", "gather", "paper's GPU"]
+    head = ["case", "ratings", "batch", "ours", "one thread", "dense", "gather", "paper's GPU"]
     head += ["limit, distance", "peak"]
-    text = f"## Seconds per epoch\n\n{_machine(found['machine'])}\n\n{_table(head, lines)}\n"
+    vectors = found.get("vectors", "AVX-512")
+    text = f"## Seconds per epoch\n\n{_machine(found['machine'])} Kernels for {vectors}.\n\n"
+    text += f"{_table(head, lines)}\n### Where the time goes\n\nPer epoch. Least: the larger of "
     text += (
-        "### Where the limit comes from\n\nPer epoch; the larger of bytes over memory speed and "
+        "bytes over memory speed and operations over matmul rate. Spent: in a watched epoch.\n\n"
     )
-    text += "operations over matmul rate.\n\n"
     for r in found["cases"]:
         speeds = f"{r['memory_gb_s']:.1f} GB/s, {r['matmul_gflop_s']:.0f} GFLOP/s"
         kernels = [
@@ -109,11 +109,65 @@ def _epoch(found: dict[str, Any]) -> str:
                 f"{k['bytes'] / 1e9:.3f}",
                 f"{k['operations'] / 1e9:.2f}",
                 f"{k['seconds']:.4f}",
+                f"{k['spent']:.4f}" if "spent" in k else "–",
+                _rates(k),
             ]
             for k in r["kernels"]
         ]
         text += f"{r['case']}, batch {r['batch']} ({speeds}):\n\n"
-        text += _table(["kernel", "GB", "G operations", "s"], kernels) + "\n"
+        head = ["kernel", "GB", "G operations", "least s", "spent s", "achieved"]
+        text += _table(head, kernels) + "\n"
+    return text
+
+
+def _alone(result: dict[str, Any]) -> str:
+    """One thread beside several, where it was measured."""
+    alone = result.get("one_thread_s")
+    return f"{alone:.3f} s, {alone / result['ours_s']:.2f}×" if alone else "–"
+
+
+def _rates(kernel: dict[str, Any]) -> str:
+    """What a kernel does in a second, and how near to the possible that is."""
+    if not kernel["seconds"] or "spent" not in kernel:
+        return "–"
+    bytes_, operations = (kernel[name] / kernel["spent"] / 1e9 for name in ("bytes", "operations"))
+    share = kernel["seconds"] / kernel["spent"]
+    return f"{bytes_:.1f} GB/s, {operations:.0f} Gop/s, {share:.0%}"
+
+
+def _steps(found: dict[str, Any]) -> str:
+    runs = sorted(found["runs"], key=lambda run: (run["case"], not run["wide"], run["as"]))
+    parts = list(dict.fromkeys(part for run in runs for part in run["spent"]))
+    lines = [
+        [run["case"], "AVX-512" if run["wide"] else "AVX2", run["as"]]
+        + [f"{1e3 * run['spent'].get(part, 0.0):.1f}" for part in parts]
+        + [f"**{1e3 * run['total']:.1f}**", f"{run['distance']:.1f}"]
+        for run in runs
+    ]
+    head = ["case", "kernels for", "version", *parts, "together", "distance to limit"]
+    return (
+        f"## Three steps on one thread\n\n{_machine(found['machine'])}\n\nProcessor milliseconds "
+        "of three steps of 512 rows, made up; each step the fastest of five. For a machine that "
+        f"others use meanwhile.\n\n{_table(head, lines)}\n"
+    )
+
+
+def _compilation(found: dict[str, Any]) -> str:
+    def one(task: dict[str, Any]) -> list[str]:
+        slowest = ", ".join(f"`{name}` {seconds:.1f}" for name, seconds in task["slowest"][:3])
+        return [task["task"], str(task["functions"]), f"{task['seconds']:.1f}", slowest]
+
+    head = ["task", "functions", "processor seconds", "slowest"]
+    text = f"## Compilation\n\n{_machine(found['machine'])}\n\n"
+    text += _table(head, [one(task) for task in found["tasks"]])
+    total = sum(task["seconds"] for task in found["tasks"])
+    text += f"\nTogether {total:.0f} s; what two tasks need counts with the first.\n"
+    for name, run in found.get("train", {}).items():
+        cold, warm = run["cold_s"], run["warm_s"]
+        text += (
+            f"`cfnade train {name}`, no settings: {cold:.1f} s with an empty cache, {warm:.1f} s "
+            f"with a full one, {cold - warm:.1f} s more (goal 10).\n"
+        )
     return text
 
 

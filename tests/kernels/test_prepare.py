@@ -73,7 +73,7 @@ stars = rng.integers(1, 6, 300)
 ratings = cfnade.load(
     polars.DataFrame({"user": cells // 20, "item": cells % 20, "rating": stars})
 )
-for side in ("user", "both"):
+for side in ("user", "both", "user-factors+user-near"):
     lists = side == "user"
     model = cfnade.CFNADE(side=side, hidden=(8,), epochs=1, threads=2, lists=lists).fit(ratings)
     model.predict([1, 2], [3, 4])

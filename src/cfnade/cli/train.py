@@ -161,7 +161,7 @@ def _train(job: Job, out: Path, resume: bool, save_every: float, told: Any) -> N
     from cfnade.cli.parts import load_parts
     from cfnade.cli.show import TrainingView
     from cfnade.fitting import lists_plan
-    from cfnade.sides import kernel_task, side_names
+    from cfnade.sides import kernel_tasks, side_names
     from cfnade.training import run, state
     from cfnade.training.loop import DivergedError, Saving
 
@@ -188,7 +188,9 @@ def _train(job: Job, out: Path, resume: bool, save_every: float, told: Any) -> N
 
     if job["device"] == "cpu":
         ridges = [(one.side, one.architecture.get("ridge", 0)) for one in plans]
-        compile_kernels(*(kernel_task(side_names(side, ridge=ridge)) for side, ridge in ridges))
+        named = [side_names(side, ridge=ridge) for side, ridge in ridges]
+        tasks = {task: None for sides in named for task in kernel_tasks(sides)}
+        compile_kernels(*tasks, "newcomers")
     seed, chosen = job["training"]["seed"], job["side"] == "auto"
     choice = lists_plan(parts, job["lists"], plans, auto=chosen, seed=seed)
     if choice is not None:

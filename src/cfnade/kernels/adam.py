@@ -6,7 +6,6 @@ one per level (the mean of its squared gradient).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from cfnade.kernels.simd import (
     store_part,
     total,
 )
+from cfnade.kernels.tiles import fetch_vectors
 
 
 class Numbers(NamedTuple):
@@ -75,14 +75,26 @@ def bare_update(update: Any) -> Any:
 
 
 @glue
-def adam_block(update: Any, column: int, shape: Any, grads: Any) -> None:
-    """Move a column by the gradient of its block, which is used up."""
+def fetch_block(update: Any, column: int, shape: Any) -> None:
+    """Have a column's weights and moments brought near, which will soon be moved."""
+    fetch_vectors(update.table, column, shape)
+    fetch_vectors(update.moment, column, shape)
+    if not update.rowwise:
+        fetch_vectors(update.square, column, shape)
+
+
+@glue
+def adam_block(update: Any, column: int, shape: Any, grads: Any, sizes: Any) -> None:
+    """Move a column by the gradient of its block. sizes is memory for a number per level."""
+    first = column * shape.levels
+    if update.rowwise:
+        _level_sizes(update, first, shape, grads, sizes)
     for k in range(shape.levels):
-        row, slopes = column * shape.levels + k, beyond(grads, k * shape.whole)
+        start, slopes = (first + k) * shape.width, beyond(grads, k * shape.whole)
         if update.rowwise:
-            _adam_level(update, row, slopes, shape.width)
+            _adam_level(update, start, slopes, shape.width, sizes[k])
         else:
-            adam_run(update, row * shape.width, slopes, shape.width)
+            adam_run(update, start, slopes, shape.width)
 
 
 @inner
@@ -108,22 +120,50 @@ def adam_run(update: Any, first: int, grads: Any, count: int) -> None:
 
 
 @inner
-def _adam_level(update: Any, row: int, grads: Any, width: int) -> None:
-    """Move the weights of one level, which share a second moment: their mean squared gradient."""
-    table, moment, square, rule, _ = update
-    energy, decay, fresh = fill(table, 0.0), fill(table, rule.decay), fill(table, rule.fresh)
-    for i in range(0, width, LANES):
-        # Read in part: the gradient's padding must not count.
-        weight = load_part(table, row * width + i, width - i)
-        slope = load_part(grads, i, width - i) + decay * weight
-        store(grads, i, slope)
-        energy = energy + slope * slope
-    v = rule.keep * square[row] + rule.add * total(energy) / width
-    square[row] = v
-    size = fill(table, -rule.size / (math.sqrt(v) * rule.spread + rule.eps))
-    for i in range(0, width, LANES):
-        p, n = row * width + i, width - i
-        m = load_part(moment, p, n)
-        m = m + fresh * (load(grads, i) - m)
-        store_part(moment, p, m, n)
-        store_part(table, p, load_part(table, p, n) + size * m, n)
+def _level_sizes(update: Any, first: int, shape: Any, grads: Any, sizes: Any) -> None:
+    """sizes[k] = how far a column's level moves along its moment: its weights share a second
+    moment, their mean squared gradient. All levels at once, for roots and quotients are slow."""
+    table, _, square, rule, _ = update
+    width, decay = shape.width, fill(table, rule.decay)
+    for k in range(shape.levels):
+        energy = fill(table, 0.0)
+        for i in range(0, shape.whole, LANES):
+            weight = load_part(table, (first + k) * width + i, width - i)
+            slope = load(grads, k * shape.whole + i) + decay * weight
+            energy = energy + slope * slope
+        sizes[k] = total(energy)
+    for k in range(0, shape.levels, LANES):
+        left = shape.levels - k
+        v = fill(table, rule.keep) * load_part(square, first + k, left)
+        v = v + fill(table, rule.add / width) * load(sizes, k)
+        store_part(square, first + k, v, left)
+        spread = sqrt(v) * fill(table, rule.spread) + fill(table, rule.eps)
+        store(sizes, k, fill(table, -rule.size) / spread)
+
+
+@inner
+def _adam_level(update: Any, first: int, grads: Any, width: int, size: float) -> None:
+    """Move the weights of one level, given how far.
+
+    If they are no whole number of vectors, the last one overlaps the one before. It is read before
+    anything is written, so that no weight moves twice.
+    """
+    table, moment, _, _, _ = update
+    last = max(0, width - LANES)
+    p = first + last
+    weight, m = load_part(table, p, width), load_part(moment, p, width)
+    for i in range(0, last, LANES):
+        here = load(table, first + i), load(moment, first + i)
+        _along_moment(update, first + i, here, load(grads, i), size, LANES)
+    _along_moment(update, p, (weight, m), load(grads, last), size, width)
+
+
+@glue
+def _along_moment(update: Any, p: int, old: Any, slope: Any, size: float, count: int) -> None:
+    """Move the vector of weights at p; it and its moments were read."""
+    table, moment, _, rule, _ = update
+    weight, m = old
+    slope = slope + fill(table, rule.decay) * weight
+    m = m + fill(table, rule.fresh) * (slope - m)
+    store_part(moment, p, m, count)
+    store_part(table, p, weight + fill(table, size) * m, count)

@@ -15,15 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cfnade.kernels.compiled import glue, inner, kernel
+from cfnade.kernels.exponentials import exp, log
 from cfnade.kernels.memory import Array
 from cfnade.kernels.simd import (
     LANES,
     address,
-    exp,
     fill,
     load,
     load_part,
-    log,
     maximum,
     minimum,
     store,
@@ -229,7 +228,7 @@ def _keep_possible(lower: Any, upper: Any, n: int, allowed: Any) -> None:
                         sink(heap, place)
             elif lower[row, m] > heap[0]:
                 heap[0] = lower[row, m]
-                sink(heap, 0)
+                sink(heap, np.int64(0))
         if count < n:
             continue
         for m in range(lower.shape[1]):

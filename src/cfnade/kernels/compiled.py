@@ -12,8 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from llvmlite import binding  # type: ignore[import-untyped]
 from numba import njit
+from numba.core.registry import cpu_target
 
 _compile: Any = njit  # its types know neither these options nor that functions stay typed
 
@@ -22,23 +22,28 @@ _SOURCES = sha256(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.
 
 def kernel(function: Any, **more: Any) -> Any:
     """For what is called from Python: it releases the GIL and is kept on disk."""
-    compiled = _compile(nogil=True, cache=True, no_cfunc_wrapper=True, **more)(function)
+    compiled = _compile(nogil=True, error_model="numpy", cache=True, no_cfunc_wrapper=True, **more)(
+        function
+    )
     # Numba would notice a change in the kernel's own file only, not in those that it calls.
     compiled._cache._cache_file._source_stamp = _SOURCES.hexdigest()
     return compiled
 
 
-inner = _compile(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inner = _compile(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For what only kernels call: no way in from Python is made. Whole numbers are given as variables:
 a literal among the arguments would make a version of its own."""
 
 loose_kernel = partial(kernel, fastmath=True)
-loose_inner = _compile(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath=True)
+loose_inner = _compile(
+    nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath=True
+)
 """The same where plain loops suffice: sums may be taken in another order, so that they become
 vector code without being written as such. The order is the same each time."""
 
-glue = _compile(nogil=True, inline="always")
+glue = _compile(nogil=True, error_model="numpy", inline="always")
 """For a few lines that only kernels and inner functions call: they are written into the caller."""
 
-WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
-"""Whether a register holds 16 single floats; if not, fewer sums fit into registers together."""
+WIDE = "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2]
+"""Whether a register holds 16 single floats; if not, fewer sums fit into registers together. What
+counts is what Numba compiles for (NUMBA_CPU_FEATURES)."""

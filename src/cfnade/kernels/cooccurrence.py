@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cfnade.kernels.compiled import inner, kernel
+from cfnade.kernels.likeliest import least_of_largest
 from cfnade.kernels.memory import Array, frozen
 from cfnade.kernels.ragged_sums import transposed
 from cfnade.kernels.threads import run, thread_count
@@ -29,22 +30,36 @@ def _dense_rows(first: int, step: int, by_item: Any, by_person: Any, out: Any) -
         _count_row(i, by_item, by_person, out[i])
 
 
+@inner
+def _least_kept(values: Any, count: int, heap: Any) -> Any:
+    """The least of the first `count` values that are kept if there is room for len(heap), and how
+    many of those that equal it."""
+    least, above = np.float32(-np.inf), 0
+    if count > len(heap):
+        least = least_of_largest(values, count, heap)
+    for m in range(count):
+        above += values[m] > least
+    return least, len(heap) - above
+
+
 @kernel
 def _sparse_rows(first: int, step: int, by_item: Any, by_person: Any, most: int, out: Any) -> None:
     """The item's own and the `most` largest others, by rising column; -1 behind their end."""
     columns, values = out
-    counts = np.zeros(len(columns), np.float32)
-    for i in range(first, len(columns), step):
+    M = len(columns)
+    counts, others = np.zeros(M, np.float32), np.empty(M, np.float32)
+    heap = np.empty(most, np.float32)
+    for i in range(first, M, step):
         _count_row(i, by_item, by_person, counts)
-        touched = np.flatnonzero(counts)
-        others = counts[touched[touched != i]]
-        least = np.float32(0.0)
-        if len(others) > most:
-            least = np.partition(others, len(others) - most)[len(others) - most]
-        place, ties = 0, most - np.sum(others > least)  # of equal ones the lower columns are kept
-        for j in touched:
+        found, place = 0, 0
+        for j in range(M):
+            if counts[j] != 0 and j != i:
+                others[found] = counts[j]
+                found += 1
+        least, ties = _least_kept(others, found, heap)  # of equal ones the lower columns are kept
+        for j in range(M):
             equal = j != i and counts[j] == least
-            if j == i or counts[j] > least or (equal and ties > 0):
+            if counts[j] != 0 and (j == i or counts[j] > least or (equal and ties > 0)):
                 ties -= equal
                 columns[i, place], values[i, place] = j, counts[j]
                 place += 1
@@ -89,21 +104,36 @@ def largest_co_picks(
     return out
 
 
+@inner
+def _choose_neighbours(i: int, columns: Any, values: Any, memory: Any, of: Any, to: Any) -> int:
+    """The len(of) columns with the largest values in line i, itself left out, rising; of equal ones
+    the lower. Returns how many there are; `to` gets their values."""
+    others, heap = memory
+    found, kept = 0, 0
+    for q in range(columns.shape[1]):
+        if columns[i, q] >= 0 and columns[i, q] != i:
+            others[found] = values[i, q]
+            found += 1
+    least, ties = _least_kept(others, found, heap)
+    for q in range(columns.shape[1]):
+        j, value = columns[i, q], values[i, q]
+        if j >= 0 and j != i and (value > least or (value == least and ties > 0)):
+            ties -= value == least
+            of[kept], to[kept] = j, value
+            kept += 1
+    return kept
+
+
 @kernel
 def _systems(
     items: Any, columns: Any, values: Any, ridge: Any, of: Any, grams: Any, targets: Any
 ) -> None:
     """For each item its neighbours `of`, their counts with each other, and with the item."""
-    place = np.full(len(columns), -1, np.int64)
+    n, place = of.shape[1], np.full(len(columns), -1, np.int64)
+    memory = np.empty(columns.shape[1], np.float32), np.empty(n, np.float32)
     for b in range(len(items)):
-        i, n = items[b], of.shape[1]
-        own = np.sum(columns[i] >= 0)
-        others = np.flatnonzero(columns[i, :own] != i)
-        if len(others) > n:
-            kept = np.argsort(-values[i][others], kind="mergesort")[:n]
-            others = others[np.sort(kept)]
-        for a in range(len(others)):
-            of[b, a], targets[b, a] = columns[i, others[a]], values[i, others[a]]
+        kept = _choose_neighbours(items[b], columns, values, memory, of[b], targets[b])
+        for a in range(kept):
             place[of[b, a]] = a
         for a in range(n):
             j = of[b, a]
@@ -118,7 +148,8 @@ def _systems(
                     grams[b, a, place[k]] = values[j, q]
                     grams[b, place[k], a] = values[j, q]
             grams[b, a, a] += ridge[0] + ridge[1] * grams[b, a, a]
-        place[of[b, : len(others)]] = -1
+        for a in range(kept):
+            place[of[b, a]] = -1
 
 
 def neighbour_systems(

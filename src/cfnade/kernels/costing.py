@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cfnade.kernels.compiled import glue, inner, kernel
+from cfnade.kernels.exponentials import exp, log
 from cfnade.kernels.memory import Array, scratch_in, scratch_of, shape_of
-from cfnade.kernels.simd import LANES, exp, fill, load, log, maximum, store, total, where_at_most
+from cfnade.kernels.simd import LANES, fill, load, maximum, store, total, where_at_most
 from cfnade.kernels.threads import run
 
 FLUSH = 8  # a product of this many sums of up to 255 terms stays finite

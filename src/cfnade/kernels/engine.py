@@ -20,7 +20,7 @@ from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule, Update
 from cfnade.kernels.drawing import DrawnBatch
 from cfnade.kernels.grouping import Grouped, partition
-from cfnade.kernels.memory import Array, Workspace, buffer, padded, unpad
+from cfnade.kernels.memory import Array, Workspace, buffer, large_zeros, padded, unpad
 from cfnade.kernels.network import Network, Trace, backward, check_network, check_rules, forward
 from cfnade.kernels.passes import (
     Output,
@@ -34,8 +34,8 @@ from cfnade.kernels.passes import (
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
 
 TABLES = ("input_table", "output_table")
-CONTEXT_COLUMN, TARGET_COLUMN = 16.0, 4.0
-"""What a column costs beside its ratings, counted in ratings: for cutting work evenly."""
+SUM_COLUMN, CONTEXT_COLUMN, TARGET_COLUMN = 40.0, 80.0, 12.0
+"""What a column costs a pass beside its ratings, counted in ratings: for cutting work evenly."""
 
 
 class Engine:
@@ -85,7 +85,7 @@ class Engine:
     def _moments(self, name: str) -> tuple[Tensor, Tensor]:
         tensor = self.network.named()[name]
         shape = tensor.shape[:2] if self.rowwise and name in TABLES else tensor.shape
-        return torch.zeros_like(tensor), torch.zeros(shape, dtype=tensor.dtype)
+        return large_zeros(tensor.shape, tensor.dtype), large_zeros(shape, tensor.dtype)
 
     def _gradients(self) -> tuple[Array, dict[str, slice]]:
         """For all dense parameters together, each padded, a gradient per thread; where each is."""
@@ -136,7 +136,7 @@ class Engine:
         self._scale = None if scale is None else torch.from_numpy(scale.astype(kind)).unsqueeze(1)
         memory, which = self._in, context.touched
         fixed = (which, context.arrays, memory.flat, memory.shape, self.network.shared)
-        cuts = enumerate(self._ranges(context, which, CONTEXT_COLUMN))
+        cuts = enumerate(self._ranges(context, which, SUM_COLUMN))
         run(sum_context, [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts])
         self._add_up(memory)
         with one_torch_thread():

@@ -8,12 +8,12 @@ import numpy as np
 
 from cfnade.kernels.bounds import sink
 from cfnade.kernels.compiled import inner, kernel
+from cfnade.kernels.exponentials import exp
 from cfnade.kernels.memory import Array
 from cfnade.kernels.simd import (
     LANES,
     address,
     beyond,
-    exp,
     fill,
     load,
     maximum,
@@ -66,19 +66,26 @@ def _log_softmax(scores: Any, B: int, M: int, memory: Any) -> None:
             row[j] = (row[j] - highest) - rest  # one by one: both may be large
 
 
+@inner
+def least_of_largest(values: Any, count: int, heap: Any) -> Any:
+    """The least of the n largest of the first `count` values, at least n; heap (n,) is memory."""
+    n = len(heap)
+    for m in range(n):
+        heap[m] = values[m]
+    for place in range(n // 2 - 1, -1, -1):
+        sink(heap, place)
+    for m in range(n, count):
+        if values[m] > heap[0]:
+            heap[0] = values[m]
+            sink(heap, np.int64(0))
+    return heap[0]
+
+
 @kernel
 def _nth_largest(rows: Any, n: int, out: Any) -> None:
     heap = np.empty(n, rows.dtype)
     for row in range(len(rows)):
-        for m in range(n):
-            heap[m] = rows[row, m]
-        for place in range(n // 2 - 1, -1, -1):
-            sink(heap, place)
-        for m in range(n, rows.shape[1]):
-            if rows[row, m] > heap[0]:
-                heap[0] = rows[row, m]
-                sink(heap, 0)
-        out[row] = heap[0]
+        out[row] = least_of_largest(rows[row], rows.shape[1], heap)
 
 
 @kernel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,11 @@ from cfnade.kernels.simd import LANES, address, as_indices, beyond
 Array = NDArray[Any]
 
 
+TOGETHER = 4_096
+"""Numbers of the blocks whose targets share a tile: with their gradients they fill the first-level
+cache. Larger blocks have more targets each."""
+
+
 class BlockShape(NamedTuple):
     """A column's block, as the kernels see it."""
 
@@ -22,15 +28,19 @@ class BlockShape(NamedTuple):
     width: int  # D
     whole: int  # D rounded up to whole vectors
     pitch: int  # distance between the rows of a batch
+    most: int  # columns whose targets may share a tile
 
 
 class Scratch(NamedTuple):
-    """One thread's memory for one column and one tile of 16 targets, as pointers."""
+    """One thread's memory for a tile of 16 targets and its columns, as pointers.
 
-    block: Any  # (K · whole,) the column's vectors, cumulated if shared
+    Up to `most` columns follow each other in the first four.
+    """
+
+    block: Any  # (K · whole,) a column's vectors, cumulated if shared
     d_block: Any  # (K · whole,) their gradient
-    bias: Any  # (K,) padded: the column's biases, cumulated if shared
-    d_bias: Any  # (K,) padded: their gradient
+    bias: Any  # (K,) a column's biases, cumulated if shared
+    d_bias: Any  # (K,) their gradient
     scores: Any  # (16 · K,)
     slopes: Any  # (16 · K,) gradient of the scores
     running: Any  # (32 · K,) sums along the levels
@@ -42,7 +52,7 @@ class Scratch(NamedTuple):
 @glue
 def scratch_in(memory: Any, shape: Any) -> Any:
     """The parts of one array: kernels take few arrays, for each is long to compile."""
-    block, tile = shape.levels * shape.whole, shape.levels * LANES
+    block, tile = shape.most * shape.levels * shape.whole, shape.levels * LANES
     bias = beyond(address(memory), 2 * block)
     running = beyond(bias, 4 * tile)
     return Scratch(
@@ -59,6 +69,24 @@ def scratch_in(memory: Any, shape: Any) -> Any:
     )
 
 
+@glue
+def share_of(scratch: Any, column: int, lane: int, shape: Any) -> Any:
+    """The memory of one of a tile's columns, whose targets begin at a lane."""
+    block, bias = column * shape.levels * shape.whole, column * shape.levels
+    return Scratch(
+        beyond(scratch.block, block),
+        beyond(scratch.d_block, block),
+        beyond(scratch.bias, bias),
+        beyond(scratch.d_bias, bias),
+        beyond(scratch.scores, lane),
+        beyond(scratch.slopes, lane),
+        scratch.running,
+        scratch.truth,
+        scratch.weights,
+        beyond(scratch.begins, lane),
+    )
+
+
 def padded(width: int) -> int:
     """The width rounded up to whole vectors."""
     return -(-width // LANES) * LANES
@@ -67,7 +95,9 @@ def padded(width: int) -> int:
 def shape_of(levels: int, width: int) -> BlockShape:
     """Rows a multiple of 1 KB apart would share few cache sets: they get one vector more."""
     whole = padded(width)
-    return BlockShape(levels, width, whole, whole + LANES if whole % 256 == 0 else whole)
+    pitch = whole + LANES if whole % 256 == 0 else whole
+    most = min(LANES, max(1, TOGETHER // (levels * whole)))
+    return BlockShape(levels, width, whole, pitch, most)
 
 
 def buffer(dtype: Any, size: int) -> Array:
@@ -76,9 +106,16 @@ def buffer(dtype: Any, size: int) -> Array:
     return np.asarray(torch.zeros(size, dtype=kind).numpy())
 
 
+def large_zeros(shape: Sequence[int], kind: torch.dtype) -> Tensor:
+    """Zeros by numpy, which asks for large pages where there are any; torch does not."""
+    dtype = torch.empty(0, dtype=kind).numpy().dtype
+    return torch.from_numpy(np.zeros(tuple(shape), dtype))
+
+
 def scratch_of(dtype: Any, shape: BlockShape) -> Array:
-    """Memory for a Scratch: two blocks, six tiles, two vectors and 16 indices."""
-    return buffer(dtype, shape.levels * (2 * shape.whole + 6 * LANES) + 4 * LANES)
+    """Memory for a Scratch: blocks twice, six tiles, two vectors and 16 indices."""
+    blocks = 2 * shape.most * shape.whole
+    return buffer(dtype, shape.levels * (blocks + 6 * LANES) + 4 * LANES)
 
 
 def frozen(array: Array) -> Array:

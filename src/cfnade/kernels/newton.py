@@ -114,7 +114,8 @@ def _descend(base: Any, slopes: Any, levels: Any, precision: Any, z: Any) -> Non
             length *= 0.5
         if not cost <= now:  # rounding is all that is left to gain
             break
-        z[:] = tried
+        for d in range(D):  # one by one: Numba would compile an error's whole text for arrays
+            z[d] = tried[d]
         now = cost
         if promise < _CLOSE:
             break

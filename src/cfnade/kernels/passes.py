@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from cfnade.kernels.adam import adam_block, adam_run, bare_update
+from cfnade.kernels.adam import adam_block, adam_run, bare_update, fetch_block
 from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.costing import tile_costs
 from cfnade.kernels.grouping import bare_cells
-from cfnade.kernels.memory import Array, BlockShape, scratch_in
+from cfnade.kernels.memory import Array, BlockShape, scratch_in, share_of
 from cfnade.kernels.simd import LANES, address, beyond, fill, load_part, store, total
 from cfnade.kernels.tiles import (
     add_row,
     clear,
+    fetch_vectors,
     read_bias,
     read_block,
     tile_back,
@@ -28,6 +29,17 @@ from cfnade.kernels.tiles import (
     unshare,
     unshare_bias,
 )
+
+AHEAD = 2
+"""Columns that lie apart are not foreseen by the processor: they are fetched so many before their
+turn."""
+
+
+@glue
+def _apart(lo: int, hi: int, which: Any) -> bool:
+    """Whether columns are left out between those visited."""
+    return lo < hi and which[hi - 1] - which[lo] >= hi - lo
+
 
 # -- contexts: Eq. 2 and 9 ------------------------------------------------------------------------
 
@@ -52,8 +64,11 @@ def sum_context(
     cells, scratch, vectors = bare_cells(cells), scratch_in(memory, shape), address(table)
     rows = address(sums)
     clear(rows, len(sums))
+    apart = _apart(lo, hi, which)
     for u in range(lo, hi):
         c = which[u]
+        if apart:
+            fetch_vectors(vectors, which[min(u + AHEAD, hi - 1)], shape)
         read_block(vectors, c, shape, shared, scratch.block)
         for p in range(cells.starts[c], cells.starts[c + 1]):
             level = cells.levels[p] * shape.whole
@@ -77,9 +92,11 @@ def context_step(
     Traffic: weights and moments of the columns, read and written once; the gradient stays in cache.
     """
     cells, scratch, update = bare_cells(cells), scratch_in(memory, shape), bare_update(update)
-    slopes, grads = address(d_sums), scratch.d_block
+    slopes, grads, apart = address(d_sums), scratch.d_block, _apart(lo, hi, which)
     for u in range(lo, hi):
         c = which[u]
+        if apart:
+            fetch_block(update, which[min(u + AHEAD, hi - 1)], shape)
         begin, end = cells.starts[c], cells.starts[c + 1]
         clear(grads, shape.levels * shape.whole)
         for p in range(begin, end):
@@ -87,7 +104,7 @@ def context_step(
             add_row(grads, level, slopes, cells.rows[p] * shape.pitch, shape.whole)
         if shared and begin < end:
             unshare(grads, shape)
-        adam_block(update, c, shape, grads)
+        adam_block(update, c, shape, grads, scratch.running)
 
 
 # -- targets: Eq. 4, 10 and 17 to 19 --------------------------------------------------------------
@@ -118,18 +135,16 @@ def _find_rows(p: int, count: int, cells: Any, pitch: int, scratch: Any) -> None
 
 @glue
 def _score(p: int, count: int, cells: Any, output: Any, scratch: Any) -> None:
-    """Scores of targets p..p+count; the other lanes score what the bias says."""
+    """Scores of targets p..p+count of one column."""
     _find_rows(p, count, cells, output.shape.pitch, scratch)
     tile_scores(output.states, count, output.shape, scratch)
-    for k in range(output.shape.levels):
-        score = load_part(scratch.scores, LANES * k, count) + fill(scratch.scores, scratch.bias[k])
-        store(scratch.scores, LANES * k, score)
 
 
 @glue
 def _clear_gradients(shape: Any, scratch: Any) -> None:
     clear(scratch.d_block, shape.levels * shape.whole)
-    clear(scratch.d_bias, shape.levels)
+    for k in range(shape.levels):
+        scratch.d_bias[k] = 0.0
 
 
 @glue
@@ -148,8 +163,28 @@ def _move(c: int, output: Any, updates: Any, scratch: Any) -> None:
     if output.shared:
         unshare(scratch.d_block, output.shape)
         unshare_bias(scratch.d_bias, K)
-    adam_block(updates[0], c, output.shape, scratch.d_block)
+    adam_block(updates[0], c, output.shape, scratch.d_block, scratch.running)
     adam_run(updates[1], c * K, scratch.d_bias, K)
+
+
+@glue
+def _bunch(u: int, hi: int, which: Any, starts: Any, most: int) -> int:
+    """How many columns from which[u] on have their targets in one tile; at least one column."""
+    n, begin = 1, starts[which[u]]
+    while n < most and u + n < hi and starts[which[u + n] + 1] - begin <= LANES:
+        n += 1
+    return n
+
+
+@glue
+def _fill_tile(p: int, count: int, cells: Any, weight_of: Any, factor: float, scratch: Any) -> None:
+    """Levels and weights of targets p..p+count; the other lanes count nothing."""
+    zero = fill(scratch.truth, 0.0)
+    store(scratch.truth, 0, zero)
+    store(scratch.weights, 0, zero)
+    for t in range(count):
+        scratch.truth[t] = cells.levels[p + t]
+        scratch.weights[t] = weight_of[p + t] * factor
 
 
 @kernel
@@ -170,28 +205,43 @@ def target_step(
 ) -> float:
     """factor · Σ weight·cost; Adam moves block and bias by its gradient while they are in cache.
 
+    Most columns have a few targets in a batch, so that several share a tile, and its exponentials.
     updates = (table's, bias's). Traffic: weights and moments of the columns, read and written once.
     """
     cost, cells, scratch = 0.0, bare_cells(cells), scratch_in(memory, shape)
     updates = bare_update(updates[0]), bare_update(updates[1])
     output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
-    d_rows, weight_of, zero = address(d_states), address(weights), fill(scratch.truth, 0.0)
+    d_rows, weight_of, starts = address(d_states), address(weights), cells.starts
     clear(d_rows, len(d_states))
-    for u in range(lo, hi):
-        c = which[u]
-        _read(c, output, scratch)
-        _clear_gradients(shape, scratch)
-        for p in range(cells.starts[c], cells.starts[c + 1], LANES):
-            count = min(LANES, cells.starts[c + 1] - p)
-            _score(p, count, cells, output, scratch)
-            store(scratch.truth, 0, zero)
-            store(scratch.weights, 0, zero)
-            for t in range(count):
-                scratch.truth[t] = cells.levels[p + t]
-                scratch.weights[t] = weight_of[p + t] * factor
+    apart, u = _apart(lo, hi, which), lo
+    while u < hi:
+        n = _bunch(u, hi, which, starts, shape.most)
+        for j in range(n):
+            if apart:
+                fetch_block(updates[0], which[min(u + n + j, hi - 1)], shape)
+            own = share_of(scratch, j, 0, shape)
+            _read(which[u + j], output, own)
+            _clear_gradients(shape, own)
+        end = starts[which[u + n - 1] + 1]
+        for p in range(starts[which[u]], end, LANES):
+            count = min(LANES, end - p)
+            clear(scratch.scores, shape.levels * LANES)
+            for j in range(n):
+                c = which[u + j]
+                first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
+                own = share_of(scratch, j, first - p, shape)
+                _score(first, last - first, cells, output, own)
+            _fill_tile(p, count, cells, weight_of, factor, scratch)
             cost += tile_costs(shape.levels, ordinal, scratch)
-            _collect(count, output, d_rows, scratch)
-        _move(c, output, updates, scratch)
+            for j in range(n):
+                c = which[u + j]
+                first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
+                if first < last:
+                    own = share_of(scratch, j, first - p, shape)
+                    _collect(last - first, output, d_rows, own)
+        for j in range(n):
+            _move(which[u + j], output, updates, share_of(scratch, j, 0, shape))
+        u += n
     return cost
 
 
@@ -217,8 +267,11 @@ def score_step(
     output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
     d_rows, place_of, slope_of = address(d_states), address(order), address(slopes)
     clear(d_rows, len(d_states))
+    apart = _apart(lo, hi, which)
     for u in range(lo, hi):
         c = which[u]
+        if apart:
+            fetch_block(updates[0], which[min(u + AHEAD, hi - 1)], shape)
         read_block(output.table, c, shape, shared, scratch.block)
         _clear_gradients(shape, scratch)
         for p in range(cells.starts[c], cells.starts[c + 1], LANES):

@@ -27,6 +27,7 @@ from cfnade.kernels import (
     likeliest,
     marking,
     mean_tilt,
+    nearness,
     newton,
     passes,
     posterior,
@@ -48,8 +49,8 @@ from cfnade.kernels.spelling import Spellings
 
 MESSAGE = "compiling kernels (once)…"
 
-POSTERIORS = "posteriors"
-"""The task whose kernels a second process compiles; its work follows that of all others."""
+POSTERIORS, NEWCOMERS = "posteriors", "newcomers"
+"""The tasks whose kernels a second process compiles; their work follows that of all others."""
 
 
 class CacheState(NamedTuple):
@@ -71,7 +72,7 @@ def prepare(notify: Callable[[str], None] | None = None, *tasks: str) -> bool:
     If anything has to be, notify gets MESSAGE first. Returns whether it had to.
     """
     missing = ahead(notify, *tasks)
-    late = ("ridge", POSTERIORS, "requests")  # they wait for the other process
+    late = ("ridge", POSTERIORS, NEWCOMERS, "requests")  # they wait for the other process
     for task in sorted(tasks or TASKS, key=lambda task: task in late):
         TASKS[task][0]()
     _Elsewhere.said = False
@@ -85,7 +86,7 @@ def ahead(notify: Callable[[str], None] | None, *tasks: str) -> bool:
         notify(MESSAGE)
         _Elsewhere.said = True
     if "ridge" in tasks and (os.cpu_count() or 1) > 1:
-        there = cache_state(POSTERIORS).missing
+        there = cache_state(POSTERIORS, NEWCOMERS).missing
         if min(there, missing - there) >= WORTH_IT:
             _Elsewhere.start()
     return missing > 0
@@ -96,7 +97,7 @@ WORTH_IT = 3
 
 
 class _Elsewhere:
-    """The process that compiles what posteriors need."""
+    """The process that compiles what posteriors and newcomers need."""
 
     process: subprocess.Popen[bytes] | None = None
     said = False
@@ -106,7 +107,8 @@ class _Elsewhere:
     def start(cls) -> None:
         if cls.process is not None:
             return
-        code = f"from cfnade.kernels.prepare import prepare; prepare(None, {POSTERIORS!r})"
+        tasks = f"{POSTERIORS!r}, {NEWCOMERS!r}"
+        code = f"from cfnade.kernels.prepare import prepare; prepare(None, {tasks})"
         env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         quiet = subprocess.DEVNULL
         command = [sys.executable, "-c", code]
@@ -233,6 +235,17 @@ def _learn_posteriors() -> None:
     mean_tilt.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
 
 
+def _ask_neighbours() -> None:
+    """What a neighbourhood is made of, and asked with."""
+    near = nearness.Nearness(np.array([0, 1, 2]), _COLUMNS[1:3].copy(), np.zeros(2), np.ones(2))
+    ragged, found = (_OFFSETS, _COLUMNS), np.zeros(4)
+    nearness.near_weights(*ragged, np.ones(4), near, found)
+    nearness.near_cells((_ROWS, _ROWS), ragged, found, near, np.zeros(1))
+    nearness.near_row(_COLUMNS[:2].copy(), found, near, np.zeros(2))
+    nearness.near_column(0, ragged, found, near, np.zeros(2))
+    cooccurrence.co_picks(*ragged, np.ones(4, np.float32), 2)
+
+
 def _posteriors() -> tuple[Any, Any, Any]:
     """What training and requests about a ridge part have in common."""
     u = np.zeros((2, 1), np.float32)
@@ -255,18 +268,26 @@ def _score_cells() -> None:
     cell_scores(torch.zeros(1, 1), table, torch.zeros(2, 2), _ROWS, _ROWS, shared=True)
 
 
-def _answer_requests() -> None:
+def _meet_newcomers() -> None:
+    """What is asked about people whom training did not know, by validation and by requests."""
+    _Elsewhere.wait()
     table, bias = np.zeros((2, 2, 1), np.float32), np.zeros((2, 2), np.float32)
     ratings = grouping.ratings_of(_OFFSETS, _COLUMNS, _LEVELS, _ROWS)
     state: Array = request.sum_ratings(ratings, table, shared=True)
     request.affine(state, state, state[0])
-    scores = request.score_all(state[0], table, bias, shared=True).T[None]
     request.score_cells(state, _ROWS, _ROWS, table, bias, shared=True)
+    newton.most_probable(np.zeros((1, 2)), np.zeros((1, 2, 1)), _ROWS, np.ones(1))
+
+
+def _answer_requests() -> None:
+    _meet_newcomers()
+    table, bias = np.zeros((2, 2, 1), np.float32), np.zeros((2, 2), np.float32)
+    state = np.zeros((1, 1), np.float32)
+    scores = request.score_all(state[0], table, bias, shared=True).T[None]
     ends, allowed = np.zeros(2), np.ones((1, 2), bool)
     criterion = bounds.Criterion(bounds.QUANTILE, ends, 1.0, ends[None], 1, 0.5, np.zeros(3))
     for found in (bounds.mean_levels(scores, ends), bounds.bounds(scores, criterion)[0]):
         bounds.keep_possible(found, found, 1, allowed)
-    newton.most_probable(np.zeros((1, 2)), np.zeros((1, 2, 1)), _ROWS, np.ones(1))
     Spellings(["a"]).edits("a", 1)
     rows, evidence, known = _posteriors()
     cells = tuple(np.zeros(1, np.int64) for _ in range(3))
@@ -292,7 +313,7 @@ def _learn_picks() -> None:
 _CELLS = (grouping._sort, grouping._find, passes.sum_context, passes.add_scores)
 _SCORING = (mean_tilt._tilt, *_CELLS)
 _DRAWING = (drawing._cursors, drawing._scatter)
-_ROW = (request._add_ratings, request._affine, request._score_cells, request._score_all)
+_NEWCOMERS = (request._add_ratings, request._affine, request._score_cells, newton._descend)
 _LISTS = (bounds._means, bounds._calibrated_bounds, bounds._keep_possible, spelling._edits)
 _FITTING = (passes.context_step, passes.flat_step)
 
@@ -307,22 +328,32 @@ _SHARED = (
 )
 _SUMS = (ragged_sums._add_rows, ragged_sums._transpose, ragged_sums._add_entries)
 _LIKELIEST = (likeliest._log_softmax, likeliest._nth_largest, likeliest._between)
+_NEAR = (nearness.near_weights, nearness.near_cells, nearness.near_row, nearness.near_column)
 _TOGETHER = (cooccurrence._dense_rows, cooccurrence._sparse_rows, cooccurrence._systems)
 
 TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
     "rows": (_train_on_rows, (marking.mark, passes.target_step, *_DRAWING, *_FITTING, *_SCORING)),
     "ridge": (_train_with_ridge, (marking.mark, *_SEVERAL, *_LEARNING)),
     POSTERIORS: (_learn_posteriors, _LEARNING),
+    "near": (_ask_neighbours, (*_NEAR, cooccurrence._dense_rows)),
     "blocks": (_train_on_blocks, (_mark_block, *_SEVERAL)),
+    NEWCOMERS: (_meet_newcomers, _NEWCOMERS),
     "requests": (
         _answer_requests,
-        (newton._descend, posterior.posteriors_without, *_POSTERIORS, *_ROW, *_LISTS, *_SCORING),
+        (
+            posterior.posteriors_without,
+            request._score_all,
+            *_NEWCOMERS,
+            *_POSTERIORS,
+            *_LISTS,
+            *_SCORING,
+        ),
     ),
     "picks": (_learn_picks, (conjugate._solve_rows, *_SUMS, *_TOGETHER, *_LIKELIEST)),
     "ranks": (_draw_for_ranks, (marking.mark_part, *_DRAWING)),
     "blocks on ranks": (_draw_blocks_for_ranks, (_mark_block_part, *_DRAWING)),
     "ridge on ranks": (_share_posteriors, (*_SHARED, *_POSTERIORS)),
 }
-"""What kernels are for: training a CF-NADE alone on its rows, with a ridge part, its posteriors, on
-blocks of users and items; answering requests; learning and listing what people pick; drawing by
-ranks, and their ridge part."""
+"""What kernels are for: training a CF-NADE alone on its rows, with a ridge part, its posteriors, a
+neighbourhood, on blocks of users and items; people whom training did not know; answering requests;
+learning and listing what people pick; drawing by ranks, and their ridge part."""

@@ -7,7 +7,6 @@ operation; nothing else is reordered, and infinities and NaNs keep their meaning
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -164,6 +163,11 @@ def _first(builder: Any, count: Any) -> Any:
     return builder.icmp_signed("<", lanes, splat(builder, count))
 
 
+def _is_whole(builder: Any, count: Any) -> Any:
+    """Whether no lane is left out: a mask is dear to store by where there is no AVX-512."""
+    return builder.icmp_signed(">=", count, count.type(LANES))
+
+
 @intrinsic
 def load_part(_: Any, array: Any, index: Any, count: Any) -> Any:
     """array[index:index+count], zeros behind; lanes from count on touch no memory."""
@@ -171,9 +175,18 @@ def load_part(_: Any, array: Any, index: Any, count: Any) -> Any:
     def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
         kind = context.get_value_type(kinds.return_type)
         address = pointer(context, builder, kinds.args[0], args[0], args[1])
-        address = builder.bitcast(address, kind.as_pointer())
-        parts = (address, ir.IntType(32)(4), _first(builder, args[2]), constant(kind, 0.0))
-        return call(builder, f"llvm.masked.load.{suffix(kind)}.p0", kind, parts)
+        with builder.if_else(_is_whole(builder, args[2])) as (every, some):
+            with every:
+                whole, end = read(builder, address), builder.block
+            with some:
+                start = builder.bitcast(address, kind.as_pointer())
+                parts = (start, ir.IntType(32)(4), _first(builder, args[2]), constant(kind, 0.0))
+                masked = call(builder, f"llvm.masked.load.{suffix(kind)}.p0", kind, parts)
+                other_end = builder.block
+        value = builder.phi(kind)
+        value.add_incoming(whole, end)
+        value.add_incoming(masked, other_end)
+        return value
 
     return VectorType(array.dtype)(*signature(array, index, count).args), generate
 
@@ -185,12 +198,30 @@ def store_part(_: Any, array: Any, index: Any, value: Any, count: Any) -> Any:
     def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
         kind = args[2].type
         address = pointer(context, builder, kinds.args[0], args[0], args[1])
-        address = builder.bitcast(address, kind.as_pointer())
-        parts = (args[2], address, ir.IntType(32)(4), _first(builder, args[3]))
-        call(builder, f"llvm.masked.store.{suffix(kind)}.p0", ir.VoidType(), parts)
+        with builder.if_else(_is_whole(builder, args[3])) as (every, some):
+            with every:
+                write(builder, args[2], address)
+            with some:
+                start = builder.bitcast(address, kind.as_pointer())
+                parts = (args[2], start, ir.IntType(32)(4), _first(builder, args[3]))
+                call(builder, f"llvm.masked.store.{suffix(kind)}.p0", ir.VoidType(), parts)
         return context.get_dummy_value()
 
     return signature(array, index, value, count), generate
+
+
+@intrinsic
+def fetch(_: Any, array: Any, index: Any) -> Any:
+    """Have the line of array[index] brought to the second-level cache while other work goes on."""
+
+    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+        place = pointer(context, builder, kinds.args[0], args[0], args[1])
+        to_read, second_level, data = (ir.IntType(32)(number) for number in (0, 2, 1))
+        parts = builder.bitcast(place, ir.IntType(8).as_pointer()), to_read, second_level, data
+        call(builder, "llvm.prefetch.p0", ir.VoidType(), parts)
+        return context.get_dummy_value()
+
+    return signature(array, index), generate
 
 
 @intrinsic
@@ -277,74 +308,3 @@ def sum_lanes(builder: Any, value: Any) -> Any:
     name = f"llvm.vector.reduce.fadd.{suffix(value.type)}"
     element = value.type.element
     return call(builder, name, element, (element(-0.0), value), fast=("reassoc",))
-
-
-# -- exponential and logarithm: powers of two taken out, then a short series ----------------------
-
-
-def _polynomial(builder: Any, x: Any, coefficients: Sequence[float]) -> Any:
-    """Σ coefficients[i]·x^i by Horner's rule."""
-    result = constant(x.type, coefficients[-1])
-    for coefficient in reversed(coefficients[:-1]):
-        result = multiply_add(builder, result, x, constant(x.type, coefficient))
-    return result
-
-
-def _format(kind: ir.VectorType) -> tuple[int, int, int]:
-    """Bits of a float, bits of its mantissa, bias of its exponent."""
-    return (32, 23, 127) if isinstance(kind.element, ir.FloatType) else (64, 52, 1023)
-
-
-@intrinsic
-def exp(_: Any, a: Any) -> Any:
-    """e^a for a <= 0, to the last bit or two; below the smallest normal float, that float."""
-
-    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
-        kind = args[0].type
-        bits, mantissa, bias = _format(kind)
-        single = bits == 32
-        floor = constant(kind, -87.3 if single else -708.3)
-        x = call(builder, f"llvm.maxnum.{suffix(kind)}", kind, (args[0], floor))
-        # x = n·ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, the first one exact times n.
-        high = 0.693359375 if single else 0.693147180369123816490
-        low = math.log(2.0) - high if single else 1.90821492927058770002e-10
-        steps = builder.fmul(x, constant(kind, 1.0 / math.log(2.0)))
-        n = call(builder, f"llvm.rint.{suffix(kind)}", kind, (steps,))
-        r = multiply_add(builder, n, constant(kind, -high), x)
-        r = multiply_add(builder, n, constant(kind, -low), r)
-        terms = [1.0 / math.factorial(i) for i in range(8 if single else 14)]
-        power = _polynomial(builder, r, terms)
-        whole = ir.VectorType(ir.IntType(bits), LANES)
-        scale = builder.add(builder.fptosi(n, whole), ir.Constant(whole, [bias] * LANES))
-        scale = builder.shl(scale, ir.Constant(whole, [mantissa] * LANES))
-        return builder.fmul(power, builder.bitcast(scale, kind))
-
-    return a(a), generate
-
-
-@intrinsic
-def log(_: Any, a: Any) -> Any:
-    """ln a for normal a >= 1, to the last bit or two."""
-
-    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
-        kind = args[0].type
-        bits, mantissa, bias = _format(kind)
-        whole = ir.VectorType(ir.IntType(bits), LANES)
-
-        def integers(value: int) -> Any:
-            return ir.Constant(whole, [value] * LANES)
-
-        # a = 2^n·m with m in [√½, √2): the offset moves the seam of the exponent to √½.
-        seam = (bias << mantissa) - int((1.0 - math.sqrt(0.5)) * 2.0 ** (mantissa + 1))
-        raw = builder.sub(builder.bitcast(args[0], whole), integers(seam))
-        n = builder.sitofp(builder.ashr(raw, integers(mantissa)), kind)
-        fraction = builder.and_(raw, integers((1 << mantissa) - 1))
-        m = builder.bitcast(builder.add(fraction, integers(seam)), kind)
-        # ln m = 2·artanh(s), s = (m - 1)/(m + 1)
-        one = constant(kind, 1.0)
-        s = builder.fdiv(builder.fsub(m, one), builder.fadd(m, one))
-        terms = [2.0 / (2 * i + 1) for i in range(6 if bits == 32 else 12)]
-        series = _polynomial(builder, builder.fmul(s, s), terms)
-        return multiply_add(builder, n, constant(kind, math.log(2.0)), builder.fmul(s, series))
-
-    return a(a), generate

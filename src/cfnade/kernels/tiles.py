@@ -18,6 +18,7 @@ from cfnade.kernels.simd import (
     LANES,
     add,
     constant,
+    fetch,
     fill,
     intrinsic,
     load,
@@ -71,11 +72,20 @@ def _accumulate(builder: Any, slot: Any, a: Any, b: Any) -> None:
 
 
 def _dots(count: int) -> Any:
-    """out[o + t] = block[e:e+width] · rows[starts[t]:starts[t]+width] for t < count."""
+    """out[o + t] = block[e:e+width] · rows[starts[t]:starts[t]+width] + bias for t < count."""
 
     @intrinsic
     def dots(
-        _: Any, block: Any, e: Any, rows: Any, starts: Any, t: Any, width: Any, out: Any, o: Any
+        _: Any,
+        block: Any,
+        e: Any,
+        rows: Any,
+        starts: Any,
+        t: Any,
+        width: Any,
+        out: Any,
+        o: Any,
+        bias: Any,
     ) -> Any:
         def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
             def element(i: int, index: Any) -> Any:
@@ -97,14 +107,15 @@ def _dots(count: int) -> Any:
                     _accumulate(builder, slot, shared, read(builder, builder.gep(row, [i])))
             values = [builder.load(slot) for slot in sums]
             if count == LANES:
-                write(builder, _sum_each(builder, values), element(6, args[7]))
+                scores = add(builder, _sum_each(builder, values), splat(builder, args[8]))
+                write(builder, scores, element(6, args[7]))
             else:
                 for j, value in enumerate(values):
                     target = element(6, builder.add(args[7], INDEX(j)))
-                    builder.store(sum_lanes(builder, value), target)
+                    builder.store(add(builder, sum_lanes(builder, value), args[8]), target)
             return context.get_dummy_value()
 
-        return signature(block, e, rows, starts, t, width, out, o), generate
+        return signature(block, e, rows, starts, t, width, out, o, bias), generate
 
     return dots
 
@@ -214,18 +225,19 @@ _back1, _back1_1 = _back(1, STRIP), _back(1, 1)
 
 @inner
 def tile_scores(states: Any, count: int, shape: Any, scratch: Any) -> None:
-    """scores[16·k + t] = block[k] · state of target t, for the first `count` targets."""
+    """scores[16·k + t] = block[k] · state of target t + bias[k], for the first `count` targets."""
     block, begins, whole, out = scratch.block, scratch.begins, shape.whole, scratch.scores
     for k in range(shape.levels):
+        bias = scratch.bias[k]
         if WIDE and count == LANES:
-            _dots16(block, k * whole, states, begins, 0, whole, out, k * LANES)
+            _dots16(block, k * whole, states, begins, 0, whole, out, k * LANES, bias)
             continue
         t = 0
         while t + 4 <= count:
-            _dots4(block, k * whole, states, begins, t, whole, out, k * LANES + t)
+            _dots4(block, k * whole, states, begins, t, whole, out, k * LANES + t, bias)
             t += 4
         while t < count:
-            _dots1(block, k * whole, states, begins, t, whole, out, k * LANES + t)
+            _dots1(block, k * whole, states, begins, t, whole, out, k * LANES + t, bias)
             t += 1
 
 
@@ -289,6 +301,14 @@ def read_block(table: Any, column: int, shape: Any, shared: bool, block: Any) ->
             if shared and k > 0:
                 value = value + load(block, to - shape.whole + i)
             store(block, to + i, value)
+
+
+@glue
+def fetch_vectors(table: Any, column: int, shape: Any) -> None:
+    """Have a column of the table brought near, which will soon be read."""
+    size = shape.levels * shape.width
+    for i in range(column * size, (column + 1) * size, LANES):
+        fetch(table, i)
 
 
 @glue

@@ -84,6 +84,12 @@ def kernel_task(names: tuple[str, ...]) -> str:
     return "ridge" if any(KINDS[name].side in posteriors for name in names) else "rows"
 
 
+def kernel_tasks(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, and what its neighbourhoods need besides."""
+    near = any(KINDS[name].side is NearSide for name in names)
+    return (kernel_task(names), "near") if near else (kernel_task(names),)
+
+
 def new_member(
     names: tuple[str, ...],
     ratings: Ratings,
@@ -144,6 +150,7 @@ __all__ = [
     "are_made",
     "bytes_of_weights",
     "kernel_task",
+    "kernel_tasks",
     "new_member",
     "saved_member",
     "side_names",

@@ -319,7 +319,9 @@ def _expected(rows: Rows, residuals: Floats, a: Floats, c: Floats, threads: int)
     bounds = list(pairwise([0, *cuts.tolist(), len(rows)]))
     parts = [_Sums(*(np.zeros_like(array) for array in (lower, a, a))) for _ in bounds]
     given = (np.array(rows.offsets), np.array(rows.columns)), residuals, (a, lower)
-    run(expect, [(*bound, *given, part) for bound, part in zip(bounds, parts, strict=True)])
+    # Plain tuples: a named one would be another type, and the kernels be compiled for it again.
+    each = zip(bounds, parts, strict=True)
+    run(expect, [(*bound, *given, tuple(part)) for bound, part in each])
     for part in parts[1:]:
         for into, more in zip(parts[0], part, strict=True):
             into += more
@@ -333,7 +335,7 @@ def _maximised(
     loadings = np.empty_like(sums.products), np.empty_like(sums.products)
     prior = precision.astype(np.float32), centre.astype(np.float32)
     cuts = pairwise([M * t // threads for t in range(threads + 1)])
-    run(maximise, [(*cut, sums, *prior, loadings) for cut in cuts])
+    run(maximise, [(*cut, tuple(sums), *prior, loadings) for cut in cuts])
     return loadings
 
 
