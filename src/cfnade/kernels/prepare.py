@@ -86,8 +86,9 @@ def ahead(notify: Callable[[str], None] | None, *tasks: str) -> bool:
         notify(MESSAGE)
         _Elsewhere.said = True
     if "ridge" in tasks and (os.cpu_count() or 1) > 1:
-        there = cache_state(POSTERIORS, NEWCOMERS).missing
-        if min(there, missing - there) >= WORTH_IT:
+        there = _kernels((POSTERIORS, NEWCOMERS))
+        parts = there, _kernels(tasks) - there
+        if min(sum(not _is_kept(one) for one in part) for part in parts) >= WORTH_IT:
             _Elsewhere.start()
     return missing > 0
 
