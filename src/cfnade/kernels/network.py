@@ -21,7 +21,7 @@ MAX_LEVELS = 255
 
 
 def _tanh(x: Tensor) -> Tensor:
-    """tanh x = 2·sigmoid(2x) - 1, in place: four times as fast as torch's, and as near to 1e-7."""
+    """tanh x = 2·sigmoid(2x) - 1, in place: four times as fast as torch's, within 2e-7."""
     return x.mul_(2.0).sigmoid_().mul_(2.0).sub_(1.0)
 
 
