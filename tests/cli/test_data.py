@@ -157,11 +157,11 @@ def test_a_file_of_items_brings_titles_and_genres(shell: Shell, csv: Path, tmp_p
 
 def test_columns_that_cannot_be_told_are_asked_for_by_option(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "odd.csv"
-    path.write_text("who,what,how much\nann,alien,5\nbob,alien,4\n")
+    path.write_text("whose,which,how much\nann,alien,5\nbob,alien,4\n")
     done = shell("data", "info", path)
     assert done.code == 1
     assert "say it with --user, --item, --rating" in done.err
-    assert "    who,what,how much\n    ann,alien,5\n" in done.err
+    assert "    whose,which,how much\n    ann,alien,5\n" in done.err
 
 
 # -- interactions --------------------------------------------------------------------------------

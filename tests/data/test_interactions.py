@@ -227,7 +227,7 @@ def test_items_of_a_person_may_repeat() -> None:
 
 def test_columns_under_a_name_that_is_not_known_are_not_people() -> None:
     with pytest.raises(DataError, match="which column is the user"):
-        load({"who": [1, 2], "item": [3, 4], "rating": [1, 2]})
+        load({"whose": [1, 2], "item": [3, 4], "rating": [1, 2]})
 
 
 # -- options ---------------------------------------------------------------------------------------

@@ -83,8 +83,7 @@ class Posterior(ChoiceSide):
 
     @once
     def _turned(self) -> Turned:
-        with one_torch_thread():  # whoever asks first, it has the same bits
-            return turned(self._F)
+        return turned(self._F)
 
     def vectors(self) -> ScoreArray | None:
         return self._F.numpy()
@@ -118,9 +117,10 @@ class Turned(NamedTuple):
 
 def turned(F: Tensor) -> Turned:
     """The same vectors, turned."""
-    exact = F.double()
-    lengths, directions = torch.linalg.eigh(exact.T @ exact)
-    return Turned((exact @ directions).float(), lengths.clamp(min=0).numpy())
+    with one_torch_thread():  # a busy machine would give a product other threads, and other bits
+        exact = F.double()
+        lengths, directions = torch.linalg.eigh(exact.T @ exact)
+        return Turned((exact @ directions).float(), lengths.clamp(min=0).numpy())
 
 
 def solve(rows: Picks, others: Turned, config: PosteriorConfig) -> Tensor:

@@ -107,7 +107,7 @@ def compare(static: Any, served: Any, where: str) -> None:
         assert len(static) == len(served), where
         for at, (one, other) in enumerate(zip(static, served, strict=True)):
             compare(one, other, f"{where}[{at}]")
-    elif isinstance(static, float):
+    elif isinstance(served, float):
         assert static == pytest.approx(served, abs=2e-4), where
     else:
         assert static == served, where
