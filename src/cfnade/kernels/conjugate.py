@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.kernels.compiled import loose_inner, loose_kernel
+from cfnade.kernels.compiled import kernel, loose_inner
 from cfnade.kernels.memory import Array, frozen
 from cfnade.kernels.ragged_sums import shares_of_rows
 from cfnade.kernels.threads import run
@@ -36,7 +36,7 @@ def _apply(first: int, last: int, columns: Any, weights: Any, table: Any, p: Any
             q[d] += product * row[d]
 
 
-@loose_kernel
+@kernel
 def _solve_rows(
     lo: int,
     hi: int,
@@ -48,7 +48,11 @@ def _solve_rows(
     ridges: Any,
     out: Any,
 ) -> None:
-    """out[r] = x of the rows lo to hi. Traffic: the entries' rows of the table, once a step."""
+    """out[r] = x of the rows lo to hi. Traffic: the entries' rows of the table, once a step.
+
+    Not loose: the compiler keeps two versions of such loops, for arrays that may overlap and that
+    cannot, and loose ones would add up in two orders, by where arrays happen to lie.
+    """
     D = table.shape[1]
     inverse, rest, step, moved = (
         np.empty(D, np.float32),
@@ -57,7 +61,7 @@ def _solve_rows(
         np.empty(D, np.float32),
     )
     for r in range(lo, hi):
-        first, last, x = offsets[r], offsets[r + 1], out[r]
+        first, last, x, ridge = offsets[r], offsets[r + 1], out[r], ridges[r]
         x[:] = 0.0
         rest[:] = 0.0
         for entry in range(first, last):
@@ -66,7 +70,7 @@ def _solve_rows(
                 rest[d] += weight * row[d]
         size = 0.0
         for d in range(D):
-            inverse[d] = 1 / (base[d] + ridges[r])
+            inverse[d] = 1 / (base[d] + ridge)
             step[d] = inverse[d] * rest[d]
             size += rest[d] * step[d]
         enough = _CLOSE * size
