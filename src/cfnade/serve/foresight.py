@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections import deque
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ _log = logging.getLogger("cfnade.serve")
 _WAITING = 5_000
 _AT_ONCE = 200
 _RECENT = 10_000
+_PAUSE = 0.2
+"""Seconds in which more may come: to note many takes hardly longer than to note one."""
 
 
 class Came(NamedTuple):
@@ -74,6 +77,7 @@ class Foresight:
 
     def _run(self) -> None:
         while (came := self._queue.get()) is not None:
+            time.sleep(_PAUSE)
             batch, last = [came], False
             while len(batch) < _AT_ONCE and not self._queue.empty():
                 more = self._queue.get()

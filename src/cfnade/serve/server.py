@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,6 +44,9 @@ _FINISH = 30
 """Seconds in which requests under way may finish after a signal to stop."""
 _START = 120
 """Seconds that a new worker may take to load the model."""
+_TURN = 0.001
+"""Seconds for which a thread goes on while others wait. An answer passes through several threads,
+and Python's own 0.005 add up."""
 _LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -143,6 +147,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def _app(settings: ServeSettings, models: Models | None) -> FastAPI:
+    sys.setswitchinterval(_TURN)
     return create_app(
         models or Models(settings.folder),
         limits=settings.limits,

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, delete, select, text
+from sqlalchemy import Connection, bindparam, delete, select, text
 
 from cfnade.errors import StoreError
 from cfnade.store.opening import Store
@@ -27,6 +27,18 @@ KEPT_SECONDS = 86_400
 """For which the key of a request is known."""
 MOST_ITEMS = 5_000
 """What counts of one person: of more, the latest."""
+
+# Statements of every write are made once: to make one takes longer than the database does.
+_ANSWERED = select(REQUESTS).where(
+    (REQUESTS.c.person == bindparam("of")) & (REQUESTS.c.key == bindparam("by"))
+)
+_LAST = (
+    select(EVENTS.c.kind, EVENTS.c.rating, EVENTS.c.at)
+    .where((EVENTS.c.person == bindparam("of")) & (EVENTS.c.item == bindparam("about")))
+    .order_by(EVENTS.c.at.desc(), EVENTS.c.id.desc())
+    .limit(1)
+)
+_LOCKS = text("select pg_advisory_xact_lock(n) from unnest(cast(:locks as bigint[])) as n")
 
 
 class OtherRequestError(StoreError):
@@ -84,7 +96,7 @@ def keep(store: Store, said: Iterable[Saying], now: int | None = None) -> list[K
 def _one(connection: Connection, said: Saying, now: int) -> Kept | StoreError:
     if said.key is not None and (before := _answered(connection, said)) is not None:
         return before
-    last = _last(connection, said.person, said.item)
+    last = connection.execute(_LAST, {"of": said.person, "about": said.item}).one_or_none()
     at = now if last is None else max(now, last.at)
     event = None
     if not _stands(last, said):
@@ -105,8 +117,7 @@ def _one(connection: Connection, said: Saying, now: int) -> Kept | StoreError:
 
 def _answered(connection: Connection, said: Saying) -> Kept | StoreError | None:
     """What was answered to the same request before."""
-    mine = (REQUESTS.c.person == said.person) & (REQUESTS.c.key == said.key)
-    found = connection.execute(select(REQUESTS).where(mine)).one_or_none()
+    found = connection.execute(_ANSWERED, {"of": said.person, "by": said.key}).one_or_none()
     if found is None:
         return None
     if found.asked != said.asked:
@@ -115,16 +126,6 @@ def _answered(connection: Connection, said: Saying) -> Kept | StoreError | None:
             "new request"
         )
     return Kept(found.event, found.at, False)
-
-
-def _last(connection: Connection, person: str, item: str) -> Any:
-    newest = (
-        select(EVENTS.c.kind, EVENTS.c.rating, EVENTS.c.at)
-        .where((EVENTS.c.person == person) & (EVENTS.c.item == item))
-        .order_by(EVENTS.c.at.desc(), EVENTS.c.id.desc())
-        .limit(1)
-    )
-    return connection.execute(newest).one_or_none()
 
 
 def _stands(last: Any, said: Saying) -> bool:
@@ -137,9 +138,7 @@ def _stands(last: Any, said: Saying) -> bool:
 def _only_here(connection: Connection, said: list[Saying]) -> None:
     """Until this transaction ends, nobody else writes of these people: PostgreSQL lets several
     write at once. In one order, so that none waits for another in a circle."""
-    locks = sorted({_lock_of(each.person) for each in said})
-    for lock in locks:
-        connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": lock})
+    connection.execute(_LOCKS, {"locks": sorted({_lock_of(each.person) for each in said})})
 
 
 def _lock_of(person: str) -> int:
