@@ -18,6 +18,7 @@ from cfnade.store.events import (
     drop_old_keys,
     keep,
     standing,
+    standing_before,
 )
 from cfnade.store.opening import Store
 from cfnade.store.schema import EVENTS
@@ -109,10 +110,12 @@ def test_keys_are_forgotten_after_a_day(store: Store) -> None:
 
 def test_what_stood_before_an_event_can_be_asked_for(store: Store) -> None:
     said = [Saying("anna", item, "rate", float(n)) for n, item in enumerate("121", 1)]
+    keep(store, [Saying("ben", "2", "rate", 5.0)], 10)
     kept = [keep(store, [one], 10)[0] for one in said]
     numbers = [one.event for one in kept if isinstance(one, Kept) and one.event is not None]
-    before = [{one.item: one.rating for one in standing(store, "anna", before=n)} for n in numbers]
-    assert before == [{}, {"1": 1.0}, {"1": 1.0, "2": 2.0}]
+    asked = [*(("anna", number) for number in numbers), ("ben", numbers[0]), ("carl", 1)]
+    before = [{one.item: one.rating for one in who} for who in standing_before(store, asked)]
+    assert before == [{}, {"1": 1.0}, {"1": 1.0, "2": 2.0}, {"2": 5.0}, {}]
 
 
 def test_threads_write_through_one_and_lose_nothing(store: Store) -> None:

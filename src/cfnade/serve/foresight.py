@@ -19,7 +19,7 @@ import numpy as np
 from cfnade.errors import StoreAwayError
 from cfnade.serve.loading import Loaded
 from cfnade.serve.standing_people import asker_of, user_of
-from cfnade.store.events import standing
+from cfnade.store.events import Standing, standing_before
 from cfnade.store.opening import Store
 from cfnade.store.prequential import note_predictions
 
@@ -86,7 +86,8 @@ class Foresight:
                     break
                 batch.append(more)
             try:
-                noted = [self._predicted(one) for one in batch]
+                known = standing_before(self._store, [(one.person, one.event) for one in batch])
+                noted = [self._predicted(*one) for one in zip(batch, known, strict=True)]
                 note_predictions(self._store, [one for one in noted if one is not None])
             except StoreAwayError as error:
                 _log.warning("predictions of %d ratings were not noted: %s", len(batch), error)
@@ -95,10 +96,9 @@ class Foresight:
             if last:
                 return
 
-    def _predicted(self, came: Came) -> dict[str, object] | None:
+    def _predicted(self, came: Came, before: list[Standing]) -> dict[str, object] | None:
         """What was expected; None of somebody of whom the model could say nothing."""
         predictor = came.loaded.predictor
-        before = standing(self._store, came.person, before=came.event)
         if not predictor.fitted.takes_histories and not before:
             return None
         who = asker_of(predictor, came.person, before)

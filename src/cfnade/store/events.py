@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -28,7 +28,7 @@ KEPT_SECONDS = 86_400
 MOST_ITEMS = 5_000
 """What counts of one person: of more, the latest."""
 
-# Statements of every write are made once: to make one takes longer than the database does.
+# Statements that are asked all the time are made once: that takes longer than the database does.
 _ANSWERED = select(REQUESTS).where(
     (REQUESTS.c.person == bindparam("of")) & (REQUESTS.c.key == bindparam("by"))
 )
@@ -37,6 +37,11 @@ _LAST = (
     .where((EVENTS.c.person == bindparam("of")) & (EVENTS.c.item == bindparam("about")))
     .order_by(EVENTS.c.at.desc(), EVENTS.c.id.desc())
     .limit(1)
+)
+_SAID = (
+    select(EVENTS.c["person", "item", "kind", "rating", "at", "id"])
+    .where(EVENTS.c.person.in_(bindparam("people", expanding=True)))
+    .order_by(EVENTS.c.at, EVENTS.c.id)
 )
 _LOCKS = text("select pg_advisory_xact_lock(n) from unnest(cast(:locks as bigint[])) as n")
 
@@ -149,18 +154,25 @@ def _lock_of(person: str) -> int:
 # -- what counts ---------------------------------------------------------------------------------
 
 
-def standing(store: Store, person: str, *, before: int | None = None) -> list[Standing]:
-    """What counts of a person now, the earliest first; `before`: before that event came."""
-    events = (
-        select(EVENTS.c.item, EVENTS.c.kind, EVENTS.c.rating, EVENTS.c.at, EVENTS.c.id)
-        .where(EVENTS.c.person == person)
-        .order_by(EVENTS.c.at, EVENTS.c.id)
-    )
-    if before is not None:
-        events = events.where(EVENTS.c.id < before)
-    now: dict[str, Standing] = {}
+def standing(store: Store, person: str) -> list[Standing]:
+    """What counts of a person now, the earliest first."""
+    return standing_before(store, [(person, None)])[0]
+
+
+def standing_before(store: Store, asked: Sequence[tuple[str, int | None]]) -> list[list[Standing]]:
+    """What counted of people before an event of theirs came, or counts now if there is none; of
+    all of them by one question."""
+    said: dict[str, list[Any]] = {person: [] for person, _ in asked}
     with store.reading() as connection:
-        for item, kind, rating, at, number in connection.execute(events):
+        for person, *event in connection.execute(_SAID, {"people": list(said)}):
+            said[person].append(event)
+    return [_counting(said[person], before) for person, before in asked]
+
+
+def _counting(events: Iterable[Any], before: int | None) -> list[Standing]:
+    now: dict[str, Standing] = {}
+    for item, kind, rating, at, number in events:
+        if before is None or number < before:
             now.pop(item, None)  # the order is that of the latest
             if kind != "withdraw":
                 now[item] = Standing(item, rating, at, number)
