@@ -51,8 +51,10 @@ def _told(ratings: Ratings, context: Ratings) -> BoolArray:
     users = places_of(context.user_ids, ratings.user_ids)[context.users]
     items = places_of(context.item_ids, ratings.item_ids)[context.items]
     there = (users >= 0) & (items >= 0)
-    told = users[there] * ratings.n_items + items[there]
-    return np.isin(ratings.users.astype(np.int64) * ratings.n_items + ratings.items, told)
+    told = np.sort(users[there] * ratings.n_items + items[there])
+    cells = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
+    places = np.searchsorted(told, cells)
+    return np.asarray(np.append(told, -1)[places] == cells)
 
 
 def asked_of_both(split: Split, fitted: FittedModel) -> Ratings:

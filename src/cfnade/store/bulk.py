@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,7 @@ from cfnade.store.opening import Store
 from cfnade.store.schema import EVENTS, FORGOTTEN, ITEMS, fact, set_fact
 
 _PIECE = 50_000
+_READ = 5_000
 _SCALE = "scale"
 _SAME = ["person", "item", "kind", "rating", "at"]
 _DIGITS = r"^(0|-?[1-9][0-9]{0,17})$"
@@ -127,12 +129,12 @@ def what_counts(store: Store, *, picks: bool = False) -> pl.DataFrame:
     ratings. What was forgotten or withdrawn is not in it.
     """
     with store.reading() as connection:
-        events = _all_events(connection)
         items = pl.DataFrame(
             [tuple(row) for row in connection.execute(select(ITEMS))],
             {"item": pl.String, "title": pl.String, "genres": pl.String},
             orient="row",
         )
+        events = _all_events(connection)
     latest = (
         events.sort("at", "id")
         .unique(["person", "item"], keep="last", maintain_order=True)
@@ -158,17 +160,17 @@ def what_counts(store: Store, *, picks: bool = False) -> pl.DataFrame:
 
 
 def _all_events(connection: Connection) -> pl.DataFrame:
-    columns = [EVENTS.c[name] for name in ("id", "person", "item", "kind", "rating", "at")]
+    """As the driver reads them, by columns: a quarter of what rows as objects take."""
     kinds = [pl.Int64, pl.String, pl.String, pl.String, pl.Float64, pl.Int64]
-    schema = dict(zip([column.name for column in columns], kinds, strict=True))
-    streamed = select(*columns).execution_options(stream_results=True, yield_per=_PIECE)
-    found = connection.execute(streamed)
-    # Columns of values are read far faster than rows are.
-    pieces = [
-        pl.DataFrame(list(zip(*rows, strict=True)), schema, orient="col")
-        for rows in found.partitions()
-    ]
-    return pl.concat([pl.DataFrame(schema=schema), *pieces])
+    schema = dict(zip(("id", "person", "item", "kind", "rating", "at"), kinds, strict=True))
+    name = () if connection.dialect.name == "sqlite" else ("events",)  # a server's cursor has one
+    cursor: Any = connection.connection.cursor(*name)
+    pieces = [pl.DataFrame(schema=schema)]
+    with closing(cursor):
+        cursor.execute(f"select {', '.join(schema)} from events")
+        while rows := cursor.fetchmany(_READ):
+            pieces.append(pl.DataFrame(list(zip(*rows, strict=True)), schema, orient="col"))
+    return pl.concat(pieces)
 
 
 def _ids(texts: pl.Series) -> pl.Series:

@@ -39,7 +39,7 @@ _LAST = (
     .limit(1)
 )
 _SAID = (
-    select(EVENTS.c["person", "item", "kind", "rating", "at", "id"])
+    select(*(EVENTS.c[name] for name in ("person", "item", "kind", "rating", "at", "id")))
     .where(EVENTS.c.person.in_(bindparam("people", expanding=True)))
     .order_by(EVENTS.c.at, EVENTS.c.id)
 )
