@@ -22,6 +22,7 @@ from cfnade.data.splits import Split
 from cfnade.evaluation import evaluate
 from cfnade.recipes import default_recipe
 from cfnade.settings import Settings
+from cfnade.sides import Member
 from cfnade.training.loop import Saving
 from cfnade.training.run import Plan, Trained, train
 from cfnade.training.state import NAME
@@ -120,7 +121,16 @@ def _outcome(trained: Trained) -> dict[str, Any]:
         "diverged": trained.diverged,
         "valid": facts["valid"],
         "curve": [round(line["valid_rmse"], 5) for line in trained.history if line["valid_rmse"]],
+        "gains": [_gains(one) for one in members],
+        "shares": [share for share, _ in trained.fitted.shares],
     }
+
+
+def _gains(member: Member) -> list[float]:
+    """What validation found for its neighbourhoods: their gains, and the shift, as a plan has it."""
+    near: list[Any] = [side.network for side in member.sides.values() if side.tunes]
+    found = [float(one.gain) for one in near] + [float(one.shift) for one in near[:1]]
+    return [round(value, 4) for value in found]
 
 
 def _since(began: float) -> float:
