@@ -127,7 +127,7 @@ def _outcome(trained: Trained) -> dict[str, Any]:
 
 
 def _gains(member: Member) -> list[float]:
-    """What validation found for its neighbourhoods: their gains, and the shift, as a plan has it."""
+    """What validation found for its neighbourhoods: their gains and the shift, as in a plan."""
     near: list[Any] = [side.network for side in member.sides.values() if side.tunes]
     found = [float(one.gain) for one in near] + [float(one.shift) for one in near[:1]]
     return [round(value, 4) for value in found]
