@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from cfnade import CFNADE
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.scorer import Scorer
@@ -53,6 +54,13 @@ def test_levels_are_expected_as_often_as_they_came() -> None:
     chances = torch.from_numpy(scores).softmax(1).mean(0).numpy()
     came = np.bincount(RATINGS.levels, minlength=5) / len(RATINGS)
     np.testing.assert_allclose(chances, came, atol=0.02)
+
+
+@pytest.mark.parametrize("side", ["user-factors", "item-factors", "user-samples", "factors-near"])
+def test_what_is_made_needs_no_settings(side: str) -> None:
+    parts = split(RATINGS, "paper:0")
+    found = CFNADE(side=side).fit(parts).evaluate(parts.test)
+    assert found.rmse < parts.test.values.std()  # what the mean of all gives
 
 
 def test_nothing_is_trained_and_a_refit_knows_validation_too() -> None:

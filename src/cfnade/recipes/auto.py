@@ -6,8 +6,9 @@ part, a joint one and, if more time is given than usual, one of users, each if i
 the budget. Validation then says what each counts, and leaves out who adds nothing
 (training/shares.py).
 
-Times are those of two cores without AVX-512, in seconds; they follow from the sizes alone, so the
-same data and budget give the same members on any machine. docs/defaults.md shows how good it is.
+Times are those of two cores, in seconds, too long rather than too short on small data; they follow
+from the sizes alone, so the same data and budget give the same members on any machine.
+docs/defaults.md shows how good it is.
 """
 
 from __future__ import annotations
@@ -117,16 +118,16 @@ def _joint(hidden: int, passes: int, shape: Shape, seed: int) -> Plan:
 
 def _factor_seconds(shape: Shape) -> float:
     """Of both; with the refit."""
-    return 2 * (22e-6 * shape.ratings + 5.5e-4 * (shape.users + shape.items)) / CORES
+    return 2 * (14e-6 * shape.ratings + 5.5e-4 * (shape.users + shape.items)) / CORES
 
 
 def _single_seconds(shape: Shape, columns: int) -> float:
     """Ratings are read once an epoch, tables are moved by every step."""
     again = 2 if shape.ratings < SHORT else 1
-    return again * (14e-6 * shape.ratings + 2.2e-4 * columns * shape.levels) / CORES
+    return again * (6e-6 * shape.ratings + 2.4e-4 * columns * shape.levels) / CORES
 
 
 def _joint_seconds(shape: Shape, hidden: int, passes: int) -> float:
     n, width = shape.ratings, (shape.users + shape.items) * shape.levels
-    a_pass = 0.17 + 4e-7 * n + hidden * (1.5e-9 * n + 1.5e-8 * width)
+    a_pass = 0.17 + 2.5e-8 * n + hidden * (2.5e-10 * n + 1.5e-8 * width)
     return 12 * passes * a_pass / CORES

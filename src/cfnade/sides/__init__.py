@@ -73,7 +73,7 @@ def side_names(side: object, *, ridge: int = 0, time: bool = False) -> tuple[str
 
 def are_made(names: tuple[str, ...]) -> bool:
     """Whether such a member is made from ratings, and nothing of it is trained."""
-    return all(KINDS[name].side in (FactorSide, NearSide) for name in names)
+    return all(issubclass(KINDS[name].side, (FactorSide, NearSide)) for name in names)
 
 
 def kernel_task(names: tuple[str, ...]) -> str:
