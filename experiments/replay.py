@@ -96,7 +96,7 @@ class Replay:
     over_http: int
 
     def __post_init__(self) -> None:
-        self._half = len(self.data) // 2
+        self._half, self._values = len(self.data) // 2, self.data.values
         self._of_person = _places_by_person(self.data.users, self.data.n_users)
 
     def lines(self) -> Iterator[dict[str, Any]]:
@@ -153,7 +153,7 @@ class Replay:
         return out
 
     def _rmse(self, expected: Floats, part: Indices, counted: Any) -> float:
-        errors = (expected - self.data.values[part])[counted]
+        errors = (expected - self._values[part])[counted]
         return float(np.sqrt(np.mean(np.square(errors))))
 
     # -- ratings come -------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Replay:
     def _said(self, at: int) -> Saying:
         data = self.data
         person, item = data.user_ids[data.users[at]], data.item_ids[data.items[at]]
-        return Saying(str(person), str(item), "rate", float(data.values[at]))
+        return Saying(str(person), str(item), "rate", float(self._values[at]))
 
 
 def _noted(store: Store, cells: Collection[tuple[str, str]]) -> dict[tuple[str, str], float]:

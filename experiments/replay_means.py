@@ -18,9 +18,9 @@ class OnlineMeans:
 
     def __init__(self, data: Ratings, known: int) -> None:
         """Of ratings in their order, of which the first so many have come."""
-        self._data = data
+        self._data, self._values = data, data.values
         self._items, self._users = np.zeros((data.n_items, 2)), np.zeros((data.n_users, 2))
-        self._total, self._count = float(data.values[:known].sum()), known
+        self._total, self._count = float(self._values[:known].sum()), known
         for at in range(known):
             self._learn(at)
 
@@ -30,7 +30,7 @@ class OnlineMeans:
         for n, at in enumerate(part.tolist()):
             mean = self._total / self._count
             out[n] = mean + self._item(at, mean) + self._user(at)
-            self._total, self._count = self._total + float(self._data.values[at]), self._count + 1
+            self._total, self._count = self._total + float(self._values[at]), self._count + 1
             self._learn(at)
         return out
 
@@ -43,6 +43,6 @@ class OnlineMeans:
         return float(total / (count + DAMPING))
 
     def _learn(self, at: int) -> None:
-        rating, mean = float(self._data.values[at]), self._total / self._count
+        rating, mean = float(self._values[at]), self._total / self._count
         self._users[self._data.users[at]] += (rating - mean - self._item(at, mean), 1)
         self._items[self._data.items[at]] += (rating, 1)
