@@ -30,8 +30,11 @@ class Group(ABC):
 
     def share(self, rows: int) -> tuple[int, int]:
         """The rows lo..hi of a batch that this rank turns into states."""
-        lo, hi = (rows * number // self.size for number in (self.rank, self.rank + 1))
-        return lo, hi
+        return self.share_of(self.rank, rows)
+
+    def share_of(self, rank: int, rows: int) -> tuple[int, int]:
+        """The same of any rank."""
+        return rows * rank // self.size, rows * (rank + 1) // self.size
 
     @abstractmethod
     def sum_(self, array: Array) -> Array:

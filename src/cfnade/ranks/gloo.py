@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from cfnade.errors import TrainingError
 from cfnade.group import ALONE, Array, Counts, Group
+from cfnade.ranks.one_host import MOST, GoneError, OneHost, own_room, rooms_of
 
 TIMEOUT = 600.0
 """Seconds that a rank waits for the others before it gives them up."""
@@ -30,13 +31,23 @@ class RankLostError(TrainingError):
 class Ranks(Group):
     """All processes of the process group that is there."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.sent = 0
         """Bytes that this rank has sent to others."""
         self._kept: dict[str, Tensor] = {}
+        self._host = _one_host(self.rank, self.size, patience)
+
+    def close(self) -> None:
+        if self._host is not None:
+            self._host.close()
 
     def sum_(self, array: Array) -> Array:
+        if self._host is not None and 0 < array.nbytes <= MOST:
+            parts = self._show(array, (0, len(array)))
+            array[...] = sum(parts[1:], parts[0])
+            self.sent += 2 * array.nbytes * (self.size - 1) // self.size
+            return array
         own = torch.from_numpy(array)
         if self.size == 2:  # as many bytes as an all-reduce, and half of its messages
             other, sizes = self._room("other", array.size, own), self._all_but_own(array.size)
@@ -48,8 +59,15 @@ class Ranks(Group):
         return array
 
     def scatter_sum(self, rows: Tensor) -> None:
-        # Gloo's own reduce-scatter is slow; adding here also fixes the order.
         (lo, hi), D = self.share(len(rows)), rows.shape[1]
+        if self._host is not None and 0 < rows.nbytes <= MOST:
+            whole = rows.numpy()
+            shown = self._show(whole, (0, lo), (hi, len(rows)))
+            shown[self.rank] = whole
+            whole[lo:hi] = sum((part[lo:hi] for part in shown[1:]), shown[0][lo:hi])
+            self.sent += (len(rows) - (hi - lo)) * D * rows.element_size()
+            return
+        # Gloo's own reduce-scatter is slow; adding here also fixes the order.
         given = self._room("given", (len(rows) - (hi - lo)) * D, rows).view(-1, D)
         given[:lo], given[lo:] = rows[:lo], rows[hi:]
         count = (hi - lo) * D
@@ -64,6 +82,14 @@ class Ranks(Group):
 
     def gather(self, rows: Tensor) -> None:
         (lo, hi), D = self.share(len(rows)), rows.shape[1]
+        if self._host is not None and 0 < rows.nbytes <= MOST:
+            whole = rows.numpy()
+            for number, part in enumerate(self._show(whole, (lo, hi))):
+                if number != self.rank:
+                    first, last = self.share_of(number, len(rows))
+                    whole[first:last] = part[first:last]
+            self.sent += (self.size - 1) * (hi - lo) * D * rows.element_size()
+            return
         own = rows[lo:hi].reshape(-1).repeat(self.size - 1)
         got = self._room("got", (len(rows) - (hi - lo)) * D, rows)
         to = self._all_but_own((hi - lo) * D)
@@ -109,10 +135,19 @@ class Ranks(Group):
 
     def _others(self, rows: int, width: int) -> list[int]:
         """How many numbers of so many rows belong to each other rank; what is here stays here."""
-        cuts = [rows * number // self.size for number in range(self.size + 1)]
-        sizes = [(hi - lo) * width for lo, hi in pairwise(cuts)]
+        shares = (self.share_of(number, rows) for number in range(self.size))
+        sizes = [(hi - lo) * width for lo, hi in shares]
         sizes[self.rank] = 0
         return sizes
+
+    def _show(self, rows: Array, *ranges: tuple[int, int]) -> list[Array]:
+        assert self._host is not None
+        try:
+            return self._host.show(rows, *ranges)
+        except GoneError as error:
+            raise RankLostError(
+                f"rank {self.rank} of {self.size}: another rank {error} (they share memory)"
+            ) from error
 
     def _all_but_own(self, count: int) -> list[int]:
         """So many numbers for each other rank."""
@@ -141,6 +176,19 @@ class Ranks(Group):
             ) from error
 
 
+def _one_host(rank: int, size: int, patience: float) -> OneHost | None:
+    """Memory that all ranks see, if they are on one machine: all of them have it, or none."""
+    own, path = own_room()
+    paths: list[Any] = [None] * size
+    dist.all_gather_object(paths, path)
+    files = rooms_of(paths, rank, own) if all(paths) else []
+    here = torch.tensor([int(bool(files))])
+    dist.all_reduce(here, dist.ReduceOp.MIN)  # all have opened the files, or given them up
+    if path:
+        Path(path).unlink()
+    return OneHost(rank, files, patience) if int(here) else None
+
+
 @contextmanager
 def joined(seconds: float = TIMEOUT) -> Iterator[Group]:
     """The ranks that torchrun, Spark or Ray started, or this process alone.
@@ -153,9 +201,12 @@ def joined(seconds: float = TIMEOUT) -> Iterator[Group]:
     ours = not dist.is_initialized()
     if ours:
         _meet(timedelta(seconds=seconds))
+    group = Ranks(seconds) if dist.get_world_size() > 1 else ALONE
     try:
-        yield Ranks() if dist.get_world_size() > 1 else ALONE
+        yield group
     finally:
+        if isinstance(group, Ranks):
+            group.close()
         if ours:
             dist.destroy_process_group()
 

@@ -1,0 +1,128 @@
+"""What ranks of one machine show each other, and that it is what they would send."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cfnade.group import Array
+from cfnade.ranks.one_host import FOLDER, ORDERED, GoneError, OneHost, own_room, rooms_of
+
+pytestmark = pytest.mark.skipif(
+    not Path(FOLDER).is_dir() or platform.machine() not in ORDERED,
+    reason="no memory that processes share here",
+)
+
+
+def hosts(count: int, patience: float = 20.0) -> list[OneHost]:
+    """As many ranks, all in this process."""
+    rooms = [own_room() for _ in range(count)]
+    paths = [path for _, path in rooms]
+    files = [rooms_of(paths, rank, own) for rank, (own, _) in enumerate(rooms)]
+    for path in paths:
+        Path(path).unlink()
+    return [OneHost(rank, opened, patience) for rank, opened in enumerate(files)]
+
+
+def said(rank: int, turn: int) -> Array:
+    return np.random.default_rng((rank, turn)).normal(size=(1 + turn % 7, 5)).astype(np.float32)
+
+
+def test_everybody_sees_what_everybody_showed_at_any_pace() -> None:
+    ranks, turns, wrong = hosts(3), 300, []
+
+    def go(rank: int) -> None:
+        pace = np.random.default_rng(rank)
+        for turn in range(turns):
+            if pace.random() < 0.05:
+                time.sleep(float(pace.random()) / 200)
+            own = said(rank, turn)
+            shown = ranks[rank].show(own, (0, len(own)))
+            for other, seen in enumerate(shown):
+                if not np.array_equal(seen, said(other, turn)):
+                    wrong.append((rank, other, turn))
+
+    threads = [threading.Thread(target=go, args=(rank,)) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert wrong == []
+
+
+def test_who_ended_is_gone_and_who_sleeps_does_not_answer() -> None:
+    first, second = hosts(2, patience=0.1)
+    with pytest.raises(GoneError, match="does not answer"):
+        first.show(np.ones((1, 1)), (0, 1))
+    first, second = hosts(2, patience=60.0)
+    second.close()
+    began = time.monotonic()
+    with pytest.raises(GoneError, match="is gone"):
+        first.show(np.ones((1, 1)), (0, 1))
+    assert time.monotonic() - began < 30
+
+
+def test_who_does_not_see_a_file_has_none() -> None:
+    file, path = own_room()
+    Path(path).unlink()
+    assert rooms_of([path, path], 0, file) == []
+    os.close(file)
+
+
+BOTH_WAYS = """
+import numpy as np, torch
+from cfnade.ranks import gloo, one_host
+def drawn(rank, shape): return np.random.default_rng(rank).normal(size=shape).astype(np.float32)
+with gloo.joined(60) as group:
+    folder = one_host.FOLDER
+    for place in (folder, folder + "/nowhere"):
+        one_host.FOLDER = place
+        group = gloo.Ranks(60)
+        assert (group._host is None) == (place != folder)
+        for shape in ((7, 3), (2, 5), (1, 4)):
+            every = [drawn(rank, shape) for rank in range(group.size)]
+            lo, hi = group.share(shape[0])
+            own = torch.from_numpy(every[group.rank].copy())
+            before = group.sent
+            group.scatter_sum(own)
+            np.testing.assert_allclose(own[lo:hi].numpy(), sum(every)[lo:hi], rtol=1e-6)
+            group.gather(own)
+            np.testing.assert_allclose(own.numpy(), sum(every), rtol=1e-6)
+            np.testing.assert_allclose(group.sum_(every[group.rank].copy()), sum(every), rtol=1e-6)
+            print(place == folder, shape, group.sent - before)
+        assert group.total(group.rank + 0.5) == sum(range(group.size)) + group.size / 2
+        group.sum_(np.zeros(0, np.float32))
+        group.close()
+"""
+
+
+def test_sums_are_the_same_by_memory_and_by_sockets_and_so_are_their_bytes() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    known = os.environ | {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", BOTH_WAYS],
+            env=known | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(3)
+    ]
+    told = [process.communicate(timeout=120)[0].splitlines() for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0]
+    for lines in told:
+        sent = [line.partition(" ")[2] for line in lines]
+        assert sent[:3] == sent[3:]
+        assert len(sent) == 6
