@@ -39,8 +39,10 @@ def work(file: str, count: int) -> None:
     import torch
 
     from cfnade.data.store import read_ratings
+    from cfnade.ranks import one_host
     from cfnade.ranks.gloo import joined
 
+    one_host.FOLDER = "/nowhere"  # by sockets, as between machines
     torch.set_num_threads(1)
     with joined() as group:
         stepper, rows = stepper_on(group, read_ratings(Path(file)), NAME)
