@@ -58,8 +58,8 @@ def workshop(folder: Path) -> Path:
     return folder
 
 
-def run_tests(folder: Path, tests: str) -> int:
-    """pytest's exit code in the copy."""
+def run_tests(folder: Path, tests: str) -> tuple[int, str]:
+    """pytest's exit code in the copy, and how it ended."""
     environment = os.environ | {"PYTHONPATH": str(folder / "src")}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
@@ -67,7 +67,7 @@ def run_tests(folder: Path, tests: str) -> int:
     )
     if done.returncode not in (PASSED, FAILED):
         sys.exit(f"{tests}: pytest ended with {done.returncode}:\n{done.stdout[-2000:]}")
-    return done.returncode
+    return done.returncode, done.stdout[-2000:]
 
 
 def forget_compiled(folder: Path) -> None:
@@ -83,7 +83,7 @@ def dies(mutant: Mutant, folder: Path) -> bool:
         forget_compiled(folder)
     path.write_text(whole.replace(mutant.old, mutant.new), encoding="utf-8")
     try:
-        return run_tests(folder, mutant.tests) == FAILED
+        return run_tests(folder, mutant.tests)[0] == FAILED
     finally:
         path.write_text(whole, encoding="utf-8")
         if compiled or "kernels" in mutant.file:
@@ -98,8 +98,9 @@ def main(part: str = "") -> None:
             places.put(workshop(Path(temporary) / str(number)))
         first = places.get()
         named = " ".join(sorted({test for mutant in chosen for test in mutant.tests.split()}))
-        if run_tests(first, named) != PASSED:
-            sys.exit("tests fail without any fault; mend these first")
+        code, said = run_tests(first, named)
+        if code != PASSED:
+            sys.exit(f"tests fail without any fault; mend these first:\n{said}")
         places.put(first)
 
         def try_one(mutant: Mutant) -> bool:
