@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,24 @@ def hearts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
+Serve = Callable[..., str]
 Open = Callable[..., Visit]
 
 
 @pytest.fixture
-def visit_to(browser: Browser, pictures: Path) -> Iterator[Open]:
-    """visit_to(address, …): a visitor; at the end the page's manners are checked."""
+def serve() -> Iterator[Serve]:
+    """serve(folder, …): the address of a service of this test's own."""
+    with ExitStack() as services:
+        yield lambda *given, **options: services.enter_context(serving(*given, **options))
+
+
+@pytest.fixture
+def visit_to(browser: Browser, pictures: Path, serve: Serve) -> Iterator[Open]:
+    """visit_to(address, …): a visitor; at the end the page's manners are checked.
+
+    Visitors leave before their service ends, hence `serve`: a page that still asks something of a
+    service that is gone complains in its console.
+    """
     visits: list[Visit] = []
 
     def make(url: str, **options: Any) -> Visit:

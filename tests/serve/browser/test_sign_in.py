@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from tests.serve.browser.conftest import Open
+from tests.serve.browser.conftest import Open, Serve
 from tests.serve.browser.visit import Visit
-from tests.serve.given import serving
 
 from cfnade.store.events import standing
 from cfnade.store.opening import Store, open_store
@@ -39,30 +38,30 @@ def sign_in(visit: Visit) -> None:
 
 
 def test_what_is_rated_under_a_name_comes_back_on_another_device(
-    visit_to: Open, films: Path, store: Store
+    visit_to: Open, serve: Serve, films: Path, store: Store
 ) -> None:
-    with serving(films, store=store.shown) as url:
-        here = visit_to(url)
-        here.arrive(fresh=True)
-        here.rate("matrix", 4)
-        sign_in(here)
-        assert list(kept(store, 1).values()) == [4.0]  # what was rated before comes along
-        here.rate("alien", 2)
-        assert sorted(filter(None, kept(store, 2).values())) == [2.0, 4.0]
-        there = visit_to(url)
-        there.arrive(fresh=True)
-        sign_in(there)
-        expect(there.page.locator("#rated li")).to_have_count(2)
-        there.page.locator("#rated li .remove").first.click()
-        assert len(kept(store, 1)) == 1
-        here.page.reload()
-        here.settled()
-        expect(here.page.locator("#signed-name")).to_have_text("anna")
-        expect(here.page.locator("#rated li")).to_have_count(1)
-        here.page.click("#sign-out")
-        expect(here.page.locator("#rated li")).to_have_count(0)
-        assert len(kept(store, 1)) == 1  # signing out takes nothing back
-        here.page.screenshot(path=here.pictures / "sign-in.png")
+    url = serve(films, store=store.shown)
+    here = visit_to(url)
+    here.arrive(fresh=True)
+    here.rate("matrix", 4)
+    sign_in(here)
+    assert list(kept(store, 1).values()) == [4.0]  # what was rated before comes along
+    here.rate("alien", 2)
+    assert sorted(filter(None, kept(store, 2).values())) == [2.0, 4.0]
+    there = visit_to(url)
+    there.arrive(fresh=True)
+    sign_in(there)
+    expect(there.page.locator("#rated li")).to_have_count(2)
+    there.page.locator("#rated li .remove").first.click()
+    assert len(kept(store, 1)) == 1
+    here.page.reload()
+    here.settled()
+    expect(here.page.locator("#signed-name")).to_have_text("anna")
+    expect(here.page.locator("#rated li")).to_have_count(1)
+    here.page.click("#sign-out")
+    expect(here.page.locator("#rated li")).to_have_count(0)
+    assert len(kept(store, 1)) == 1  # signing out takes nothing back
+    here.page.screenshot(path=here.pictures / "sign-in.png")
 
 
 def test_without_a_store_nobody_is_asked_to_sign_in(visit: Visit) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from tests.serve.browser.conftest import Open
+from tests.serve.browser.conftest import Open, Serve
 from tests.serve.browser.films import LOVE, SPACE, ratings
 from tests.serve.browser.visit import Visit, sent
 from tests.serve.given import serving
@@ -197,18 +197,16 @@ def test_books_are_called_books(visit_to: Open, nameless: str) -> None:
     visit.picture("books")
 
 
-def test_titles_that_are_ids_are_titles(visit_to: Open, tmp_path: Path) -> None:
+def test_titles_that_are_ids_are_titles(visit_to: Open, serve: Serve, tmp_path: Path) -> None:
     from tests.serve.browser.films import trained
 
-    with serving(trained(tmp_path / "titled", ids_are_titles=True)) as url:
-        visit = visit_to(url)
-        visit.arrive()
-        page = visit.page
-        page.get_by_role("button", name=re.compile("^More like this")).first.click()
-        visit.settled()
-        with page.expect_response("**/explain") as told:
-            page.get_by_role("button", name=re.compile("^Why")).first.click()
-        assert sent(told.value.request)["item"]
-        expect(page.locator(".moves li").first).to_be_visible()
-        assert "Item " not in page.locator("body").inner_text()
-        page.context.close()
+    visit = visit_to(serve(trained(tmp_path / "titled", ids_are_titles=True)))
+    visit.arrive()
+    page = visit.page
+    page.get_by_role("button", name=re.compile("^More like this")).first.click()
+    visit.settled()
+    with page.expect_response("**/explain") as told:
+        page.get_by_role("button", name=re.compile("^Why")).first.click()
+    assert sent(told.value.request)["item"]
+    expect(page.locator(".moves li").first).to_be_visible()
+    assert "Item " not in page.locator("body").inner_text()

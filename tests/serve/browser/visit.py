@@ -38,8 +38,8 @@ class Visit:
 
     def check_manners(self) -> None:
         """No error in the console, no word to another host."""
-        assert self.faults == []
-        assert self.hosts <= {urlsplit(self.url).netloc}
+        assert not self.faults, self.faults
+        assert self.hosts <= {urlsplit(self.url).netloc}, self.hosts
 
     # -- doing ---------------------------------------------------------------------------------
 
