@@ -6,9 +6,12 @@ units h. With s_j = c_j + Σ_m W[m, v_m, j] over the row's ratings,
     p(h_j = 1 | v) = σ(s_j),   p(v_m = k | h) ∝ exp(b[m, k] + Σ_j h_j W[m, k, j]),
     F(v) = −Σ_m b[m, v_m] − Σ_j log(1 + exp s_j)
 
-Contrastive divergence follows the gradient of F(data) − F(sample), where the sample comes from
-T steps of Gibbs sampling that start at the data, in the columns that the row has rated; T grows
-while training goes on. Rows are users, or items (`side`).
+Contrastive divergence follows the gradient of F(data) − F(reconstruction). A reconstruction starts
+at the data and T times draws h and takes the chances of the levels given h in their place, in the
+columns that the row has rated; T grows while training goes on. Rows are users, or items (`side`).
+
+A softmax ignores what the weights of all levels of a column share; hidden units do not, so that
+they also see which columns were rated, as in the paper's conditional machine.
 
 Rows and columns without training ratings (and -1): the level frequencies of the other one, or of
 all ratings if neither is known.
@@ -16,7 +19,7 @@ all ratings if neither is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -24,16 +27,22 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
-from torch.optim import SGD
-from torch.optim.lr_scheduler import LambdaLR
 
 from cfnade.data.ratings import Ratings, Rows, Side
 from cfnade.errors import ModelError
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
 from cfnade.options import TRUE_OR_FALSE, check_fields, number, one_of
 from cfnade_rivals import rbm_kernels as kernels
-from cfnade_rivals.batches import RatedColumns, by_column, equal_work, n_batches, shuffled
-from cfnade_rivals.choosing import best_by_validation
+from cfnade_rivals.batches import (
+    Floats,
+    RatedColumns,
+    by_column,
+    equal_ranges,
+    equal_work,
+    n_batches,
+    shuffled,
+)
+from cfnade_rivals.choosing import LOOK, best_by_validation
 from cfnade_rivals.interface import (
     Count,
     FloatArray,
@@ -58,44 +67,58 @@ class Machine:
 
     def inputs(self, ratings: RatedColumns, threads: int = 1) -> Tensor:
         """s: what the hidden units of each row get. Returns (B, F)."""
+        return self._inputs(kernels.add_weights, ratings, ratings.levels, threads)
+
+    def reconstruct(
+        self,
+        ratings: RatedColumns,
+        inputs: Tensor,
+        steps: int,
+        random: torch.Generator,
+        threads: int = 1,
+    ) -> tuple[Floats, Tensor]:
+        """From ratings that give `inputs`: chances of the levels after `steps`, and what hidden
+        units get from them. Returns (n, K), (B, F)."""
+        for _ in range(steps):
+            h = torch.bernoulli(torch.sigmoid(inputs), generator=random)  # (B, F)
+            chances = self._chances(h, ratings, threads)
+            inputs = self._inputs(kernels.add_mean_weights, ratings, chances, threads)
+        return chances, inputs
+
+    def _inputs(
+        self, kernel: Callable[..., None], ratings: RatedColumns, given: Any, threads: int
+    ) -> Tensor:
         ranges = equal_work(ratings.starts, threads)
         sums = np.empty((len(ranges), ratings.size, len(self.c)), np.float32)
-        rest = (ratings.starts, ratings.rows, ratings.levels, self.W.numpy())
-        run(kernels.add_weights, [(*part, *rest, sums[t]) for t, part in enumerate(ranges)])
+        rest = (ratings.starts, ratings.rows, given, self.W.numpy())
+        run(kernel, [(*part, *rest, sums[t]) for t, part in enumerate(ranges)])
         return torch.from_numpy(sums.sum(0)) + self.c
 
-    def gibbs(
-        self, ratings: RatedColumns, steps: int, random: torch.Generator, threads: int = 1
-    ) -> RatedColumns:
-        """The same cells with other levels: `steps` times h given v, then v given h."""
-        for _ in range(steps):
-            chances = torch.sigmoid(self.inputs(ratings, threads))
-            h = torch.bernoulli(chances, generator=random)  # (B, F)
-            scores = self._scores_of_rated(h, ratings, threads)
-            draws = torch.rand(len(scores), 1, generator=random)
-            below = torch.cumsum(torch.softmax(scores, 1), 1)[:, :-1] < draws  # (n, K-1)
-            ratings = ratings._replace(levels=below.sum(1).to(torch.uint8).numpy())
-        return ratings
-
-    def _scores_of_rated(self, h: Tensor, ratings: RatedColumns, threads: int) -> Tensor:
+    def _chances(self, h: Tensor, ratings: RatedColumns, threads: int) -> Floats:
+        """p(v_m = k | h) of the rated cells. Returns (n, K)."""
         out = np.empty((len(ratings.rows), self.b.shape[1]), np.float32)
-        tables = (self.W.numpy(), self.b.numpy(), h.numpy(), out)
-        rest = (ratings.starts, ratings.rows, *tables)
+        rest = (ratings.starts, ratings.rows, self.W.numpy(), self.b.numpy(), h.numpy(), out)
         run(kernels.level_scores, [(*p, *rest) for p in equal_work(ratings.starts, threads)])
-        return torch.from_numpy(out)
+        return torch.softmax(torch.from_numpy(out), 1).numpy()
 
-    def slopes(self, data: RatedColumns, sample: RatedColumns, threads: int = 1) -> Machine:
-        """The gradient of Σ F(data) − F(sample) over rows: of F itself it is, for W[m, k],
-        −Σ σ(s) of the rows that rated m at k, for b[m, k] minus their number, for c −Σ σ(s)."""
-        d_W, d_b, d_c = (torch.zeros_like(tensor) for tensor in vars(self).values())
-        for ratings, sign in ((data, -1.0), (sample, 1.0)):
-            h = torch.sigmoid(self.inputs(ratings, threads))
-            cells = (ratings.starts, ratings.rows, ratings.levels)
-            rest = (*cells, h.numpy(), np.float32(sign), d_W.numpy())
-            run(kernels.add_states, [(*p, *rest) for p in equal_work(ratings.starts, threads)])
-            d_b += sign * torch.from_numpy(ratings.counts(self.b.shape[1]))
-            d_c += sign * h.sum(0)
-        return Machine(d_W, d_b, d_c)
+    def slopes(
+        self,
+        data: RatedColumns,
+        chances: Floats,
+        inputs: tuple[Tensor, Tensor],
+        out: Machine,
+        threads: int = 1,
+    ) -> None:
+        """Into `out` the gradient of Σ F(data) − F(chances) over rows; `inputs` are of both.
+
+        Of F itself it is, for W[m, k], −Σ σ(s) of the rows that rated m at k, for b[m, k] minus
+        their number, for c −Σ σ(s).
+        """
+        h, h_mean = map(torch.sigmoid, inputs)
+        cells = (data.starts, data.rows, data.levels, chances, h.numpy(), h_mean.numpy())
+        rest = (*cells, out.W.numpy(), out.b.numpy())
+        run(kernels.slopes, [(*p, *rest) for p in equal_work(data.starts, threads)])
+        torch.sub(h_mean.sum(0), h.sum(0), out=out.c)
 
     def level_scores(self, inputs: Tensor, columns: Tensor, exact: bool) -> Tensor:
         """log p(v_q = k | v) + const for cells (inputs[i], columns[i]). Returns (n, K)."""
@@ -107,6 +130,10 @@ class Machine:
     def copy(self) -> Machine:
         """The same numbers, which no step moves any more."""
         return Machine(*(tensor.clone() for tensor in vars(self).values()))
+
+    def zeros(self) -> Machine:
+        """Tables of the same sizes for what belongs to the parameters."""
+        return Machine(*(torch.zeros_like(tensor) for tensor in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -180,35 +207,41 @@ class RBM:
             return best_by_validation(fits(), valid, cure=cure)
 
     def _train(self, rows: Rows, seen: Seen, seed: int, threads: int) -> Iterator[Machine]:
-        """The machine, moved in place, after every epoch."""
+        """The machine, moved in place, after every few epochs and after the last."""
         machine = _first_machine(seen, self.hidden, seed)
+        slopes, speeds = machine.zeros(), machine.zeros()
         order, random = np.random.default_rng(seed), torch.Generator().manual_seed(seed + 1)
-        optimiser, falling = self._optimiser(machine, n_batches(rows, self.batch_rows))
-        shares = torch.softmax(machine.b, 1)  # (M, K): the levels' frequencies
+        step, steps = 0, self.epochs * n_batches(rows, self.batch_rows)
         for epoch in range(self.epochs):
             gibbs_steps = 1 + epoch * self.gibbs_steps // self.epochs
             for which in shuffled(rows, self.batch_rows, order):
                 data = by_column(rows, which, seen.stars)
-                sample = machine.gibbs(data, gibbs_steps, random, threads)
-                _give_gradients(machine, machine.slopes(data, sample, threads), len(which))
-                optimiser.step()
-                falling.step()
-                _centre_weights(machine, shares)
-            yield machine
+                inputs = machine.inputs(data, threads)
+                chances, rebuilt = machine.reconstruct(data, inputs, gibbs_steps, random, threads)
+                machine.slopes(data, chances, (inputs, rebuilt), slopes, threads)
+                rate = self.learning_rate * (1 - step / steps)
+                self._move(machine, slopes, speeds, len(which), rate, threads)
+                step += 1
+            if (epoch + 1) % LOOK == 0 or epoch + 1 == self.epochs:
+                yield machine
 
-    def _optimiser(self, machine: Machine, batches: int) -> tuple[SGD, LambdaLR]:
-        groups: list[dict[str, Any]] = [
-            {"params": [machine.W]},
-            {"params": [machine.b, machine.c], "weight_decay": 0.0},  # b: how common levels are
-        ]
-        optimiser = SGD(
-            groups,
-            lr=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-        )
-        steps = self.epochs * batches
-        return optimiser, LambdaLR(optimiser, lambda step: 1 - step / steps)
+    def _move(
+        self,
+        machine: Machine,
+        slopes: Machine,
+        speeds: Machine,
+        rows: int,
+        rate: float,
+        threads: int,
+    ) -> None:
+        """A step by the gradient of a mean row; biases, which say how common levels are, do not
+        decay."""
+        for name, w in vars(machine).items():
+            decay = self.weight_decay if name == "W" else 0.0
+            scalars = map(np.float32, (1 / rows, decay, self.momentum, rate))
+            arrays = (vars(part)[name].numpy().reshape(-1) for part in (slopes, speeds))
+            rest = (w.numpy().reshape(-1), *arrays, *scalars)
+            run(kernels.momentum_step, [(*p, *rest) for p in equal_ranges(w.numel(), threads)])
 
 
 def _first_machine(seen: Seen, hidden: int, seed: int) -> Machine:
@@ -219,20 +252,3 @@ def _first_machine(seen: Seen, hidden: int, seed: int) -> Machine:
     nobody = np.full(M, -1)
     b = np.log(seen.frequencies(nobody, np.arange(M))).astype(np.float32)
     return Machine(W, torch.from_numpy(b), torch.zeros(hidden))
-
-
-def _give_gradients(machine: Machine, slopes: Machine, rows: int) -> None:
-    """Those of a mean row, as if scores were b + W·(h − σ(c)): else each change of W shifts all."""
-    h = torch.sigmoid(machine.c)
-    d_W, d_b, d_c = (tensor / rows for tensor in vars(slopes).values())
-    d_W.addcmul_(d_b[..., None], h, value=-1.0)
-    machine.W.grad, machine.b.grad, machine.c.grad = d_W, d_b - d_W @ h, d_c
-
-
-def _centre_weights(machine: Machine, shares: Tensor) -> None:
-    """Take each column's mean vector away, so that average ratings leave hidden units at σ(c).
-
-    Scores do not change (a softmax ignores what all levels share), and a row's inputs no longer
-    drift with the number of its ratings.
-    """
-    machine.W.sub_(torch.einsum("mk,mkf->mf", shares, machine.W)[:, None])

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import softplus
 
 from cfnade.data.ratings import Rows
 from cfnade.data.synthetic import synthetic
 from cfnade.errors import ModelError
 from cfnade_rivals.batches import RatedColumns, by_column
-from cfnade_rivals.rbm import RBM, Machine, _centre_weights, _give_gradients
+from cfnade_rivals.rbm import RBM, Machine
 
 M, K, F = 3, 3, 4
 VISIBLE = torch.tensor(list(product(range(K), repeat=M)))  # (K^M, M)
@@ -52,16 +53,32 @@ def ratings_of(visible: torch.Tensor, columns: int = M) -> RatedColumns:
     return by_column(rows, np.arange(len(levels)), STARS)
 
 
+def energies_of_chances(machine: Machine, chances: torch.Tensor) -> torch.Tensor:
+    """F where every rating is the chances (n, M, K) of its levels. Returns (n,)."""
+    inputs = machine.c + torch.einsum("nmk,mkf->nf", chances, machine.W)
+    return -(chances * machine.b).sum((1, 2)) - softplus(inputs).sum(1)
+
+
+def test_energies_of_chances_that_are_certain_are_those_of_the_ratings(machine: Machine) -> None:
+    torch.testing.assert_close(
+        energies_of_chances(machine, torch.eye(K)[VISIBLE]), energies(machine)
+    )
+
+
 @pytest.mark.parametrize("threads", [1, 2])
-def test_slopes_are_those_of_the_energy_of_data_less_that_of_a_sample(
+def test_slopes_are_those_of_the_energy_of_data_less_that_of_a_reconstruction(
     machine: Machine, threads: int
 ) -> None:
+    data = ratings_of(VISIBLE[[0, 5, 5]])
+    inputs, random = machine.inputs(data), torch.Generator().manual_seed(2)
+    chances, rebuilt = machine.reconstruct(data, inputs, 1, random, threads)
     parameters = [tensor.clone().requires_grad_() for tensor in vars(machine).values()]
-    every = energies(Machine(*parameters))
-    exact = torch.autograd.grad(every[[0, 5, 5]].sum() - every[[13, 26, 7]].sum(), parameters)
-    data, sample = ratings_of(VISIBLE[[0, 5, 5]]), ratings_of(VISIBLE[[13, 26, 7]])
-    slopes = vars(machine.slopes(data, sample, threads)).values()
-    for ours, brute in zip(slopes, exact, strict=True):
+    copy, by_row = Machine(*parameters), torch.from_numpy(chances).view(M, 3, K).transpose(0, 1)
+    cost = energies(copy)[[0, 5, 5]].sum() - energies_of_chances(copy, by_row).sum()
+    slopes = machine.copy()
+    machine.slopes(data, chances, (inputs, rebuilt), slopes, threads)
+    exact = torch.autograd.grad(cost, parameters)
+    for ours, brute in zip(vars(slopes).values(), exact, strict=True):
         torch.testing.assert_close(ours, brute, atol=1e-5, rtol=1e-5)
 
 
@@ -94,53 +111,74 @@ def test_a_rating_given_hidden_units_and_the_mean_field_prediction(machine: Mach
     torch.testing.assert_close(torch.softmax(scores, 1), brute)
 
 
-def test_a_long_gibbs_chain_draws_from_the_model(machine: Machine) -> None:
-    weights = (-energies(machine)).softmax(0)
-    count = 8_000
-    start = ratings_of(torch.zeros(count, M, dtype=torch.int64))
-    random = torch.Generator().manual_seed(1)
-    drawn = machine.gibbs(start, 40, random).levels.reshape(M, count).astype(np.int64)
-    state = np.ravel_multi_index(tuple(drawn), (K,) * M)
-    shares = np.bincount(state, minlength=K**M) / count
-    spread = torch.sqrt(weights * (1 - weights) / count).numpy()
-    assert np.all(np.abs(shares - weights.numpy()) < 4.5 * spread)
-
-
-def test_centred_weights_have_no_mean_and_score_the_same(machine: Machine) -> None:
-    h, column = torch.sigmoid(machine.c)[None], torch.tensor([1])
-    before = torch.softmax(machine.b[1] + machine.W[1] @ h[0], 0)
-    shares = torch.softmax(machine.b, 1)
-    _centre_weights(machine, shares)
-    means = (shares[..., None] * machine.W).sum(1)
-    torch.testing.assert_close(means, torch.zeros_like(means))
-    after = torch.softmax(machine.level_scores(torch.logit(h), column, exact=False)[0], 0)
-    torch.testing.assert_close(after, before)
-
-
-def test_centred_gradients_are_those_of_scores_less_the_mean_hidden_state(
-    machine: Machine,
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_reconstruction_is_made_of_the_levels_chances_given_drawn_hidden_units(
+    machine: Machine, threads: int
 ) -> None:
-    data, sample, rows = VISIBLE[3:8], VISIBLE[10:15], 5
-    slopes = machine.slopes(ratings_of(data), ratings_of(sample))
-    _give_gradients(machine, slopes, rows)
-    mean = torch.sigmoid(machine.c)
-    W = machine.W.clone().requires_grad_()
-    start = (machine.b + machine.W @ mean).requires_grad_()  # b' of the scores b' + W·(h − mean)
-    every = energies(Machine(W, start - W @ mean, machine.c))
-    cost = (every[3:8].sum() - every[10:15].sum()) / rows
-    d_W, d_start = torch.autograd.grad(cost, (W, start))
-    torch.testing.assert_close(machine.W.grad, d_W, atol=1e-5, rtol=1e-4)
-    # A step of W and b' moves b = b' − W·mean by as much.
-    torch.testing.assert_close(machine.b.grad, d_start - d_W @ mean, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(machine.c.grad, slopes.c / rows)
+    count, row = 4_000, 5
+    copies = ratings_of(VISIBLE[[row]].repeat(count, 1))
+    random = torch.Generator().manual_seed(1)
+    chances, inputs = machine.reconstruct(copies, machine.inputs(copies), 1, random, threads)
+    by_column = torch.from_numpy(chances).view(M, count, K)
+    scores = machine.b[:, None] + torch.einsum("mkf,sf->msk", machine.W, HIDDEN)
+    given_h = torch.softmax(scores, 2)  # (M, 2^F, K): all that may come out
+    h_given_v = torch.softmax(log_joint(machine)[row], 0)
+    nearest = (by_column[:, :, None] - given_h[:, None]).abs().sum((0, 3)).min(1)
+    assert nearest.values.max() < 1e-4
+    shares = torch.bincount(nearest.indices, minlength=len(HIDDEN)) / count
+    spread = torch.sqrt(h_given_v * (1 - h_given_v) / count)
+    assert torch.all((shares - h_given_v).abs() < 4.5 * spread + 1e-6)
+    expected = machine.c + torch.einsum("mnk,mkf->nf", by_column, machine.W)
+    torch.testing.assert_close(inputs, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_one_step_of_gibbs_keeps_the_cells_and_the_seed_decides(machine: Machine) -> None:
-    start = ratings_of(VISIBLE)
-    draws = [machine.gibbs(start, 1, torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
-    assert np.array_equal(draws[0].levels, draws[1].levels)
-    assert not np.array_equal(draws[0].levels, draws[2].levels)
-    assert draws[0].rows is start.rows
+def test_further_steps_go_on_from_the_last_reconstruction(machine: Machine) -> None:
+    sure = Machine(100 * machine.W, machine.b, 100 * machine.c)  # hidden units are 0 or 1
+    random = torch.Generator().manual_seed(1)
+
+    def rebuilt(visible: torch.Tensor, steps: int) -> Any:
+        ratings = ratings_of(visible)
+        return sure.reconstruct(ratings, sure.inputs(ratings), steps, random)[0]
+
+    once = rebuilt(VISIBLE, 1)
+    assert np.all(once.max(1) > 0.999)
+    levels = torch.from_numpy(once.argmax(1).reshape(M, -1).T.copy())
+    again = rebuilt(levels, 1)
+    twice = rebuilt(VISIBLE, 2)
+    assert not np.allclose(once, twice)
+    np.testing.assert_allclose(twice, again, atol=1e-3)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_training_takes_the_steps_of_momentum_that_torch_takes(threads: int) -> None:
+    random = torch.Generator().manual_seed(4)
+    shapes: list[tuple[int, ...]] = [(M, K, F), (M, K), (F,)]
+    machine, slopes = (
+        Machine(*(torch.randn(*shape, generator=random) for shape in shapes)) for _ in range(2)
+    )
+    rival, theirs = RBM(momentum=0.7, weight_decay=0.1), list(vars(machine.copy()).values())
+    groups: list[dict[str, Any]] = [
+        {"params": theirs[:1], "weight_decay": 0.1},
+        {"params": theirs[1:]},
+    ]
+    optimiser, speeds = torch.optim.SGD(groups, lr=0.05, momentum=0.7), machine.zeros()
+    for _ in range(3):
+        rival._move(machine, slopes, speeds, 5, 0.05, threads)
+        for tensor, slope in zip(theirs, vars(slopes).values(), strict=True):
+            tensor.grad = slope / 5
+        optimiser.step()
+    for ours, tensor in zip(vars(machine).values(), theirs, strict=True):
+        torch.testing.assert_close(ours, tensor)
+
+
+def test_the_seed_decides_what_is_drawn(machine: Machine) -> None:
+    start, inputs = ratings_of(VISIBLE), machine.inputs(ratings_of(VISIBLE))
+    draws = [
+        machine.reconstruct(start, inputs, 1, torch.Generator().manual_seed(s))[0]
+        for s in (1, 1, 2)
+    ]
+    assert np.array_equal(draws[0], draws[1])
+    assert not np.array_equal(draws[0], draws[2])
 
 
 def test_a_batch_holds_the_ratings_of_its_rows() -> None:
@@ -157,7 +195,6 @@ def test_a_batch_holds_the_ratings_of_its_rows() -> None:
     assert batch.rows.tolist() == [0, 2, 0, 2, 0]
     assert batch.levels.tolist() == [0, 1, 1, 0, 2]
     assert batch.values.tolist() == [1, 2, 2, 1, 3]
-    assert batch.counts(3).tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
 
 
 def test_what_nobody_rated_gets_frequencies() -> None:

@@ -3,6 +3,8 @@
 title = "I-AutoRec"    its name in tables
 model = "autorec"      its class in the registry
 most_ratings = 200000  for slow ones: with more it is fitted only if it is named
+with_validation = true it learns from validation ratings, too; its options, which validation has
+                       chosen before, say when it ends
 [options]              found by validation on MovieLens 1M, and used for any other data
 [ml-100k]              what differs on MovieLens 100K, found by validation there
 [measured]             what it gave, on which split, with which seed, in how many seconds
@@ -22,11 +24,11 @@ from typing import Any
 from cfnade.errors import ModelError
 from cfnade.options import unknown
 from cfnade_rivals import CLASSES
-from cfnade_rivals.lists import LISTERS
+from cfnade_rivals.listers import LISTERS
 
 _FOLDER = Path(__file__).parent
-_TABLES = ("most_ratings", "options", "ml-100k", "measured")
-_LIST_TABLES = ("most_ratings", "options", "search")
+_TABLES = ("most_ratings", "with_validation", "options", "ml-100k", "measured")
+_LIST_TABLES = ("most_ratings", "with_validation", "options", "search")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Contestant:
     measured: dict[str, Any] = field(default_factory=dict)
     most_ratings: int | None = None
     search: list[dict[str, Any]] = field(default_factory=list)
+    with_validation: bool = False
 
     def options_for(self, data: str) -> dict[str, Any]:
         """The options for a data set, by its name."""
@@ -71,6 +74,7 @@ def contestant(name: str, *, lists: bool = False) -> Contestant:
         parts.get("measured", {}),
         parts.get("most_ratings"),
         parts.get("search", []),
+        parts.get("with_validation", False),
     )
 
 
