@@ -1,11 +1,12 @@
 """The models that CF-NADE is compared with, by name; each is imported when it is asked for.
 
 `cfnade compare` (command.py) sets them side by side. This package uses cfnade as any other program
-would, and nothing in cfnade imports it. Models that make lists, and no ratings, are in lists/.
+would, and nothing in cfnade imports it. Models that make lists, and no ratings, are in listers/.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,28 +23,38 @@ CLASSES = {
     "llorma": "cfnade_rivals.llorma:LLORMA",
     "nnmf": "cfnade_rivals.nnmf:NNMF",
     "cfnade": "cfnade_rivals.ours:Ours",
-    "pmf": "cfnade_rivals.cornac:PMF",
-    "biasmf": "cfnade_rivals.cornac:BiasMF",
+    "pmf": "cfnade_rivals.cornac_rivals:PMF",
+    "biasmf": "cfnade_rivals.cornac_rivals:BiasMF",
     "bfm": "cfnade_rivals.myfm:BayesianFM",
     "bfm-ordinal": "cfnade_rivals.myfm:OrderedProbitFM",
-    "als": "cfnade_rivals.lenskit:ALS",
-    "svd": "cfnade_rivals.surprise:SVD",
-    "svdpp": "cfnade_rivals.surprise:SVDPP",
+    "als": "cfnade_rivals.lenskit_rival:ALS",
+    "svd": "cfnade_rivals.surprise_rivals:SVD",
+    "svdpp": "cfnade_rivals.surprise_rivals:SVDPP",
 }
 """Name → module:class."""
 
 
 def rival_class(name: str) -> type[Rival]:
     """The class of this name."""
-    if name not in CLASSES:
-        raise ModelError(unknown("model", name, CLASSES))
-    module, attribute = CLASSES[name].split(":")
-    return cast("type[Rival]", getattr(import_module(module), attribute))
+    return cast("type[Rival]", class_of(name, CLASSES, "model"))
 
 
 def make(name: str, **options: Any) -> Rival:
     """A model of this name, to be fitted: make("autorec", side="item")."""
+    return cast("Rival", made(name, rival_class(name), options))
+
+
+def class_of(name: str, classes: Mapping[str, str], what: str) -> Any:
+    """Of the classes, each given as module:class, that of this name; `what` is what they are."""
+    if name not in classes:
+        raise ModelError(unknown(what, name, classes))
+    module, attribute = classes[name].split(":")
+    return getattr(import_module(module), attribute)
+
+
+def made(name: str, kind: Any, options: Mapping[str, Any]) -> Any:
+    """One of this class, a dataclass with these fields."""
     try:
-        return rival_class(name)(**options)
+        return kind(**options)
     except TypeError as error:  # a dataclass says so of a field that it does not have
         raise ModelError(f"{name}: {error}") from error

@@ -34,7 +34,7 @@ from cfnade_rivals.batches import (
     n_batches,
     shuffled,
 )
-from cfnade_rivals.choosing import best_by_validation
+from cfnade_rivals.choosing import LOOK, best_by_validation
 from cfnade_rivals.interface import (
     Count,
     FloatArray,
@@ -44,8 +44,6 @@ from cfnade_rivals.interface import (
     require_ratings,
 )
 from cfnade_rivals.seen import Seen
-
-_CHECK = 5  # epochs between looks at validation
 
 
 class AutoRecNet(NamedTuple):
@@ -174,7 +172,7 @@ class AutoRec:
                 step += 1
                 decay = self.regularisation / batches  # a batch's share
                 _adam_step(net, slopes, moments, decay, rate, step, threads)
-            if epoch % _CHECK == 0 or epoch == self.epochs:
+            if epoch % LOOK == 0 or epoch == self.epochs:
                 yield net
 
 

@@ -25,13 +25,6 @@ class RatedColumns(NamedTuple):
     levels: npt.NDArray[np.uint8]  # (n,)
     values: Floats  # (n,) in stars
 
-    def counts(self, n_levels: int) -> npt.NDArray[np.int64]:
-        """How often each column has each level. Returns (M, K)."""
-        M = len(self.starts) - 1
-        columns = np.repeat(np.arange(M), np.diff(self.starts))
-        cells = columns * n_levels + self.levels
-        return np.bincount(cells, minlength=M * n_levels).reshape(M, n_levels)
-
 
 def n_batches(rows: Rows, batch_rows: int) -> int:
     """How many batches an epoch has: of nearly equal size, near the one asked for."""

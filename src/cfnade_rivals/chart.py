@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.errors import ModelError
-from cfnade_rivals.standings import Standing
+from cfnade_rivals.standings import ModelStanding
 
 
 def require_matplotlib() -> Any:
@@ -21,7 +21,7 @@ def require_matplotlib() -> Any:
     return Figure
 
 
-def draw(table: Sequence[Standing], path: Path, title: str) -> None:
+def draw(table: Sequence[ModelStanding], path: Path, title: str) -> None:
     """A point a model, seconds on a logarithmic axis; the ending of `path` says the format."""
     points = [
         (row.title, row.figures["fit_seconds"].mean, row.figures["rmse"])

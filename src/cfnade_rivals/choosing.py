@@ -13,6 +13,9 @@ from cfnade_rivals.interface import Fitted
 
 F = TypeVar("F", bound=Fitted)
 
+LOOK = 5
+"""Epochs between looks at validation, where a look costs much beside an epoch."""
+
 
 def best_by_validation(
     states: Iterable[F], valid: Ratings, *, cure: str, until_worse: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,8 @@ from cfnade.cli.arguments import Data, with_reading
 from cfnade.errors import ModelError
 
 if TYPE_CHECKING:
-    from cfnade_rivals.standings import Standing
+    from cfnade_rivals.comparison import Outcome
+    from cfnade_rivals.standings import ModelStanding
 
 _DIGITS = {
     "fit_seconds": 1,
@@ -61,23 +63,40 @@ def compare(
     """
     from cfnade.data.addresses import masked
     from cfnade.data.elsewhere import settled
-    from cfnade.files import write_text
     from cfnade_rivals.chart import draw, require_matplotlib
     from cfnade_rivals.comparison import Task
     from cfnade_rivals.comparison import compare as run
-    from cfnade_rivals.standings import COLUMNS, LIST_COLUMNS, standings
-    from cfnade_rivals.standings import as_json as figures
 
     if picture and lists:
         raise ModelError("--picture draws the RMSE, which lists have not; leave it out")
     if picture:
         require_matplotlib()
-    columns = LIST_COLUMNS if lists else COLUMNS
     task = Task(*settled(data, reading), _seed(seed), threads, lists)
     names = None if models is None else _names(models, "--models")
     split_names = _names(splits, "--splits")
     outcomes = run(task, names, split_names, out=out, say=_say)
     about = {"data": masked(data), "splits": split_names, "seed": seed, "threads": threads}
+    table = _tell(outcomes, about, out, lists=lists, as_json=as_json)
+    if not any(row.splits for row in table):
+        raise ModelError("no model could be fitted; the lines above say why")
+    if picture:
+        draw(table, (out or Path()) / PICTURE, f"{masked(data)}: {', '.join(split_names)}")
+
+
+def _tell(
+    outcomes: Sequence[Outcome],
+    about: dict[str, Any],
+    out: Path | None,
+    *,
+    lists: bool,
+    as_json: bool,
+) -> list[ModelStanding]:
+    """Keep the figures if there is a folder, show them, and return what was shown."""
+    from cfnade.files import write_text
+    from cfnade_rivals.standings import COLUMNS, LIST_COLUMNS, standings
+    from cfnade_rivals.standings import as_json as figures
+
+    columns = LIST_COLUMNS if lists else COLUMNS
     result = json.dumps(figures(outcomes, about, columns), indent=1)
     table = standings(outcomes, columns)
     if out is not None:
@@ -85,18 +104,15 @@ def compare(
     if as_json:
         print(result)
     else:
-        _show(table, columns, split_names)
-    if picture and any(row.splits for row in table):
-        draw(table, (out or Path()) / PICTURE, f"{masked(data)}: {', '.join(split_names)}")
-    if not any(row.splits for row in table):
-        raise ModelError("no model could be fitted; the lines above say why")
+        _show(table, columns, about["splits"])
+    return table
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _show(table: list[Standing], columns: dict[str, str], splits: list[str]) -> None:
+def _show(table: list[ModelStanding], columns: dict[str, str], splits: list[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -120,7 +136,7 @@ def _show(table: list[Standing], columns: dict[str, str], splits: list[str]) -> 
             console.print(f"{row.title}: {next(iter(row.reasons.values()))}", markup=False)
 
 
-def _spread(table: list[Standing], splits: list[str]) -> str:
+def _spread(table: list[ModelStanding], splits: list[str]) -> str:
     """What ± is of."""
     if len(splits) > 1:
         return ", mean ± sd over splits"
@@ -128,7 +144,7 @@ def _spread(table: list[Standing], splits: list[str]) -> str:
     return ", ± standard error over people" if any(f.sd is not None for f in figures) else ""
 
 
-def _cell(row: Standing, column: str, top: dict[str, float], most: int) -> str:
+def _cell(row: ModelStanding, column: str, top: dict[str, float], most: int) -> str:
     figure = row.figures[column]
     if figure is None:
         return "– "

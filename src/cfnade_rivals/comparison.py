@@ -136,6 +136,8 @@ class _Runner:
             "threads": self._task.threads,
             "version": __version__,
         }
+        if each.with_validation:
+            job |= {"with_validation": True}
         if self._task.lists:
             job |= {"lists": True, "search": each.search}
         path = self._folder / f"{each.name}-{split.replace(':', '-').replace('/', '-')}.json"

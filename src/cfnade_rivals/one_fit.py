@@ -15,9 +15,9 @@ from cfnade import Ratings, Split, load_split
 from cfnade.errors import CfnadeError, ModelError
 from cfnade.metrics import calibration_error, mae, nll, rmse
 from cfnade_rivals import make
-from cfnade_rivals.costs import cpu_seconds, peak_mb
+from cfnade_rivals.fit_costs import cpu_seconds, peak_mb
 from cfnade_rivals.interface import Fitted, FloatArray, IntArray, MissingError
-from cfnade_rivals.lists.one_fit import list_scores
+from cfnade_rivals.listers.one_list_fit import list_scores
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
@@ -34,10 +34,12 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def scores(job: dict[str, Any], parts: Split) -> dict[str, Any]:
-    """Fit on train, with validation to stop by; score test once."""
-    rival = make(job["model"], **job["options"])
+    """Fit on train, with validation to stop by, or on both; score test once."""
+    rival, train, valid = make(job["model"], **job["options"]), parts.train, parts.valid
+    if job.get("with_validation"):
+        train, valid = train.plus(valid), valid.select(np.empty(0, np.int64))
     start, work = time.perf_counter(), cpu_seconds()
-    fitted = rival.fit(parts.train, parts.valid, seed=job["seed"], threads=job["threads"])
+    fitted = rival.fit(train, valid, seed=job["seed"], threads=job["threads"])
     learnt, worked = time.perf_counter(), cpu_seconds() - work
     test, stars = parts.test, parts.test.scale.values
     predictions = fitted.predict(*_cells(test))
@@ -50,7 +52,7 @@ def scores(job: dict[str, Any], parts: Split) -> dict[str, Any]:
         "rmse": rmse(test.values, predictions),
         "mae_of_means": mae(test.values, predictions),
         **_of_distribution(fitted.probabilities(*_cells(test)), test),
-        "valid_rmse": _valid_rmse(fitted, parts.valid),
+        "valid_rmse": _valid_rmse(fitted, valid),
         "fit_seconds": learnt - start,
         "fit_cpu_seconds": worked,
         "predict_seconds": predicted - learnt,

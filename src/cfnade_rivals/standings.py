@@ -35,7 +35,7 @@ GAINS = frozenset(name for name in LIST_COLUMNS if "@" in name)
 
 
 @dataclass(frozen=True)
-class Figure:
+class MeanOverSplits:
     """A mean over splits. With one split sd is that of the mean over people, if it is known."""
 
     mean: float
@@ -43,17 +43,19 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ModelStanding:
     """A model's figures, and why some splits have none."""
 
     model: str
     title: str
     splits: list[str]
-    figures: dict[str, Figure | None]
+    figures: dict[str, MeanOverSplits | None]
     reasons: dict[str, str]
 
 
-def standings(outcomes: Sequence[Outcome], columns: Mapping[str, str] = COLUMNS) -> list[Standing]:
+def standings(
+    outcomes: Sequence[Outcome], columns: Mapping[str, str] = COLUMNS
+) -> list[ModelStanding]:
     """One a model, the best by the first column first, those without figures last."""
     models = dict.fromkeys(outcome.model for outcome in outcomes)
     table = [_standing([o for o in outcomes if o.model == name], columns) for name in models]
@@ -61,7 +63,7 @@ def standings(outcomes: Sequence[Outcome], columns: Mapping[str, str] = COLUMNS)
     return sorted(table, key=lambda row: (row.figures[lead] is None, _loss(row, lead)))
 
 
-def best(table: Sequence[Standing]) -> dict[str, float]:
+def best(table: Sequence[ModelStanding]) -> dict[str, float]:
     """The best mean of each column, among the models with figures on the most splits.
 
     A model that is scored on fewer splits than others had other, perhaps easier, questions.
@@ -74,7 +76,7 @@ def best(table: Sequence[Standing]) -> dict[str, float]:
     }
 
 
-def _full(table: Sequence[Standing]) -> list[Standing]:
+def _full(table: Sequence[ModelStanding]) -> list[ModelStanding]:
     most = max((len(row.splits) for row in table), default=0)
     return [row for row in table if len(row.splits) == most > 0]
 
@@ -100,13 +102,13 @@ def as_json(
     }
 
 
-def _named_best(table: Sequence[Standing], column: str, least: float) -> str:
+def _named_best(table: Sequence[ModelStanding], column: str, least: float) -> str:
     return next(row.model for row in _full(table) if _mean(row, column) == least)
 
 
-def _standing(outcomes: list[Outcome], columns: Mapping[str, str]) -> Standing:
+def _standing(outcomes: list[Outcome], columns: Mapping[str, str]) -> ModelStanding:
     scored = [outcome for outcome in outcomes if outcome.scores is not None]
-    return Standing(
+    return ModelStanding(
         outcomes[0].model,
         outcomes[0].title,
         [outcome.split for outcome in scored],
@@ -115,22 +117,22 @@ def _standing(outcomes: list[Outcome], columns: Mapping[str, str]) -> Standing:
     )
 
 
-def _figure(scored: list[Outcome], column: str, splits: int) -> Figure | None:
+def _figure(scored: list[Outcome], column: str, splits: int) -> MeanOverSplits | None:
     values = [outcome.scores[column] for outcome in scored if outcome.scores is not None]
     if not values or any(value is None for value in values):
         return None
     if len(values) > 1:
-        return Figure(statistics.fmean(values), statistics.stdev(values))
+        return MeanOverSplits(statistics.fmean(values), statistics.stdev(values))
     error = (scored[0].scores or {}).get(f"{column}_error")
-    return Figure(values[0], error if splits == 1 else None)
+    return MeanOverSplits(values[0], error if splits == 1 else None)
 
 
-def _mean(row: Standing, column: str) -> float:
+def _mean(row: ModelStanding, column: str) -> float:
     figure = row.figures[column]
     return float("inf") if figure is None else figure.mean
 
 
-def _loss(row: Standing, column: str) -> float:
+def _loss(row: ModelStanding, column: str) -> float:
     """What is better is less."""
     known = row.figures[column] is not None
     return -_mean(row, column) if column in GAINS and known else _mean(row, column)

@@ -7,28 +7,28 @@ import numpy.typing as npt
 
 from cfnade.data.ratings import IntArray, Ratings, offsets_of
 from cfnade.data.scale import Scale
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.likes import Likes
 
 KINDS, ITEMS = 3, 60
 
 
-def picks_of(table: npt.ArrayLike) -> Picks:
+def likes_of(table: npt.ArrayLike) -> Likes:
     """From ones and zeros (people, items)."""
     cells = np.asarray(table) > 0
     people, items = np.nonzero(cells)
     offsets = offsets_of(people.astype(np.int32), len(cells))
-    return Picks(offsets, items.astype(np.int32), cells.shape[1])
+    return Likes(offsets, items.astype(np.int32), cells.shape[1])
 
 
-def table_of(picks: Picks) -> npt.NDArray[np.float64]:
+def table_of(likes: Likes) -> npt.NDArray[np.float64]:
     """Ones and zeros (people, items)."""
-    out = np.zeros((len(picks), picks.n_items))
-    for person in range(len(picks)):
-        out[person, picks.columns[picks.offsets[person] : picks.offsets[person + 1]]] = 1
+    out = np.zeros((len(likes), likes.n_items))
+    for person in range(len(likes)):
+        out[person, likes.columns[likes.offsets[person] : likes.offsets[person + 1]]] = 1
     return out
 
 
-def made_up(people: int, seed: int) -> tuple[Picks, Picks]:
+def made_up(people: int, seed: int) -> tuple[Likes, Likes]:
     """What so many people like: some of it, and the rest."""
     rng = np.random.default_rng(seed)
     kinds = rng.integers(KINDS, size=people)
@@ -38,7 +38,7 @@ def made_up(people: int, seed: int) -> tuple[Picks, Picks]:
     liked[np.arange(people), rng.integers(ITEMS, size=people)] = True
     first = liked & (rng.random(liked.shape) < 0.7)
     first[np.arange(people), liked.argmax(1)] = True
-    return picks_of(first), picks_of(liked & ~first)
+    return likes_of(first), likes_of(liked & ~first)
 
 
 def ratings_of(

@@ -16,7 +16,7 @@ from cfnade.errors import ModelError
 from cfnade_rivals import make
 from cfnade_rivals.factor_tables import FactorTables
 from cfnade_rivals.interface import Fitted, MissingError
-from cfnade_rivals.lenskit import PYTHON
+from cfnade_rivals.lenskit_rival import PYTHON
 from cfnade_rivals.libraries import library
 from cfnade_rivals.myfm import FittedFM
 

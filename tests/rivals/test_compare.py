@@ -18,7 +18,7 @@ from cfnade_rivals import comparison, contestants, make
 from cfnade_rivals.chart import draw
 from cfnade_rivals.comparison import Outcome, Task, chosen, compare, fit_apart, read_result
 from cfnade_rivals.contestants import contestant, names
-from cfnade_rivals.costs import peak_mb
+from cfnade_rivals.fit_costs import peak_mb
 from cfnade_rivals.one_fit import answer
 from cfnade_rivals.standings import COLUMNS, as_json, best, standings
 
@@ -109,6 +109,9 @@ def test_the_fit_never_sees_test_ratings(data: Path, monkeypatch: pytest.MonkeyP
     answer(job(data, "means"))
     parts = load_split(str(data), "paper:0")
     assert wild.seen == [len(parts.train), len(parts.valid), 0, 1]
+    scores = answer(job(data, "means") | {"with_validation": True})["scores"]
+    assert wild.seen == [len(parts.train) + len(parts.valid), 0, 0, 1]
+    assert scores["valid_rmse"] is None
 
 
 def test_peak_memory_is_of_that_process_alone(data: Path) -> None:
@@ -122,7 +125,7 @@ def test_peak_memory_is_of_that_process_alone(data: Path) -> None:
 
 
 def test_peak_memory_counts_a_process_that_the_fit_ran() -> None:
-    code = "from cfnade_rivals.costs import peak_mb; import subprocess, sys; print(peak_mb())\n"
+    code = "from cfnade_rivals.fit_costs import peak_mb; import subprocess, sys; print(peak_mb())\n"
     code += "subprocess.run([sys.executable, '-c', 'bytearray(300 * 2**20)']); print(peak_mb())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     before, after = map(float, done.stdout.split())

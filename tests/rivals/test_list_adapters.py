@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.rivals.listing import ITEMS, made_up, picks_of, table_of
+from tests.rivals.listing import ITEMS, likes_of, made_up, table_of
 
 from cfnade.errors import ModelError
 from cfnade.kernels.threads import one_torch_thread
 from cfnade_rivals.interface import MissingError
 from cfnade_rivals.libraries import library
-from cfnade_rivals.lists import ease, item_knn, make_lister
-from cfnade_rivals.lists.blend import FittedBlend, standardised
-from cfnade_rivals.lists.interface import FittedLists
-from cfnade_rivals.lists.network import cornac_data
+from cfnade_rivals.listers import ease, item_knn, make_lister
+from cfnade_rivals.listers.blend import FittedBlend, standardised
+from cfnade_rivals.listers.cornac_networks import cornac_data
+from cfnade_rivals.listers.list_rival import FittedLists
 
 LIKES, STRANGERS = made_up(240, 1)[0], made_up(30, 2)[0]
 TABLE, GIVEN = table_of(LIKES), table_of(STRANGERS)
@@ -114,7 +114,7 @@ def test_bpr_takes_the_mean_of_what_is_liked() -> None:
     for person, found in enumerate(model.scores(STRANGERS)):
         taste = table[GIVEN[person] > 0, :-1].mean(0)
         np.testing.assert_allclose(found, table[:, :-1] @ taste + table[:, -1], atol=1e-5)
-    nobody = model.scores(picks_of(np.zeros((1, ITEMS))))
+    nobody = model.scores(likes_of(np.zeros((1, ITEMS))))
     np.testing.assert_allclose(nobody[0], table[:, -1], atol=1e-6)
 
 

@@ -17,11 +17,11 @@ from cfnade.errors import ModelError
 from cfnade_rivals import comparison, contestants
 from cfnade_rivals.comparison import Task, compare
 from cfnade_rivals.contestants import contestant, names
-from cfnade_rivals.lists import LISTERS, make_lister, one_fit
-from cfnade_rivals.lists.catalogue import LikedItems
-from cfnade_rivals.lists.picks import Picks
-from cfnade_rivals.lists.questions import Question, list_parts
-from cfnade_rivals.lists.scoring import score_lists
+from cfnade_rivals.listers import LISTERS, make_lister, one_list_fit
+from cfnade_rivals.listers.liked_items import LikedItems
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_questions import ListQuestion, list_parts
+from cfnade_rivals.listers.list_scoring import score_lists
 from cfnade_rivals.one_fit import answer
 from cfnade_rivals.standings import LIST_COLUMNS, as_json, best, standings
 
@@ -57,13 +57,13 @@ GRID: list[dict[str, Any]] = [
 def test_validation_chooses_and_test_is_scored_once(
     data: Path, split: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Question] = []
+    asked: list[ListQuestion] = []
 
-    def noting(scores: Any, question: Question, **more: Any) -> Any:
+    def noting(scores: Any, question: ListQuestion, **more: Any) -> Any:
         asked.append(question)
         return score_lists(scores, question, **more)
 
-    monkeypatch.setattr(one_fit, "score_lists", noting)
+    monkeypatch.setattr(one_list_fit, "score_lists", noting)
     found = answer(job(data, "item-knn", GRID, split))
     parts = list_parts(load_split(str(data), split))
     values = []
@@ -102,12 +102,12 @@ def test_weights_of_a_blend_are_tried_with_one_fit(
         unobserved_weight: float = 1.0
         epochs: int = 1
 
-        def fit(self, likes: Picks, **_: Any) -> Any:
+        def fit(self, likes: Likes, **_: Any) -> Any:
             fits.append("fit")
             return make_lister("popularity").fit(likes)
 
-    monkeypatch.setattr("cfnade_rivals.lists.blend.EASE", _Member)
-    monkeypatch.setattr("cfnade_rivals.lists.blend.IALS", _Member)
+    monkeypatch.setattr("cfnade_rivals.listers.blend.EASE", _Member)
+    monkeypatch.setattr("cfnade_rivals.listers.blend.IALS", _Member)
     grid = [{"weight": w} for w in (0.2, 0.5, 0.8)]
     answer(job(data, "ease+ials", grid, "liang:30"))
     assert len(fits) == 4  # two to choose the weight, and two whose seconds count
@@ -116,7 +116,7 @@ def test_weights_of_a_blend_are_tried_with_one_fit(
 class _Knows:
     """Anything that has scores: here, that of the right kind of item."""
 
-    def scores(self, given: Picks) -> Any:
+    def scores(self, given: Likes) -> Any:
         rows = np.zeros((len(given), 60))
         for person in range(len(given)):
             mine = given.columns[given.offsets[person] : given.offsets[person + 1]]
@@ -128,7 +128,7 @@ class _Knows:
 class _AnyRival:
     name: ClassVar[str] = "any"
 
-    def fit(self, likes: Picks, *, seed: int, threads: int | None) -> _Knows:
+    def fit(self, likes: Likes, *, seed: int, threads: int | None) -> _Knows:
         assert (likes.n_items, seed, threads) == (60, 0, 1)
         return _Knows()
 

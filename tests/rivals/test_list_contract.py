@@ -12,15 +12,15 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from tests.rivals.listing import ITEMS, made_up, picks_of
+from tests.rivals.listing import ITEMS, likes_of, made_up
 
 from cfnade.errors import ModelError
 from cfnade_rivals.interface import MissingError
-from cfnade_rivals.lists import LISTERS, lister_class, make_lister
-from cfnade_rivals.lists.interface import FittedLists, ListRival
-from cfnade_rivals.lists.picks import Picks
-from cfnade_rivals.lists.questions import Question
-from cfnade_rivals.lists.scoring import score_lists
+from cfnade_rivals.listers import LISTERS, lister_class, make_lister
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_questions import ListQuestion
+from cfnade_rivals.listers.list_rival import FittedLists, ListRival
+from cfnade_rivals.listers.list_scoring import score_lists
 
 CASES = Path(__file__).parent / "list_cases"
 LIKES = made_up(240, 1)[0]
@@ -61,7 +61,7 @@ def value(model: FittedLists) -> float:
     """NDCG@10 of people whom the model has never met."""
     asked = np.flatnonzero(ANSWERS.counts())
     given, answers = STRANGERS.people(asked), ANSWERS.people(asked)
-    question = Question(asked, given, given, answers, np.ones(ITEMS, bool))
+    question = ListQuestion(asked, given, given, answers, np.ones(ITEMS, bool))
     return score_lists(model.scores, question, ks=(10,)).estimates()["ndcg@10"].mean
 
 
@@ -75,12 +75,12 @@ def test_scores_are_finite_numbers_of_all_items(name: str, fitted: Fits) -> None
 
 @every
 def test_somebody_who_likes_nothing_yet_gets_scores(name: str, fitted: Fits) -> None:
-    assert np.isfinite(fitted(name).scores(picks_of(np.zeros((2, ITEMS))))).all()
+    assert np.isfinite(fitted(name).scores(likes_of(np.zeros((2, ITEMS))))).all()
 
 
 @every
 def test_nobody_is_no_answer(name: str, fitted: Fits) -> None:
-    assert fitted(name).scores(picks_of(np.zeros((0, ITEMS)))).shape == (0, ITEMS)
+    assert fitted(name).scores(likes_of(np.zeros((0, ITEMS)))).shape == (0, ITEMS)
 
 
 @every
@@ -99,7 +99,7 @@ def test_it_is_better_than_popularity(name: str, fitted: Fits) -> None:
         shuffled = np.random.default_rng(0).random((1, ITEMS)).astype(np.float32)
 
         class _Any:
-            def scores(self, given: Picks) -> Any:
+            def scores(self, given: Likes) -> Any:
                 return np.tile(shuffled, (len(given), 1))
 
         assert value(fitted(name)) > value(_Any()) + 0.05
@@ -134,7 +134,7 @@ def test_wrong_options_and_no_likes_are_refused(name: str) -> None:
         with pytest.raises(ModelError, match=rf"{option} \(=-1\) must be"):
             make_lister(name, **{option: -1})
     with pytest.raises(ModelError, match="nobody likes anything"):
-        make_lister(name).fit(picks_of(np.zeros((3, 4))))
+        make_lister(name).fit(likes_of(np.zeros((3, 4))))
 
 
 def test_all_classes_are_there_and_named_as_registered() -> None:

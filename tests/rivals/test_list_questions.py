@@ -13,11 +13,11 @@ from cfnade import load
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import split
 from cfnade.errors import DataError
-from cfnade_rivals.lists.catalogue import LikedItems
-from cfnade_rivals.lists.ease import EASE
-from cfnade_rivals.lists.picks import Picks
-from cfnade_rivals.lists.questions import Question, list_parts
-from cfnade_rivals.lists.scoring import score_lists
+from cfnade_rivals.listers.ease import EASE
+from cfnade_rivals.listers.liked_items import LikedItems
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_questions import ListQuestion, list_parts
+from cfnade_rivals.listers.list_scoring import score_lists
 
 USERS, ITEMS = 60, 40
 
@@ -43,7 +43,7 @@ def rated(part: Ratings) -> npt.NDArray[np.bool_]:
 
 
 def check(
-    asked: Question,
+    asked: ListQuestion,
     answers: npt.NDArray[np.bool_],
     given: npt.NDArray[np.bool_],
     known: npt.NDArray[np.bool_],
@@ -51,8 +51,8 @@ def check(
     people = np.flatnonzero(answers.any(1))
     assert len(people) > 5
     np.testing.assert_array_equal(asked.users, people)
-    for picks, expected in ((asked.answers, answers), (asked.given, given), (asked.known, known)):
-        np.testing.assert_array_equal(table_of(picks) > 0, expected[people])
+    for part, expected in ((asked.answers, answers), (asked.given, given), (asked.known, known)):
+        np.testing.assert_array_equal(table_of(part) > 0, expected[people])
     assert not (table_of(asked.known) * table_of(asked.answers)).any()
 
 
@@ -60,8 +60,8 @@ def test_people_held_out_are_known_by_likes_alone() -> None:
     parts = split(ratings(), "liang:12")
     found = list_parts(parts)
     likes, given = liked(parts.train), liked(parts.given)
-    for picks in (found.likes, found.final_likes):
-        np.testing.assert_array_equal(table_of(picks) > 0, likes[likes.any(1)])
+    for part in (found.likes, found.final_likes):
+        np.testing.assert_array_equal(table_of(part) > 0, likes[likes.any(1)])
     check(found.valid, liked(parts.valid), given, given)
     check(found.test, liked(parts.test), given, given)
     np.testing.assert_array_equal(found.test.catalogue, likes.any(0))
@@ -96,20 +96,20 @@ def test_a_test_without_likes_is_an_error() -> None:
 
 
 def test_people_and_items_can_be_picked_out() -> None:
-    picks = Picks.of(ratings())
-    table = table_of(picks)
+    likes = Likes.of(ratings())
+    table = table_of(likes)
     np.testing.assert_array_equal(table > 0, liked(ratings()))
     some = np.array([7, 3, 3, 50])
-    np.testing.assert_array_equal(table_of(picks.people(some)), table[some])
+    np.testing.assert_array_equal(table_of(likes.people(some)), table[some])
     items = np.array([0, 4, 39])
-    np.testing.assert_array_equal(table_of(picks.among(items)), table[:, items])
-    np.testing.assert_array_equal(picks.item_counts(), table.sum(0))
-    np.testing.assert_array_equal(picks.matrix().toarray(), table)
-    assert table_of(picks.people(some[:0])).shape == (0, ITEMS)
+    np.testing.assert_array_equal(table_of(likes.among(items)), table[:, items])
+    np.testing.assert_array_equal(likes.item_counts(), table.sum(0))
+    np.testing.assert_array_equal(likes.matrix().toarray(), table)
+    assert table_of(likes.people(some[:0])).shape == (0, ITEMS)
 
 
 def test_what_nobody_likes_is_not_learnt_and_not_listed() -> None:
-    likes = Picks.of(ratings())
+    likes = Likes.of(ratings())
     likes = likes.people(np.flatnonzero(likes.counts()))
     found = LikedItems.of(likes)
     assert found.likes.n_items == ITEMS - 1

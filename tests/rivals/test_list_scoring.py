@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.rivals.listing import picks_of, table_of
+from tests.rivals.listing import likes_of, table_of
 
 from cfnade.errors import ModelError
-from cfnade_rivals.lists import scoring
-from cfnade_rivals.lists.picks import Picks
-from cfnade_rivals.lists.questions import Question
-from cfnade_rivals.lists.scoring import PersonScores, score_lists
+from cfnade_rivals.listers import list_scoring
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_questions import ListQuestion
+from cfnade_rivals.listers.list_scoring import PersonScores, score_lists
 
 PEOPLE, ITEMS = 70, 150
 Table = npt.NDArray[np.float32]
 
 
-def question(seed: int = 0) -> Question:
+def question(seed: int = 0) -> ListQuestion:
     rng = np.random.default_rng(seed)
     known = rng.random((PEOPLE, ITEMS)) < 0.1
     answers = (rng.random((PEOPLE, ITEMS)) < rng.uniform(0.01, 0.4, (PEOPLE, 1))) & ~known
@@ -27,25 +27,25 @@ def question(seed: int = 0) -> Question:
     given = known & (rng.random(known.shape) < 0.5)  # not all that is known is said
     catalogue = rng.random(ITEMS) < 0.9
     users = np.arange(1000, 1000 + PEOPLE)
-    return Question(users, picks_of(given), picks_of(known), picks_of(answers), catalogue)
+    return ListQuestion(users, likes_of(given), likes_of(known), likes_of(answers), catalogue)
 
 
 def table(seed: int = 5) -> Table:
     return np.random.default_rng(seed).normal(size=(PEOPLE, ITEMS)).astype(np.float32)
 
 
-def asked(scores: Table, of: Question, **more: Any) -> PersonScores:
+def asked(scores: Table, of: ListQuestion, **more: Any) -> PersonScores:
     """Scores by person, whoever is asked about first."""
     rows = {bytes(row): i for i, row in enumerate(table_of(of.given))}
     assert len(rows) == PEOPLE
 
-    def answer(given: Picks) -> Table:
+    def answer(given: Likes) -> Table:
         return scores[[rows[bytes(row)] for row in table_of(given)]]
 
     return score_lists(answer, of, **more)
 
 
-def full_sort(scores: Table, of: Question, person: int) -> list[bool]:
+def full_sort(scores: Table, of: ListQuestion, person: int) -> list[bool]:
     """Whether each item that can be listed was liked, best first."""
     known, liked = table_of(of.known)[person] > 0, table_of(of.answers)[person] > 0
     items = [i for i in range(ITEMS) if of.catalogue[i] and not known[i]]
@@ -56,7 +56,7 @@ def full_sort(scores: Table, of: Question, person: int) -> list[bool]:
 @pytest.mark.parametrize("cells", [1, 1000, 1 << 21])
 def test_figures_are_those_of_a_full_sort(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many people are asked about at a time."""
-    monkeypatch.setattr(scoring, "_CELLS", cells)
+    monkeypatch.setattr(list_scoring, "_CELLS", cells)
     of, scores = question(), table()
     found = asked(scores, of, ks=(1, 5, 20, 140, 400))
     assert found.users is of.users
@@ -130,7 +130,7 @@ def test_what_has_no_score_is_not_listed() -> None:
     without[:, ::3] = -np.inf
     smaller = of.catalogue.copy()
     smaller[::3] = False
-    reduced = Question(of.users, of.given, of.known, of.answers, smaller)
+    reduced = ListQuestion(of.users, of.given, of.known, of.answers, smaller)
     one, other = asked(without, of), asked(scores, reduced)
     for name, values in one.values.items():
         np.testing.assert_array_equal(values, other.values[name])

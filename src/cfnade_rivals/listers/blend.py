@@ -16,10 +16,10 @@ import numpy as np
 from cfnade.errors import ModelError
 from cfnade.options import check_fields, number
 from cfnade_rivals.interface import Count, Positive
-from cfnade_rivals.lists.ease import EASE
-from cfnade_rivals.lists.ials import IALS
-from cfnade_rivals.lists.interface import FittedLists, ListRival, Scores
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.ease import EASE
+from cfnade_rivals.listers.ials import IALS
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_rival import FittedLists, ListRival, Scores
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class FittedBlend:
     members: tuple[FittedLists, FittedLists]
     weight: float
 
-    def scores(self, given: Picks) -> Scores:
+    def scores(self, given: Likes) -> Scores:
         """Their sum. Returns (people, M)."""
         first, second = (standardised(member.scores(given)) for member in self.members)
         return np.asarray((1 - self.weight) * first + self.weight * second, np.float32)
@@ -61,7 +61,7 @@ class EaseAndIals:
     def __post_init__(self) -> None:
         check_fields(self, ModelError)
 
-    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedBlend:
+    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedBlend:
         """Fit both, unless the last fit was of the same two on the same likes."""
         ease = EASE(regularisation=self.ease_regularisation)
         ials = IALS(
@@ -75,5 +75,5 @@ class EaseAndIals:
 
 
 @lru_cache(maxsize=2)  # another weight needs no other fit
-def _fitted(rival: ListRival, likes: Picks, seed: int, threads: int | None) -> FittedLists:
+def _fitted(rival: ListRival, likes: Likes, seed: int, threads: int | None) -> FittedLists:
     return rival.fit(likes, seed=seed, threads=threads)

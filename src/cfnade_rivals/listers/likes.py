@@ -14,7 +14,7 @@ from cfnade_rivals.libraries import library
 
 
 @dataclass(frozen=True, eq=False)
-class Picks:
+class Likes:
     """Person p likes items columns[offsets[p]:offsets[p+1]], in rising order."""
 
     offsets: IntArray  # (N+1,)
@@ -22,21 +22,21 @@ class Picks:
     n_items: int
 
     @staticmethod
-    def of(ratings: Ratings, threshold: float | None = None) -> Picks:
+    def of(ratings: Ratings, threshold: float | None = None) -> Likes:
         """Ratings of `threshold` or more: if not given, of the scale's upper quarter.
 
         A scale of one level has nothing but likes. Row p is user p of the ratings.
         """
         least = usual_threshold(ratings.scale) if threshold is None else threshold
         # A little less, so that 0.1 + 0.2 is on the scale as 0.3.
-        return Picks.rated(ratings.select(ratings.values >= least - 1e-9 * max(1.0, abs(least))))
+        return Likes.rated(ratings.select(ratings.values >= least - 1e-9 * max(1.0, abs(least))))
 
     @staticmethod
-    def rated(ratings: Ratings) -> Picks:
+    def rated(ratings: Ratings) -> Likes:
         """Every rating, high or low."""
         cells = np.sort(cells_of(ratings.users, ratings.items, ratings.n_items))
         columns = (cells % max(1, ratings.n_items)).astype(np.int32)
-        return Picks(offsets_of(ratings.users, ratings.n_users), columns, ratings.n_items)
+        return Likes(offsets_of(ratings.users, ratings.n_users), columns, ratings.n_items)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -53,20 +53,20 @@ class Picks:
         """Whose each entry of `columns` is. Returns (n,)."""
         return np.repeat(np.arange(len(self), dtype=np.int32), self.counts())
 
-    def people(self, which: npt.NDArray[Any]) -> Picks:
+    def people(self, which: npt.NDArray[Any]) -> Likes:
         """These people alone, by number."""
         counts = self.counts()[which]
         offsets = np.concatenate([[0], np.cumsum(counts)])
         shift = np.repeat(self.offsets[:-1][which] - offsets[:-1], counts)
-        return Picks(offsets, self.columns[shift + np.arange(offsets[-1])], self.n_items)
+        return Likes(offsets, self.columns[shift + np.arange(offsets[-1])], self.n_items)
 
-    def among(self, items: IntArray) -> Picks:
+    def among(self, items: IntArray) -> Likes:
         """These items alone, rising and numbered anew; everyone stays."""
         number = np.full(self.n_items, -1, np.int32)
         number[items] = np.arange(len(items), dtype=np.int32)
         columns = number[self.columns]
         kept = columns >= 0
-        return Picks(offsets_of(self.rows()[kept], len(self)), columns[kept], len(items))
+        return Likes(offsets_of(self.rows()[kept], len(self)), columns[kept], len(items))
 
     def matrix(self) -> Any:
         """Ones in a scipy.sparse.csr_matrix. (N, M) float32."""

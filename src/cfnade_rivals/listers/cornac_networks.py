@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from cfnade_rivals.libraries import library
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.likes import Likes
 
 
-def cornac_data(likes: Picks, seed: int, model: str) -> Any:
+def cornac_data(likes: Likes, seed: int, model: str) -> Any:
     """Cornac's data set in which every person and item has its own index."""
     data = library("cornac.data", "cornac", model)
     cells = likes.rows(), likes.columns.astype(np.int64), np.ones(len(likes.columns))
@@ -20,7 +20,7 @@ def cornac_data(likes: Picks, seed: int, model: str) -> Any:
     return data.Dataset(len(likes), likes.n_items, people, items, cells, seed=seed)
 
 
-def dense(given: Picks) -> Any:
+def dense(given: Likes) -> Any:
     """Ones where something is liked, a tensor. (people, M)."""
     import torch
 

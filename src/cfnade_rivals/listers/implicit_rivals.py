@@ -11,9 +11,9 @@ from cfnade.errors import ModelError
 from cfnade.options import check_fields
 from cfnade_rivals.interface import Count, NotNegative, Positive
 from cfnade_rivals.libraries import library
-from cfnade_rivals.lists.blas import blas_threads
-from cfnade_rivals.lists.interface import Scores, require_likes
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.blas import blas_threads
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_rival import Scores, require_likes
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class FittedALS:
 
     model: Any
 
-    def scores(self, given: Picks) -> Scores:
+    def scores(self, given: Likes) -> Scores:
         """Products of tastes. Returns (people, M)."""
         tastes = self.model.recalculate_user(np.arange(len(given)), given.matrix())
         return np.asarray(tastes @ self.model.item_factors.T)
@@ -46,7 +46,7 @@ class ImplicitALS:
     def __post_init__(self) -> None:
         check_fields(self, ModelError)
 
-    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedALS:
+    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedALS:
         """Fit with implicit."""
         require_likes(likes)
         kind = library("implicit.cpu.als", "implicit", self.name).AlternatingLeastSquares
@@ -69,7 +69,7 @@ class FittedBPR:
 
     item_factors: Scores  # (M, F+1)
 
-    def scores(self, given: Picks) -> Scores:
+    def scores(self, given: Likes) -> Scores:
         """Products of tastes, and biases. Returns (people, M)."""
         factors, biases = self.item_factors[:, :-1], self.item_factors[:, -1]
         tastes = given.matrix() @ factors / np.maximum(given.counts(), 1)[:, None]
@@ -100,7 +100,7 @@ class ImplicitBPR:
     def __post_init__(self) -> None:
         check_fields(self, ModelError)
 
-    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedBPR:
+    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedBPR:
         """Fit with implicit; with several threads, updates overtake each other."""
         require_likes(likes)
         module = library("implicit.cpu.bpr", "implicit", self.name)

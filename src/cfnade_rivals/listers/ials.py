@@ -17,9 +17,9 @@ from cfnade.errors import ModelError
 from cfnade.options import check_fields
 from cfnade_rivals.interface import Count, NotNegative, Positive
 from cfnade_rivals.libraries import library
-from cfnade_rivals.lists.blas import blas_threads
-from cfnade_rivals.lists.interface import Scores, require_likes
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.blas import blas_threads
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_rival import Scores, require_likes
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FittedIALS:
 
     recommender: Any
 
-    def scores(self, given: Picks) -> Scores:
+    def scores(self, given: Likes) -> Scores:
         """Products of tastes. Returns (people, M)."""
         if len(given) == 0:
             return np.empty((0, given.n_items), np.float32)
@@ -56,7 +56,7 @@ class IALS:
     def __post_init__(self) -> None:
         check_fields(self, ModelError)
 
-    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedIALS:
+    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedIALS:
         """Fit with irspack."""
         require_likes(likes)
         kind = library("irspack", "irspack", self.name).IALSRecommender

@@ -16,9 +16,9 @@ from cfnade.errors import ModelError
 from cfnade.options import check_fields
 from cfnade_rivals.interface import Count, Positive
 from cfnade_rivals.libraries import library
-from cfnade_rivals.lists.interface import Scores, require_likes
-from cfnade_rivals.lists.network import cornac_data, dense, drawing
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.cornac_networks import cornac_data, dense, drawing
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_rival import Scores, require_likes
 
 _ENCODER_PASSES, _DROPOUT = 3, 0.5  # the paper's and Cornac's
 
@@ -29,7 +29,7 @@ class FittedRecVAE:
 
     network: Any
 
-    def scores(self, given: Picks) -> Scores:
+    def scores(self, given: Likes) -> Scores:
         """What the softmax would be of, at the mean of the code. Returns (people, M)."""
         import torch
 
@@ -59,7 +59,7 @@ class RecVAE:
     def __post_init__(self) -> None:
         check_fields(self, ModelError)
 
-    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedRecVAE:
+    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedRecVAE:
         """Alternate as Cornac does."""
         require_likes(likes)
         module = library("cornac.models.recvae.recvae", "cornac", self.name)

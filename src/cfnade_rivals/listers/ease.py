@@ -17,9 +17,9 @@ from cfnade.errors import ModelError
 from cfnade.options import check_fields
 from cfnade_rivals.interface import Positive
 from cfnade_rivals.libraries import library
-from cfnade_rivals.lists.blas import blas_threads
-from cfnade_rivals.lists.interface import Scores, require_likes
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.blas import blas_threads
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_rival import Scores, require_likes
 
 _EXACT = 6000
 """Up to so many items the inverse is of doubles: more would take much memory and time."""
@@ -34,7 +34,7 @@ class FittedEASE:
 
     weights: Scores  # (M, M)
 
-    def scores(self, given: Picks) -> Scores:
+    def scores(self, given: Likes) -> Scores:
         """Sums over what is given. Returns (people, M)."""
         return np.asarray(given.matrix() @ self.weights)
 
@@ -51,7 +51,7 @@ class EASE:
     def __post_init__(self) -> None:
         check_fields(self, ModelError)
 
-    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedEASE:
+    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedEASE:
         """Solve; the seed makes no difference."""
         del seed
         require_likes(likes)
@@ -65,9 +65,9 @@ class EASE:
         return FittedEASE(matrix.astype(np.float32, copy=False))
 
 
-def gram(likes: Picks, kind: type) -> Matrix:
+def gram(likes: Likes, kind: type) -> Matrix:
     """How many people like both items, in the upper half. Returns (M, M)."""
-    from cfnade_rivals.lists.ease_kernels import count_together
+    from cfnade_rivals.listers.ease_kernels import count_together
 
     entries = stable_order(likes.columns, likes.n_items)
     if entries is None:

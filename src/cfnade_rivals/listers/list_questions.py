@@ -10,19 +10,19 @@ from cfnade.data.ratings import IntArray, Ratings
 from cfnade.data.splits import Split
 from cfnade.errors import DataError
 from cfnade.ranking_metrics import BoolArray
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.likes import Likes
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class ListQuestion:
     """People, what they like, and what they turned out to like besides. Items are of all data."""
 
     users: IntArray  # (B,) index into the ratings' users
-    given: Picks
+    given: Likes
     """What the model hears of each of them."""
-    known: Picks
+    known: Likes
     """What is not listed, since it is known."""
-    answers: Picks
+    answers: Likes
     """What should be listed: at least one item each."""
     catalogue: BoolArray  # (M,)
     """What may be listed."""
@@ -35,17 +35,17 @@ class Question:
 class ListParts:
     """A split as questions about lists."""
 
-    likes: Picks
+    likes: Likes
     """To learn from while options are chosen."""
-    valid: Question
+    valid: ListQuestion
     """What chooses them."""
-    final_likes: Picks
+    final_likes: Likes
     """To learn from with the options chosen."""
-    test: Question
+    test: ListQuestion
 
 
 def list_parts(split: Split, threshold: float | None = None) -> ListParts:
-    """What a split asks of lists; `threshold` as in Picks.of.
+    """What a split asks of lists; `threshold` as in Likes.of.
 
     People held out whole (liang:HELD, users:SEED) are known by what the split gives of them: likes
     alone, as if lower ratings had never been, and only what training people like is listed. That is
@@ -71,21 +71,23 @@ def list_parts(split: Split, threshold: float | None = None) -> ListParts:
     return parts
 
 
-def _learnt(ratings: Ratings, threshold: float | None) -> Picks:
-    likes = Picks.of(ratings, threshold)
+def _learnt(ratings: Ratings, threshold: float | None) -> Likes:
+    likes = Likes.of(ratings, threshold)
     return likes.people(np.flatnonzero(likes.counts()))
 
 
-def _question(learnt: Ratings, asked: Ratings, given: Ratings, threshold: float | None) -> Question:
+def _question(
+    learnt: Ratings, asked: Ratings, given: Ratings, threshold: float | None
+) -> ListQuestion:
     heard = learnt.plus(given)
-    likes, answers = Picks.of(heard, threshold), Picks.of(asked, threshold)
+    likes, answers = Likes.of(heard, threshold), Likes.of(asked, threshold)
     held_out = len(given) > 0
-    listed = Picks.of(learnt, threshold) if held_out else Picks.rated(learnt)
+    listed = Likes.of(learnt, threshold) if held_out else Likes.rated(learnt)
     users = np.flatnonzero(answers.counts())
-    return Question(
+    return ListQuestion(
         users,
         likes.people(users),
-        (likes if held_out else Picks.rated(heard)).people(users),
+        (likes if held_out else Likes.rated(heard)).people(users),
         answers.people(users),
         listed.item_counts() > 0,
     )

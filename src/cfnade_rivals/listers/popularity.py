@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from cfnade_rivals.lists.interface import Scores, require_likes
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_rival import Scores, require_likes
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class FittedPopularity:
 
     counts: Scores  # (M,)
 
-    def scores(self, given: Picks) -> Scores:
+    def scores(self, given: Likes) -> Scores:
         """The same for all. Returns (people, M)."""
         return np.tile(self.counts, (len(given), 1))
 
@@ -28,7 +28,7 @@ class Popularity:
 
     name: ClassVar[str] = "popularity"
 
-    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedPopularity:
+    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedPopularity:
         """Count; seed and threads make no difference."""
         del seed, threads
         require_likes(likes)

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from cfnade.choice import Choice
-from cfnade.choice.picks import Picks as OwnPicks
+from cfnade.choice.picks import Picks
 from cfnade.choice.planning import choice_plan
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import INTERACTIONS
@@ -21,8 +21,8 @@ from cfnade.errors import ModelError
 from cfnade.options import check_fields
 from cfnade.training.run import train_picks
 from cfnade_rivals.interface import Count
-from cfnade_rivals.lists.interface import Scores, require_likes
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_rival import Scores, require_likes
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class FittedChoice:
 
     choice: Choice
 
-    def scores(self, given: Picks) -> Scores:
+    def scores(self, given: Likes) -> Scores:
         """The weighed sum of its paths. Returns (people, M)."""
         n = len(given.columns)
         levels, weights = np.zeros(n, np.uint8), np.ones(n, np.float32)
         columns = np.asarray(given.columns, np.int32)
-        known = OwnPicks(given.offsets, columns, levels, weights, given.n_items)
-        return self.choice.scores(known)
+        picks = Picks(given.offsets, columns, levels, weights, given.n_items)
+        return self.choice.scores(picks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class OurLists:
     def __post_init__(self) -> None:
         check_fields(self, ModelError)
 
-    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedChoice:
+    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedChoice:
         """Train, as `cfnade train` does on interactions."""
         require_likes(likes)
         picked = Ratings(

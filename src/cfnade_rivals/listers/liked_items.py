@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfnade.data.ratings import IntArray
-from cfnade_rivals.lists.interface import FittedLists, ListRival, Scores, require_likes
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_rival import FittedLists, ListRival, Scores, require_likes
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class FittedOnLiked:
     fitted: FittedLists
     items: IntArray
 
-    def scores(self, given: Picks) -> Scores:
+    def scores(self, given: Likes) -> Scores:
         """Of items that the model knows, -inf of the others. Returns (people, M)."""
         out: Scores = np.full((len(given), given.n_items), -np.inf, np.float32)
         out[:, self.items] = self.fitted.scores(given.among(self.items))
@@ -30,10 +30,10 @@ class LikedItems:
     """Likes with the items that somebody likes alone, numbered anew."""
 
     items: IntArray
-    likes: Picks
+    likes: Likes
 
     @staticmethod
-    def of(likes: Picks) -> LikedItems:
+    def of(likes: Likes) -> LikedItems:
         """Leave out what nobody likes."""
         require_likes(likes)
         items = np.flatnonzero(likes.item_counts())

@@ -16,8 +16,8 @@ from cfnade.errors import ModelError
 from cfnade.options import check_fields
 from cfnade_rivals.interface import Count, NotNegative
 from cfnade_rivals.libraries import library
-from cfnade_rivals.lists.interface import Scores, require_likes
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_rival import Scores, require_likes
 
 _ITEMS = 1000
 """How many items' likeness to all others is in memory at once."""
@@ -29,7 +29,7 @@ class FittedNeighbours:
 
     likeness: Any  # (M, M)
 
-    def scores(self, given: Picks) -> Scores:
+    def scores(self, given: Likes) -> Scores:
         """Sums over what is given. Returns (people, M)."""
         return np.asarray((given.matrix() @ self.likeness).toarray())
 
@@ -48,7 +48,7 @@ class ItemKNN:
     def __post_init__(self) -> None:
         check_fields(self, ModelError)
 
-    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedNeighbours:
+    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedNeighbours:
         """Count, on one thread; the seed makes no difference."""
         del seed, threads
         require_likes(likes)

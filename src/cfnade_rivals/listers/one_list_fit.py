@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from cfnade.data.splits import Split
 from cfnade.errors import DataError
-from cfnade_rivals.costs import cpu_seconds, peak_mb
-from cfnade_rivals.lists import make_lister
-from cfnade_rivals.lists.blas import blas_threads
-from cfnade_rivals.lists.catalogue import LikedItems
-from cfnade_rivals.lists.questions import ListParts, list_parts
-from cfnade_rivals.lists.scoring import PersonScores, score_lists
+from cfnade_rivals.fit_costs import cpu_seconds, peak_mb
+from cfnade_rivals.listers import make_lister
+from cfnade_rivals.listers.blas import blas_threads
+from cfnade_rivals.listers.liked_items import LikedItems
+from cfnade_rivals.listers.list_questions import ListParts, list_parts
+from cfnade_rivals.listers.list_scoring import PersonScores, score_lists
 
 CHOOSES = "ndcg@100"
 """What options are chosen by; it is of each person that this is kept."""
@@ -39,7 +39,7 @@ def list_scores(job: dict[str, Any], split: Split) -> dict[str, Any]:
         rival = make_lister(job["model"], **options)
         fitted = liked.fit(rival, seed=job["seed"], threads=job["threads"])
         learnt, worked = time.perf_counter(), cpu_seconds() - work
-        found = score_lists(fitted.scores, parts.test)
+        person_scores = score_lists(fitted.scores, parts.test)
     costs = {
         "fit_seconds": learnt - start,
         "fit_cpu_seconds": worked,
@@ -50,8 +50,11 @@ def list_scores(job: dict[str, Any], split: Split) -> dict[str, Any]:
         "load": os.getloadavg()[0],
     }
     chosen = {"options": options, "tried": [one._asdict() for one in tried]}
-    scores = {"n": len(parts.test)} | _figures(found) | costs | chosen
-    people = {"users": split.test.user_ids[found.users].tolist(), CHOOSES: _chosen_by(found)}
+    scores = {"n": len(parts.test)} | _figures(person_scores) | costs | chosen
+    people = {
+        "users": split.test.user_ids[person_scores.users].tolist(),
+        CHOOSES: _chosen_by(person_scores),
+    }
     return {"scores": scores, "people": people}
 
 
@@ -74,13 +77,13 @@ def search(job: dict[str, Any], parts: ListParts) -> list[Tried]:
     return out
 
 
-def _figures(found: PersonScores) -> dict[str, float | None]:
+def _figures(person_scores: PersonScores) -> dict[str, float | None]:
     """Means by name, and their standard errors beside them."""
     out: dict[str, float | None] = {}
-    for name, estimate in found.estimates().items():
+    for name, estimate in person_scores.estimates().items():
         out |= {name: estimate.mean, f"{name}_error": estimate.error}
     return out
 
 
-def _chosen_by(found: PersonScores) -> list[float]:
-    return [round(value, 6) for value in found.values[CHOOSES].tolist()]
+def _chosen_by(person_scores: PersonScores) -> list[float]:
+    return [round(value, 6) for value in person_scores.values[CHOOSES].tolist()]

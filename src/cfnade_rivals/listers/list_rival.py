@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.errors import ModelError
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.likes import Likes
 
 Scores = npt.NDArray[np.float32]
 
@@ -27,7 +27,7 @@ class ListRival(Protocol):
     name: ClassVar[str]
     """As in the registry."""
 
-    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedLists:
+    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedLists:
         """Learn from what people like; everyone likes something, and somebody each item.
 
         The same seed and one thread give the same bits. Without `threads` all cores are used.
@@ -37,7 +37,7 @@ class ListRival(Protocol):
 class FittedLists(Protocol):
     """A model that has learnt."""
 
-    def scores(self, given: Picks) -> Any:
+    def scores(self, given: Likes) -> Any:
         """The higher, the sooner listed. Returns (people, items), finite, float32.
 
         What is given has scores, too; whoever asks leaves it out. Of somebody who likes nothing
@@ -45,7 +45,7 @@ class FittedLists(Protocol):
         """
 
 
-def require_likes(likes: Picks) -> None:
+def require_likes(likes: Likes) -> None:
     """Refuse to learn from nothing."""
     if len(likes.columns) == 0:
         raise ModelError("nobody likes anything, so there is nothing to learn from; give likes")

@@ -16,9 +16,9 @@ import numpy as np
 from cfnade.data.ratings import IntArray
 from cfnade.errors import ModelError
 from cfnade.ranking_metrics import METRICS, BoolArray, Estimate, FloatArray, mean_of, places
-from cfnade_rivals.lists.interface import Scores
-from cfnade_rivals.lists.picks import Picks
-from cfnade_rivals.lists.questions import Question
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_questions import ListQuestion
+from cfnade_rivals.listers.list_rival import Scores
 
 KS = (10, 20, 50, 100)
 _CELLS = 1 << 21
@@ -39,7 +39,7 @@ class PersonScores:
 
 
 def score_lists(
-    scores: Callable[[Picks], Any], question: Question, *, ks: Sequence[int] = KS
+    scores: Callable[[Likes], Any], question: ListQuestion, *, ks: Sequence[int] = KS
 ) -> PersonScores:
     """Ask for the scores of all items (people, M), some people at a time, and score the lists.
 
@@ -51,16 +51,18 @@ def score_lists(
     for start in range(0, len(question), each):
         some = np.arange(start, min(start + each, len(question)))
         table = _listed_scores(scores, question, some)
-        wanted = question.answers.counts()[some]
+        counts = question.answers.counts()[some]
         for lists in _lists(table, _liked(question.answers.people(some)), max(ks)):
-            at, theirs = places(lists.scores, lists.liked), wanted[lists.rows]
+            ranks, theirs = places(lists.scores, lists.liked), counts[lists.rows]
             for k in ks:
                 for name, metric in METRICS.items():
-                    values[f"{name}@{k}"][some[lists.rows]] = metric(at, theirs, k)
+                    values[f"{name}@{k}"][some[lists.rows]] = metric(ranks, theirs, k)
     return PersonScores(question.users, values)
 
 
-def _listed_scores(scores: Callable[[Picks], Any], question: Question, some: IntArray) -> Scores:
+def _listed_scores(
+    scores: Callable[[Likes], Any], question: ListQuestion, some: IntArray
+) -> Scores:
     """Scores of some people, -inf where an item is not listed. Returns (b, M)."""
     table: Scores = np.array(scores(question.given.people(some)), np.float32)
     shape = len(some), question.answers.n_items
@@ -69,24 +71,24 @@ def _listed_scores(scores: Callable[[Picks], Any], question: Question, some: Int
     if np.isnan(table).any() or np.isposinf(table).any():
         raise ModelError("some scores are not finite, so lists cannot be made of them")
     table[:, ~question.catalogue] = -np.inf
-    known = question.known.people(some)
-    table[known.rows(), known.columns] = -np.inf
+    unlisted = question.known.people(some)
+    table[unlisted.rows(), unlisted.columns] = -np.inf
     return table
 
 
-def _liked(answers: Picks) -> BoolArray:
+def _liked(answers: Likes) -> BoolArray:
     out = np.zeros((len(answers), answers.n_items), bool)
     out[answers.rows(), answers.columns] = True
     return out
 
 
-class _Lists(NamedTuple):
+class _TopLists(NamedTuple):
     rows: IntArray  # (b,)
     scores: FloatArray  # (b, L) falling, NaN behind the end
     liked: BoolArray  # (b, L)
 
 
-def _lists(table: Scores, liked: BoolArray, depth: int) -> Iterator[_Lists]:
+def _lists(table: Scores, liked: BoolArray, depth: int) -> Iterator[_TopLists]:
     """Lists of `depth` places, and longer ones where a tie would be cut."""
     depth = min(depth, table.shape[1])
     last = -np.partition(-table, depth - 1, axis=1)[:, depth - 1]
@@ -96,7 +98,7 @@ def _lists(table: Scores, liked: BoolArray, depth: int) -> Iterator[_Lists]:
         (np.flatnonzero(length > depth), int(length.max(initial=0))),
     ):
         if len(rows):
-            yield _Lists(rows, *_top(table[rows], liked[rows], places_))
+            yield _TopLists(rows, *_top(table[rows], liked[rows], places_))
 
 
 def _top(table: Scores, liked: BoolArray, count: int) -> tuple[FloatArray, BoolArray]:

@@ -15,9 +15,9 @@ from cfnade.errors import ModelError
 from cfnade.options import check_fields
 from cfnade_rivals.interface import Count, NotNegative, Positive
 from cfnade_rivals.libraries import library
-from cfnade_rivals.lists.interface import Scores, require_likes
-from cfnade_rivals.lists.network import cornac_data, dense, drawing
-from cfnade_rivals.lists.picks import Picks
+from cfnade_rivals.listers.cornac_networks import cornac_data, dense, drawing
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_rival import Scores, require_likes
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class FittedMultVAE:
 
     network: Any
 
-    def scores(self, given: Picks) -> Scores:
+    def scores(self, given: Likes) -> Scores:
         """What the softmax would be of, at the mean of the code. Returns (people, M)."""
         import torch
 
@@ -57,7 +57,7 @@ class MultVAE:
     def __post_init__(self) -> None:
         check_fields(self, ModelError)
 
-    def fit(self, likes: Picks, *, seed: int = 0, threads: int | None = None) -> FittedMultVAE:
+    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedMultVAE:
         """Fit with Cornac."""
         require_likes(likes)
         model = library("cornac.models", "cornac", self.name).VAECF(

@@ -1,0 +1,39 @@
+"""Models that make lists, by name; each is imported when it is asked for.
+
+They learn from who liked what, and are asked about people by what these like: list_rival.py.
+list_questions.py says who is asked what on a split, and list_scoring.py how good the lists are. A
+model of any origin joins by a class in LISTERS and a file in contestants/lists/.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from cfnade_rivals import class_of, made
+
+if TYPE_CHECKING:
+    from cfnade_rivals.listers.list_rival import ListRival
+
+LISTERS = {
+    "popularity": "cfnade_rivals.listers.popularity:Popularity",
+    "item-knn": "cfnade_rivals.listers.item_knn:ItemKNN",
+    "ease": "cfnade_rivals.listers.ease:EASE",
+    "ials": "cfnade_rivals.listers.ials:IALS",
+    "implicit-als": "cfnade_rivals.listers.implicit_rivals:ImplicitALS",
+    "implicit-bpr": "cfnade_rivals.listers.implicit_rivals:ImplicitBPR",
+    "mult-vae": "cfnade_rivals.listers.mult_vae:MultVAE",
+    "recvae": "cfnade_rivals.listers.recvae:RecVAE",
+    "ease+ials": "cfnade_rivals.listers.blend:EaseAndIals",
+    "cfnade": "cfnade_rivals.listers.our_lists:OurLists",
+}
+"""Name → module:class."""
+
+
+def lister_class(name: str) -> type[ListRival]:
+    """The class of this name."""
+    return cast("type[ListRival]", class_of(name, LISTERS, "model of lists"))
+
+
+def make_lister(name: str, **options: Any) -> ListRival:
+    """A model of this name, to be fitted: make_lister("ease", regularisation=500.0)."""
+    return cast("ListRival", made(name, lister_class(name), options))
