@@ -181,6 +181,18 @@ def test_covariances_never_outweigh_variances(monkeypatch: pytest.MonkeyPatch) -
     assert np.linalg.eigvalsh(scaled).min() == pytest.approx(-0.95, abs=1e-3)  # else about -3
 
 
+@pytest.mark.parametrize(("M", "share"), [(2, 1.0), (30, 0.3), (800, 0.02), (800, 0.2)])
+def test_the_lowest_eigenvalue_is_found_where_many_are_near_it(M: int, share: float) -> None:
+    """Correlations above 0 have one large eigenvalue, and many close to the lowest."""
+    random = np.random.default_rng(M)
+    upper = np.triu((random.random((M, M)) < share) * random.random((M, M)), 1)
+    table = upper + upper.T
+    i, j = np.nonzero(table)
+    values = np.linalg.eigvalsh(table)
+    found = module._lowest(i, j, table[i, j], M)
+    assert values[0] - 0.02 * np.ptp(values) < found <= values[0] + 1e-9
+
+
 def test_weights_solve_the_systems_of_their_rows() -> None:
     random, M = np.random.default_rng(4), 30
     half = np.triu((random.random((M, M)) < 0.2) * random.uniform(0, 0.2, (M, M)), 1)
@@ -263,7 +275,9 @@ SETTINGS = Settings(epochs=1, batch_rows=100, batch_columns=10, context_rate=(0.
 
 @pytest.fixture(scope="module")
 def trained() -> Any:
-    return train(twins(), side="near", architecture={"hidden": (4,)}, settings=SETTINGS).fitted
+    with pytest.MonkeyPatch.context() as few:
+        few.setattr(module, "ROWS_AT_ONCE", 37)
+        return train(twins(), side="near", architecture={"hidden": (4,)}, settings=SETTINGS).fitted
 
 
 def twin_of_most(trained: Any) -> int:
@@ -335,6 +349,18 @@ def test_nothing_is_said_while_the_others_are_trained() -> None:
         assert not side.reading(RATINGS).cells(users, items, None).any()
         side.settle(RATINGS, member)
         assert side.network.gain == 1.0
+
+
+def test_the_others_are_trained_as_if_it_were_not_there() -> None:
+    settings = Settings(epochs=2, batch_rows=50, learning_rate=0.01)
+    alone, with_near = (
+        train(twins(), side=side, architecture={"hidden": (4,)}, settings=settings, threads=1)
+        for side in ("user", "user+user-near")
+    )
+    own, same = (one.fitted.members[0].sides["user"].network for one in (alone, with_near))
+    for name, weights in own.state_dict().items():
+        assert torch.equal(weights, same.state_dict()[name])
+    assert float(with_near.fitted.members[0].sides["user-near"].network.state_dict()["gain"]) > 0
 
 
 def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

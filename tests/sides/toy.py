@@ -20,15 +20,11 @@ from cfnade.sides.side import Before
 class ToySide(PlainSide):
     network: nn.ParameterDict
 
-    def __init__(self, axis: Axis | None, columns: int, levels: int) -> None:
-        sizes = {"b": (columns, levels), "w": (levels,)}
-        tables = {name: torch.zeros(size) for name, size in sizes.items()}
-        super().__init__(axis or "user", nn.ParameterDict(tables))
-
     @classmethod
     def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
         rows = ratings.rows(axis or "user")
-        return cls(axis, rows.n_columns, rows.n_levels)
+        sizes = {"columns": rows.n_columns, "levels": rows.n_levels}
+        return cls(axis or "user", cls.empty(sizes))
 
     def start(
         self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
@@ -39,9 +35,10 @@ class ToySide(PlainSide):
         columns, levels = self.network["b"].shape
         return {"columns": columns, "levels": levels}
 
-    @classmethod
-    def from_saved(cls, axis: Axis | None, fields: Mapping[str, Any], arrays: object) -> Self:
-        return cls(axis, **fields)
+    @staticmethod
+    def empty(fields: Mapping[str, Any]) -> nn.ParameterDict:
+        sizes = {"b": (fields["columns"], fields["levels"]), "w": (fields["levels"],)}
+        return nn.ParameterDict({name: torch.zeros(size) for name, size in sizes.items()})
 
     def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
         self.network.load_state_dict(earlier.network.state_dict())

@@ -107,12 +107,12 @@ def recipe(name: str | Path) -> Recipe:
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TrainingError(f"unknown recipe {str(name)!r}{hint} (known: {', '.join(names())})")
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TrainingError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise TrainingError(f"{path}: is not a recipe in TOML: {error}") from error
-    return _parsed(path.stem, given)
+    return _parsed(path.stem, content)
 
 
 def _parsed(name: str, given: dict[str, Any]) -> Recipe:
@@ -144,11 +144,11 @@ def _parsed(name: str, given: dict[str, Any]) -> Recipe:
 
 def model_fields(given: dict[str, Any], where: str) -> dict[str, Any]:
     """Fields of a model other than its sizes, checked; `where` begins the message of an error."""
-    known = [*(f for f in CFNADEConfig.__dataclass_fields__ if f not in _SIZES), *_BESIDE]
+    names = [*(f for f in CFNADEConfig.__dataclass_fields__ if f not in _SIZES), *_BESIDE]
     for key in given:
-        if key not in known:
-            near = get_close_matches(key, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
+        if key not in names:
+            near = get_close_matches(key, names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(names)})"
             raise TrainingError(f"{where}: unknown model field {key!r}{hint}")
     for name, rule in _BESIDE.items():
         if name in given:

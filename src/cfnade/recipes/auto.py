@@ -13,10 +13,13 @@ docs/defaults.md shows how good it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cfnade.data.ratings import Ratings
+from cfnade.errors import TrainingError
+from cfnade.options import checked, number
 from cfnade.recipes import recipe
 from cfnade.settings import Settings
 from cfnade.training.run import Plan
@@ -51,6 +54,28 @@ class Shape:
     @classmethod
     def of(cls, ratings: Ratings) -> Shape:
         return cls(ratings.n_users, ratings.n_items, len(ratings), len(ratings.scale))
+
+
+def is_automatic(side: Any, minutes: Any, said: Mapping[str, Any]) -> bool:
+    """Whether members are to be chosen: where nothing is said of them, or side="auto".
+
+    said are the other arguments that say what a model is; minutes are for choosing alone.
+    """
+    if side == "auto" and said:
+        name, value = next(iter(said.items()))
+        raise TrainingError(
+            f'{name} (={value!r}) is for a side that is named, and side="auto" chooses sides and '
+            'settings by itself; give side="user", side="item" or side="both", or leave it out'
+        )
+    automatic = side == "auto" or (side is None and not said)
+    if minutes is not None:
+        if not automatic:
+            raise TrainingError(
+                f'minutes (={minutes!r}) is for side="auto", which chooses what to train; leave it '
+                "out, or what you say of the model"
+            )
+        checked("minutes", minutes, number(above=0), TrainingError)
+    return automatic
 
 
 def usual_seconds(shape: Shape) -> float:

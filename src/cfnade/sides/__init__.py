@@ -15,6 +15,7 @@ from cfnade.errors import ModelError, TrainingError
 from cfnade.settings import Settings
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.factor_side import FactorSide, SampledSide
+from cfnade.sides.made_side import MadeSide
 from cfnade.sides.nade import NadeSide
 from cfnade.sides.near_side import NearSide
 from cfnade.sides.ridge import RidgeSide
@@ -73,11 +74,11 @@ def side_names(side: object, *, ridge: int = 0, time: bool = False) -> tuple[str
 
 def are_made(names: tuple[str, ...]) -> bool:
     """Whether such a member is made from ratings, and nothing of it is trained."""
-    return all(issubclass(KINDS[name].side, (FactorSide, NearSide)) for name in names)
+    return all(issubclass(KINDS[name].side, MadeSide) for name in names)
 
 
 def kernel_task(names: tuple[str, ...]) -> str:
-    """What training such a member needs compiled (kernels/prepare.py)."""
+    """What training such a member needs compiled (kernels/tasks.py)."""
     if len({KINDS[name].axis for name in names} - {None}) == 2:
         return "blocks"
     posteriors = (RidgeSide, FactorSide, SampledSide)

@@ -78,9 +78,11 @@ class Draw:
     def batch(self, axis: str, device: torch.device | str = "cpu") -> Batch:
         """Contexts and targets as plain torch reads them, targets in the draw's order."""
         drawn = self.batches[axis]
-        known, asked = drawn.context_cells(), drawn.target_cells()
+        context_cells, asked = drawn.context_cells(), drawn.target_cells()
         offsets = np.concatenate([[0], np.cumsum(drawn.counts)])
-        context = Context(*map(torch.from_numpy, (offsets, known.columns, known.levels)))
+        context = Context(
+            *map(torch.from_numpy, (offsets, context_cells.columns, context_cells.levels))
+        )
         targets = Targets(*map(torch.from_numpy, asked))
         return Batch(context, targets).to(device)
 

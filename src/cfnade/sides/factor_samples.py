@@ -94,16 +94,16 @@ def sampled(
         _Vectors(one, _scaled(one, scale), D, start)
         for one, start in zip((rows, columns), starts, strict=True)
     )
-    noise, found = 0.7, list[Factors]()
+    noise, samples = 0.7, list[Factors]()
     for number in range(BURN_IN + BETWEEN * (count - 1) + 1):
         row.draw(column, noise, random, threads)
         errors = column.draw(row, noise, random, threads)
         if number >= BURN_IN and (number - BURN_IN) % BETWEEN == 0:
-            found.append(_factors(row, column, noise, scale))
+            samples.append(_factors(row, column, noise, scale))
         noise = (errors + IMAGINED) / random.chisquare(rows.n_ratings + IMAGINED)
         row.draw_prior(random, bias=False)
         column.draw_prior(random, bias=True)
-    return found
+    return samples
 
 
 def _scaled(rows: Rows, scale: _Scale) -> Floats:

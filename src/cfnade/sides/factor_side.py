@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from cfnade.data.ratings import IntArray, Ratings
-from cfnade.kernels.adam import Rule
 from cfnade.kernels.posterior import Evidence
 from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
@@ -24,18 +23,16 @@ from cfnade.settings import Settings
 from cfnade.sides.factor_rows import FactorRows, factor_evidence
 from cfnade.sides.factor_samples import sampled
 from cfnade.sides.factors import Factors, analyse, continued
+from cfnade.sides.made_side import MadeSide
 from cfnade.sides.readings import reading_of
-from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import (
     NOTHING,
     Array,
     Axis,
     Before,
     Reading,
-    Side,
     other_axis,
 )
-from cfnade.sides.stepping import FixedStepper
 
 SAMPLE = 10_000
 """Training ratings that the shape of distributions is found on."""
@@ -60,7 +57,7 @@ def factors_in(network: FactorNetwork) -> Factors:
     return Factors(**{n: table.numpy() for n, table in tables.items()}, noise=float(noise))
 
 
-class FactorSide(RowSide):
+class FactorSide(MadeSide):
     """Loadings of columns; a row is its posterior."""
 
     network: FactorNetwork
@@ -86,27 +83,27 @@ class FactorSide(RowSide):
         self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
     ) -> None:
         del generator, before
-        self._fill(self._found(ratings, settings.seed, thread_count(None)))
+        self._fill(self._sampled(ratings, settings.seed, thread_count(None)))
         self._shape(ratings)
 
     @torch.no_grad()
     def go_on(self, ratings: Ratings, trained: IntArray, settings: Settings) -> None:
         del trained, settings
-        self._fill(self._found_again(ratings, thread_count(None)))
+        self._fill(self._sampled_again(ratings, thread_count(None)))
         self._shape(ratings)
 
-    def _found(self, ratings: Ratings, seed: int, threads: int) -> list[Factors]:
+    def _sampled(self, ratings: Ratings, seed: int, threads: int) -> list[Factors]:
         """What the sample, or each of several, is."""
         dimensions = self.network.config.dimensions
         return [analyse(ratings.rows(self.axis), dimensions, seed=seed, threads=threads)]
 
-    def _found_again(self, ratings: Ratings, threads: int) -> list[Factors]:
+    def _sampled_again(self, ratings: Ratings, threads: int) -> list[Factors]:
         """The same from where it stands."""
         rows = ratings.rows(self.axis)
         return [continued(rows, factors_in(self.network), threads=threads, sweeps=MORE_SWEEPS)]
 
-    def _fill(self, found: list[Factors]) -> None:
-        for number, factors in enumerate(found):
+    def _fill(self, samples: list[Factors]) -> None:
+        for number, factors in enumerate(samples):
             fill(self.network, number, factors)
 
     def _shape(self, ratings: Ratings) -> None:
@@ -126,34 +123,17 @@ class FactorSide(RowSide):
         frequencies = np.bincount(levels, minlength=net.config.levels) + 0.5
         net.log_weights.copy_(torch.from_numpy(_weights(predicted, frequencies, net)))
 
-    @classmethod
-    def from_saved(
-        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
-    ) -> Self:
-        del arrays
-        assert axis is not None
-        return cls(axis, FactorNetwork(FactorConfig.from_dict(fields)))
-
-    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
-        """Nothing: its start takes seconds and knows the new ratings."""
+    @staticmethod
+    def empty(fields: Mapping[str, Any]) -> FactorNetwork:
+        return FactorNetwork(FactorConfig.from_dict(fields))
 
     # -- trained ------------------------------------------------------------------------------
-
-    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
-        del ratings, settings, share
-        return {}
 
     def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""
         net = self.network
         predicted = net.predicted(net.hidden(context), rows, columns)
         return torch.from_numpy(net.link().scores(predicted.cpu().numpy())).to(net.a)
-
-    def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
-    ) -> FixedStepper:
-        del ratings, settings, share, threads
-        return FixedStepper(self)
 
     # -- asked --------------------------------------------------------------------------------
 
@@ -168,8 +148,8 @@ class FactorSide(RowSide):
         if axis != self.axis:
             return self.network.a
         rows = context.rows(axis)
-        found = FactorRows(self.network, rows).posteriors
-        return torch.from_numpy(found.states_down(-1, np.arange(len(rows)), NOTHING))
+        posteriors = FactorRows(self.network, rows).posteriors
+        return torch.from_numpy(posteriors.states_down(-1, np.arange(len(rows)), NOTHING))
 
 
 class SampledSide(FactorSide):
@@ -178,24 +158,24 @@ class SampledSide(FactorSide):
     usual = (7, 10)
     trust = 3.0
 
-    def _found(self, ratings: Ratings, seed: int, threads: int) -> list[Factors]:
+    def _sampled(self, ratings: Ratings, seed: int, threads: int) -> list[Factors]:
         config, own = self.network.config, ratings.rows(self.axis)
         others, count = ratings.rows(other_axis(self.axis)), config.samples
         return sampled(own, others, config.dimensions, count=count, seed=seed, threads=threads)
 
-    def _found_again(self, ratings: Ratings, threads: int) -> list[Factors]:
-        return self._found(ratings, 0, threads)
+    def _sampled_again(self, ratings: Ratings, threads: int) -> list[Factors]:
+        return self._sampled(ratings, 0, threads)
 
 
 def _weights(predicted: Array, frequencies: Array, network: FactorNetwork) -> Array:
     """log w (K,) with which levels are expected as often as they came."""
     noise, spread = network.variances.tolist()
-    weights, wanted = np.zeros(len(frequencies)), np.log(frequencies / frequencies.sum())
+    weights, came = np.zeros(len(frequencies)), np.log(frequencies / frequencies.sum())
     link = None
     for _ in range(ROUNDS):
         link = MeanLink(weights, noise, spread, near=link)
         scores = link.scores(predicted)
         chances = np.exp(scores - scores.max(1, keepdims=True))
         expected = (chances / chances.sum(1, keepdims=True)).mean(0)
-        weights += wanted - np.log(expected)
+        weights += came - np.log(expected)
     return weights

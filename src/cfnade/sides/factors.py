@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from threading import Lock
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from cfnade.data.ratings import Rows
+from cfnade.data.ratings import Rows, sums_of
 from cfnade.group import ALONE, Group
 from cfnade.kernels.grouping import ratings_of
 from cfnade.kernels.posterior import expect, lower_products, maximise
 from cfnade.kernels.threads import run
+from cfnade.once import OnceOf
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.rank_posteriors import expected_of_ranks
 
@@ -70,17 +69,8 @@ class _Sums(NamedTuple):
     firsts: Floats  # (M, D) Σ z
 
 
-@dataclass
-class _Once:
-    """An analysis that is made by whoever asks first; others wait."""
-
-    making: Lock
-    made: Factors | None = None
-
-
-_KEPT: WeakKeyDictionary[Rows, dict[tuple[int, ...], _Once]] = WeakKeyDictionary()
-"""Of rows that are still in use: several members of a model may start from the same analysis."""
-_LOCK = Lock()
+_ANALYSES = OnceOf[Factors]()
+"""Of rows: several members of a model may start from the same one."""
 
 
 def analyse(
@@ -98,13 +88,8 @@ def analyse(
     """
     if part is not None and part.group.size > 1:
         return _analysed(rows, dimensions, seed, threads, sweeps, part)
-    with _LOCK:  # members that are trained side by side do not make the same one twice
-        kept = _KEPT.setdefault(rows, {})
-        once = kept.setdefault((dimensions, seed, threads, sweeps), _Once(Lock()))
-    with once.making:
-        if once.made is None:
-            once.made = _analysed(rows, dimensions, seed, threads, sweeps, None)
-        return once.made
+    how = dimensions, seed, threads, sweeps
+    return _ANALYSES.get(rows, how, lambda: _analysed(rows, *how, None))
 
 
 def _analysed(
@@ -173,16 +158,16 @@ class _Analysis:
         """One expectation and one maximisation step."""
         unit = np.float32(np.sqrt(self._noise))
         residuals = _left(rows, self._mean) / unit
-        given = rows, residuals, self._a / unit, self._c / unit**2
+        tables = rows, residuals, self._a / unit, self._c / unit**2
         shared = self.group.size > 1
         if shared:
-            sums = _Sums(*expected_of_ranks(*given, self.group))
+            sums = _Sums(*expected_of_ranks(*tables, self.group))
         else:
-            sums = _expected(*given, threads)
+            sums = _expected(*tables, threads)
         prior = self._precision * self._noise, self._centre / np.sqrt(self._noise)
         a, c = _maximised(sums, *prior, threads)
-        squares = np.bincount(rows.columns, np.square(residuals), rows.n_columns)
-        errors = _squared_errors(sums, a, c, squares.astype(np.float64))
+        squares = sums_of(rows.columns, rows.n_columns, lambda some: np.square(residuals[some]))
+        errors = _squared_errors(sums, a, c, squares)
         total = self.group.total
         left_over = total(float(errors.sum())) / total(rows.n_ratings)
         self._noise = max(self._noise * left_over, self._least)
@@ -228,14 +213,14 @@ def _some_rows(rows: Rows, most: int, group: Group) -> Rows:
     if step <= 1:
         return rows
     numbers = np.arange(0, len(rows), step)
-    known = ratings_of(rows.offsets, rows.columns, rows.levels, numbers)
-    return replace(rows, offsets=known.offsets, columns=known.columns, levels=known.levels)
+    some = ratings_of(rows.offsets, rows.columns, rows.levels, numbers)
+    return replace(rows, offsets=some.offsets, columns=some.columns, levels=some.levels)
 
 
 def _counted(rows: Rows) -> tuple[Doubles, Doubles]:
     """How many ratings each column has, and their sum. Both (M,)."""
-    counts = np.bincount(rows.columns, minlength=rows.n_columns).astype(np.float64)
-    return counts, np.bincount(rows.columns, rows.levels, rows.n_columns).astype(np.float64)
+    columns, M = rows.columns, rows.n_columns
+    return sums_of(columns, M, lambda _: None), sums_of(columns, M, lambda some: rows.levels[some])
 
 
 def _left(rows: Rows, mean: Floats) -> Floats:
@@ -318,10 +303,10 @@ def _expected(rows: Rows, residuals: Floats, a: Floats, c: Floats, threads: int)
     cuts = np.searchsorted(rows.offsets, rows.n_ratings * np.arange(1, threads) / threads)
     bounds = list(pairwise([0, *cuts.tolist(), len(rows)]))
     parts = [_Sums(*(np.zeros_like(array) for array in (lower, a, a))) for _ in bounds]
-    given = (np.array(rows.offsets), np.array(rows.columns)), residuals, (a, lower)
+    tables = (np.array(rows.offsets), np.array(rows.columns)), residuals, (a, lower)
     # Plain tuples: a named one would be another type, and the kernels be compiled for it again.
     each = zip(bounds, parts, strict=True)
-    run(expect, [(*bound, *given, tuple(part)) for bound, part in each])
+    run(expect, [(*bound, *tables, tuple(part)) for bound, part in each])
     for part in parts[1:]:
         for into, more in zip(parts[0], part, strict=True):
             into += more

@@ -34,9 +34,9 @@ class Meeting(NamedTuple):
 
     def take_back(self, slopes: Array) -> Array:
         """The slopes of the own users' cells, from those of the scores. Returns (S, K)."""
-        found = np.empty((len(self.there), slopes.shape[1]), slopes.dtype)
-        found[self.there] = self.group.exchange(slopes[self.here], self.since, self.to)
-        return found
+        back = np.empty((len(self.there), slopes.shape[1]), slopes.dtype)
+        back[self.there] = self.group.exchange(slopes[self.here], self.since, self.to)
+        return back
 
 
 def meeting_of(

@@ -89,13 +89,9 @@ class NadeSide(RowSide):
             network.input_table[unseen] = 0.0
             network.output_table[unseen] = 0.0
 
-    @classmethod
-    def from_saved(
-        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
-    ) -> Self:
-        del arrays
-        assert axis is not None
-        return cls(axis, CFNADENetwork.from_config(CFNADEConfig.from_dict(fields)))
+    @staticmethod
+    def empty(fields: Mapping[str, Any]) -> CFNADENetwork:
+        return CFNADENetwork.from_config(CFNADEConfig.from_dict(fields))
 
     def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
         assert isinstance(earlier, NadeSide)

@@ -129,8 +129,8 @@ class NadeRows(StateRows):
 
     def _some(self, numbers: IntArray) -> tuple[Array, IntArray]:
         data = self.rows
-        known = ratings_of(data.offsets, data.columns, data.levels, numbers)
-        return np.asarray(self._threaded_sums(known).numpy()), np.diff(known.offsets)
+        ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
+        return np.asarray(self._threaded_sums(ratings).numpy()), np.diff(ratings.offsets)
 
     def hidden(self) -> Tensor:
         """The last layer of every row. Returns (N, H)."""

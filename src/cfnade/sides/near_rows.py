@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +11,12 @@ import numpy as np
 from cfnade.data.ratings import IntArray, Rows
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
 from cfnade.kernels.nearness import Nearness, near_cells, near_column, near_row, near_weights
+from cfnade.kernels.threads import run, thread_count
 from cfnade.models.near_network import NearNetwork
 from cfnade.once import once
 from cfnade.sides.factor_rows import FactorRows
 from cfnade.sides.side import Array, Row
-from cfnade.sides.state_rows import as_ratings
+from cfnade.sides.state_rows import as_ratings, rows_in_pieces
 
 
 class _Weighed(NamedTuple):
@@ -60,10 +62,15 @@ class NearRows:
     # -- scores of rows given by their ratings ------------------------------------------------
 
     def cells(self, rows: IntArray, columns: IntArray) -> Array:
-        data = self.rows
-        numbers, local = np.unique(rows, return_inverse=True)
-        known = ratings_of(data.offsets, data.columns, data.levels, numbers)
-        return self._cells(known, local, columns)
+        out = np.empty((len(rows), self.rows.n_levels), self.dtype)
+
+        def score(ratings: RowRatings, which: IntArray, mine: IntArray) -> None:
+            out[mine] = self._cells(ratings, which, columns[mine])
+
+        pieces = rows_in_pieces(self.rows, rows, self.rows.n_levels)
+        while some := list(islice(pieces, thread_count(None))):
+            run(score, some)
+        return out
 
     def some(self, row: Row, columns: IntArray) -> Array:
         return self._cells(as_ratings([row]), 0 * columns, columns)

@@ -14,23 +14,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import Ratings, Rows
+from cfnade.data.ratings import Ratings, Rows, counts_of, sums_of
 from cfnade.errors import TrainingError
-from cfnade.kernels.adam import Rule
 from cfnade.kernels.cooccurrence import co_picks
 from cfnade.kernels.grouping import ratings_of
 from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
 from cfnade.models.near_network import NearConfig, NearNetwork
+from cfnade.once import OnceOf
 from cfnade.settings import Settings
 from cfnade.sides.factor_rows import FactorRows
 from cfnade.sides.factor_side import fill
 from cfnade.sides.factors import analyse
+from cfnade.sides.made_side import MadeSide
 from cfnade.sides.near_rows import NearRows, residuals_of
 from cfnade.sides.readings import reading_of
-from cfnade.sides.row_side import RowSide
-from cfnade.sides.side import Array, Axis, Before, Member, Reading, Side, other_axis
-from cfnade.sides.stepping import FixedStepper
+from cfnade.sides.side import Array, Axis, Before, Member, Reading, other_axis
 
 DIMENSIONS, SWEEPS = 4, 15
 """Of the factor analysis. More dimensions explain away what is near."""
@@ -39,17 +38,20 @@ MOST_COLUMNS = 25_000
 SURE: dict[Axis, float] = {"user": 3.0, "item": 4.0}
 """Standard errors from which a covariance of columns counts, by what the rows are. People are more
 than films and have fewer ratings in common, so that more of them look alike by chance."""
+ROWS_AT_ONCE = 20_000
+"""Of which residuals are made."""
 LEAST_COMMON = 20
 """Rows that two columns have in common, at least."""
 DOUBT = 100.0
 """Imagined common rows without any covariance."""
 COLUMN_DOUBT = 20.0
 """Imagined ratings of a column, left over as widely as all."""
+LANCZOS_STEPS = 150
 LEAST_DEFINITE = 0.05
 """The smallest eigenvalue of variances and covariances, relative to the variances."""
 
 
-class NearSide(RowSide):
+class NearSide(MadeSide):
     """Pairs of columns with their covariances; a row is what its known ratings leave."""
 
     network: NearNetwork
@@ -88,26 +90,26 @@ class NearSide(RowSide):
         rows, threads = ratings.rows(self.axis), thread_count(None)
         factors = analyse(rows, DIMENSIONS, seed=settings.seed, threads=threads, sweeps=SWEEPS)
         fill(self.network.factors, 0, factors)
-        self._pair(rows, threads)
+        self._pair(rows, (settings.seed, threads))
 
-    def _pair(self, rows: Rows, threads: int) -> None:
-        every = ratings_of(rows.offsets, rows.columns, rows.levels, np.arange(len(rows)))
-        left = residuals_of(FactorRows(self.network.factors, rows), every)
-        found = pairs_of(rows, left, SURE[self.axis], threads)
-        config = NearConfig(**self.network.config.to_dict() | {"pairs": len(found.others)})
+    def _pair(self, rows: Rows, made: tuple[int, int]) -> None:
+        """made: from which seed the analysis was, and by how many threads."""
+
+        def find() -> Pairs:
+            left = _left_of(FactorRows(self.network.factors, rows), rows)
+            return pairs_of(rows, left, SURE[self.axis], made[1])
+
+        pairs = _PAIRS.get(rows, (self.axis, *made), find)
+        config = NearConfig(**self.network.config.to_dict() | {"pairs": len(pairs.others)})
         filled = NearNetwork(config)
         filled.factors = self.network.factors
-        for name, array in found._asdict().items():
+        for name, array in pairs._asdict().items():
             getattr(filled, name).copy_(torch.from_numpy(array))
         self.network = filled
 
-    @classmethod
-    def from_saved(
-        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
-    ) -> Self:
-        del arrays
-        assert axis is not None
-        return cls(axis, NearNetwork(NearConfig.from_dict(fields)))
+    @staticmethod
+    def empty(fields: Mapping[str, Any]) -> NearNetwork:
+        return NearNetwork(NearConfig.from_dict(fields))
 
     def fault(self, ratings: Ratings) -> str | None:
         starts, others = self.network.starts.numpy(), self.network.others.numpy()
@@ -120,9 +122,6 @@ class NearSide(RowSide):
             return f"{self.axis}-near has variances that are not above 0"
         return super().fault(ratings)
 
-    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
-        """Nothing: it is made in seconds and knows the new ratings."""
-
     # -- trained ------------------------------------------------------------------------------
 
     def settle(self, ratings: Ratings, member: Member) -> None:
@@ -131,19 +130,9 @@ class NearSide(RowSide):
         self.network.gain.fill_(gain)
         self.network.shift.fill_(shift)
 
-    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
-        del ratings, settings, share
-        return {}
-
     def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""
         return self.network.scores(context, rows, columns)
-
-    def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
-    ) -> FixedStepper:
-        del ratings, settings, share, threads
-        return FixedStepper(self)
 
     # -- asked --------------------------------------------------------------------------------
 
@@ -162,6 +151,20 @@ class Pairs(NamedTuple):
     variances: Array  # (M,)
 
 
+_PAIRS = OnceOf[Pairs]()
+"""Of rows: several members of a model may have the same neighbourhood."""
+
+
+def _left_of(factors: FactorRows, rows: Rows) -> Array:
+    """What an analysis leaves of all ratings, so many rows at a time. Returns (n,) float32."""
+    left = np.empty(rows.n_ratings, np.float32)
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        end = min(first + ROWS_AT_ONCE, len(rows))
+        some = ratings_of(rows.offsets, rows.columns, rows.levels, np.arange(first, end))
+        left[rows.offsets[first] : rows.offsets[end]] = residuals_of(factors, some)
+    return left
+
+
 def pairs_of(rows: Rows, left: Array, sure: float, threads: int) -> Pairs:
     """Covariances of what is left of columns, those that stand out from chance, shrunken.
 
@@ -170,18 +173,16 @@ def pairs_of(rows: Rows, left: Array, sure: float, threads: int) -> Pairs:
     columns that go together count: what goes apart is mostly chance.
     """
     M, offsets, columns = rows.n_columns, np.array(rows.offsets), np.array(rows.columns)
-    counts = np.bincount(columns, minlength=M)
-    squares = np.bincount(columns, np.square(left), M)
+    counts = counts_of(columns, M)
+    squares = sums_of(columns, M, lambda some: np.square(left[some], dtype=np.float64))
     variances = (squares + COLUMN_DOUBT * left.var()) / (counts + COLUMN_DOUBT)
     sums = co_picks(offsets, columns, left.astype(np.float32), M, threads=threads)
     common = co_picks(offsets, columns, np.ones(len(left), np.float32), M, threads=threads)
     np.fill_diagonal(sums, 0.0)
-    i, j = np.nonzero((sums > 0) & (common >= LEAST_COMMON))
+    i, j = np.nonzero(_stand_out(sums, common, variances, sure))
     sums, common = sums[i, j].astype(np.float64), common[i, j]
-    t = sums / np.sqrt(common * variances[i] * variances[j])
-    kept = t > sure
-    i, j, t = i[kept], j[kept], t[kept]
-    values = sums[kept] / (common[kept] + DOUBT) * (1 - np.square(sure / t))
+    t = sums / np.sqrt(common * (variances[i] * variances[j]))
+    values = sums / (common + DOUBT) * (1 - np.square(sure / t))
     values *= _definite(i, j, values / np.sqrt(variances[i] * variances[j]), M)
     starts = np.concatenate([[0], np.cumsum(np.bincount(i, minlength=M))]).astype(np.int32)
     return Pairs(
@@ -189,19 +190,35 @@ def pairs_of(rows: Rows, left: Array, sure: float, threads: int) -> Pairs:
     )
 
 
-def _definite(i: Array, j: Array, correlations: Array, M: int) -> float:
-    """What covariances are multiplied by so that, with the variances, they are one: at most 1.
+def _stand_out(sums: Array, common: Array, variances: Array, sure: float) -> Array:
+    """Which pairs do, a line at a time: of all of them nothing else is made. Returns (M, M)."""
+    kept = np.zeros(sums.shape, bool)
+    for line, together, n, v in zip(kept, sums, common, variances, strict=True):
+        line[:] = (n >= LEAST_COMMON) & (together > sure * np.sqrt(n * (v * variances)))
+    return kept
 
-    By power iteration from a fixed start, shifted so that the lowest eigenvalue is the largest.
-    """
+
+def _definite(i: Array, j: Array, correlations: Array, M: int) -> float:
+    """What covariances are multiplied by so that, with the variances, they are one: at most 1."""
     if not len(i):
         return 1.0
-    shift = float(np.bincount(i, correlations, M).max())  # no eigenvalue is larger
-    x = np.random.default_rng(0).normal(size=M)
-    lowest = 0.0
-    for _ in range(200):
-        x /= np.linalg.norm(x)
-        ahead = shift * x - np.bincount(i, correlations * x[j], M)
-        lowest = shift - float(x @ ahead)
-        x = ahead
-    return min(1.0, (1 - LEAST_DEFINITE) / max(-lowest, 1e-9))
+    return min(1.0, (1 - LEAST_DEFINITE) / max(-_lowest(i, j, correlations, M), 1e-9))
+
+
+def _lowest(i: Array, j: Array, correlations: Array, M: int) -> float:
+    """A number that no eigenvalue is below, and one is near: by Lanczos, from a fixed start."""
+    x, before, size = np.random.default_rng(0).normal(size=M), np.zeros(M), 0.0
+    x /= np.linalg.norm(x)
+    diagonal, beside = list[float](), list[float]()
+    for _ in range(min(LANCZOS_STEPS, M)):
+        ahead = np.bincount(i, correlations * x[j], M) - size * before
+        diagonal.append(float(x @ ahead))
+        ahead -= diagonal[-1] * x
+        size = float(np.linalg.norm(ahead))
+        beside.append(size)
+        if size < 1e-12:
+            break
+        before, x = x, ahead / size
+    table = np.diag(diagonal) + np.diag(beside[:-1], 1) + np.diag(beside[:-1], -1)
+    values, vectors = np.linalg.eigh(table)
+    return float(values[0] - beside[-1] * abs(vectors[-1, 0]))

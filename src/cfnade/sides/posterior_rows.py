@@ -65,25 +65,25 @@ class PosteriorRows(StateRows):
     def states(self, ratings: RowRatings) -> Array:
         D, rows = len(self._evidence[0].prior), len(ratings.offsets) - 1
         out = np.empty((rows, len(self._evidence) * D + 1), self.dtype)
-        step, known = max(1, PIECE // (D * D)), _ragged(ratings)
+        step, ragged = max(1, PIECE // (D * D)), _ragged(ratings)
         for first in range(0, rows, step):
             offsets = np.array(ratings.offsets[first : first + step + 1])
-            some = known._replace(offsets=offsets)
-            found = [posteriors_of(some, evidence) for evidence in self._evidence]
-            parts = [(one.means, one.unknown) for one in found]
+            some = ragged._replace(offsets=offsets)
+            posteriors = [posteriors_of(some, evidence) for evidence in self._evidence]
+            parts = [(one.means, one.unknown) for one in posteriors]
             out[first : first + step] = self._joined(parts)
         return out
 
     def states_without(
         self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
     ) -> Array:
-        known = _ragged(ratings)
+        ragged = _ragged(ratings)
         cells = tuple(np.array(part, np.int64) for part in (rows, columns, levels))
         parts = []
         for evidence in self._evidence:
             means = np.empty((len(rows), len(evidence.prior)), self.dtype)
             unknown = np.empty(len(rows), self.dtype)
-            posteriors_without(known, cells, evidence, means, unknown)
+            posteriors_without(ragged, cells, evidence, means, unknown)
             parts.append((means, unknown))
         return self._joined(parts)
 

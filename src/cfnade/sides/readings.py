@@ -249,8 +249,10 @@ class PlainRows:
         self._scores, self.rows, self.dtype = scores, rows, np.dtype(np.float64)
 
     def cells(self, rows: IntArray, columns: IntArray) -> Array:
-        known = [row_of(self.rows, row) for row in rows.tolist()]
-        return self._asked([row.without(c) for row, c in zip(known, columns, strict=True)], columns)
+        histories = [row_of(self.rows, row) for row in rows.tolist()]
+        return self._asked(
+            [row.without(c) for row, c in zip(histories, columns, strict=True)], columns
+        )
 
     def some(self, row: Row, columns: IntArray) -> Array:
         return self._asked([row.without(column) for column in columns], columns)
@@ -270,20 +272,20 @@ class PlainRows:
 
     def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
         every = np.arange(len(self.rows))
-        known = [row_of(self.rows, row) for row in every.tolist()]
+        histories = [row_of(self.rows, row) for row in every.tolist()]
         out = np.empty((len(columns), len(every), self.rows.n_levels), self.dtype)
         for number, (column, row) in enumerate(zip(columns.tolist(), raters, strict=True)):
             out[number] = (
                 self.down(column, every, row)
                 if leave_out
-                else self._asked(known, np.full(len(known), column))
+                else self._asked(histories, np.full(len(histories), column))
             )
         return out
 
     def down(self, column: int, rows: IntArray, raters: Row) -> Array:
         del raters  # the rows themselves say who rated the column
-        known = [row_of(self.rows, row).without(column) for row in rows.tolist()]
-        return self._asked(known, np.full(len(known), column))
+        histories = [row_of(self.rows, row).without(column) for row in rows.tolist()]
+        return self._asked(histories, np.full(len(histories), column))
 
     def without_each(self, row: Row, column: int) -> Array:
         return self._asked(

@@ -119,20 +119,16 @@ class RidgeSide(RowSide):
         net.V[:, 1:, :-1] = torch.from_numpy(factors.a / variances[:, None]).unsqueeze(1).float()
         gap = (factors.mean - means) / variances * net.gain(0.0)
         sharper = 0.5 * (1 / config.noise - 1 / config.spread)
-        known = k * gap[:, None] - sharper * np.square(k - factors.mean[:, None])
-        steps_known = steps(torch.from_numpy(known)).float()
+        sharpened = k * gap[:, None] - sharper * np.square(k - factors.mean[:, None])
+        steps_known = steps(torch.from_numpy(sharpened)).float()
         steps_known[:, 0] = 0.0
         frequencies = smoothed_log_frequencies(torch.from_numpy(counts), smoothing, total)
         net.b.copy_(steps(frequencies).float() + steps_known)
         net.V[:, :, -1] = -steps_known  # at ω = 1 nothing is known, and the frequencies remain
 
-    @classmethod
-    def from_saved(
-        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
-    ) -> Self:
-        del arrays
-        assert axis is not None
-        return cls(axis, RidgeNetwork(RidgeConfig.from_dict(fields)))
+    @staticmethod
+    def empty(fields: Mapping[str, Any]) -> RidgeNetwork:
+        return RidgeNetwork(RidgeConfig.from_dict(fields))
 
     def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
         """Nothing: its start takes seconds and knows the new ratings."""
@@ -142,11 +138,11 @@ class RidgeSide(RowSide):
         """The start of a few more sweeps; what training added to the last one stays added to it."""
         net, before = self.network, self._factors()
         rows, threads = ratings.rows(self.axis), thread_count(None)
-        found = continued(rows, before, threads=threads, sweeps=MORE_SWEEPS)
+        factors = continued(rows, before, threads=threads, sweeps=MORE_SWEEPS)
         counts = ratings.level_counts(other_axis(self.axis))
         was, now = (RidgeSide(self.axis, RidgeNetwork(net.config)) for _ in range(2))
         was.fill(before, trained, settings.smoothing)
-        now.fill(found.turned_like(before, counts.sum(1)), counts, settings.smoothing)
+        now.fill(factors.turned_like(before, counts.sum(1)), counts, settings.smoothing)
         met = torch.from_numpy(trained.sum(1) > 0)
         for name in ("V", "b"):
             added = net.get_parameter(name) - was.network.get_parameter(name)
@@ -205,9 +201,9 @@ class RidgeSide(RowSide):
         del counts
         net, parts = self.network, (known.offsets, known.columns, known.levels)
         rows = RaggedRows(*(np.array(part) for part in parts))
-        found = posteriors_of_ranks(rows, evidence_of(net), self.group)
-        gain = net.gain(found.unknown).astype(found.means.dtype)[:, None]
-        states = np.concatenate([found.means * gain, found.unknown[:, None]], 1)
+        posteriors = posteriors_of_ranks(rows, evidence_of(net), self.group)
+        gain = net.gain(posteriors.unknown).astype(posteriors.means.dtype)[:, None]
+        states = np.concatenate([posteriors.means * gain, posteriors.unknown[:, None]], 1)
         output = OutputTable(net.V.detach(), net.b.detach(), True)
         return rank_scores(self.group, output, torch.from_numpy(states), cells, trained)
 
@@ -252,7 +248,7 @@ class _Asked(NamedTuple):
 
     rows: RaggedRows
     evidence: Evidence
-    found: Posteriors
+    posteriors: Posteriors
     gain: Array  # (B, 1) γ
     states: Array  # (B, D + 1)
 
@@ -271,28 +267,28 @@ class RidgeStepper:
             evidence = evidence_of(self._network)
         rows = _by_row(draw.batches[self._axis])
         if self._group.size == 1:
-            found = posteriors_of(rows, evidence, self._threads)
+            posteriors = posteriors_of(rows, evidence, self._threads)
         else:
-            found = posteriors_of_ranks(rows, evidence, self._group)
-        gain = self._network.gain(found.unknown).astype(found.means.dtype)[:, None]
-        states = np.concatenate([found.means * gain, found.unknown[:, None]], 1)
-        self._asked = _Asked(rows, evidence, found, gain, states)
+            posteriors = posteriors_of_ranks(rows, evidence, self._group)
+        gain = self._network.gain(posteriors.unknown).astype(posteriors.means.dtype)[:, None]
+        states = np.concatenate([posteriors.means * gain, posteriors.unknown[:, None]], 1)
+        self._asked = _Asked(rows, evidence, posteriors, gain, states)
         output = self._network.V.detach().numpy(), self._network.b.detach().numpy()
         add_state_scores(self._cells(draw), states, *output, scores)
 
     def fit(self, draw: Draw, slopes: Array, rate: float) -> None:
         assert self._asked is not None
-        rows, evidence, found, gain, states = self._asked
+        rows, evidence, posteriors, gain, states = self._asked
         network, d_states = self._network, np.zeros_like(states)
         d_V, d_b = (np.zeros(p.shape, states.dtype) for p in (network.V, network.b))
         V = network.V.detach().numpy()
         state_slopes(self._cells(draw), states, V, slopes, (d_V, d_b, d_states))
         d_means = np.ascontiguousarray(d_states[:, :-1] * gain)
         if self._group.size > 1:
-            found, d_means = solved_by_ranks(found, d_means, self._group)
+            posteriors, d_means = solved_by_ranks(posteriors, d_means, self._group)
         d_u, d_E = np.zeros_like(evidence.u), np.zeros_like(evidence.E)
         d_prior = np.zeros_like(evidence.prior)
-        posterior_slopes(rows, evidence, found, d_means, (d_u, d_E, d_prior))
+        posterior_slopes(rows, evidence, posteriors, d_means, (d_u, d_E, d_prior))
         e = network.e.detach().numpy()
         grads = {
             "V": d_V,
@@ -325,8 +321,8 @@ class RidgeStepper:
 
 def _by_row(batch: DrawnBatch) -> RaggedRows:
     """The contexts row by row."""
-    known = batch.context
-    order = np.argsort(known.rows, kind="stable")
-    columns = np.repeat(np.arange(known.n_columns, dtype=np.int32), np.diff(known.starts))
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(known.rows, minlength=batch.size))])
-    return RaggedRows(offsets, columns[order], known.levels[order])
+    context = batch.context
+    order = np.argsort(context.rows, kind="stable")
+    columns = np.repeat(np.arange(context.n_columns, dtype=np.int32), np.diff(context.starts))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(context.rows, minlength=batch.size))])
+    return RaggedRows(offsets, columns[order], context.levels[order])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
 
 from torch import Tensor
 
 from cfnade.data.ratings import Ratings
 from cfnade.models.batch import Context
 from cfnade.sides.draw import Draw
-from cfnade.sides.side import Axis, Side, column_fault
+from cfnade.sides.side import Array, Axis, Side, column_fault
 
 
 class RowSide(Side):
@@ -26,6 +28,19 @@ class RowSide(Side):
     def to_dict(self) -> dict[str, Any]:
         fields: dict[str, Any] = self.network.config.to_dict()
         return fields
+
+    @classmethod
+    def from_saved(
+        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> Self:
+        del arrays
+        assert axis is not None
+        return cls(axis, cls.empty(fields))
+
+    @staticmethod
+    @abstractmethod
+    def empty(fields: Mapping[str, Any]) -> Any:
+        """A network of these fields, which `to_dict` gave, before its tensors are read."""
 
     def fault(self, ratings: Ratings) -> str | None:
         return column_fault(self.network.config, ratings, self.axis)

@@ -35,8 +35,8 @@ def features_of(
     if not len(rated):
         return None
     spread = gram(rows.states_down(-1, rated, NOTHING), ratings[rated])
-    found = directions(table, bias, counts, spread, shared=rows.shared)
-    return None if found is None else StateFeatures(rows, found)
+    basis = directions(table, bias, counts, spread, shared=rows.shared)
+    return None if basis is None else StateFeatures(rows, basis)
 
 
 class StateFeatures:

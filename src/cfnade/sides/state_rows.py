@@ -51,13 +51,9 @@ class StateRows(ABC):
     # -- cells of many rows -------------------------------------------------------------------
 
     def cells(self, rows: IntArray, columns: IntArray) -> Array:
-        data = self.rows
-        numbers, local = np.unique(rows, return_inverse=True)
-        counts = np.where(numbers < 0, 0, data.offsets[numbers + 1] - data.offsets[numbers])
         out = np.empty((len(rows), self._bias.shape[1]), self.dtype)
-        for first, end, mine in _pieces(counts, local, self._output.shape[2]):
-            known = ratings_of(data.offsets, data.columns, data.levels, numbers[first:end])
-            out[mine] = self._scored(known, local[mine] - first, columns[mine])
+        for ratings, which, mine in rows_in_pieces(self.rows, rows, self._output.shape[2]):
+            out[mine] = self._scored(ratings, which, columns[mine])
         return out
 
     def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
@@ -65,8 +61,8 @@ class StateRows(ABC):
         counts = np.array([len(row.columns) for row in rows])
         out = np.empty((len(which), self._bias.shape[1]), self.dtype)
         for first, end, mine in _pieces(counts, which, self._output.shape[2]):
-            known = as_ratings(rows[first:end])
-            out[mine] = self._scored(known, which[mine] - first, columns[mine])
+            ratings = as_ratings(rows[first:end])
+            out[mine] = self._scored(ratings, which[mine] - first, columns[mine])
         return out
 
     def _scored(self, ratings: RowRatings, rows: IntArray, columns: IntArray) -> Array:
@@ -197,8 +193,10 @@ class StateRows(ABC):
     def _without_column(self, column: int, rows: IntArray, levels: IntArray) -> Array:
         """States of rows without their ratings of a column, at these levels. Returns (n, S)."""
         data = self.rows
-        known = ratings_of(data.offsets, data.columns, data.levels, rows)
-        return self.states_without(known, np.arange(len(rows)), np.full(len(rows), column), levels)
+        ratings = ratings_of(data.offsets, data.columns, data.levels, rows)
+        return self.states_without(
+            ratings, np.arange(len(rows)), np.full(len(rows), column), levels
+        )
 
     def _by_number(self, rows: IntArray) -> Array:
         """States of rows by number, -1 an unknown one. Returns (n, S)."""
@@ -240,6 +238,18 @@ def as_ratings(rows: Sequence[Row]) -> RowRatings:
         np.concatenate([row.columns for row in rows]).astype(np.int32),
         np.concatenate([row.levels for row in rows]).astype(np.uint8),
     )
+
+
+def rows_in_pieces(
+    data: Rows, rows: IntArray, width: int
+) -> Iterator[tuple[RowRatings, IntArray, IntArray]]:
+    """The rows of cells, some at a time: their ratings, of which of them each cell is, and the
+    places of these cells."""
+    numbers, local = np.unique(rows, return_inverse=True)
+    counts = np.where(numbers < 0, 0, data.offsets[numbers + 1] - data.offsets[numbers])
+    for first, end, mine in _pieces(counts, local, width):
+        ratings = ratings_of(data.offsets, data.columns, data.levels, numbers[first:end])
+        yield ratings, local[mine] - first, mine
 
 
 def _pieces(counts: Array, which: IntArray, width: int) -> Iterator[tuple[int, int, IntArray]]:

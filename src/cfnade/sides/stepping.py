@@ -48,12 +48,12 @@ class PlainAdam:
     def state(self) -> dict[str, Tensor]:
         """What it remembers, by number of the parameter; shares memory."""
         numbered = enumerate(zip(self._moments, self._squares, strict=True))
-        found = {
+        moments = {
             f"{n}.{name}": one
             for n, pair in numbered
             for name, one in zip(_KEPT, pair, strict=True)
         }
-        return found | {"steps": torch.tensor(self._steps)}
+        return moments | {"steps": torch.tensor(self._steps)}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go on from what `state` gave."""

@@ -131,8 +131,8 @@ class Moments:
     def of_training(self, users: IntArray, items: IntArray) -> Tensor:
         """Features of training ratings, each left out of its own. Returns (n, F)."""
         keys, features = self._table
-        wanted = items * len(self.features.user) + users
-        return features[torch.from_numpy(np.searchsorted(keys, wanted))]
+        cells = items * len(self.features.user) + users
+        return features[torch.from_numpy(np.searchsorted(keys, cells))]
 
     @cached_property
     def _table(self) -> tuple[IntArray, Tensor]:
