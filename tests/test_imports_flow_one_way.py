@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import cfnade
+import cfnade_rivals
 
 ROOT = Path(cfnade.__file__).parent
+SOURCES = sorted([*ROOT.rglob("*.py"), *Path(cfnade_rivals.__file__).parent.rglob("*.py")])
 # Each part may import from itself and from those before it.
 FLOW = [
     *(
@@ -20,6 +22,7 @@ FLOW = [
         "options",
         "once",
         "recent",
+        "background",
         "files",
         "lock",
         "settings",
@@ -129,18 +132,34 @@ def test_looking_at_ratings_needs_neither_torch_nor_numba() -> None:
     assert not modules_after(code) & {"torch", "numba"}
 
 
-def test_a_name_is_used_once_in_the_whole_package() -> None:
-    modules = [path.stem for path in ROOT.rglob("*.py") if path.stem != "__init__"]
+def test_a_name_is_used_once_in_both_packages() -> None:
+    modules = [
+        path.parent.name if path.stem == "__init__" else path.stem
+        for path in SOURCES
+        # models/cfnade.py has the paper's name, and so has the package.
+        if path.stem != "__main__" and path != ROOT / "__init__.py"
+    ]
     classes = [
         node.name
-        for path in ROOT.rglob("*.py")
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
     ]
     for names in (modules, classes):
         assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
 def test_no_file_is_longer_than_a_person_reads() -> None:
-    lengths = {p.name: len(p.read_text().splitlines()) for p in ROOT.rglob("*.py")}
+    lengths = {str(path): len(path.read_text().splitlines()) for path in SOURCES}
     assert {name: n for name, n in lengths.items() if n > 360} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    """From `def` to its last line, with what it takes and says of itself."""
+    lengths = {
+        f"{path}:{node.lineno} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {name: n for name, n in lengths.items() if n > 60} == {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
-from cfnade.once import once
+from cfnade.once import OnceOf, once
 
 
 class Thing:
@@ -40,3 +42,27 @@ def test_threads_that_ask_at_once_get_one_value() -> None:
 
 def test_each_object_has_its_own() -> None:
     assert Thing().half is not Thing().half
+
+
+def test_what_is_made_of_something_is_made_once_for_a_key_and_goes_with_it() -> None:
+    values, things, gate = OnceOf[Thing](), [Thing(), Thing()], threading.Barrier(8)
+    runs: list[int] = []
+
+    def make(number: int) -> Thing:
+        runs.append(number)
+        time.sleep(0.05)
+        return Thing()
+
+    def ask(number: int) -> Thing:
+        gate.wait()
+        return values.get(things[number % 2], number // 2 % 2, lambda: make(number))
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(ask, range(8)))
+    assert len(runs) == 4  # two things, two keys
+    assert all(found[number] is found[number + 4] for number in range(4))
+    one = weakref.ref(found[0])
+    things.clear()
+    found.clear()
+    gc.collect()
+    assert one() is None

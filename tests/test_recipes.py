@@ -15,7 +15,7 @@ from cfnade.settings import Settings
 def test_a_recipe_that_comes_along_can_be_used(name: str) -> None:
     found = recipe(name)
     assert found.name == name
-    assert found.side in ("user", "item", "both", "both,user", "near,factors-near,item")
+    check_side(found.side)
     assert isinstance(found.model["hidden"], tuple)
 
 

@@ -76,10 +76,10 @@ class Calibration:
 
         leanings (n, K) are those of the people asked about; without them nobody leans.
         """
-        given = np.asarray(probabilities, np.float64)
-        if given.ndim == 2 and len(given) == 0:
-            return given.copy()
-        p = checked_probabilities(given)
+        table = np.asarray(probabilities, np.float64)
+        if table.ndim == 2 and len(table) == 0:
+            return table.copy()
+        p = checked_probabilities(table)
         unit = _unit(values, p.shape[1])
         if len(self.log_weights) not in (0, p.shape[1]):
             raise PredictionError(
@@ -143,10 +143,12 @@ def fit(
     if len(p) == 0:
         return Calibration()
     some = np.arange(0, len(p), -(-len(p) // ENOUGH))
-    found = _likeliest(p[some], truth[some], unit, None if leanings is None else leanings[some])
+    calibration = _likeliest(
+        p[some], truth[some], unit, None if leanings is None else leanings[some]
+    )
     # What was fitted on some must hold for all.
-    better = nll(found.apply(p, unit, leanings), truth) < nll(p, truth)
-    return found if better else Calibration()
+    better = nll(calibration.apply(p, unit, leanings), truth) < nll(p, truth)
+    return calibration if better else Calibration()
 
 
 class _Slope(NamedTuple):

@@ -148,12 +148,12 @@ class CFNADE(Arguments, Questions):
         return [first, *plans_beside(side, settings.seed)]
 
     def _fields(self) -> dict[str, Any]:
-        given = {name: getattr(self, name) for name in (*ARCHITECTURE, "time")}
-        return fields_of(self.side or "user", given)
+        arguments = {name: getattr(self, name) for name in (*ARCHITECTURE, "time")}
+        return fields_of(self.side or "user", arguments)
 
     def _settings(self) -> Settings:
-        given = {name: getattr(self, name) for name in TRAINING}
-        return settings_of(self.side or "user", given, self.settings, self.ridge)
+        arguments = {name: getattr(self, name) for name in TRAINING}
+        return settings_of(self.side or "user", arguments, self.settings, self.ridge)
 
     def _adopt(self, fitted: FittedModel) -> Self:
         self.predictor_ = Predictor(fitted)
@@ -204,8 +204,8 @@ _FITTED = frozenset(option.name for option in fields(CFNADE) if not option.init)
 
 def _told(*reporters: Reporter | None) -> Reporter | None:
     """All that there are, as one."""
-    given = [one for one in reporters if one is not None]
-    return Several(*given) if given else None
+    told = [one for one in reporters if one is not None]
+    return Several(*told) if told else None
 
 
 def _nothing(_: str) -> None:

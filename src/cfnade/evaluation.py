@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import metrics
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade.data.ratings import IntArray, Ratings, places_among
 from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.metrics import FloatArray
@@ -142,10 +142,7 @@ def _translation(kind: str, ids: npt.NDArray[Any], known: npt.NDArray[Any]) -> I
             f"{kind} ids of the test are {words[ids.dtype.kind == 'O']}, those of the model are "
             f"{words[known.dtype.kind == 'O']}; load the test as the training data was loaded"
         )
-    if len(known) == 0:
-        return np.full(len(ids), -1)
-    places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-    return np.where(known[places] == ids, places, -1)
+    return places_among(known, ids)
 
 
 def _require_hidden(scorer: Scorer, test: Ratings, users: IntArray, items: IntArray) -> None:

@@ -24,7 +24,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    flush_folder(path.parent)
+    flush(path.parent)  # the rename itself
 
 
 def parts_of(path: Path) -> list[Path]:
@@ -38,9 +38,9 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
-def flush_folder(folder: Path) -> None:
-    """Make the rename itself survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
+def flush(path: Path) -> None:
+    """Make a file, or the names in a folder, survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

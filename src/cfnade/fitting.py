@@ -17,9 +17,9 @@ from cfnade.data.splits import TRAIN, VALID, Split, add_validation, cut
 from cfnade.errors import DataError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.models.config import CFNADEConfig
-from cfnade.options import checked, number, whole
+from cfnade.options import checked, whole
 from cfnade.recipes import Recipe, default_recipe, training_settings
-from cfnade.recipes.auto import Shape, about, plans_for, usual_seconds
+from cfnade.recipes.auto import Shape, about, is_automatic, plans_for, usual_seconds
 from cfnade.settings import Settings
 from cfnade.training.run import Plan
 
@@ -75,25 +75,9 @@ def read(data: Any, scale: Scale | None = None) -> Ratings:
 
 
 def automatic(given: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
-    """Whether the members are to be chosen: where nothing is said of them.
-
-    given are all arguments, usual their defaults.
-    """
-    said = [name for name in _SAID if given[name] != usual[name]]
-    if given["side"] == "auto" and said:
-        raise TrainingError(
-            f'{said[0]} (={given[said[0]]!r}) is for a side that is named, and side="auto" chooses '
-            'sides and settings by itself; give side="user", "item" or "both", or leave it out'
-        )
-    chosen = given["side"] == "auto" or (given["side"] is None and not said)
-    if given["minutes"] is not None:
-        if not chosen:
-            raise TrainingError(
-                f'minutes (={given["minutes"]!r}) is for side="auto", which chooses what to train; '
-                "leave it out, or what you say of the model"
-            )
-        checked("minutes", given["minutes"], number(above=0), TrainingError)
-    return chosen
+    """Whether the members are to be chosen. given are all arguments, usual their defaults."""
+    said = {name: given[name] for name in _SAID if given[name] != usual[name]}
+    return is_automatic(given["side"], given["minutes"], said)
 
 
 def chosen_plans(split: Split, minutes: float | None, seed: int, refit: bool) -> list[Plan]:
@@ -205,8 +189,8 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
     fields.setdefault("ridge", 0)
     base = default_recipe(fitted.side, fields["ridge"])
     usual, model = base.training.to_dict(), _PLAIN | base.model
-    found = Settings.from_dict(run["settings"]).to_dict() if "settings" in run else usual
-    rare = {name: found[name] for name in found if name not in TRAINING}
+    settings = Settings.from_dict(run["settings"]).to_dict() if "settings" in run else usual
+    rare = {name: settings[name] for name in settings if name not in TRAINING}
     rare = {name: value for name, value in rare.items() if value != usual[name]}
     return {
         "side": fitted.side,
@@ -217,8 +201,12 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
             for name in ARCHITECTURE
             if name in fields
         },
-        **{name: _unless_usual(found[name], usual[name]) for name in TRAINING if name in _OPTIONAL},
-        **{name: found[name] for name in TRAINING if name not in _OPTIONAL},
+        **{
+            name: _unless_usual(settings[name], usual[name])
+            for name in TRAINING
+            if name in _OPTIONAL
+        },
+        **{name: settings[name] for name in TRAINING if name not in _OPTIONAL},
         "time": fitted.needs_times,
         "seeds": len(fitted.members) - fitted.side.count(","),
         "settings": rare or None,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cfnade.data.choices import chosen
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade.data.ratings import IntArray, Ratings, places_among
 from cfnade.data.scale import usual_threshold
 from cfnade.errors import PredictionError
 from cfnade.evaluation import cells_asked
@@ -77,8 +77,8 @@ def evaluate_lists(
     without = len(np.unique(test.users)) - len(asked)
     if most is not None and most < len(asked):
         asked = asked[chosen(len(asked), most, (_SEED,))]
-    found = _scores(predictor, truth, asked, ks)
-    return ListScores(len(asked), without, None if test.implicit else threshold, found)
+    figures = _scores(predictor, truth, asked, ks)
+    return ListScores(len(asked), without, None if test.implicit else threshold, figures)
 
 
 class _Truth:
@@ -97,8 +97,7 @@ class _Truth:
     def liked(self, users: IntArray, items: IntArray) -> BoolArray:
         """Which of the items (n, L) in users' (n,) lists were liked; none where it is -1."""
         cells = users[:, None] * self._n_items + items
-        at = np.minimum(np.searchsorted(self._cells, cells), max(0, len(self._cells) - 1))
-        return np.asarray((items >= 0) & (self._cells[at] == cells) if len(self._cells) else at > 0)
+        return (items >= 0) & (places_among(self._cells, cells) >= 0)
 
 
 class _Lists(NamedTuple):
@@ -116,14 +115,14 @@ def _scores(
     ids, depth = truth.user_ids[asked], min(max(ks), n_items)
     for lists in _lists(predictor, ids, np.arange(n), depth):
         users = asked[lists.people]
-        wanted = truth.wanted[users]
-        at = places(lists.scores, truth.liked(users, lists.items))
+        counts = truth.wanted[users]
+        ranks = places(lists.scores, truth.liked(users, lists.items))
         for k, of in values.items():
             for name, metric in METRICS.items():
-                of[name][lists.people] = metric(at, wanted, k)
+                of[name][lists.people] = metric(ranks, counts, k)
             shown = lists.items[:, :k]
-            raters, known = predictor.item_counts, predictor.fitted.context.n_users
-            of["novelty"][lists.people] = novelty(shown, raters, known)
+            raters, people = predictor.item_counts, predictor.fitted.context.n_users
+            of["novelty"][lists.people] = novelty(shown, raters, people)
             covered[k].add(lists.people, shown)
     return {
         k: {name: mean_of(each) for name, each in of.items()} | {"coverage": covered[k].estimate(n)}
@@ -146,10 +145,10 @@ def _lists(predictor: Predictor, ids: Any, people: IntArray, depth: int) -> Iter
 def _asked(predictor: Predictor, ids: Any, n: int) -> tuple[IntArray, FloatArray]:
     """The n best items of each user by index, and their scores. Both (users, n)."""
     frame = predictor.recommend(ids, n=n)
-    at = np.searchsorted(ids, frame["user"].to_numpy()), frame["rank"].to_numpy() - 1
+    cells = np.searchsorted(ids, frame["user"].to_numpy()), frame["rank"].to_numpy() - 1
     items, scores = np.full((len(ids), n), -1), np.full((len(ids), n), np.nan)
-    items[at] = predictor.items.indices(frame["item"].to_numpy())
-    scores[at] = frame["score"].to_numpy()
+    items[cells] = predictor.items.indices(frame["item"].to_numpy())
+    scores[cells] = frame["score"].to_numpy()
     return items, scores
 
 

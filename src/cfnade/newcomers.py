@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade.data.ratings import IntArray, Ratings, counts_of
 from cfnade.kernels.newton import most_probable
 from cfnade.once import once
 from cfnade.sides import Axis
@@ -118,8 +118,8 @@ class Newcomers:
     def _ratings(self) -> dict[Axis, IntArray]:
         """How many ratings of each are known, and last of an unknown one: to sort takes longer."""
         context = self._context
-        users = np.bincount(context.users, minlength=context.n_users + 1)
-        return {"user": users, "item": np.bincount(context.items, minlength=context.n_items + 1)}
+        users = counts_of(context.users, context.n_users + 1)
+        return {"user": users, "item": counts_of(context.items, context.n_items + 1)}
 
     # -- what is said of them -----------------------------------------------------------------
 
@@ -141,8 +141,8 @@ class Newcomers:
                 else self._rule(number, news)[which]
                 for number in learning
             }
-        found = self._solutions(news) if self._folds else [None] * len(news)
-        ruled = np.array([z is None for z in found])
+        solutions = self._solutions(news) if self._folds else [None] * len(news)
+        ruled = np.array([z is None for z in solutions])
         answers: dict[int, FloatArray] = {}
         for number in learning:
             scores = np.empty((len(which), len(self._frequencies)))
@@ -150,7 +150,7 @@ class Newcomers:
             if folding is None:
                 scores[:] = self._rule(number, news)[which]
             else:
-                weights = self._weights(number, axis, found, news)
+                weights = self._weights(number, axis, solutions, news)
                 scores[:] = _scores(features(folding), weights, which)
                 if ruled.any():
                     places = np.flatnonzero(ruled[which])
@@ -178,11 +178,11 @@ class Newcomers:
 
     @once
     def _for_users(self) -> dict[int, Folding]:
-        return self._found("user")
+        return self._made("user")
 
     @once
     def _for_items(self) -> dict[int, Folding]:
-        return self._found("item")
+        return self._made("item")
 
     def _means(self, axis: Axis) -> dict[int, Folding]:
         """What stands for those of whom nothing is known: the mean of the trained."""
@@ -190,28 +190,28 @@ class Newcomers:
 
     @once
     def _mean_user(self) -> dict[int, Folding]:
-        return self._found("user", mean_only=True)
+        return self._made("user", mean_only=True)
 
     @once
     def _mean_item(self) -> dict[int, Folding]:
-        return self._found("item", mean_only=True)
+        return self._made("item", mean_only=True)
 
-    def _found(self, axis: Axis, *, mean_only: bool = False) -> dict[int, Folding]:
+    def _made(self, axis: Axis, *, mean_only: bool = False) -> dict[int, Folding]:
         sides = [n for n, reading in enumerate(self._readings) if reading.learns == axis]
         counts = self._trained_on[axis].sum(1) if sides else np.empty(0, np.int64)
-        found = {
+        foldings = {
             number: self._readings[number].folding(counts, mean_only=mean_only) for number in sides
         }
-        return {number: folding for number, folding in found.items() if folding is not None}
+        return {number: folding for number, folding in foldings.items() if folding is not None}
 
     def _solutions(self, news: Sequence[Newcomer]) -> list[FloatArray | None]:
         """Coefficients z of each, all sides' together; None: nothing is known, or can be done."""
-        found: list[FloatArray | None] = []
+        solutions: list[FloatArray | None] = []
         for place, new in enumerate(news):
             same = place > 0 and new.index == news[0].index
-            start = found[0] if same else None  # one rating less: not far
-            found.append(self._kept_solution(new) if new.whole else self._solution(new, start))
-        return found
+            start = solutions[0] if same else None  # one rating less: not far
+            solutions.append(self._kept_solution(new) if new.whole else self._solution(new, start))
+        return solutions
 
     def _kept_solution(self, new: Newcomer) -> FloatArray | None:
         key = new.axis, new.index

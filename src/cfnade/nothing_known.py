@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray
+from cfnade.data.ratings import IntArray, counts_of
 from cfnade.fitted import FittedModel
 from cfnade.once import once
 from cfnade.sides.ridge import SETTLED_SMOOTHING as SMOOTHING
@@ -65,12 +65,12 @@ class NothingKnown:
     def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Blanks:
         """Of cells of many people: whose each is, and the item."""
         few = np.array([len(who.rated.columns) <= 1 for who in people], bool)
-        found = [NO_BLANKS]
+        blanks = [NO_BLANKS]
         for number in np.unique(which[few[which]]).tolist():
             mine = np.flatnonzero(which == number)
             places, own = self.person(people[number], items[mine])
-            found.append(Blanks(mine[places], own))
-        return Blanks(*map(np.concatenate, zip(*found, strict=True)))
+            blanks.append(Blanks(mine[places], own))
+        return Blanks(*map(np.concatenate, zip(*blanks, strict=True)))
 
     def put(self, scores: Array, blanks: Blanks, items: IntArray) -> None:
         """Scores (n, K) of blanks among cells of these items become log frequencies."""
@@ -87,14 +87,14 @@ class NothingKnown:
     def _counts(self) -> IntArray:
         """Known ratings of each user, and last of one who is not in the data. (users + 1,)."""
         context = self._fitted.context
-        return np.bincount(context.users, minlength=context.n_users + 1)
+        return counts_of(context.users, context.n_users + 1)
 
     @once
     def _levels(self) -> FloatArray:
         """Known ratings of each item at each level, (items, K)."""
         fitted = self._fitted
-        known = fitted.context.level_counts("item") if fitted.has_context else None
-        return (fitted.trained_on["item"] if known is None else known).astype(np.float64)
+        counts = fitted.context.level_counts("item") if fitted.has_context else None
+        return (fitted.trained_on["item"] if counts is None else counts).astype(np.float64)
 
     @once
     def _everyone(self) -> FloatArray:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
@@ -46,3 +47,21 @@ class once(Generic[T]):  # noqa: N801  # reads as a decorator, like property
                 kept[self._name] = self._compute(owner)
             value: T = kept[self._name]
             return value
+
+
+class OnceOf(Generic[T]):
+    """Values by what they are made of, as long as that is in use, and a key; whoever asks first
+    makes one, and threads that ask for the same meanwhile wait for it."""
+
+    def __init__(self) -> None:
+        self._guard = Guard()
+        self._kept: WeakKeyDictionary[Any, dict[Hashable, tuple[Guard, list[T]]]]
+        self._kept = WeakKeyDictionary()
+
+    def get(self, owner: Any, key: Hashable, make: Callable[[], T]) -> T:
+        with self._guard:
+            making, made = self._kept.setdefault(owner, {}).setdefault(key, (Guard(), []))
+        with making:
+            if not made:
+                made.append(make())
+            return made[0]

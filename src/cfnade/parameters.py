@@ -106,9 +106,9 @@ class Arguments:
         return {option.name: option.default for option in fields(cls) if option.init}
 
     def __repr__(self) -> str:
-        given = [
+        arguments = [
             f"{name}={getattr(self, name)!r}"
             for name, default in self.usual_params().items()
             if getattr(self, name) != default
         ]
-        return f"{type(self).__name__}({', '.join(given)})"
+        return f"{type(self).__name__}({', '.join(arguments)})"

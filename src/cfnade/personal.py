@@ -105,8 +105,8 @@ class Leanings:
         out = np.empty((len(users), len(self._everyone)))
         numbers, local = np.unique(users, return_inverse=True)
         counts = np.diff(self._fitted.context.rows("user").offsets)
-        known = counts[numbers] if len(counts) else 0 * numbers
-        piece = (np.cumsum(known) // _PIECE)[local]
+        sizes = counts[numbers] if len(counts) else 0 * numbers
+        piece = (np.cumsum(sizes) // _PIECE)[local]
         for number in np.unique(piece):
             mine = np.flatnonzero(piece == number)
             out[mine] = self._of_some(users[mine], items[mine])
@@ -115,8 +115,8 @@ class Leanings:
     def _of_some(self, users: IntArray, items: IntArray) -> FloatArray:
         data = self._fitted.context.rows("user")
         numbers, local = np.unique(users, return_inverse=True)
-        known = ratings_of(data.offsets, data.columns, data.levels, numbers)
-        return self.of_rows(known, local, items)
+        ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
+        return self.of_rows(ratings, local, items)
 
     def of_rows(self, known: RowRatings, local: IntArray, items: IntArray) -> FloatArray:
         """Of cells of people given by their ratings: whose each is, and the item. (n, K)."""
@@ -180,8 +180,8 @@ class Calibrator:
         """Distributions (n, K) of cells of many people: whose each is. Returns (n, K)."""
         leanings = None
         if self._leanings is not None:
-            known = as_ratings([who.rated for who in people])
-            leanings = self._leanings.of_rows(known, which, items)
+            ratings = as_ratings([who.rated for who in people])
+            leanings = self._leanings.of_rows(ratings, which, items)
         users = np.array([who.user for who in people], np.int64)[which]
         return self._apply(chances, leanings, users, self._nobody.people(people, which, items))
 

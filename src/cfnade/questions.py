@@ -121,8 +121,8 @@ class Questions:
     ) -> Any:
         """How each known rating moved the prediction of one item, or with of="pick" its chance to
         be picked next; the strongest first."""
-        known = self._history(history)
-        frame = self.predictor_.explain(item=item, user=user, history=known, of=of)
+        rated = self._history(history)
+        frame = self.predictor_.explain(item=item, user=user, history=rated, of=of)
         return frame_as(frame, self._kind(history))
 
     def evaluate(self, test: Any) -> Scores:

@@ -53,10 +53,10 @@ def places(scores: npt.ArrayLike, liked: npt.ArrayLike) -> Places:
     before = np.take_along_axis(count, start, 1)
     inside = np.take_along_axis(count, end, 1) - before
     size, nth = end - start, place - start
-    found = before + 1 + (inside - 1) * nth / np.maximum(size - 1, 1)
+    counts = before + 1 + (inside - 1) * nth / np.maximum(size - 1, 1)
     none = np.ones((n, L + 1))  # the chance that nothing liked came yet
     np.cumprod(np.maximum(size - inside - nth, 0) / (size - nth), 1, out=none[:, 1:])
-    return Places(inside / size, found, -np.diff(none, axis=1))
+    return Places(inside / size, counts, -np.diff(none, axis=1))
 
 
 def ndcg(at: Places, wanted: IntArray, k: int) -> FloatArray:

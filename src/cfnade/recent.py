@@ -41,9 +41,9 @@ class Recent(Generic[T]):
 
 def key_of(*parts: Any) -> bytes:
     """A key that arrays, numbers and texts share with no others."""
-    found = blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)
     for part in parts:
         content = part.tobytes() if hasattr(part, "tobytes") else repr(part).encode()
-        found.update(len(content).to_bytes(8, "little"))
-        found.update(content)
-    return found.digest()
+        digest.update(len(content).to_bytes(8, "little"))
+        digest.update(content)
+    return digest.digest()

@@ -124,14 +124,18 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def to_json(self) -> dict[str, Any]:
+        """As they come back from JSON, which knows lists only."""
+        return {n: list(v) if isinstance(v, tuple) else v for n, v in self.to_dict().items()}
+
     @classmethod
-    def from_dict(cls, given: dict[str, Any]) -> Settings:
+    def from_dict(cls, values: dict[str, Any]) -> Settings:
         """Settings from a recipe or checkpoint; an unknown key is an error."""
-        known = [field.name for field in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise TrainingError(unknown("training setting", name, known))
-        return cls(**given)
+        names = [field.name for field in fields(cls)]
+        for name in values:
+            if name not in names:
+                raise TrainingError(unknown("training setting", name, names))
+        return cls(**values)
 
 
 def _refuse(name: str, value: object, rule: str) -> None:

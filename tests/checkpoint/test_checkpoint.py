@@ -30,10 +30,10 @@ from cfnade.checkpoint.card import CARD
 from cfnade.choice import Choice
 from cfnade.choice.linear import Linear
 from cfnade.choice.picks import Picks
+from cfnade.data.array_files import digest_file, digest_text
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.ratings import Ratings
-from cfnade.data.store import digest_file, digest_text
 from cfnade.errors import CheckpointError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.settings import Settings

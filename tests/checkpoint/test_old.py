@@ -16,7 +16,7 @@ import pytest
 
 from cfnade import CFNADE
 from cfnade.checkpoint import load, save
-from cfnade.data.store import digest_text
+from cfnade.data.array_files import digest_text
 from cfnade.errors import CheckpointError
 from cfnade.predictor import Predictor
 

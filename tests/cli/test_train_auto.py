@@ -62,9 +62,9 @@ def test_it_is_resumed_as_it_was_begun(shell: Shell, ratings_file: Path, tmp_pat
     [
         (
             ("--side", "auto", "--epochs", "3"),
-            '--epochs is for a side that is named, and side "auto"',
+            "--epochs (=3) is for a side that is named, and --side auto",
         ),
-        (("--side", "user", "--minutes", "3"), '--minutes is for side "auto"'),
+        (("--side", "user", "--minutes", "3"), "--minutes (=3.0) is for --side auto"),
         (("--minutes", "0"), "--minutes (=0.0) must be"),
         (("--without-context",), "train with --side user to share it without ratings"),
     ],

@@ -22,9 +22,11 @@ PASSWORD = "pass:w/rd@1"
 def postgres(binaries: Path, *, durable: bool = False) -> Iterator[str]:
     """Runs a server and gives its address, without user and password: 127.0.0.1:PORT.
 
-    Commits wait for the disk only if they are to be durable.
+    Commits wait for the disk only if they are to be durable; if not, all of it is in memory where
+    there is room: a database is hundreds of files, and tests make many.
     """
-    with tempfile.TemporaryDirectory(prefix="cfnade-postgres-") as name:
+    where = None if durable else _in_memory()
+    with tempfile.TemporaryDirectory(prefix="cfnade-postgres-", dir=where) as name:
         folder, rights = Path(name), unprivileged()
         (folder / "password").write_text(PASSWORD)
         if rights:
@@ -70,6 +72,12 @@ def unprivileged() -> dict[str, Any]:
     names = {entry.pw_name for entry in pwd.getpwall()}
     user = pwd.getpwnam("postgres" if "postgres" in names else "nobody")
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+def _in_memory() -> Path | None:
+    shared = Path("/dev/shm")
+    roomy = shared.is_dir() and shutil.disk_usage(shared).free > 2 << 30
+    return shared if roomy and os.access(shared, os.W_OK) else None
 
 
 def _free_port() -> int:

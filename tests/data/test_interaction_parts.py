@@ -12,11 +12,11 @@ import pytest
 from tests.data.plays import played, saved, triples
 
 from cfnade import DataError, load, load_split, split
+from cfnade.data.array_files import read_ratings, write_ratings
 from cfnade.data.build import Options
 from cfnade.data.predefined import predefined
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import INTERACTIONS, Scale, usual_threshold
-from cfnade.data.store import read_ratings, write_ratings
 from cfnade.data.summary import summarise
 from cfnade.data.typed_tables import write_parquet
 

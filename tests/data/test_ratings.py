@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfnade.data.ratings import Ratings, Side, offsets_of, stable_order
+from cfnade.data import ratings as module
+from cfnade.data.ratings import Ratings, Side, offsets_of, stable_order, sums_of
 from cfnade.data.scale import Scale
 from cfnade.errors import DataError
 
@@ -24,6 +26,14 @@ TRIPLES = st.lists(
     max_size=25,
     unique_by=lambda triple: triple[:2],
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_pieces() -> Iterator[None]:
+    """Ratings are counted three at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PIECE", 3)
+        yield
 
 
 def ratings_of(triples: list[Triple], times: bool = True) -> Ratings:
@@ -113,6 +123,11 @@ def test_the_order_groups_and_is_stable(index: list[int], shift: int) -> None:
 def test_offsets_count_empty_groups() -> None:
     assert offsets_of(np.array([3, 1, 3], np.int32), 5).tolist() == [0, 0, 1, 1, 3, 3]
     assert offsets_of(np.array([], np.int32), 2).tolist() == [0, 0, 0]
+
+
+def test_weights_are_added_up_by_index_piece_by_piece() -> None:
+    index, weights = np.array([3, 1, 3, 0, 3, 1, 1], np.int32), np.arange(1.0, 8.0)
+    assert sums_of(index, 5, lambda some: weights[some]).tolist() == [4, 15, 0, 9, 0]
 
 
 @settings(max_examples=50, deadline=None)

@@ -28,7 +28,10 @@ def result(places: Path, model: str, split: str, rmse: float, **changed: Any) ->
     scores = dict.fromkeys(names, 2.0) | {"rmse": rmse, "nll": None}
     folder = places / "FOLDER" / "ml-1m" / "fits"
     folder.mkdir(parents=True, exist_ok=True)
-    text = {"recipe": model, "job": {"options": options, "split": split}, "scores": scores}
+    job: dict[str, Any] = {"options": options, "split": split}
+    if contestant(model).with_validation:
+        job |= {"with_validation": True}
+    text = {"recipe": model, "job": job, "scores": scores}
     (folder / f"{model}-{split}.json").write_text(json.dumps(text))
 
 

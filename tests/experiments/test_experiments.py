@@ -128,6 +128,9 @@ def test_errors_are_one_line_and_not_zero(
     assert "cannot be read" in capsys.readouterr().err
     with pytest.raises(PlanError, match="did you mean 'a'"):
         read_plan(plan_file(tmp_path, tmp_path, '[[runs]]\nname = "a"\n')).entry("aa")
+    mixed = '[[runs]]\nname = "a"\nrecipe = "ml-1m-item"\n'
+    with pytest.raises(PlanError, match="run a has a recipe, whose model the common one"):
+        read_plan(plan_file(tmp_path, tmp_path, mixed))
 
 
 # -- every committed plan can be read, and its first line runs it ------------------------------

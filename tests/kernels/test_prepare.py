@@ -39,16 +39,13 @@ print(prepare.prepare(print, "sort"), len(compiled.names), *prepare.cache_state(
 
 ELSEWHERE = """
 import os
-import numpy as np
 from cfnade.kernels import grouping, prepare
 
 os.cpu_count = lambda: 2
-cell = np.zeros(1, int)
-sort = lambda: (prepare._Elsewhere.wait(), grouping.counting_sort(cell, 1))
-prepare.POSTERIORS = "picks"  # quicker than posteriors
+prepare.POSTERIORS, prepare.NEWCOMERS, prepare.WORTH_IT = "ranks", "ranks", 1  # soon done
 prepare.TASKS["ridge"] = (
-    lambda: (prepare._Elsewhere.wait(), prepare.TASKS["picks"][0]()),
-    (grouping._sort, grouping._find, prepare.marking.mark, *prepare.TASKS["picks"][1]),
+    lambda: (prepare.SecondProcess.wait(), prepare.TASKS["ranks"][0]()),
+    (grouping._sort, *prepare.TASKS["ranks"][1]),
 )
 found = prepare.prepare(print, "ridge")
 print(found, len(compiled.names))

@@ -13,7 +13,7 @@ import pytest
 
 import cfnade
 from cfnade_rivals.interface import MissingError
-from cfnade_rivals.lenskit import interpreter
+from cfnade_rivals.lenskit_rival import interpreter
 
 HERE = Path(__file__).parent
 

@@ -345,3 +345,12 @@ def test_what_cannot_be_trained_is_refused(
 ) -> None:
     with pytest.raises(TrainingError, match=message):
         fit(parts, **{"side": "both", "settings": BLOCKS, **wrong})
+
+
+def test_what_is_made_from_ratings_is_not_trained_whatever_the_settings_say(
+    parts: Split,
+) -> None:
+    """It has no weights to move or to average."""
+    asked = Settings(epochs=3, average=0.9)
+    made = train(parts, side="user-factors", settings=asked)
+    assert made.fitted.facts["epochs"] == 0

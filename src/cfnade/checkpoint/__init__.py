@@ -27,9 +27,9 @@ from cfnade.checkpoint.idtables import Arrays, read_table, write_table
 from cfnade.checkpoint.legacy import modern_manifest, modern_tensors
 from cfnade.checkpoint.manifest import NAME, check_files, read_manifest, write_manifest
 from cfnade.checkpoint.tensors import check_tensors, read_choice, read_tensors
+from cfnade.data.array_files import read_arrays, read_ratings, write_arrays, write_ratings
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
-from cfnade.data.store import read_arrays, read_ratings, write_arrays, write_ratings
 from cfnade.errors import CfnadeError, CheckpointError, DataError
 from cfnade.fitted import FittedModel
 from cfnade.sides import Axis, Member, saved_member
@@ -271,13 +271,13 @@ def _members(
         for number, member in enumerate(members)
         for name, side in member.sides.items()
     }
-    wanted = {
+    kinds = {
         f"{number}.{name}.{key}": (tensor.dtype, tuple(tensor.shape))
         for (number, name), network in parameters.items()
         for key, tensor in network.state_dict().items()
     }
     counts = {name: tensors.pop(name) for name in sorted(tensors) if name.startswith(COUNTS)}
-    check_tensors(path, tensors, wanted)
+    check_tensors(path, tensors, kinds)
     for (number, name), network in parameters.items():
         prefix = f"{number}.{name}."
         own = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from cfnade.data.array_files import digest_text
 from cfnade.data.named import SETS
-from cfnade.data.store import digest_text
 from cfnade.fitted import FittedModel
 
 CARD = "README.md"
@@ -98,8 +98,8 @@ def _data(fitted: FittedModel) -> list[str]:
         lines.append(f"- {data['users']:,} users, {data['items']:,} items; ratings: {parts}")
     if not fitted.has_context:
         return [*lines, "- Nobody's ratings are in this folder."]
-    known = f"{len(fitted.context):,} ratings ({fitted.facts.get('context', 'all')})"
-    return [*lines, f"- **The folder holds {known}**, with ids: look before you share it."]
+    held = f"{len(fitted.context):,} ratings ({fitted.facts.get('context', 'all')})"
+    return [*lines, f"- **The folder holds {held}**, with ids: look before you share it."]
 
 
 def _figures(fitted: FittedModel) -> list[str]:
@@ -130,8 +130,8 @@ def _limits(fitted: FittedModel) -> list[str]:
 
 
 def _valid(fitted: FittedModel) -> dict[str, Any]:
-    found = fitted.facts.get("valid") or {}
-    return found if {*_FIGURES, "means_rmse"} <= {*found} else {}
+    figures = fitted.facts.get("valid") or {}
+    return figures if {*_FIGURES, "means_rmse"} <= {*figures} else {}
 
 
 def _counted(count: int, what: str) -> str:

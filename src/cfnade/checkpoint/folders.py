@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cfnade.files import flush
+
 STAGED = ".new"
 GONE = ".gone"
 """Marks a name that the new files do without."""
@@ -32,17 +34,17 @@ def snapshot(folder: Path, name: str) -> tuple[object, ...]:
     try:
         names = sorted(path.name for path in staged.iterdir()) if staged.is_dir() else None
         path = current(folder, name)
-        known = path.stat() if path.exists() else None
+        status = path.stat() if path.exists() else None
     except FileNotFoundError:  # it was there a moment ago
         return (object(),)
-    return names, known and (known.st_ino, known.st_mtime_ns, known.st_size)
+    return names, status and (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 @contextmanager
 def replacing_files(folder: Path, names: Iterable[str]) -> Iterator[Path]:
     """Write files into the folder given; on success they take the place of all files `names`."""
     folder.mkdir(parents=True, exist_ok=True)
-    _flush(folder.parent)
+    flush(folder.parent)
     tidy(folder)
     part = folder / f"{STAGED}-{os.getpid()}"
     part.mkdir()
@@ -52,12 +54,12 @@ def replacing_files(folder: Path, names: Iterable[str]) -> Iterator[Path]:
             if not (part / name).exists():
                 (part / f"{name}{GONE}").touch()
         for path in [*part.iterdir(), part]:
-            _flush(path)
+            flush(path)
         part.rename(folder / STAGED)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    _flush(folder)
+    flush(folder)
     tidy(folder)
 
 
@@ -74,15 +76,6 @@ def tidy(folder: Path) -> None:
             path.unlink()
         else:
             path.replace(folder / path.name)
-    _flush(folder)
+    flush(folder)
     staged.rmdir()
-    _flush(folder)
-
-
-def _flush(path: Path) -> None:
-    """Make a file, or the names in a folder, survive a power cut."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    flush(folder)

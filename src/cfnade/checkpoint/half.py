@@ -64,10 +64,10 @@ def halves_of(fitted: FittedModel) -> Halves:
     if not change <= BOUND:
         chosen, change = set(), 0.0
         for name in names:
-            found = change_by({*chosen, name})
-            if found <= BOUND:
+            changed = change_by({*chosen, name})
+            if changed <= BOUND:
                 chosen.add(name)
-                change = found
+                change = changed
     spared = sum(2 * tables[name].numel() for name in chosen)
     return Halves(frozenset(chosen), change, len(asked[0]), spared)
 
@@ -109,10 +109,10 @@ def _cells(fitted: FittedModel) -> tuple[Any, Any, Any]:
 
 
 def _sampled(context: Ratings, random: np.random.Generator) -> tuple[Any, Any]:
-    known = random.integers(len(context), size=CELLS // 2)
-    users = random.integers(context.n_users, size=CELLS - len(known))
-    items = random.integers(context.n_items, size=CELLS - len(known))
+    places = random.integers(len(context), size=CELLS // 2)
+    users = random.integers(context.n_users, size=CELLS - len(places))
+    items = random.integers(context.n_items, size=CELLS - len(places))
     return (
-        np.concatenate([context.users[known], users]).astype(np.int64),
-        np.concatenate([context.items[known], items]).astype(np.int64),
+        np.concatenate([context.users[places], users]).astype(np.int64),
+        np.concatenate([context.items[places], items]).astype(np.int64),
     )

@@ -15,7 +15,7 @@ import torch
 
 import cfnade
 from cfnade.checkpoint.legacy import keys_of
-from cfnade.data.store import digest_file, digest_text
+from cfnade.data.array_files import digest_file, digest_text
 from cfnade.errors import CheckpointError
 from cfnade.fitted import FittedModel
 
@@ -87,17 +87,17 @@ def _calibration(fitted: FittedModel) -> dict[str, Any] | None:
 def read_manifest(path: Path) -> dict[str, Any]:
     """The content of a model.json that this version can read, or the reason why not."""
     content = _parsed(path)
-    found = content.get("version")
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise CheckpointError(f"{path}: version {found!r} is no version of the format; {_AGAIN}")
-    if found > VERSION:
+    version = content.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise CheckpointError(f"{path}: version {version!r} is no version of the format; {_AGAIN}")
+    if version > VERSION:
         raise CheckpointError(
-            f"{path}: was written in version {found} of the format, this cfnade "
+            f"{path}: was written in version {version} of the format, this cfnade "
             f"({cfnade.__version__}) reads up to version {VERSION}; install a newer cfnade"
         )
     check = content.get("check")
     rest = {key: value for key, value in content.items() if key != "check"}
-    keys = keys_of(_KEYS, found)
+    keys = keys_of(_KEYS, version)
     if set(content) != keys or check != digest_text(_dumped(rest, sort_keys=True)):
         raise CheckpointError(f"{path}: was damaged or edited by hand; {_AGAIN}")
     return content
@@ -108,10 +108,12 @@ def check_files(files: dict[str, Any], paths: dict[str, Path]) -> None:
     for name, path in paths.items():
         if not path.is_file():
             raise CheckpointError(f"{path}: is missing; {_AGAIN}")
-        size, wanted = path.stat().st_size, files[name]["bytes"]
-        if size < wanted:
-            raise CheckpointError(f"{path}: is cut short, {size:,} of {wanted:,} bytes; {_AGAIN}")
-        if size > wanted or digest_file(path) != files[name]["xxh3_128"]:
+        size, described = path.stat().st_size, files[name]["bytes"]
+        if size < described:
+            raise CheckpointError(
+                f"{path}: is cut short, {size:,} of {described:,} bytes; {_AGAIN}"
+            )
+        if size > described or digest_file(path) != files[name]["xxh3_128"]:
             raise CheckpointError(f"{path}: was damaged or comes from another save; {_AGAIN}")
 
 

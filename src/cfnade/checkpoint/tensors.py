@@ -38,28 +38,28 @@ def read_choice(described: Mapping[str, Any] | None, path: Path | None) -> Choic
     if path is None:
         raise ModelError("it knows what is picked, but lists no file of that")
     tensors = read_tensors(path)
-    wanted = {
+    kinds = {
         name: (torch.int32 if name.endswith(".of") else torch.float32, shape)
         for name, shape in choice_shapes(described).items()
     }
-    check_tensors(path, tensors, wanted)
+    check_tensors(path, tensors, kinds)
     return saved_choice(described, tensors)
 
 
 def check_tensors(
     path: Path,
     tensors: dict[str, Tensor],
-    wanted: dict[str, tuple[torch.dtype, tuple[int, ...]]],
+    kinds: dict[str, tuple[torch.dtype, tuple[int, ...]]],
 ) -> None:
     """Refuse arrays of other names, types or shapes than wanted."""
-    if set(tensors) != set(wanted):
+    if set(tensors) != set(kinds):
         raise CheckpointError(
-            f"{path}: holds the arrays {sorted(tensors)}; model.json describes {sorted(wanted)}"
+            f"{path}: holds the arrays {sorted(tensors)}; model.json describes {sorted(kinds)}"
         )
     for name, tensor in tensors.items():
-        found = tensor.dtype, tuple(tensor.shape)
-        if found != wanted[name]:
+        kind = tensor.dtype, tuple(tensor.shape)
+        if kind != kinds[name]:
             raise CheckpointError(
-                f"{path}: {name} is {found[0]} of shape {found[1]}; model.json describes "
-                f"{wanted[name][0]} of shape {wanted[name][1]}"
+                f"{path}: {name} is {kind[0]} of shape {kind[1]}; model.json describes "
+                f"{kinds[name][0]} of shape {kinds[name][1]}"
             )

@@ -121,6 +121,6 @@ def saved_choice(described: Mapping[str, Any], tensors: Mapping[str, Tensor]) ->
 
 def _kind(name: str) -> type[ChoiceSide]:
     if name not in CHOICE_KINDS:
-        known = [*CHOICE_KINDS]
-        raise ModelError(f"unknown side {name!r} of a choice; this version of cfnade knows {known}")
+        names = [*CHOICE_KINDS]
+        raise ModelError(f"unknown side {name!r} of a choice; this version of cfnade knows {names}")
     return CHOICE_KINDS[name]

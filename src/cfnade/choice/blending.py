@@ -41,9 +41,9 @@ def mean_ndcg(scores: ScoreArray, asked: AskedPeople, k: int = PLACES) -> float:
     right = np.zeros(scores.shape, bool)
     right[asked.answers.rows, asked.answers.columns] = True
     liked = np.take_along_axis(right, items.numpy(), 1)
-    wanted = np.maximum(asked.answers.counts, 1)
-    at = places(np.nan_to_num(values.numpy(), neginf=-1e30), liked)
-    return float(ndcg(at, wanted, k)[asked.answers.counts > 0].mean())
+    counts = np.maximum(asked.answers.counts, 1)
+    ranks = places(np.nan_to_num(values.numpy(), neginf=-1e30), liked)
+    return float(ndcg(ranks, counts, k)[asked.answers.counts > 0].mean())
 
 
 def blended(
@@ -54,8 +54,8 @@ def blended(
     Where nobody can be asked, scores of `anybody` say how much sides vary.
     """
     names, first = [*sides], next(iter(sides))
-    known = anybody if asked is None else asked.known
-    scores = {name: side.scores(known) for name, side in sides.items()}
+    picks = anybody if asked is None else asked.known
+    scores = {name: side.scores(picks) for name, side in sides.items()}
     units = {name: float(one.std()) or 1.0 for name, one in scores.items()}
     if asked is None or not len(asked.answers.columns):
         usual = {name: USUAL.get(name, 1.0) for name in names} | {first: 1.0}
@@ -67,8 +67,8 @@ def blended(
         best = _choose(name, weights, best, scores, units, asked)
     total = _sum(weights, scores, units)
     sharpness = _sharpness(total, asked)
-    found = {"ndcg": round(best, 5), "alone": {n: round(v, 5) for n, v in alone.items()}}
-    return {n: sharpness * w * units[first] / units[n] for n, w in weights.items()}, found
+    ndcgs = {"ndcg": round(best, 5), "alone": {n: round(v, 5) for n, v in alone.items()}}
+    return {n: sharpness * w * units[first] / units[n] for n, w in weights.items()}, ndcgs
 
 
 def _choose(

@@ -334,7 +334,7 @@ class ChoiceTrainer:
             "best": self._best,
             **{f"adam{number}": one for number, one in moments.items()},
         }
-        return {f"{part}/{name}": t for part, found in parts.items() for name, t in found.items()}
+        return {f"{part}/{name}": t for part, held in parts.items() for name, t in held.items()}
 
     def restore(self, state: Mapping[str, Tensor], step: int) -> None:
         """Go on from a state after that many steps."""

@@ -25,6 +25,7 @@ from cfnade.cli import (
     export,
     fresher,
     keeping,
+    recipe_search,
     score,
     service,
     sharding,
@@ -50,7 +51,7 @@ for command in (
     use.recommend,
     use.similar,
     use.explain,
-    train.tune,
+    recipe_search.tune,
     export.export,
     sharding.shard,
     service.serve,
@@ -67,11 +68,11 @@ _ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
 @cache  # once for an app, however often it runs in this process
 def add_commands(app: typer.Typer) -> None:
     """Add what others bring; what every installation should have says so where it is missing."""
-    found = []
+    entries = []
     with suppress(PackageNotFoundError):  # the code may be on the path, not installed
-        found = list(distribution("cfnade").entry_points.select(group=GROUP))
+        entries = list(distribution("cfnade").entry_points.select(group=GROUP))
     missing = True
-    for entry in found:
+    for entry in entries:
         with suppress(ImportError, AttributeError):
             app.command(entry.name, cls=Command)(entry.load())
             missing = missing and entry.name != _EXPECTED

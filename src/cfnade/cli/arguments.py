@@ -93,7 +93,14 @@ def panel(title: str) -> Callable[..., Any]:
 def with_options(
     into: str, options: dict[str, Any], gather: Callable[[dict[str, Any]], dict[str, Any]] = dict
 ) -> Callable[[Function], Function]:
-    """Give a command these options; it gets them as the keyword `into`, None where not given."""
+    """Give a command these options in place of its keyword `into`, as which it gets their values.
+
+    They are None where not given.
+    """
+    declared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in options.items()
+    ]
 
     def decorate(command: Function) -> Function:
         @wraps(command)
@@ -102,11 +109,9 @@ def with_options(
             command(**arguments, **{into: gather(values)})
 
         own = inspect.signature(command, eval_str=True)
-        parameters = [p for p in own.parameters.values() if p.name != into]
-        parameters += [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-            for name, kind in options.items()
-        ]
+        parameters: list[inspect.Parameter] = []
+        for parameter in own.parameters.values():
+            parameters += declared if parameter.name == into else [parameter]
         wrapped.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
         return wrapped

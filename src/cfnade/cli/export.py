@@ -57,13 +57,13 @@ def export(
     from cfnade.predictor import Predictor
 
     checked("what", what, one_of(*WHAT), PredictionError)
-    given = [one for one in (out, onnx, web) if one is not None]
+    targets = [one for one in (out, onnx, web) if one is not None]
     if noun is not None and web is None:
         raise PredictionError(f"--noun {noun} is for the page; give it with --web, or leave it out")
-    if len(given) != 1:
+    if len(targets) != 1:
         raise PredictionError(
             "say what to write: a .parquet or .csv FILE, or --onnx FILE, or --web FOLDER, one of "
-            f"them; {len(given) or 'none'} given"
+            f"them; {len(targets) or 'none'} given"
         )
     if out is not None:
         _table(model, out, what, n)

@@ -96,7 +96,7 @@ def _roll_back(model: Path) -> None:
 
 
 def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
-    if found is None or float(found[1]) <= 0:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    if match is None or float(match[1]) <= 0:
         raise CfnadeError(f"--every {text!r} is no time; write it as 90s, 30m, 6h or 1d")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]

@@ -9,7 +9,7 @@ from typing import Any
 
 from cfnade.cli.arguments import READING
 from cfnade.errors import TrainingError
-from cfnade.options import checked, number, whole
+from cfnade.options import checked, whole
 
 RUN = "run.json"
 
@@ -97,23 +97,17 @@ def new_job(asked: Job) -> Job:
 
 def _chooses_itself(asked: Job) -> bool:
     """Whether members are chosen by the data: nothing is said of the model, or just that."""
-    said = [part for part in ("recipe", "seeds", "from") if asked[part] is not None]
-    said += [*_filled(asked["model"]), *(set(_filled(asked["training"])) - {"refit", "seed"})]
-    if asked["side"] == "auto" and said:
-        name = _PARAMETERS.get(("model", said[0]), _PARAMETERS.get((said[0], said[0]), said[0]))
-        raise TrainingError(
-            f'{name}= is for a side that is named, and side "auto" chooses sides and settings by '
-            "itself; name a side, or leave it out"
-        )
-    chosen = asked["side"] == "auto" or (asked["side"] is None and not said)
-    if asked["minutes"] is not None:
-        if not chosen:
-            raise TrainingError(
-                'minutes= is for side "auto", which chooses what to train; leave it out, or what '
-                "you say of the model"
-            )
-        checked("minutes", asked["minutes"], number(above=0), TrainingError)
-    return chosen
+    from cfnade.recipes.auto import is_automatic
+
+    fields = {("model", name): value for name, value in asked["model"].items()}
+    fields |= {(name, name): asked[name] for name in ("recipe", "seeds", "from")}
+    fields |= {("training", name): value for name, value in asked["training"].items()}
+    said = {
+        _PARAMETERS.get(field, field[1]): str(value) if isinstance(value, Path) else value
+        for field, value in fields.items()
+        if value is not None and field[1] not in ("refit", "seed")
+    }
+    return is_automatic(asked["side"], asked["minutes"], said)
 
 
 def _auto_job(asked: Job) -> Job:

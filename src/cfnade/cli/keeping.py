@@ -87,10 +87,10 @@ def bring(store: Address, data: Data, *, reading: dict[str, Any]) -> None:
     try:
         ratings = load(data, **reading)
         if not ratings.implicit:
-            known = scale_of(opened) or []
+            scale = scale_of(opened) or []
             if "scale" not in reading:
-                _check_scale(ratings, known, masked(data))
-            set_scale(opened, sorted({*known, *ratings.scale.values}))
+                _check_scale(ratings, scale, masked(data))
+            set_scale(opened, sorted({*scale, *ratings.scale.values}))
         came = bring_in(opened, table_of(ratings), source=_source(ratings, data))
     finally:
         opened.close()

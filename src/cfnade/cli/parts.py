@@ -26,5 +26,5 @@ def _split_of(shards: Any) -> Any:
     train = shards.ratings("train")
     ids = {"user_ids": train.user_ids, "item_ids": train.item_ids}
     valid, test = (replace(shards.ratings(name), **ids) for name in ("valid", "test"))
-    known = shards.fingerprint
-    return Split("shards", train, valid, test, test.select(slice(0)), known, known)
+    fingerprint = shards.fingerprint
+    return Split("shards", train, valid, test, test.select(slice(0)), fingerprint, fingerprint)

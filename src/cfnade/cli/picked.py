@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cfnade.cli.doctor import compile_kernels
 from cfnade.cli.folder import begin_run, end_run, nothing_lost
 from cfnade.cli.job import Job
 from cfnade.errors import TrainingError
+
+if TYPE_CHECKING:
+    from cfnade.data.splits import Split
+    from cfnade.training.loop import Saving
 
 
 def refuse_ratings(job: Job) -> None:
@@ -23,9 +26,7 @@ def refuse_ratings(job: Job) -> None:
         )
 
 
-def train_interactions(
-    job: Job, parts: Any, out: Path, saving: Any, stop: Callable[[], bool]
-) -> None:
+def train_interactions(job: Job, parts: Split, saving: Saving, stop: Callable[[], bool]) -> None:
     """Train, save, and say how it ended."""
     from cfnade import checkpoint
     from cfnade.choice.planning import choice_plan
@@ -33,6 +34,9 @@ def train_interactions(
 
     refuse_ratings(job)
     compile_kernels("picks", "requests")
+    out = saving.folder
+    if not (state.lists_folder(out) / state.NAME).exists():  # killed before its first state
+        saving = replace(saving, resume=False)
     if not saving.resume:
         begin_run(out, job)
     plan = choice_plan(parts.train, seed=job["training"]["seed"])
@@ -61,8 +65,8 @@ def say(line: str) -> None:
 
 def show_choice(facts: dict[str, Any]) -> None:
     """What the sides of a choice gave on validation, and together."""
-    found = facts.get("lists", {})
-    if "alone" not in found:
+    lists = facts.get("lists", {})
+    if "alone" not in lists:
         return
-    alone = ", ".join(f"{name} {value:.4f}" for name, value in found["alone"].items())
-    print(f"lists: validation NDCG@100 {found['ndcg']:.4f} (alone: {alone})")
+    alone = ", ".join(f"{name} {value:.4f}" for name, value in lists["alone"].items())
+    print(f"lists: validation NDCG@100 {lists['ndcg']:.4f} (alone: {alone})")

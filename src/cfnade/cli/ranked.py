@@ -117,7 +117,7 @@ def _remove_if_empty(folder: Path) -> None:
 
 def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
     from cfnade.cli.show import TrainingView
-    from cfnade.kernels.prepare import TASKS
+    from cfnade.kernels.tasks import TASKS
     from cfnade.ranks import rank_state
     from cfnade.ranks.rank_training import train_together
     from cfnade.settings import Settings
@@ -144,7 +144,7 @@ def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
             begin = (lambda: None) if resume else lambda: begin_run(out, job)
             view = TrainingView([job["side"]], [settings.epochs], out, done, begin)
             shown.enter_context(view)
-        found = train_together(
+        outcome = train_together(
             group,
             shards,
             out,
@@ -161,9 +161,9 @@ def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
             facts={"job": job},
             with_context=not job["without_context"],
         )
-    if not found["stopped"] and not job["keep_state"]:
+    if not outcome["stopped"] and not job["keep_state"]:
         rank_state.forget(out)
-    return _ended(out, job, found) if first else None
+    return _ended(out, job, outcome) if first else None
 
 
 def _ended(out: Path, job: Job, found: dict[str, Any]) -> str:

@@ -5,18 +5,37 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cfnade.cli.arguments import Json, Model, panel, with_engine, with_reading
+from cfnade.cli.arguments import Json, Model, panel, with_engine, with_options, with_reading
 from cfnade.errors import PredictionError
 
+if TYPE_CHECKING:
+    from cfnade.evaluation import Scores
+    from cfnade.list_evaluation import ListScores
+
 _lists = panel("Lists")
+_LISTS: dict[str, Any] = {
+    "lists": Annotated[
+        bool | None, _lists("Also what recommend lists for the people in the ratings.", "--lists")
+    ],
+    "k": Annotated[
+        str | None, _lists("How many places count: a number or several, such as 10,20,100.", "--k")
+    ],
+    "threshold": Annotated[
+        float | None, _lists("The least rating of what is liked; 4 of 1–5 if not given.")
+    ],
+    "people": Annotated[
+        int | None, _lists("Only so many people, the same ones each time; all if not given.")
+    ],
+}
 
 
 @with_reading
 @with_engine
+@with_options("of_lists", _LISTS)
 def evaluate(
     model: Model,
     data: Annotated[
@@ -24,18 +43,7 @@ def evaluate(
         typer.Argument(help="Ratings to score; the test part of its own split if not given."),
     ] = None,
     *,
-    lists: Annotated[
-        bool, _lists("Also what recommend lists for the people in the ratings.", "--lists")
-    ] = False,
-    k: Annotated[
-        str | None, _lists("How many places count: a number or several, such as 10,20,100.", "--k")
-    ] = None,
-    threshold: Annotated[
-        float | None, _lists("The least rating of what is liked; 4 of 1–5 if not given.")
-    ] = None,
-    people: Annotated[
-        int | None, _lists("Only so many people, the same ones each time; all if not given.")
-    ] = None,
+    of_lists: dict[str, Any],
     out: Annotated[
         Path | None,
         typer.Option("--out", help="With --engine: the folder to write what was predicted to."),
@@ -53,33 +61,37 @@ def evaluate(
       cfnade evaluate model test-parts/ --engine ray --out judged/
     """
     if any(running.values()) or out is not None:
-        _evaluate_parts(model, data, out, running, {"lists": lists, "k": k, **reading}, as_json)
+        _evaluate_parts(model, data, out, running, of_lists | reading, as_json)
         return
     from cfnade import checkpoint
     from cfnade.evaluation import evaluate
 
     fitted = checkpoint.load(model)
-    about_lists = lists or not fitted.members
-    how = _how_lists(about_lists, k=k, threshold=threshold, people=people)
+    about_lists = of_lists.pop("lists") or not fitted.members
+    how = _how_lists(about_lists, of_lists)
     test, what = _test_part(fitted, data, reading)
     scores = evaluate(fitted, test) if fitted.members else None
-    found = None
+    list_scores = None
     if about_lists:
         from cfnade.list_evaluation import evaluate_lists
         from cfnade.predictor import Predictor
 
-        found = evaluate_lists(Predictor(fitted), test, **how)
-    if as_json:
-        more = {"lists": found.as_dict()} if found else {}
-        ratings = {} if scores is None else scores.as_dict()
-        print(json.dumps({"on": what, **ratings, **more}, indent=1))
-    else:
-        from cfnade.cli.show import show_list_scores, show_scores
+        list_scores = evaluate_lists(Predictor(fitted), test, **how)
+    _show(what, scores, list_scores, as_json)
 
-        if scores is not None:
-            show_scores(scores, what)
-        if found:
-            show_list_scores(found)
+
+def _show(what: str, scores: Scores | None, list_scores: ListScores | None, as_json: bool) -> None:
+    if as_json:
+        lists = {} if list_scores is None else {"lists": list_scores.as_dict()}
+        ratings = {} if scores is None else scores.as_dict()
+        print(json.dumps({"on": what, **ratings, **lists}, indent=1))
+        return
+    from cfnade.cli.show import show_list_scores, show_scores
+
+    if scores is not None:
+        show_scores(scores, what)
+    if list_scores is not None:
+        show_list_scores(list_scores)
 
 
 def _evaluate_parts(
@@ -87,8 +99,8 @@ def _evaluate_parts(
     data: str | None,
     out: Path | None,
     running: dict[str, Any],
-    other: Any,
-    json_: bool,
+    other: dict[str, Any],
+    as_json: bool,
 ) -> None:
     """Ratings by the part, on an engine."""
     from cfnade.cli.crowd import answer_all, refuse
@@ -97,17 +109,17 @@ def _evaluate_parts(
     if data is None:
         raise PredictionError("give the ratings to score: files with user, item and rating")
     told = answer_all(model, "evaluate", data, out, running)
-    if json_:
+    if as_json:
         print(json.dumps({"on": data, **told["scores"]}, indent=1))
     else:
         scores = told["scores"]
         print("  ".join(f"{name} {scores[name]:.4f}" for name in ("rmse", "nll", "mae_of_medians")))
 
 
-def _how_lists(lists: bool, **given: Any) -> dict[str, Any]:
-    """What evaluate_lists takes, of what was given."""
-    how = {name: value for name, value in given.items() if value is not None}
-    if how and not lists:
+def _how_lists(about_lists: bool, options: dict[str, Any]) -> dict[str, Any]:
+    """What evaluate_lists takes."""
+    how = {name: value for name, value in options.items() if value is not None}
+    if how and not about_lists:
         name, value = next(iter(how.items()))
         raise PredictionError(
             f"{name} (={value}) is about lists; give --lists too, or leave it out"

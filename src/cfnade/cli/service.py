@@ -16,44 +16,47 @@ Style = Literal["plain", "json"]
 _ORIGIN = re.compile(r"https?://[^/\s*]+")
 
 
+Host = Annotated[
+    str, typer.Option("--host", help="Where to listen; 0.0.0.0 for all of the network.")
+]
+Port = Annotated[int, typer.Option("--port", min=0, max=65_535, help="0 takes one that is free.")]
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, max=256, help="Processes, each with the model.")
+]
+Origins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-origin", "--cors", help="Another origin whose pages may ask; may be repeated."
+    ),
+]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", help="Another name that the service goes by; may be repeated."),
+]
+AccessLog = Annotated[
+    Style | None, typer.Option("--access-log", help="Write every request to standard output.")
+]
+Noun = Annotated[
+    str | None, typer.Option("--noun", help="What the page calls an item, such as book or song.")
+]
+Watch = Annotated[bool, typer.Option("--watch", help="Load a new model as soon as it is saved.")]
+KeptIn = Annotated[
+    str | None, typer.Option("--store", help="Keep what people say in this store.", metavar="STORE")
+]
+
+
 def serve(
     model: Model,
     *,
-    host: Annotated[
-        str, typer.Option("--host", help="Where to listen; 0.0.0.0 for all of the network.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65_535, help="0 takes one that is free.")
-    ] = 8000,
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, max=256, help="Processes, each with the model.")
-    ] = 1,
-    origins: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-origin", "--cors", help="Another origin whose pages may ask; may be repeated."
-        ),
-    ] = None,
-    hosts: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-host", help="Another name that the service goes by; may be repeated."
-        ),
-    ] = None,
-    access_log: Annotated[
-        Style | None, typer.Option("--access-log", help="Write every request to standard output.")
-    ] = None,
-    noun: Annotated[
-        str | None,
-        typer.Option("--noun", help="What the page calls an item, such as book or song."),
-    ] = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Load a new model as soon as it is saved.")
-    ] = False,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", help="Keep what people say in this store.", metavar="STORE"),
-    ] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    workers: Workers = 1,
+    origins: Origins = None,
+    hosts: Hosts = None,
+    access_log: AccessLog = None,
+    noun: Noun = None,
+    watch: Watch = False,
+    store: KeptIn = None,
 ) -> None:
     """Serve a model and its page over HTTP.
 

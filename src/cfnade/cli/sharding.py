@@ -52,9 +52,9 @@ def shard(
     from cfnade.shards.plan import ShardOptions
     from cfnade.shards.stages import shard as run
 
-    given = {"side": side, "valid": valid, "test": test, "seed": seed}
+    said = {"side": side, "valid": valid, "test": test, "seed": seed}
     meant = {field.name for field in fields(ShardOptions)}
-    chosen: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+    chosen: dict[str, Any] = {k: v for k, v in said.items() if v is not None}
     chosen |= {name: reading.pop(name) for name in list(reading) if name in meant}
     options, how = ShardOptions(**chosen), ReadOptions(**reading)
     new = not out.exists()

@@ -119,8 +119,8 @@ def _pick(typed: str, predictor: Predictor) -> Any:
     try:
         return item_id(typed, predictor)
     except PredictionError:
-        name, given, _ = typed.rpartition("=")
-        if not given:
+        name, stars, _ = typed.rpartition("=")
+        if not stars:
             raise
     raise PredictionError(f"{typed!r}: this model knows no ratings; say {name!r} alone")
 
@@ -129,14 +129,14 @@ def new_items_of(predictor: Predictor, file: Path | None) -> dict[Any, list[Any]
     """What users said of new items, as a file has it: pairs by item."""
     if file is None:
         return None
-    sheet, found = Sheet(file), dict[Any, list[Any]]()
+    sheet, ratings = Sheet(file), dict[Any, list[Any]]()
     columns = sheet.column("user"), sheet.column("item"), sheet.column("rating", _RATINGS)
     for row, (user, item, stars) in enumerate(zip(*columns, strict=True)):
-        rated = found.setdefault(predictor.items.typed(item), [])
+        rated = ratings.setdefault(predictor.items.typed(item), [])
         rated.append((predictor.users.typed(user), _stars(stars, sheet.where(row))))
-    if not found:
+    if not ratings:
         raise PredictionError(f"{file}: has no ratings of new items; give at least one")
-    return found
+    return ratings
 
 
 def _stars(text: str, where: str) -> float:

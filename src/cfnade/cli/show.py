@@ -58,8 +58,8 @@ def show_scores(scores: Scores, what: str) -> None:
     console.print(table)
     if scores.unseen_ratings:
         console.print(
-            f"\n{scores.unseen_ratings:,} ratings of {scores.unseen_users:,} users and "
-            f"{scores.unseen_items:,} items of which the model knows nothing"
+            f"\nthe model knows nothing of: users {scores.unseen_users:,}, items "
+            f"{scores.unseen_items:,}, ratings of theirs {scores.unseen_ratings:,}"
         )
 
 
@@ -126,8 +126,8 @@ def show_similar(frame: Any) -> None:
     """Print items that are like one."""
     table = _table("", "item", "likeness", "known")
     for row in frame.to_dicts():
-        known = f"{row['known_of_item']:,}"
-        table.add_row(str(row["rank"]), _label(row), f"{row['similarity']:.2f}", known)
+        count = f"{row['known_of_item']:,}"
+        table.add_row(str(row["rank"]), _label(row), f"{row['similarity']:.2f}", count)
     Console(highlight=False).print(table)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cfnade.cli.arguments import Json, Model, panel, with_engine
+from cfnade.cli.arguments import Json, Model, panel, with_engine, with_options
 from cfnade.errors import PredictionError
 from cfnade.options import checked, whole
 
@@ -35,6 +35,34 @@ Typed = Annotated[
     ),
 ]
 _ranking, _filters = panel("What comes first"), panel("Which items")
+_WISHES: dict[str, Any] = {
+    "rank": Annotated[
+        str | None,
+        _ranking(
+            "By what: picked (picked and liked, if the model knows it), expected, at_least or "
+            "quantile."
+        ),
+    ],
+    "taste": Annotated[
+        float | None,
+        _ranking("With picked: 0 is what people like you pick, 1 what you would rate highest."),
+    ],
+    "threshold": Annotated[
+        float | None, _ranking("With at_least or picked: the chance of this rating or more.")
+    ],
+    "quantile": Annotated[
+        float | None, _ranking("With quantile: 0.2 is careful, 0.8 adventurous.")
+    ],
+    "min_ratings": Annotated[
+        int | None, _ranking("Hide items with fewer known ratings; 0 shows all.")
+    ],
+    "genre": Annotated[list[str] | None, _filters("Only this genre; may be repeated.")],
+    "only": Annotated[list[str] | None, _filters("Only this item; may be repeated.")],
+    "without": Annotated[list[str] | None, _filters("Not this item; may be repeated.")],
+    "diversity": Annotated[
+        float | None, _filters("How unlike each other items should be, from 0 to 1.", "--diversity")
+    ],
+}
 
 
 @with_engine
@@ -123,6 +151,7 @@ def _times(predictor: Predictor, sheet: Sheet, at: str | None) -> Any:
 
 
 @with_engine
+@with_options("wishes", _WISHES)
 def recommend(
     model: Model,
     rated: Typed = None,
@@ -131,32 +160,7 @@ def recommend(
     history: HistoryFile = None,
     n: Annotated[int, typer.Option("-n", help="How many items.")] = 10,
     seen: Annotated[bool, typer.Option("--seen", help="Also items that were rated.")] = False,
-    rank: Annotated[
-        str | None,
-        _ranking(
-            "By what: picked (picked and liked, if the model knows it), expected, at_least or "
-            "quantile."
-        ),
-    ] = None,
-    taste: Annotated[
-        float | None,
-        _ranking("With picked: 0 is what people like you pick, 1 what you would rate highest."),
-    ] = None,
-    threshold: Annotated[
-        float | None, _ranking("With at_least or picked: the chance of this rating or more.")
-    ] = None,
-    quantile: Annotated[
-        float | None, _ranking("With quantile: 0.2 is careful, 0.8 adventurous.")
-    ] = None,
-    min_ratings: Annotated[
-        int | None, _ranking("Hide items with fewer known ratings; 0 shows all.")
-    ] = None,
-    genre: Annotated[list[str] | None, _filters("Only this genre; may be repeated.")] = None,
-    only: Annotated[list[str] | None, _filters("Only this item; may be repeated.")] = None,
-    without: Annotated[list[str] | None, _filters("Not this item; may be repeated.")] = None,
-    diversity: Annotated[
-        float, _filters("How unlike each other items should be, from 0 to 1.", "--diversity")
-    ] = 0.0,
+    wishes: dict[str, Any],
     people: Annotated[
         str | None,
         typer.Option(
@@ -182,22 +186,9 @@ def recommend(
       cfnade recommend model --people everybody --out lists/ --engine ray
     """
     from cfnade.cli.crowd import answer_all, refuse, refuse_alone
-    from cfnade.cli.sheets import item_id
 
     predictor = _predictor(model)
-    how: dict[str, Any] = {
-        "n": n,
-        "exclude_seen": not seen,
-        "rank": rank and rank.replace("-", "_"),
-        "taste": taste,
-        "threshold": threshold,
-        "quantile": quantile,
-        "min_ratings": min_ratings,
-        "genres": genre,
-        "items": only and [item_id(text, predictor) for text in only],
-        "without": without and [item_id(text, predictor) for text in without],
-        "diversity": diversity,
-    }
+    how = {"n": n, "exclude_seen": not seen, **_wishes(predictor, **wishes)}
     if people is not None:
         refuse(user=user, history=history, rated=rated, as_json=as_json)
         del predictor  # the engine loads its own
@@ -207,13 +198,36 @@ def recommend(
     users, person = _who(predictor, user or [], history, rated)
     frame = predictor.recommend(users, history=person, **how)
     _name_unknown(users or [], predictor)
-    _count_hidden(frame, predictor.default_min_ratings if min_ratings is None else min_ratings)
+    least = how["min_ratings"]
+    _count_hidden(frame, predictor.default_min_ratings if least is None else least)
     if as_json:
         print(json.dumps(frame.to_dicts(), indent=1))
     else:
         from cfnade.cli.show import show_recommendations
 
         show_recommendations(frame, predictor.scale)
+
+
+def _wishes(
+    predictor: Predictor,
+    *,
+    rank: str | None,
+    genre: list[str] | None,
+    only: list[str] | None,
+    diversity: float | None,
+    without: list[str] | None,
+    **others: Any,
+) -> dict[str, Any]:
+    """The options of a list as arguments of the predictor."""
+    from cfnade.cli.sheets import item_id
+
+    return others | {
+        "rank": rank and rank.replace("-", "_"),
+        "genres": genre,
+        "items": only and [item_id(text, predictor) for text in only],
+        "without": without and [item_id(text, predictor) for text in without],
+        "diversity": 0.0 if diversity is None else diversity,
+    }
 
 
 def similar(

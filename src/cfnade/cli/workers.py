@@ -61,9 +61,9 @@ def _lost(out: Path, engine: str, error: _LostError) -> str:
 def told_by(described: str) -> Told:
     """What a worker does: the part of one rank."""
     fields = json.loads(described)
-    given = Launch(**(fields | {"out": Path(fields["out"])}))
+    launch = Launch(**(fields | {"out": Path(fields["out"])}))
     try:
-        return {"said": train_rank(given) or ""}
+        return {"said": train_rank(launch) or ""}
     except SaidElsewhereError:
         return {}
     except CfnadeError as error:

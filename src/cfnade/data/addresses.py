@@ -23,14 +23,14 @@ _HIDDEN = "***"
 
 def scheme(data: str) -> str | None:
     """What stands before :// in an address; None for anything else."""
-    found = _SCHEME.match(data)
-    return found[1].lower() if found else None
+    match = _SCHEME.match(data)
+    return match[1].lower() if match else None
 
 
 def password_of(address: str) -> str | None:
     """The password of user:password@host as it is written."""
-    found = _pattern(address).search(address)
-    return found[2] if found else None
+    match = _pattern(address).search(address)
+    return match[2] if match else None
 
 
 def masked(data: str) -> str:

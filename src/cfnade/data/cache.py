@@ -1,4 +1,4 @@
-"""Parsed ratings are kept, so that a file is parsed once; see store.py for the file's layout.
+"""Parsed ratings are kept, so that a file is parsed once; see array_files.py for the file's layout.
 
     CACHE/parsed/<what was asked>.json      where the source lies, its sizes and times, its hash
     CACHE/parsed/<what it holds>.safetensors
@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from cfnade.data.array_files import digest_file, digest_text, read_noted, write_ratings
 from cfnade.data.ratings import Ratings
-from cfnade.data.store import digest_file, digest_text, read_noted, write_ratings
 from cfnade.errors import DataError
 from cfnade.files import write_text
 

@@ -86,13 +86,13 @@ def _typed(rows: list[Any], names: list[str]) -> pl.DataFrame:
 
 
 def _sqlite_file(address: str) -> Path:
-    found = re.fullmatch(r"(?i)sqlite:///(.+)", address)
-    if found is None:
+    match = re.fullmatch(r"(?i)sqlite:///(.+)", address)
+    if match is None:
         raise DataError(
             f"{address}: write three slashes and the path: sqlite:///shop.db, or "
             "sqlite:////home/me/shop.db from the root"
         )
-    path = Path(found[1]).expanduser()
+    path = Path(match[1]).expanduser()
     if not path.is_file():
         raise DataError(f"{path}: there is no such database file; check the path in {address}")
     return path.resolve()

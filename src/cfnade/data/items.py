@@ -50,8 +50,8 @@ def with_items(ratings: Ratings, items: Any) -> Ratings:
     if items is None:
         return ratings
     table = _read_file(Path(items).expanduser()) if isinstance(items, str | Path) else _of(items)
-    ids, known = _ids(table), {str(raw): place for place, raw in enumerate(ratings.item_ids)}
-    places = np.array([known.get(text, -1) for text in ids], np.int64)
+    ids, indices = _ids(table), {str(raw): place for place, raw in enumerate(ratings.item_ids)}
+    places = np.array([indices.get(text, -1) for text in ids], np.int64)
     if not (places >= 0).any():
         raise DataError(
             f"{table.label}: no item of the ratings is in it: its ids are like {ids[0]!r}, those "
@@ -70,8 +70,8 @@ def with_items(ratings: Ratings, items: Any) -> Ratings:
         for kind, place in texts.items()
         if place is not None
     }
-    found = len(np.unique(places[places >= 0]))
-    log.info("%s: %s of %s items are in it", table.label, f"{found:,}", f"{ratings.n_items:,}")
+    count = len(np.unique(places[places >= 0]))
+    log.info("%s: %s of %s items are in it", table.label, f"{count:,}", f"{ratings.n_items:,}")
     return replace(ratings, **filled)
 
 
@@ -91,8 +91,8 @@ def _ids(table: _Items) -> list[str]:
             f"{table.where(again)}: item {ids[again]} is listed again ({len(repeats):,} "
             "repeated in all); keep one row of each item"
         )
-    found: list[str] = ids.to_list()
-    return found
+    texts: list[str] = ids.to_list()
+    return texts
 
 
 def _filled(

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from cfnade.data.array_files import digest_file, digest_text
 from cfnade.data.cache import cache_folder
-from cfnade.data.store import digest_file, digest_text
 from cfnade.errors import DataError
 from cfnade.files import replacing
 

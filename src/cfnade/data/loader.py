@@ -87,13 +87,26 @@ def load(
         if (reading, options, query) != (PLAIN, Options(), None):
             raise DataError("these are Ratings already; give such arguments when loading the file")
         return with_items(data, items)
-    if not isinstance(data, str | Path):
-        if query is not None:
-            raise DataError("query= is for databases, not for tables in memory; leave it out")
-        columns = read_frame(as_frame(data, reading, options.rated()), reading)
-        if columns.assumed:
-            log.info("the table: %s", columns.assumed)
-        return with_items(build(columns, options), items)
+    if isinstance(data, str | Path):
+        ratings = _of_file(data, reading, options, query, cache=cache)
+    elif query is None:
+        ratings = _of_table(data, reading, options)
+    else:
+        raise DataError("query= is for databases, not for tables in memory; leave it out")
+    return with_items(ratings, items)
+
+
+def _of_table(table: Any, reading: ReadOptions, options: Options) -> Ratings:
+    columns = read_frame(as_frame(table, reading, options.rated()), reading)
+    if columns.assumed:
+        log.info("the table: %s", columns.assumed)
+    return build(columns, options)
+
+
+def _of_file(
+    data: str | Path, reading: ReadOptions, options: Options, query: str | None, *, cache: bool
+) -> Ratings:
+    """Of a path, of a data set's name, or of whatever an address leads to."""
     published = SETS.get(data) if isinstance(data, str) else None
     path = locate(data, published, query)
 
@@ -111,7 +124,7 @@ def load(
     asked += options.counting() + reading.counting()
     ratings, recognised = cached(path, asked, parse, companions(path)) if cache else parse()
     log.info("%s: %s", path, recognised)
-    return with_items(ratings, items)
+    return ratings
 
 
 def _of_store(address: str, *, bins: Any, scale: Any, picks: bool) -> tuple[pl.DataFrame, Any]:
@@ -123,12 +136,12 @@ def _of_store(address: str, *, bins: Any, scale: Any, picks: bool) -> tuple[pl.D
     try:
         picks = picks or not has_ratings(store)
         table = what_counts(store, picks=picks)
-        known = None if picks or bins is not None else scale_of(store)
+        own_scale = None if picks or bins is not None else scale_of(store)
     finally:
         store.close()
     what = "interactions" if picks else "ratings"
     log.info("%s: a store of ratings, %s %s count", store.shown, f"{table.height:,}", what)
-    return table, known if scale is None else scale
+    return table, own_scale if scale is None else scale
 
 
 def load_split(data: Any, name: str, **reading: Any) -> Split:

@@ -89,8 +89,8 @@ def _with_movies(columns: Columns, source: FileSource, name: str, edition: _Edit
         genres = ["|".join(compress(names, row)) for row in flags]
     else:
         genres = frame["2"].to_list()
-    known = ["" if text in _NO_GENRE else text for text in genres]
-    return columns.with_texts(frame["0"].to_list(), frame["1"].to_list(), known)
+    shown = ["" if text in _NO_GENRE else text for text in genres]
+    return columns.with_texts(frame["0"].to_list(), frame["1"].to_list(), shown)
 
 
 def _movies(source: FileSource, name: str, edition: _Edition) -> pl.DataFrame:

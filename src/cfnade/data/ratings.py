@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from threading import Lock
@@ -23,6 +24,7 @@ _ARRAYS = ("users", "items", "levels", "user_ids", "item_ids", *_OPTIONAL)
 _OF_RATINGS = ("users", "items", "levels", "times", "weights")
 _OTHER: dict[Side, Side] = {"user": "item", "item": "user"}
 _SORTING = Lock()
+_PIECE = 1 << 22  # ratings that are counted at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +157,10 @@ class Ratings:
     def level_counts(self, side: Side) -> IntArray:
         """How many ratings each user or item has at each level. Returns (users or items, K)."""
         (index, count), K = self._axis(side), len(self.scale)
-        cells = index.astype(np.int64) * K + self.levels
-        return np.bincount(cells, minlength=count * K).reshape(-1, K)
+        out = np.zeros(count * K, np.int64)
+        for some in _pieces_of(len(index)):
+            out += np.bincount(index[some].astype(np.int64) * K + self.levels[some], None, len(out))
+        return out.reshape(-1, K)
 
     # -- parts ------------------------------------------------------------------------------
 
@@ -186,7 +190,7 @@ class Ratings:
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits that change when ratings, order, ids, times, titles or source change."""
-        from cfnade.data.store import digest, digest_text  # which reads and writes Ratings
+        from cfnade.data.array_files import digest, digest_text  # which reads and writes Ratings
 
         parts = [self.source, repr(self.scale)]
         for name in _ARRAYS:
@@ -235,8 +239,38 @@ def cells_of(users: IndexArray, items: IndexArray, n_items: int) -> IntArray:
 def offsets_of(index: IndexArray, count: int) -> IntArray:
     """Where each group starts once ratings are grouped. Returns (count+1,)."""
     offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(index, minlength=count), out=offsets[1:])
+    np.cumsum(counts_of(index, count), out=offsets[1:])
     return offsets
+
+
+def counts_of(index: IndexArray, count: int) -> IntArray:
+    """How often each index occurs. Returns (count,)."""
+    return sums_of(index, count, lambda _: None).astype(np.int64)
+
+
+def sums_of(
+    index: IndexArray, count: int, weights: Callable[[slice], npt.NDArray[Any] | None]
+) -> npt.NDArray[np.float64]:
+    """What the weights of each index add up to; they are asked for, piece by piece. (count,).
+
+    All at once, the index and they would be made anew as numbers of 8 bytes.
+    """
+    out = np.zeros(count)
+    for some in _pieces_of(len(index)):
+        out += np.bincount(index[some], weights(some), count)
+    return out
+
+
+def _pieces_of(n: int) -> list[slice]:
+    return [slice(first, first + _PIECE) for first in range(0, n, _PIECE)]
+
+
+def places_among(known: npt.NDArray[Any], asked: npt.NDArray[Any]) -> IntArray:
+    """Where each of `asked` stands in `known`, which rises; -1 if it is not there."""
+    if not len(known):
+        return np.full(np.shape(asked), -1)
+    places = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+    return np.where(known[places] == asked, places, -1)
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -144,10 +144,10 @@ class Roles:
         if not self.assumed:
             return ""
         called = {role: str(p) if names is None else names[p] for role, p in self.named().items()}
-        found = ", ".join(r if r == name else f"{r} {name}" for r, name in called.items())
+        shown = ", ".join(r if r == name else f"{r} {name}" for r, name in called.items())
         return (
             "no column of ratings, so every line was taken as an interaction "
-            f"({found if names else 'columns: ' + found}); name a column of ratings with rating= "
+            f"({shown if names else 'columns: ' + shown}); name a column of ratings with rating= "
             "(--rating) if there is one"
         )
 
@@ -158,9 +158,9 @@ class Roles:
 
     def texts(self, names: Sequence[str]) -> dict[str, int]:
         """Columns that may hold titles and genres of items, under these names."""
-        found = {kind: find_name(usual, names) for kind, usual in TEXTS.items()}
+        positions = {kind: find_name(usual, names) for kind, usual in TEXTS.items()}
         taken = self.positions()
-        return {kind: p for kind, p in found.items() if p is not None and p not in taken}
+        return {kind: p for kind, p in positions.items() if p is not None and p not in taken}
 
 
 def choose(names: Sequence[str] | None, width: int, options: ReadOptions, label: str) -> Roles:
@@ -255,12 +255,12 @@ def find_name(usual: Sequence[str], names: Sequence[str]) -> int | None:
 
 def _by_last_word(role: str, names: Sequence[str], taken: dict[str, int]) -> dict[str, int]:
     """The one column whose name ends in a word for the role, if there is just one."""
-    found = [
+    positions = [
         place
         for place, name in enumerate(names)
         if place not in taken.values() and _last_word(name) in _LAST[role]
     ]
-    return {role: found[0]} if len(found) == 1 else {}
+    return {role: positions[0]} if len(positions) == 1 else {}
 
 
 def _last_word(name: str) -> str:

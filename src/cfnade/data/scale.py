@@ -115,8 +115,7 @@ def find_scale(distinct: FloatArray) -> Scale:
     if len(distinct) == 1:
         raise DataError(
             f"every rating is {distinct[0]:g}, so the scale cannot be found; give it, as in "
-            'scale="1-5" (on the command line: --scale 1-5), or take every line as an interaction '
-            'with rating="-"'
+            'scale="1-5", or take every line as an interaction with rating="-"'
         )
     for decimals in range(_DECIMALS + 1):
         scaled = np.clip(distinct, -1e300, 1e300) * 10**decimals

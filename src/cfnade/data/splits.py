@@ -18,10 +18,10 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.data.array_files import digest, digest_text
 from cfnade.data.choices import BoolArray, chosen, keys_of
 from cfnade.data.ratings import IndexArray, Ratings, TimeArray, stable_order
 from cfnade.data.scale import usual_threshold
-from cfnade.data.store import digest, digest_text
 from cfnade.errors import DataError
 
 TEST_FRACTION = Fraction(1, 10)
@@ -101,8 +101,8 @@ def add_validation(parts: Parts, seed: int) -> Parts:
 def _enough(n_train: int) -> int:
     if n_train < 2:
         raise DataError(
-            f"this split leaves {n_train} ratings to train and validate on, at least 2 are needed; "
-            "use more data or a smaller test part"
+            f"a split needs at least 2 ratings to train and validate on, but this one leaves "
+            f"{n_train}; use more data or a smaller test part"
         )
     return n_train
 

@@ -157,15 +157,15 @@ def _separator(lines: list[str], label: str, asked: str | None, least: int | Non
         if not separator or set(separator) & set('\r\n"\0'):
             raise DataError(f'separator={asked!r} cannot separate fields; give one such as ","')
         return separator
-    found = _of_two(lines) if least is None else None
-    found = found or _best(lines, least or 3)[1]
-    if found is None:
+    likeliest = _of_two(lines) if least is None else None
+    likeliest = likeliest or _best(lines, least or 3)[1]
+    if likeliest is None:
         columns = f"{least} columns" if least else "a user, an item and perhaps a rating"
         raise DataError(
             f"{label}:1: no separator cuts the lines into {columns}; give separator= if it has "
             f"one.\n{_beginning(lines)}"
         )
-    return found
+    return likeliest
 
 
 def _best(lines: list[str], least: int) -> tuple[int, str | None]:

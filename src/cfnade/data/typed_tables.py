@@ -103,8 +103,8 @@ def read_rows(file: Path, label: str, options: ReadOptions, first: int, count: i
         own = pl.read_parquet_metadata(file) if is_parquet else {}
     roles = replace(_roles(names, options, label), time=None)
     with _reading(label):
-        wanted = [names[i] for i in sorted(roles.positions())]
-        frame = lazy.select(wanted).slice(first, count).collect()
+        columns = [names[i] for i in sorted(roles.positions())]
+        frame = lazy.select(columns).slice(first, count).collect()
     scale, _ = (None, "") if options.columns() else _own_metadata(own, label)
     return _columns(frame.to_dict(), names, roles, label, scale, first=first)
 

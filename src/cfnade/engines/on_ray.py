@@ -49,8 +49,8 @@ class OnRay:
         numbers = self._ray.data.range(len(tasks), override_num_blocks=blocks)
         pool = self._ray.data.TaskPoolStrategy(size=min(self.workers, blocks))
         rows = numbers.map(run, num_cpus=1, compute=pool).take_all()
-        found = {row["id"]: json.loads(row["told"]) for row in rows}
-        return answers([found[number] for number in range(len(tasks))])
+        answered = {row["id"]: json.loads(row["told"]) for row in rows}
+        return answers([answered[number] for number in range(len(tasks))])
 
     def close(self) -> None:
         if self._own:

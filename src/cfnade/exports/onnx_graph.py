@@ -28,17 +28,17 @@ _ACTIVATIONS = {
 
 def write_onnx(fitted: FittedModel, path: Path) -> Portable:
     """Write the graph into a file. Returns what went into it."""
-    given = portable(fitted)
+    exported = portable(fitted)
     context = fitted.context
-    model = _graph(given, context.scale.array())
-    titles = None if context.titles is None else context.titles[given.items].tolist()
-    about = {"item_ids": context.item_ids[given.items].tolist(), "titles": titles}
+    model = _graph(exported, context.scale.array())
+    titles = None if context.titles is None else context.titles[exported.items].tolist()
+    about = {"item_ids": context.item_ids[exported.items].tolist(), "titles": titles}
     about |= {"scale": list(context.scale.values)}
     helper.set_model_props(model, {name: json.dumps(value) for name, value in about.items()})
     onnx.checker.check_model(model, full_check=True)
     with replacing(path) as file:
         file.write(model.SerializeToString())
-    return given
+    return exported
 
 
 class _Nodes:
@@ -148,9 +148,9 @@ def _inverse(nodes: _Nodes, matrix: str, D: int) -> str:
     unit = np.eye(D)
     both = nodes("Concat", matrix, nodes.constant(unit, np.float64), axis=1)  # (D, 2D)
     for k in range(D):
-        at = nodes.constant([k], np.int64)
-        row, column = nodes("Gather", both, at, axis=0), nodes("Gather", both, at, axis=1)
-        row = nodes("Div", row, nodes("Gather", column, at, axis=0))
+        index = nodes.constant([k], np.int64)
+        row, column = nodes("Gather", both, index, axis=0), nodes("Gather", both, index, axis=1)
+        row = nodes("Div", row, nodes("Gather", column, index, axis=0))
         rest = nodes("Sub", column, nodes.constant(unit[:, k : k + 1], np.float64))
         both = nodes("Sub", both, nodes("MatMul", rest, row))
     ends = [nodes.constant([n], np.int64) for n in (D, 2 * D, 1)]

@@ -64,9 +64,9 @@ def write_web(predictor: Predictor, folder: Path, *, noun: str | None = None) ->
 def _page() -> dict[str, bytes]:
     """The page's files, with answers of its own."""
     parts = files("cfnade.serve") / "page", files("cfnade.exports") / "static"
-    found = {f"page/{one.name}": one.read_bytes() for part in parts for one in part.iterdir()}
+    contents = {f"page/{one.name}": one.read_bytes() for part in parts for one in part.iterdir()}
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'.encode()
-    return found | {"index.html": found.pop("page/index.html").replace(_HEAD, _HEAD + policy)}
+    return contents | {"index.html": contents.pop("page/index.html").replace(_HEAD, _HEAD + policy)}
 
 
 class _Tables:
@@ -81,8 +81,8 @@ class _Tables:
     def rounded(self, array: Any, bits: int, *, summed: bool = False) -> dict[str, Any]:
         """In less space."""
         steps, scales = rounded(array, bits, summed=summed)
-        at = self._put(packed(steps, bits))
-        return {"at": at, "shape": list(array.shape), "bits": bits, "scales": self(scales)}
+        offset = self._put(packed(steps, bits))
+        return {"at": offset, "shape": list(array.shape), "bits": bits, "scales": self(scales)}
 
     def _put(self, values: Any) -> int:
         start = len(self.content)
@@ -131,11 +131,11 @@ def _genres(predictor: Predictor, items: Any) -> dict[str, Any] | None:
 
 def _map(predictor: Predictor, items: Any) -> list[tuple[int, float, float]]:
     """The best known: places among the items, and where each is."""
-    known, spots = predictor.item_map(ON_MAP)
+    shown, spots = predictor.item_map(ON_MAP)
     place = {item: at for at, item in enumerate(items.tolist())}
     return [
         (place[item], round(x, 4), round(y, 4))
-        for item, (x, y) in zip(known.tolist(), spots.tolist(), strict=True)
+        for item, (x, y) in zip(shown.tolist(), spots.tolist(), strict=True)
         if item in place
     ]
 

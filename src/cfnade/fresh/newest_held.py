@@ -12,7 +12,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.ratings import Ratings, places_among
 from cfnade.data.splits import GIVEN, TRAIN, VALID, Split, cut, newest
 from cfnade.fitted import FittedModel
 from cfnade.sides.widening import places_of, recounted
@@ -53,8 +53,7 @@ def _told(ratings: Ratings, context: Ratings) -> BoolArray:
     there = (users >= 0) & (items >= 0)
     told = np.sort(users[there] * ratings.n_items + items[there])
     cells = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
-    places = np.searchsorted(told, cells)
-    return np.asarray(np.append(told, -1)[places] == cells)
+    return places_among(told, cells) >= 0
 
 
 def asked_of_both(split: Split, fitted: FittedModel) -> Ratings:

@@ -22,7 +22,7 @@ from cfnade.checkpoint import FILES
 from cfnade.checkpoint.folders import current, replacing_files
 from cfnade.checkpoint.manifest import NAME, read_manifest
 from cfnade.errors import CfnadeError, CheckpointError
-from cfnade.files import flush_folder
+from cfnade.files import flush
 from cfnade.fitted import FittedModel
 
 EARLIER = "earlier"
@@ -61,16 +61,16 @@ def roll_back(folder: Path) -> Path:
 
 def earlier(folder: Path) -> list[Path]:
     """The folders of earlier models, the newest first."""
-    found = [one for one in (folder / EARLIER).glob("[0-9]*") if one.is_dir()]
-    return sorted(found, reverse=True)
+    folders = [one for one in (folder / EARLIER).glob("[0-9]*") if one.is_dir()]
+    return sorted(folders, reverse=True)
 
 
 def drop_earlier(folder: Path) -> int:
     """Remove all earlier models: they hold people who were forgotten since."""
-    found = earlier(folder)
-    for one in found:
+    models = earlier(folder)
+    for one in models:
         shutil.rmtree(one)
-    return len(found)
+    return len(models)
 
 
 def check_of(folder: Path) -> Any:
@@ -87,9 +87,9 @@ def _keep(folder: Path) -> None:
         part.mkdir(parents=True)
         for file in _files(folder):
             _link(current(folder, file), part / file)
-        flush_folder(part)
+        flush(part)
         part.rename(folder / EARLIER / name)
-        flush_folder(folder / EARLIER)
+        flush(folder / EARLIER)
 
 
 def _tidy(folder: Path) -> None:

@@ -114,12 +114,12 @@ def _refresh(
         )
     split = held_back(ratings, fitted)
     old = extended(fitted, split.train)
-    known = split.train.plus(split.given)
+    context = split.train.plus(split.given)
     asked = asked_of_both(split, fitted)
-    before = evaluate(replace(old, context=known), asked).rmse
+    before = evaluate(replace(old, context=context), asked).rmse
     say(f"{len(ratings):,} ratings; the model as it is: RMSE {before:.4f} of the newest")
     candidate = _trained_on(fitted, split, epochs, threads, say)
-    after = evaluate(replace(candidate, context=known), asked).rmse
+    after = evaluate(replace(candidate, context=context), asked).rmse
     new = Refreshed(
         published=True,
         why=f"RMSE {after:.4f} of the newest, {before:.4f} before",
@@ -263,8 +263,6 @@ def plans_of(fitted: FittedModel, epochs: int) -> list[Plan]:
 
 
 def _settings(fitted: FittedModel, number: int, side: str, epochs: int) -> Settings:
-    if side.endswith("-factors"):
-        return Settings(epochs=0, average=0.0)
     run = fitted.facts.get("run", {})
     if number == 0 and "settings" in run:
         before = Settings.from_dict(run["settings"])

@@ -191,7 +191,7 @@ class BlockSampler:
         inside: tuple[Array, Array],
     ) -> tuple[DrawnBatch, DrawnBatch]:
         """The same of a rank's own columns; each side's targets are in its own order."""
-        found = []
+        halves = []
         for number, (sampler, rows) in enumerate(((self._user, users), (self._item, items))):
             part = self._parts[number]  # type: ignore[index]
             own = np.zeros(max(1, len(part.columns)), np.uint8)
@@ -200,8 +200,8 @@ class BlockSampler:
             how = (sampler.whole, seed, step + number, keep[number], own)
             batch = sampler.split(rows, _mark_block_part, how)
             order = np.arange(len(batch.targets.rows))
-            found.append(replace(batch, targets=batch.targets._replace(order=order)))
-        return found[0], found[1]
+            halves.append(replace(batch, targets=batch.targets._replace(order=order)))
+        return halves[0], halves[1]
 
 
 def _mask(size: int, chosen: Array) -> Array:

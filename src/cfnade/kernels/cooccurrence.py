@@ -51,12 +51,12 @@ def _sparse_rows(first: int, step: int, by_item: Any, by_person: Any, most: int,
     heap = np.empty(most, np.float32)
     for i in range(first, M, step):
         _count_row(i, by_item, by_person, counts)
-        found, place = 0, 0
+        met, place = 0, 0
         for j in range(M):
             if counts[j] != 0 and j != i:
-                others[found] = counts[j]
-                found += 1
-        least, ties = _least_kept(others, found, heap)  # of equal ones the lower columns are kept
+                others[met] = counts[j]
+                met += 1
+        least, ties = _least_kept(others, met, heap)  # of equal ones the lower columns are kept
         for j in range(M):
             equal = j != i and counts[j] == least
             if counts[j] != 0 and (j == i or counts[j] > least or (equal and ties > 0)):
@@ -109,12 +109,12 @@ def _choose_neighbours(i: int, columns: Any, values: Any, memory: Any, of: Any, 
     """The len(of) columns with the largest values in line i, itself left out, rising; of equal ones
     the lower. Returns how many there are; `to` gets their values."""
     others, heap = memory
-    found, kept = 0, 0
+    met, kept = 0, 0
     for q in range(columns.shape[1]):
         if columns[i, q] >= 0 and columns[i, q] != i:
-            others[found] = values[i, q]
-            found += 1
-    least, ties = _least_kept(others, found, heap)
+            others[met] = values[i, q]
+            met += 1
+    least, ties = _least_kept(others, met, heap)
     for q in range(columns.shape[1]):
         j, value = columns[i, q], values[i, q]
         if j >= 0 and j != i and (value > least or (value == least and ties > 0)):

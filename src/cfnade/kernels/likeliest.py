@@ -91,14 +91,14 @@ def _nth_largest(rows: Any, n: int, out: Any) -> None:
 @kernel
 def _between(rows: Any, low: Any, high: Any, which: Any, columns: Any) -> int:
     """How many there are; they are written as far as there is room."""
-    found = 0
+    count = 0
     for row in range(len(rows)):
         for m in range(rows.shape[1]):
             if low[row] <= rows[row, m] < high[row]:
-                if found < len(which):
-                    which[found], columns[found] = row, m
-                found += 1
-    return found
+                if count < len(which):
+                    which[count], columns[count] = row, m
+                count += 1
+    return count
 
 
 def log_softmax(scores: Array) -> Array:

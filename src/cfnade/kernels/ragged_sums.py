@@ -54,19 +54,19 @@ def _add_rows(
             _copy_strip(source, M, width, strip)
             source, pitch = strip, _STRIP
         for r in range(lo, hi):
-            at = r * width + first
-            a, b = load(out, at), load(out, at + LANES)
-            c, d = load(out, at + 2 * LANES), load(out, at + 3 * LANES)
+            place = r * width + first
+            a, b = load(out, place), load(out, place + LANES)
+            c, d = load(out, place + 2 * LANES), load(out, place + 3 * LANES)
             for p in range(offsets[r], offsets[r + 1]):
                 begin, weight = columns[p] * pitch, fill(table, weights[p])
                 a = a + weight * load(source, begin)
                 b = b + weight * load(source, begin + LANES)
                 c = c + weight * load(source, begin + 2 * LANES)
                 d = d + weight * load(source, begin + 3 * LANES)
-            store(out, at, a)
-            store(out, at + LANES, b)
-            store(out, at + 2 * LANES, c)
-            store(out, at + 3 * LANES, d)
+            store(out, place, a)
+            store(out, place + LANES, b)
+            store(out, place + 2 * LANES, c)
+            store(out, place + 3 * LANES, d)
     for first in range(strips, width, LANES):
         count = min(LANES, width - first)
         for r in range(lo, hi):
@@ -82,9 +82,9 @@ def _transpose(rows: Any, columns: Any, weights: Any, starts: Any, out: Any) -> 
     """Counting sort by column; starts (M+1,) hold where each column begins and are used up."""
     of_rows, of_weights = out
     for p in range(len(columns)):
-        at = starts[columns[p]]
-        of_rows[at], of_weights[at] = rows[p], weights[p]
-        starts[columns[p]] = at + 1
+        place = starts[columns[p]]
+        of_rows[place], of_weights[place] = rows[p], weights[p]
+        starts[columns[p]] = place + 1
 
 
 @kernel

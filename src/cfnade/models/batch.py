@@ -79,8 +79,8 @@ class Batch:
         """Refuse a bad context, bad targets, or a cell that is in both."""
         self.context.check(columns=columns, levels=levels)
         self.targets.check(rows=self.context.size, columns=columns, levels=levels)
-        known = self.context
-        require_disjoint(self.targets.rows, self.targets.columns, known.rows(), known.columns)
+        context = self.context
+        require_disjoint(self.targets.rows, self.targets.columns, context.rows(), context.columns)
 
     def to(self, device: torch.device | str) -> Batch:
         return Batch(self.context.to(device), self.targets.to(device))

@@ -54,9 +54,9 @@ class CFNADEConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> CFNADEConfig:
-        known = {field.name for field in fields(cls)}
+        names = {field.name for field in fields(cls)}
         for key in values:
-            require(key in known, f"unknown field {key!r} of a CF-NADE; known: {sorted(known)}")
+            require(key in names, f"unknown field {key!r} of a CF-NADE; known: {sorted(names)}")
         for key in ("columns", "levels"):
             require(key in values, f"the field {key!r} of a CF-NADE is missing; it has no default")
         return cls(**values)

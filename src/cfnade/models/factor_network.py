@@ -88,9 +88,9 @@ class FactorNetwork(nn.Module):
     def hidden(self, context: Context) -> Tensor:
         """(m of each sample, ω) of each row. Returns (B, S D + 1)."""
         context.check(columns=self.config.columns, levels=self.config.levels)
-        found = [self._posterior(number, context) for number in range(self.config.samples)]
-        unknown = torch.stack([one for _, one in found]).mean(0)
-        return torch.cat([*(means for means, _ in found), unknown.unsqueeze(1)], 1)
+        posteriors = [self._posterior(number, context) for number in range(self.config.samples)]
+        unknown = torch.stack([one for _, one in posteriors]).mean(0)
+        return torch.cat([*(means for means, _ in posteriors), unknown.unsqueeze(1)], 1)
 
     def _posterior(self, number: int, context: Context) -> tuple[Tensor, Tensor]:
         """m (B, D) and ω (B,) of one sample."""

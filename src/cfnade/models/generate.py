@@ -26,10 +26,10 @@ def sample(
     """
     _check(model, context, offsets, columns)
     sums = context_sum(model.input_table, context, shared=model.config.shared)  # (B, D)
-    known, wanted = context.counts(), offsets.diff()  # (B,)
+    known, counts = context.counts(), offsets.diff()  # (B,)
     levels = torch.empty_like(columns, dtype=torch.int64)
-    for position in range(int(wanted.max()) if wanted.numel() else 0):
-        active = (wanted > position).nonzero().squeeze(1)  # rows with a column left, (a,)
+    for position in range(int(counts.max()) if counts.numel() else 0):
+        active = (counts > position).nonzero().squeeze(1)  # rows with a column left, (a,)
         place = offsets[active] + position
         drawn = _draw(model, sums[active], known[active] + position, columns[place], generator)
         levels[place] = drawn

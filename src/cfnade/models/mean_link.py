@@ -63,16 +63,16 @@ class MeanLink:
         means, unknown = np.meshgrid(
             np.linspace(EDGE, self._top, _MEANS), np.linspace(0, 1, _VARIANCES), indexing="ij"
         )
-        wanted, variances = means.ravel(), self._variance(unknown.ravel())
-        low, high = np.full(wanted.shape, -200.0), np.full(wanted.shape, 200.0)
+        targets, variances = means.ravel(), self._variance(unknown.ravel())
+        low, high = np.full(targets.shape, -200.0), np.full(targets.shape, 200.0)
         tilts, k = start.flatten(), np.arange(len(self._weights))
-        todo = np.arange(len(wanted))
+        todo = np.arange(len(targets))
         for _ in range(_STEPS):
-            scores = self._bells(wanted[todo], variances[todo], tilts[todo])
+            scores = self._bells(targets[todo], variances[todo], tilts[todo])
             chances = np.exp(scores - scores.max(1, keepdims=True))
             chances /= chances.sum(1, keepdims=True)
             reached = chances @ k
-            missing = wanted[todo] - reached
+            missing = targets[todo] - reached
             wrong = np.abs(missing) >= 1e-9
             if not wrong.any():
                 break

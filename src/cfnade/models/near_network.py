@@ -109,11 +109,11 @@ class NearNetwork(nn.Module):
         out = self.variances.new_zeros(len(rows))
         for t in range(len(rows)):
             part = slice(*context.offsets[rows[t] : rows[t] + 2].tolist())
-            known = context.columns[part].long()
-            if len(known):
-                matrix = table[known][:, known] + self.variances[known].diag()
+            others = context.columns[part].long()
+            if len(others):
+                matrix = table[others][:, others] + self.variances[others].diag()
                 weights = torch.linalg.solve(matrix, residuals[part].to(table))
-                out[t] = table[columns[t], known] @ weights
+                out[t] = table[columns[t], others] @ weights
         return out
 
     def scores(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:

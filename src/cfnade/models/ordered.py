@@ -82,11 +82,11 @@ def prefix_batch(rows: Context) -> Batch:
     row = number.repeat_interleave(position)  # the batch row of each known rating
     offsets = torch.cat([position.new_zeros(1), position.cumsum(0)])
     # Batch row t, at its row's position p, knows the ratings t-p..t-1.
-    known = torch.arange(row.numel(), device=row.device) - offsets[row] + (number - position)[row]
+    places = torch.arange(row.numel(), device=row.device) - offsets[row] + (number - position)[row]
     # The batch has n rows, the mean is to be over the rows they came from.
     weights = torch.full((n,), n / max(rows.size, 1), dtype=torch.float64, device=row.device)
     return Batch(
-        Context(offsets, rows.columns[known], rows.levels[known]),
+        Context(offsets, rows.columns[places], rows.levels[places]),
         Targets(number, rows.columns, rows.levels, weights),
     )
 

@@ -30,10 +30,10 @@ class TimeNetwork(nn.Module):
         glorot_(self.M1, self.M1.shape[0], UNITS, generator)
 
     def forward(self, features: Tensor) -> Tensor:
-        wanted = self.A.shape[0]
+        width = self.A.shape[0]
         require(
-            features.ndim == 2 and features.shape[1] == wanted,
-            f"time features have shape {tuple(features.shape)}; it must be (cells, {wanted})",
+            features.ndim == 2 and features.shape[1] == width,
+            f"time features have shape {tuple(features.shape)}; it must be (cells, {width})",
         )
         steps: Tensor = features @ self.A + torch.tanh(features @ self.M1 + self.m1) @ self.M2
         return steps.cumsum(1) if self.shared else steps

@@ -47,10 +47,12 @@ class CFNADERecommender(Recommender, Arguments):  # type: ignore[misc]
         if item_idx is None:
             every = np.arange(self.total_items)
             return self._said(np.full(len(every), user_idx), every)
-        found = self._asked.get((int(user_idx), int(item_idx)))
-        return self._said(*np.array([[user_idx], [item_idx]]))[0] if found is None else found
+        score = self._asked.get((int(user_idx), int(item_idx)))
+        return self._said(*np.array([[user_idx], [item_idx]]))[0] if score is None else score
 
     def _said(self, users: IntArray, items: IntArray) -> FloatArray:
         """Of pairs (n,); an index beyond what was learnt from is of somebody or something new."""
-        known = np.where(users < self.num_users, users, NOBODY)
-        return self.model.predictor_.predict(known, np.where(items < self.num_items, items, NOBODY))
+        people = np.where(users < self.num_users, users, NOBODY)
+        return self.model.predictor_.predict(
+            people, np.where(items < self.num_items, items, NOBODY)
+        )

@@ -20,5 +20,5 @@ def model_of(told: Arguments, users: Any, items: Any, values: Any, **options: An
     """Trained on these (n,) each; a pair that comes twice counts with its mean."""
     columns = Columns(users, items, np.asarray(values, np.float64))
     ratings = build(columns, Options(repeats="mean", **options))
-    given = {one.name: getattr(told, one.name) for one in fields(Arguments)}
-    return CFNADE(**given).fit(ratings)
+    arguments = {one.name: getattr(told, one.name) for one in fields(Arguments)}
+    return CFNADE(**arguments).fit(ratings)

@@ -77,9 +77,9 @@ class PickRecommender:
                 f"user_items has {rows.shape[0]} rows for {len(users)} users; give one for each, "
                 "such as user_items[userid]"
             )
-        known = rows if recalculate_user else self._picked[self._checked(users, 0)]
+        picked = rows if recalculate_user else self._picked[self._checked(users, 0)]
         left_out = rows if filter_already_liked_items else None
-        scores = self._full(self._choice.log_chances(self._picks(known), left_out=False))
+        scores = self._full(self._choice.log_chances(self._picks(picked), left_out=False))
         return self._best(scores, N, np.ndim(userid) == 0, filter_items, items, left_out)
 
     def similar_items(
@@ -101,8 +101,8 @@ class PickRecommender:
         rows = np.arange(len(asked))
         once = np.full(len(asked), self._mean())
         alone = csr_matrix((once, (rows, asked)), (len(asked), self._picked.shape[1]))
-        given = self._choice.log_chances(self._picks(alone))
-        scores = self._full(given - (1 - POPULAR) * self._choice.nobody)
+        chances = self._choice.log_chances(self._picks(alone))
+        scores = self._full(chances - (1 - POPULAR) * self._choice.nobody)
         scores[rows, asked] = np.inf
         return self._best(scores, N, np.ndim(itemid) == 0, filter_items, items, None)
 

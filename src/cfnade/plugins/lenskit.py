@@ -54,8 +54,8 @@ class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
             asked = np.full(np.count_nonzero(known), user)
             scores[known] = predictor.predict(asked, numbers[known])
         else:
-            given = {"asked": history}
-            scores[known] = predictor.predict("asked", numbers[known].tolist(), histories=given)
+            histories = {"asked": history}
+            scores[known] = predictor.predict("asked", numbers[known].tolist(), histories=histories)
         return ItemList(items, scores=scores)
 
     def _known(self, query: RecQuery) -> tuple[int, dict[int, float] | None]:
@@ -73,10 +73,10 @@ class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
 
     def _learnt_of(self, user: int) -> dict[int, float]:
         """The ratings of a user by item."""
-        at = self.model.predictor_.users.index(user)
-        if at < 0:
+        index = self.model.predictor_.users.index(user)
+        if index < 0:
             return {}
         context = self.model.fitted_.context
-        row = row_of(context.rows("user"), at)
+        row = row_of(context.rows("user"), index)
         items, stars = context.item_ids[row.columns], context.scale.array()[row.levels]
         return dict(zip(items.tolist(), stars.tolist(), strict=True))

@@ -40,13 +40,13 @@ class CFNADEAlgo(AlgoBase, Arguments):  # type: ignore[misc]
         users = [self._inner(self.trainset.to_inner_uid, uid) for uid, _, _ in testset]
         items = [self._inner(self.trainset.to_inner_iid, iid) for _, iid, _ in testset]
         estimates = self.model.predictor_.predict(users, items).clip(*self.trainset.rating_scale)
-        found = [
+        predictions = [
             Prediction(*cell, estimate, {"was_impossible": False})
             for cell, estimate in zip(testset, estimates.tolist(), strict=True)
         ]
         if verbose:
-            print(*found, sep="\n")
-        return found
+            print(*predictions, sep="\n")
+        return predictions
 
     @staticmethod
     def _inner(numbers: Any, raw: Any) -> int:

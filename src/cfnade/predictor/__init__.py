@@ -28,8 +28,8 @@ from cfnade.predictor import frames, refusals
 from cfnade.predictor.asking import Interview
 from cfnade.predictor.atlas import laid_out
 from cfnade.predictor.catalogue import Catalogue
-from cfnade.predictor.cells import Beside, Cells, CellsAsked, places_in
-from cfnade.predictor.explain import by_item, by_level, by_pick
+from cfnade.predictor.cells import Beside, Cells, CellsAsked
+from cfnade.predictor.explain import explanation
 from cfnade.predictor.histories import History, Person, read_history
 from cfnade.predictor.ids import Ids, listed, paired
 from cfnade.predictor.newitems import NewItems, read_new_items
@@ -113,20 +113,9 @@ class Predictor:
 
     def predict_frame(self, users: Any, items: Any, **beside: Unpack[Beside]) -> pl.DataFrame:
         """user, item, title, prediction, std, p_…, known_of_user, known_of_item of each cell."""
-        users, items = paired(users, items)
-        answers = self._cells(users, items, beside, honest=True)
-        return pl.DataFrame(
-            {
-                "user": frames.id_series(users, texts=self.users.are_texts),
-                "item": frames.item_series(self.items, items, answers.items),
-                "title": frames.title_series(self.fitted.context, answers.items),
-                **frames.distribution_columns(
-                    answers.probabilities, answers.predictions, self.scale
-                ),
-                "known_of_user": answers.known_of_user,
-                "known_of_item": answers.known_of_item,
-            }
-        )
+        cells = paired(users, items)
+        answers = self._cells(*cells, beside, honest=True)
+        return frames.cell_frame(self.fitted.context, (self.users, self.items), cells, answers)
 
     def predicted(
         self,
@@ -169,11 +158,7 @@ class Predictor:
         cells = self._cells_of if honest else self._raw_cells
         if not people and not things:
             return cells.users(self.users.indices(users), self._indices(items), times)
-        what = places_in(things, items)
-        indices = np.full(len(items), -1)
-        met = np.flatnonzero(what < 0)
-        indices[met] = self._indices([items[i] for i in met])
-        asked = CellsAsked(users, indices, places_in(people, users), what)
+        asked = CellsAsked.of((users, items), people, things, self._indices)
         return cells.mixed(asked, list(people.values()), list(things.values()))
 
     def _indices(self, items: Any) -> IntArray:
@@ -280,12 +265,7 @@ class Predictor:
         return self._wishes.similar(self.catalogue.known(item), n)
 
     def ask(
-        self,
-        user: Any = None,
-        *,
-        history: History | None = None,
-        n: int = 10,
-        without: Any = (),
+        self, user: Any = None, *, history: History | None = None, n: int = 10, without: Any = ()
     ) -> pl.DataFrame:
         """What to ask somebody next: the items whose ratings would tell most of them.
 
@@ -321,22 +301,13 @@ class Predictor:
         Case, accents, typos and "The" are forgiven; the last word may be unfinished. Of equally
         near ones the item with more ratings comes first.
         """
-        found, distance = self.catalogue.search(
-            text, checked("limit", limit, whole(1), PredictionError)
-        )
-        return pl.DataFrame(
-            {
-                "item": frames.id_series(self.items.table[found], texts=self.items.are_texts),
-                "title": frames.title_series(self.fitted.context, found),
-                "known_of_item": self._scorer.known_of("item", found),
-                "distance": distance,
-            }
-        )
+        most = checked("limit", limit, whole(1), PredictionError)
+        return frames.search_frame(self._scorer, *self.catalogue.search(text, most))
 
     def match(self, title: str, year: int | None = None) -> Any:
         """The raw id of the item that a title from elsewhere means; None if that is not certain."""
-        at = self.catalogue.match(title, year)
-        return None if at is None else self.items.raw(at)
+        index = self.catalogue.match(title, year)
+        return None if index is None else self.items.raw(index)
 
     # -- why ----------------------------------------------------------------------------------
 
@@ -366,18 +337,13 @@ class Predictor:
                 f"user {user!r} is unknown to the model, so no rating moved the prediction; "
                 "give history= to explain it for a new person"
             )
-        if refusals.explains_picks(self.fitted, of):
-            return by_pick(self._scorer, people[0], index)
-        explain = by_item if self.fitted.takes_histories else by_level
-        return explain(self._scorer, people[0], index)
+        of_pick = refusals.explains_picks(self.fitted, of)
+        return explanation(self._scorer, people[0], index, of_pick=of_pick)
 
     # -- shared -------------------------------------------------------------------------------
 
     def _people(
-        self,
-        users: Any,
-        history: History | None,
-        histories: Mapping[Any, History] | None = None,
+        self, users: Any, history: History | None, histories: Mapping[Any, History] | None = None
     ) -> tuple[Any, list[Who]]:
         """Raw ids (names of histories, None for a single one), and who they are."""
         refusals.check_who(users, history, histories)

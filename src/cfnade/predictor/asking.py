@@ -61,8 +61,8 @@ class Uncertainty:
 
     def _unknown(self, precisions: FloatArray) -> FloatArray:
         """The share that is unknown, of precisions (n, D, D). Returns (n,)."""
-        found: FloatArray = np.linalg.inv(precisions).diagonal(axis1=1, axis2=2) @ self._weights
-        return found
+        unknown: FloatArray = np.linalg.inv(precisions).diagonal(axis1=1, axis2=2) @ self._weights
+        return unknown
 
     def best(
         self, known: IntArray, chances: FloatArray, allowed: BoolArray, n: int
@@ -114,15 +114,15 @@ class Interview:
         Where no side says what it knows of people the best known come first, and the rest is NaN.
         """
         n = checked("n", n, whole(1), PredictionError)
-        counts, known = self._scorer.known("item"), who.rated.columns.astype(np.int64)
+        counts, rated = self._scorer.known("item"), who.rated.columns.astype(np.int64)
         allowed = np.ones(len(counts), bool)
-        allowed[known] = allowed[without[without >= 0]] = False
+        allowed[rated] = allowed[without[without >= 0]] = False
         if self._uncertainty is None:
             best = np.argsort(-np.where(allowed, counts, -1), kind="stable")[: allowed.sum()][:n]
             return NextQuestions(best, np.full(len(best), np.nan), np.nan)
         people = len(self._scorer.fitted.context.user_ids)
         chances = counts / max(people, int(counts.max(initial=1)))
-        return self._uncertainty.best(known, chances, allowed, n)
+        return self._uncertainty.best(rated, chances, allowed, n)
 
     def frame(self, who: Who, n: int, without: IntArray) -> pl.DataFrame:
         """The same by raw id."""
@@ -142,5 +142,5 @@ class Interview:
     def _uncertainty(self) -> Uncertainty | None:
         members = self._scorer.fitted.members
         sides = [side for member in members for side in member.sides.values()]
-        found = [side.evidence() for side in sides if side.axis == "user"]
-        return next((Uncertainty(one) for one in found if one is not None), None)
+        evidence = [side.evidence() for side in sides if side.axis == "user"]
+        return next((Uncertainty(one) for one in evidence if one is not None), None)

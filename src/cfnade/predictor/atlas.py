@@ -26,11 +26,11 @@ def laid_out(vectors: npt.NDArray[np.floating]) -> FloatArray:
         return np.stack([np.linspace(0.2, 0.8, n), np.full(n, 0.5)], 1)
     made = vectors.astype(np.float64)
     places = 1e-2 * _components(made)
-    wanted, moved, gains = _nearness(made), np.zeros((n, 2)), np.ones((n, 2))
+    nearness, moved, gains = _nearness(made), np.zeros((n, 2)), np.ones((n, 2))
     rate = max(n / _PULL, 20.0)
     for step in range(_ROUNDS):
         pull, keep = (_PULL, 0.5) if step < _EARLY else (1.0, 0.8)
-        slope = _slope(pull * wanted, places)
+        slope = _slope(pull * nearness, places)
         gains = np.where(slope * moved > 0, gains * 0.8, gains + 0.2).clip(0.01)
         moved = keep * moved - rate * gains * slope
         places = places + moved
@@ -43,11 +43,11 @@ def _components(vectors: FloatArray) -> FloatArray:
     """The two principal components, of standard deviation 1; the largest of each is positive."""
     centred = vectors - vectors.mean(0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    found = np.zeros((len(vectors), 2))
+    places = np.zeros((len(vectors), 2))
     first = centred @ axes[:2].T
-    found[:, : first.shape[1]] = first
-    largest = found[np.abs(found).argmax(0), [0, 1]]
-    return np.asarray(found * np.where(largest < 0, -1, 1) / np.maximum(found.std(0), 1e-12))
+    places[:, : first.shape[1]] = first
+    largest = places[np.abs(places).argmax(0), [0, 1]]
+    return np.asarray(places * np.where(largest < 0, -1, 1) / np.maximum(places.std(0), 1e-12))
 
 
 def _distances(points: FloatArray) -> FloatArray:
@@ -62,13 +62,13 @@ def _nearness(vectors: FloatArray) -> FloatArray:
     np.fill_diagonal(far, np.inf)
     far -= far.min(1, keepdims=True)
     low, high = np.full(n, 1e-6), np.full(n, 1e6)
-    wanted = np.log(min(_NEAR, (n - 1) / 2))
+    target = np.log(min(_NEAR, (n - 1) / 2))
     for _ in range(60):
         sharp = np.sqrt(low * high)
         shares = np.exp(-far * sharp[:, None])
         shares /= shares.sum(1, keepdims=True)
         entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum(1)
-        low, high = np.where(entropy > wanted, sharp, low), np.where(entropy > wanted, high, sharp)
+        low, high = np.where(entropy > target, sharp, low), np.where(entropy > target, high, sharp)
     both = shares + shares.T
     return np.asarray(both / both.sum())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -42,10 +42,25 @@ class CellsAsked(NamedTuple):
     people: IntArray  # (n,)
     things: IntArray  # (n,)
 
+    @classmethod
+    def of(
+        cls,
+        cells: tuple[Any, Any],
+        people: Mapping[Any, Any],
+        things: Mapping[Any, Any],
+        indices_of: Callable[[list[Any]], IntArray],
+    ) -> CellsAsked:
+        """Of users and items by raw id, or by name if they are among these new ones."""
+        users, items = cells
+        what, indices = _places_in(things, items), np.full(len(items), -1)
+        met = np.flatnonzero(what < 0)
+        indices[met] = indices_of([items[i] for i in met])
+        return cls(users, indices, _places_in(people, users), what)
 
-def places_in(given: Mapping[Any, Any], names: Any) -> IntArray:
-    """Which of those given each name is, -1 for none. Returns (n,)."""
-    places = {name: place for place, name in enumerate(given)}
+
+def _places_in(named: Mapping[Any, Any], names: Any) -> IntArray:
+    """Which of those named each name is, -1 for none. Returns (n,)."""
+    places = {name: place for place, name in enumerate(named)}
     return np.array([places.get(_plain(name), -1) for name in names], np.int64)
 
 
@@ -112,8 +127,8 @@ class Cells:
             parts.append((order, self.histories(people, asked.people[order], asked.items[order])))
         mine = np.flatnonzero(old & (asked.people < 0))
         if len(mine):
-            known = self._users.indices([asked.users[i] for i in mine])
-            parts.append((mine, self.users(known, asked.items[mine])))
+            indices = self._users.indices([asked.users[i] for i in mine])
+            parts.append((mine, self.users(indices, asked.items[mine])))
         cells = zip(asked.people[~old].tolist(), asked.things[~old].tolist(), strict=True)
         for who, what in sorted(set(cells)):
             mine = np.flatnonzero((asked.people == who) & (asked.things == what))
@@ -121,8 +136,8 @@ class Cells:
                 columns: tuple[Any, ...] = self.pair(people[who], things[what])
                 answers = Answers(*(np.repeat(column, len(mine), axis=0) for column in columns))
             else:
-                known = self._users.indices([asked.users[i] for i in mine])
-                answers = self.new_item(things[what], known)
+                indices = self._users.indices([asked.users[i] for i in mine])
+                answers = self.new_item(things[what], indices)
             parts.append((mine, answers))
         order = np.argsort(np.concatenate([mine for mine, _ in parts]), kind="stable")
         joined = zip(*(answers for _, answers in parts), strict=True)
@@ -141,8 +156,8 @@ class Cells:
         return answers._replace(probabilities=honest)
 
     def _of_new(self, thing: What, chances: FloatArray, of_user: IntArray) -> Answers:
-        known = np.full(len(chances), len(thing.raters.columns))
-        return self._answers(0 * known - 1, chances, of_user)._replace(known_of_item=known)
+        counts = np.full(len(chances), len(thing.raters.columns))
+        return self._answers(0 * counts - 1, chances, of_user)._replace(known_of_item=counts)
 
     def _answers(self, items: IntArray, chances: FloatArray, of_user: IntArray) -> Answers:
         means = means_of(chances, self._values)

@@ -43,7 +43,7 @@ def _vectors(fitted: FittedModel, axis: Axis) -> ScoreArray:
     for side in sorted(sides, key=lambda side: side.axis != axis):
         if side.axis == axis and not fitted.has_context:
             raise PredictionError("this model was saved without ratings: it knows no such row")
-        found = side.vectors(fitted.context, axis)
-        if found is not None:
-            return np.asarray(found.detach().float().numpy())
+        table = side.vectors(fitted.context, axis)
+        if table is not None:
+            return np.asarray(table.detach().float().numpy())
     raise PredictionError(f"no side of this model has a vector for each {axis}")

@@ -14,6 +14,13 @@ from cfnade.sides.side import Who
 _AT_ONCE = 256  # picks that are left out together
 
 
+def explanation(scorer: Scorer, who: Who, item: int, *, of_pick: bool) -> pl.DataFrame:
+    """By whatever the model reads: a line for each."""
+    if of_pick:
+        return by_pick(scorer, who, item)
+    return (by_item if scorer.fitted.takes_histories else by_level)(scorer, who, item)
+
+
 def by_item(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     """By the person's ratings: a line for each item that they rated, the strongest effect first."""
     context = scorer.fitted.context
@@ -41,12 +48,12 @@ def by_pick(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     """By what is known of the person: how much likelier each made it that the item is picked."""
     context, choice = scorer.fitted.context, scorer.fitted.choice
     assert choice is not None
-    rated, known = who.rated.without(item), known_picks(scorer, [who])
-    known = known.where(known.columns != item)
-    size = len(known.columns)
+    rated, picks = who.rated.without(item), known_picks(scorer, [who])
+    picks = picks.where(picks.columns != item)
+    size = len(picks.columns)
     pieces = np.array_split(np.arange(-1, size), 1 + size // _AT_ONCE)  # -1 leaves out none
     each = [np.arange(size) != left[:, None] for left in pieces]
-    people = [known.take(np.zeros(len(keep), np.int64)).where(keep.ravel()) for keep in each]
+    people = [picks.take(np.zeros(len(keep), np.int64)).where(keep.ravel()) for keep in each]
     logs = np.concatenate([choice.log_chances(some)[:, item] for some in people], dtype=np.float64)
     whole, without = logs[0], logs[1:]
     order = np.lexsort((rated.columns, without - whole))  # what helped most comes first

@@ -14,6 +14,8 @@ from cfnade.data.scale import Scale
 from cfnade.predictor.catalogue import titles_of
 from cfnade.predictor.ids import Ids
 from cfnade.predictor.listing import Rankings
+from cfnade.predictor.ranking import Answers
+from cfnade.scorer import Scorer
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -38,6 +40,23 @@ def item_series(ids: Ids, items: Any, indices: IntArray) -> pl.Series:
     return id_series(raws, texts=ids.are_texts)
 
 
+def cell_frame(
+    context: Ratings, ids: tuple[Ids, Ids], asked: Any, answers: Answers
+) -> pl.DataFrame:
+    """What is said of cells; ids are those of the data, `asked` users and items as they came."""
+    (own_users, own_items), (users, items) = ids, asked
+    return pl.DataFrame(
+        {
+            "user": id_series(users, texts=own_users.are_texts),
+            "item": item_series(own_items, items, answers.items),
+            "title": title_series(context, answers.items),
+            **distribution_columns(answers.probabilities, answers.predictions, context.scale),
+            "known_of_user": answers.known_of_user,
+            "known_of_item": answers.known_of_item,
+        }
+    )
+
+
 def list_frame(context: Ratings, users: Any, lists: Rankings, *, picks: bool) -> pl.DataFrame:
     """Lists of one or many people, one below the other; users are raw ids, None for a history.
 
@@ -60,6 +79,19 @@ def list_frame(context: Ratings, users: Any, lists: Rankings, *, picks: bool) ->
     columns["known_of_item"] = lists.known_of_items
     columns["hidden"] = lists.hidden[top.which]
     return pl.DataFrame(columns)
+
+
+def search_frame(scorer: Scorer, items: IntArray, distances: FloatArray) -> pl.DataFrame:
+    """Items that were searched for, by index."""
+    context = scorer.fitted.context
+    return pl.DataFrame(
+        {
+            "item": id_series(context.item_ids[items], texts=context.item_ids.dtype == object),
+            "title": title_series(context, items),
+            "known_of_item": scorer.known_of("item", items),
+            "distance": distances,
+        }
+    )
 
 
 def title_series(ratings: Ratings, items: IntArray) -> pl.Series:

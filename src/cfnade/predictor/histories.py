@@ -54,15 +54,9 @@ def read_history(history: History, items: Catalogue, scale: Scale) -> Person:
         return history
     pairs = picked_pairs(history) if len(scale) == 1 else pairs_of(history, "a history is", "item")
     raws = [raw for raw, _ in pairs]
-    levels, on_scale = scale.levels_of(numbers(pairs, "of item"))
-    if not on_scale.all():
-        raw, rating = pairs[int(np.argmin(on_scale))]
-        raise PredictionError(
-            f"rating {rating!r} of item {raw!r} is off the model's scale {scale}; allowed are "
-            f"{allowed(scale)}"
-        )
+    levels = levels_on(scale, pairs, "of item")
     indices = items.indices(raws)
-    known = indices >= 0
+    met = indices >= 0
     unknown = tuple(raw for raw, index in zip(raws, indices.tolist(), strict=True) if index < 0)
     _check_repeats(raws, indices)
     if unknown:
@@ -72,7 +66,7 @@ def read_history(history: History, items: Catalogue, scale: Scale) -> Person:
             len(pairs),
             ", ".join(repr(raw) for raw in unknown[:5]) + (", …" if len(unknown) > 5 else ""),
         )
-    return Person(indices[known].astype(np.int32), levels[known], unknown)
+    return Person(indices[met].astype(np.int32), levels[met], unknown)
 
 
 def picked_pairs(history: Any) -> list[tuple[Any, Any]]:
@@ -100,8 +94,20 @@ def pairs_of(history: Any, what: str, of: str) -> list[tuple[Any, Any]]:
     )
 
 
-def numbers(pairs: list[tuple[Any, Any]], whose: str) -> FloatArray:
-    """The ratings, which must be finite numbers; `whose` stands before an id in an error. (n,)."""
+def levels_on(scale: Scale, pairs: list[tuple[Any, Any]], whose: str) -> LevelArray:
+    """The ratings as levels of a scale; `whose` stands before an id in an error. Returns (n,)."""
+    levels, on_scale = scale.levels_of(_numbers(pairs, whose))
+    if not on_scale.all():
+        raw, rating = pairs[int(np.argmin(on_scale))]
+        raise PredictionError(
+            f"rating {rating!r} {whose} {raw!r} is off the model's scale {scale}; allowed are "
+            f"{_allowed(scale)}"
+        )
+    return levels
+
+
+def _numbers(pairs: list[tuple[Any, Any]], whose: str) -> FloatArray:
+    """The ratings, which must be finite numbers. Returns (n,)."""
     ratings = [rating for _, rating in pairs]
     if set(map(type, ratings)) <= {int, float}:
         try:
@@ -141,7 +147,7 @@ def _check_repeats(raws: list[Any], indices: npt.NDArray[np.int64]) -> None:
         earlier[item] = raw
 
 
-def allowed(scale: Scale) -> str:
+def _allowed(scale: Scale) -> str:
     """The ratings of a scale, in an error."""
     texts = [f"{value:g}" for value in scale.values]
     return ", ".join(texts if len(texts) <= 12 else [*texts[:3], "…", *texts[-2:]])

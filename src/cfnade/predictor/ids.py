@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.data.ratings import places_among
 from cfnade.errors import PredictionError
 from cfnade.once import once
 
@@ -80,8 +81,7 @@ class Ids:
         # An unsigned id beyond int64 is in no table; a cast would wrap it onto another.
         fits = raw <= np.iinfo(np.int64).max
         asked = np.where(fits, raw, 0).astype(np.int64)
-        places = np.minimum(np.searchsorted(self.table, asked), len(self.table) - 1)
-        return np.where(fits & (self.table[places] == asked), places, -1)
+        return np.where(fits, places_among(self.table, asked), -1)
 
 
 def listed(ids: Any) -> tuple[Any, bool]:

@@ -30,9 +30,9 @@ def lifts(choice: Choice, item: int) -> tuple[ScoreArray, ScoreArray]:
 
 def similar_by_picks(scorer: Scorer, choice: Choice, item: int, n: int) -> pl.DataFrame:
     """By how many times likelier an item is picked after this one than by anybody."""
-    given, alone = lifts(choice, item)
-    score = given - (1 - POPULAR) * alone
-    return _frame(scorer, item, score, np.exp((given - alone).astype(np.float64)), n)
+    picked, alone = lifts(choice, item)
+    score = picked - (1 - POPULAR) * alone
+    return _frame(scorer, item, score, np.exp((picked - alone).astype(np.float64)), n)
 
 
 def similar_by_vectors(scorer: Scorer, vectors: ScoreArray, item: int, n: int) -> pl.DataFrame:

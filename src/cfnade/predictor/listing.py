@@ -102,9 +102,9 @@ class RatedLists:
         return len(self.allowed.items) * len(self.by.scale)
 
     def lists(self, people: Sequence[Who]) -> tuple[Best, IntArray]:
-        wanted = np.flatnonzero(self.allowed.shown)
+        items = np.flatnonzero(self.allowed.shown)
         leave_out = not self.allowed.exclude_seen
-        said = self.scorer.lists(people, wanted, leave_out=leave_out)
+        said = self.scorer.lists(people, items, leave_out=leave_out)
         top = best(said, self.allowed.of(people), self.n, self.by, self.calibrator)
         return top, self.allowed.hidden(people)
 
@@ -132,8 +132,8 @@ def rankings(
         step = -(-len(people) // (threads * rounds))  # no thread waits for the last step of another
     firsts = range(0, len(people), step)
     shares = [firsts[thread::threads] for thread in range(min(threads, len(firsts)))]
-    found = run(_some, [(lister, people, mine, step) for mine in shares]) if shares else []
-    parts = sorted((part for share in found for part in share), key=lambda part: part[0])
+    ranked = run(_some, [(lister, people, mine, step) for mine in shares]) if shares else []
+    parts = sorted((part for share in ranked for part in share), key=lambda part: part[0])
     nobody = Best.none(len(scorer.fitted.context.scale))
     tops = [nobody, *(top._replace(which=first + top.which) for first, top, _ in parts)]
     top = Best.joined(tops)

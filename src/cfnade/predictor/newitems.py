@@ -10,7 +10,7 @@ import numpy as np
 from cfnade.data.scale import Scale
 from cfnade.errors import PredictionError
 from cfnade.predictor.catalogue import Catalogue
-from cfnade.predictor.histories import allowed, numbers, pairs_of
+from cfnade.predictor.histories import levels_on, pairs_of
 from cfnade.predictor.ids import Ids
 from cfnade.sides.side import Row, What
 
@@ -44,13 +44,7 @@ def _read(name: Any, ratings: Any, catalogue: Catalogue, users: Ids, scale: Scal
             f"new_items: there are no ratings of {name!r}; give at least one, or leave it out"
         )
     raters = [user for user, _ in pairs]
-    levels, on_scale = scale.levels_of(numbers(pairs, f"of new item {name!r} by user"))
-    if not on_scale.all():
-        user, rating = pairs[int(np.argmin(on_scale))]
-        raise PredictionError(
-            f"rating {rating!r} of new item {name!r} by user {user!r} is off the model's scale "
-            f"{scale}; allowed are {allowed(scale)}"
-        )
+    levels = levels_on(scale, pairs, f"of new item {name!r} by user")
     indices = users.indices(raters)
     if (indices < 0).any():
         raise PredictionError(

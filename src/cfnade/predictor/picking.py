@@ -134,8 +134,8 @@ class PickedLists:
             return np.ones((len(which), 1))
         if len(people) == 1 and self.scorer.fitted.axes == ("user",):
             # One state and one product for both rounds, and for the person's next question.
-            wanted, leave_out = np.flatnonzero(self.allowed.shown), not self.allowed.exclude_seen
-            said = self.scorer.lists(people, wanted, leave_out=leave_out)
+            shown, leave_out = np.flatnonzero(self.allowed.shown), not self.allowed.exclude_seen
+            said = self.scorer.lists(people, shown, leave_out=leave_out)
             return self.calibrator.of_person(said.chances(which, items), people[0], items)
         chances = self.scorer.of_people(people, which, items)
         return self.calibrator.of_people(chances, people, which, items)

@@ -162,17 +162,17 @@ def rank_by(rank: Any, threshold: Any, quantile: Any, scale: Scale) -> RankBy:
     """Check what a list is to be ranked by; without a threshold or quantile take the usual ones."""
     if rank not in RANKS:
         raise PredictionError(f"rank (={rank!r}) must be one of {', '.join(map(repr, RANKS))}")
-    for name, given, its_rank in (
+    for name, value, its_rank in (
         ("threshold", threshold, ("at_least", "picked")),
         ("quantile", quantile, ("quantile",)),
     ):
-        if given is not None and rank not in its_rank:
+        if value is not None and rank not in its_rank:
             ranks = " or ".join(map(repr, its_rank))
             raise PredictionError(
-                f"{name} (={given!r}) goes with rank={ranks}, not with {rank!r}; leave one out"
+                f"{name} (={value!r}) goes with rank={ranks}, not with {rank!r}; leave one out"
             )
-        if given is not None and (isinstance(given, bool) or not isinstance(given, Real)):
-            raise PredictionError(f"{name} (={given!r}) must be a number")
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
+            raise PredictionError(f"{name} (={value!r}) must be a number")
     if len(scale) == 1:  # interactions: nothing to be liked more or less
         if threshold is not None:
             raise PredictionError(

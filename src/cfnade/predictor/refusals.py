@@ -18,10 +18,10 @@ def check_who(users: Any, history: Any, histories: Any = None) -> None:
 
 def check_names(what: str, given: Mapping[str, Any], takes: type) -> None:
     """What a call takes by name are the keys of a TypedDict; another name is a typing error."""
-    known = takes.__annotations__
+    names = takes.__annotations__
     for name in given:
-        if name not in known:
-            raise PredictionError(unknown(f"argument of {what}", name, known))
+        if name not in names:
+            raise PredictionError(unknown(f"argument of {what}", name, names))
 
 
 def check_times(fitted: FittedModel, histories: Any, times: Any, new_items: Any = None) -> None:

@@ -108,11 +108,11 @@ class Wishes:
 
     def least(self, how: How) -> int:
         """How many ratings an item must have to be listed."""
-        given = how.get("min_ratings")
-        if given is None:
+        least = how.get("min_ratings")
+        if least is None:
             picked = self._rank(how) == "picked" and how.get("taste") != 1
-            given = 0 if picked else self.usual_least  # what nobody picks is not listed anyway
-        return checked("min_ratings", given, whole(0), PredictionError)
+            least = 0 if picked else self.usual_least  # what nobody picks is not listed anyway
+        return checked("min_ratings", least, whole(0), PredictionError)
 
     def _rank(self, how: How) -> Rank:
         fitted, rank = self.scorer.fitted, how.get("rank")
@@ -163,34 +163,34 @@ class Wishes:
         if isinstance(given, str) or not isinstance(given, Iterable):
             raise PredictionError(f"{name} (={given!r}) must be a list of items, by id or title")
         named = listed(given)[0]
-        found = self.catalogue.indices(named)
+        indices = self.catalogue.indices(named)
         raws = named.tolist() if isinstance(named, np.ndarray) else named
-        unknown = [raw for raw, place in zip(raws, found, strict=True) if place < 0]
+        unknown = [raw for raw, place in zip(raws, indices, strict=True) if place < 0]
         if unknown:
             some = ", ".join(map(repr, unknown[:_SHOWN])) + (", …" if unknown[_SHOWN:] else "")
             raise PredictionError(
                 f"{name} names {some}, unknown to the model; leave out what it does not know "
                 "(search finds items by title)"
             )
-        return found
+        return indices
 
     def of_genres(self, genres: Any) -> BoolArray:
         """Items with any of these genres. Returns (M,)."""
         if not isinstance(genres, Iterable):
             raise PredictionError(f"genres (={genres!r}) must be a genre or a list of them")
-        wanted = [genres] if isinstance(genres, str) else list(genres)
-        known = self.genres()
-        if not known:
+        asked = [genres] if isinstance(genres, str) else list(genres)
+        masks = self.genres()
+        if not masks:
             raise PredictionError("genres: this model's data name no genres; leave it out")
-        names = {name.casefold(): name for name in known}
-        for one in wanted:
+        names = {name.casefold(): name for name in masks}
+        for one in asked:
             if not isinstance(one, str) or one.casefold() not in names:
                 raise PredictionError(
-                    f"genres: {one!r} is none of the data's; known are {', '.join(known)}"
+                    f"genres: {one!r} is none of the data's; known are {', '.join(masks)}"
                 )
-        if not wanted:
-            raise PredictionError(f"genres is empty; name one of {', '.join(known)}")
-        return np.asarray(np.logical_or.reduce([known[names[one.casefold()]] for one in wanted]))
+        if not asked:
+            raise PredictionError(f"genres is empty; name one of {', '.join(masks)}")
+        return np.asarray(np.logical_or.reduce([masks[names[one.casefold()]] for one in asked]))
 
 
 def genres_of(scorer: Scorer) -> dict[str, BoolArray]:
@@ -198,13 +198,13 @@ def genres_of(scorer: Scorer) -> dict[str, BoolArray]:
     texts = scorer.fitted.context.genres
     if texts is None:
         return {}
-    found: dict[str, list[int]] = {}
+    members: dict[str, list[int]] = {}
     for item, text in enumerate(texts.tolist()):
         for name in text.split("|"):
             if name.strip() and not name.startswith("("):  # "(no genres listed)"
-                found.setdefault(name.strip(), []).append(item)
+                members.setdefault(name.strip(), []).append(item)
     masks = {}
-    for name in sorted(found):
+    for name in sorted(members):
         masks[name] = np.zeros(len(texts), bool)
-        masks[name][found[name]] = True
+        masks[name][members[name]] = True
     return masks

@@ -103,18 +103,18 @@ class ListJudge:
         values, items = torch.topk(scores, min(PLACES, scores.shape[1]))
         liked = torch.gather(right, 1, items)
         # (B, k) of each rank, one below the other, as columns of all.
-        found = [self._group.collect(np.ascontiguousarray(t.numpy().T)) for t in (values, liked)]
+        gathered = [self._group.collect(np.ascontiguousarray(t.numpy().T)) for t in (values, liked)]
         said = ""
         if self._group.rank == 0:
-            said = json.dumps(self._ndcg(*(np.concatenate(parts).T for parts in found)))
+            said = json.dumps(self._ndcg(*(np.concatenate(parts).T for parts in gathered)))
         return float(json.loads(self._group.broadcast(said)))
 
     def _ndcg(self, values: Array, liked: Array) -> float:
         k = min(PLACES, values.shape[1])
         order = np.argsort(-values, axis=1, kind="stable")[:, :k]
         top, hits = (np.take_along_axis(of, order, 1) for of in (values, liked > 0))
-        at = places(np.ascontiguousarray(top), np.ascontiguousarray(hits))
-        return float(ndcg(at, self._wanted, k).mean())
+        ranks = places(np.ascontiguousarray(top), np.ascontiguousarray(hits))
+        return float(ndcg(ranks, self._wanted, k).mean())
 
     def sharpness(self, network: ChoiceNetwork) -> float:
         """What scores are multiplied by, so that picks are as likely as can be."""

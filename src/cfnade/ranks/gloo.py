@@ -31,23 +31,13 @@ class RankLostError(TrainingError):
 class Ranks(Group):
     """All processes of the process group that is there."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.sent = 0
         """Bytes that this rank has sent to others."""
         self._kept: dict[str, Tensor] = {}
-        self._host = _one_host(self.rank, self.size, patience)
-
-    def close(self) -> None:
-        if self._host is not None:
-            self._host.close()
 
     def sum_(self, array: Array) -> Array:
-        if self._host is not None and 0 < array.nbytes <= MOST:
-            parts = self._show(array, (0, len(array)))
-            array[...] = sum(parts[1:], parts[0])
-            self.sent += 2 * array.nbytes * (self.size - 1) // self.size
-            return array
         own = torch.from_numpy(array)
         if self.size == 2:  # as many bytes as an all-reduce, and half of its messages
             other, sizes = self._room("other", array.size, own), self._all_but_own(array.size)
@@ -59,20 +49,13 @@ class Ranks(Group):
         return array
 
     def scatter_sum(self, rows: Tensor) -> None:
-        (lo, hi), D = self.share(len(rows)), rows.shape[1]
-        if self._host is not None and 0 < rows.nbytes <= MOST:
-            whole = rows.numpy()
-            shown = self._show(whole, (0, lo), (hi, len(rows)))
-            shown[self.rank] = whole
-            whole[lo:hi] = sum((part[lo:hi] for part in shown[1:]), shown[0][lo:hi])
-            self.sent += (len(rows) - (hi - lo)) * D * rows.element_size()
-            return
         # Gloo's own reduce-scatter is slow; adding here also fixes the order.
-        given = self._room("given", (len(rows) - (hi - lo)) * D, rows).view(-1, D)
-        given[:lo], given[lo:] = rows[:lo], rows[hi:]
+        (lo, hi), D = self.share(len(rows)), rows.shape[1]
+        sent = self._room("given", (len(rows) - (hi - lo)) * D, rows).view(-1, D)
+        sent[:lo], sent[lo:] = rows[:lo], rows[hi:]
         count = (hi - lo) * D
         got = self._room("got", (self.size - 1) * count, rows)
-        self._exchange(given.view(-1), self._others(len(rows), D), got, self._all_but_own(count))
+        self._exchange(sent.view(-1), self._others(len(rows), D), got, self._all_but_own(count))
         parts = list(got.view(self.size - 1, hi - lo, D))
         parts.insert(self.rank, rows[lo:hi])
         total = parts[0] + parts[1]
@@ -82,14 +65,6 @@ class Ranks(Group):
 
     def gather(self, rows: Tensor) -> None:
         (lo, hi), D = self.share(len(rows)), rows.shape[1]
-        if self._host is not None and 0 < rows.nbytes <= MOST:
-            whole = rows.numpy()
-            for number, part in enumerate(self._show(whole, (lo, hi))):
-                if number != self.rank:
-                    first, last = self.share_of(number, len(rows))
-                    whole[first:last] = part[first:last]
-            self.sent += (self.size - 1) * (hi - lo) * D * rows.element_size()
-            return
         own = rows[lo:hi].reshape(-1).repeat(self.size - 1)
         got = self._room("got", (len(rows) - (hi - lo)) * D, rows)
         to = self._all_but_own((hi - lo) * D)
@@ -99,9 +74,9 @@ class Ranks(Group):
 
     def exchange(self, rows: Array, to: Counts, since: Counts) -> Array:
         width = rows.shape[1]
-        given = torch.from_numpy(np.ascontiguousarray(rows).reshape(-1))
-        got = torch.empty(sum(since) * width, dtype=given.dtype)
-        self._exchange(given, [n * width for n in to], got, [n * width for n in since])
+        sent = torch.from_numpy(np.ascontiguousarray(rows).reshape(-1))
+        got = torch.empty(sum(since) * width, dtype=sent.dtype)
+        self._exchange(sent, [n * width for n in to], got, [n * width for n in since])
         return got.numpy().reshape(-1, width)
 
     def collect(self, own: Array) -> list[Array]:
@@ -109,10 +84,10 @@ class Ranks(Group):
         sizes[self.rank] = own.size
         nothing, sizes = [0] * self.size, self.sum_(sizes)
         mine = self.rank == 0
-        given = torch.from_numpy(np.ascontiguousarray(own).reshape(-1))
-        got = torch.empty(int(sizes.sum()) if mine else 0, dtype=given.dtype)
+        sent = torch.from_numpy(np.ascontiguousarray(own).reshape(-1))
+        got = torch.empty(int(sizes.sum()) if mine else 0, dtype=sent.dtype)
         to = [own.size, *nothing[1:]]
-        self._exchange(given, to, got, sizes.tolist() if mine else nothing)
+        self._exchange(sent, to, got, sizes.tolist() if mine else nothing)
         if not mine:
             return []
         parts = np.split(got.numpy(), np.cumsum(sizes)[:-1])
@@ -140,25 +115,16 @@ class Ranks(Group):
         sizes[self.rank] = 0
         return sizes
 
-    def _show(self, rows: Array, *ranges: tuple[int, int]) -> list[Array]:
-        assert self._host is not None
-        try:
-            return self._host.show(rows, *ranges)
-        except GoneError as error:
-            raise RankLostError(
-                f"rank {self.rank} of {self.size}: another rank {error} (they share memory)"
-            ) from error
-
     def _all_but_own(self, count: int) -> list[int]:
         """So many numbers for each other rank."""
         return [0 if rank == self.rank else count for rank in range(self.size)]
 
     def _room(self, name: str, size: int, like: Tensor) -> Tensor:
         """Memory that is used again."""
-        found = self._kept.get(name)
-        if found is None or len(found) < size or found.dtype != like.dtype:
-            found = self._kept[name] = torch.empty(size, dtype=like.dtype)
-        return found[:size]
+        room = self._kept.get(name)
+        if room is None or len(room) < size or room.dtype != like.dtype:
+            room = self._kept[name] = torch.empty(size, dtype=like.dtype)
+        return room[:size]
 
     def _exchange(self, given: Tensor, to: list[int], got: Tensor, since: list[int]) -> None:
         self._call(dist.all_to_all_single, got, given, since, to)
@@ -176,17 +142,71 @@ class Ranks(Group):
             ) from error
 
 
-def _one_host(rank: int, size: int, patience: float) -> OneHost | None:
-    """Memory that all ranks see, if they are on one machine: all of them have it, or none."""
+class NearRanks(Ranks):
+    """The same on one machine: what is not too large is shown in memory that all of them see."""
+
+    def __init__(self, host: OneHost) -> None:
+        super().__init__()
+        self._host = host
+
+    def close(self) -> None:
+        self._host.close()
+
+    def sum_(self, array: Array) -> Array:
+        if not 0 < array.nbytes <= MOST:
+            return super().sum_(array)
+        shown = self._show(array, (0, len(array)))
+        array[...] = sum(shown[1:], shown[0])
+        self.sent += 2 * array.nbytes * (self.size - 1) // self.size
+        return array
+
+    def scatter_sum(self, rows: Tensor) -> None:
+        if not 0 < rows.nbytes <= MOST:
+            return super().scatter_sum(rows)
+        (lo, hi), whole = self.share(len(rows)), rows.numpy()
+        shown = self._show(whole, (0, lo), (hi, len(whole)))
+        shown[self.rank] = whole
+        whole[lo:hi] = sum((part[lo:hi] for part in shown[1:]), shown[0][lo:hi])
+        self.sent += whole.nbytes - whole[lo:hi].nbytes
+        return None
+
+    def gather(self, rows: Tensor) -> None:
+        if not 0 < rows.nbytes <= MOST:
+            return super().gather(rows)
+        (lo, hi), whole = self.share(len(rows)), rows.numpy()
+        for number, part in enumerate(self._show(whole, (lo, hi))):
+            if number != self.rank:
+                first, last = self.share_of(number, len(whole))
+                whole[first:last] = part[first:last]
+        self.sent += (self.size - 1) * whole[lo:hi].nbytes
+        return None
+
+    def _show(self, rows: Array, *ranges: tuple[int, int]) -> list[Array]:
+        try:
+            return self._host.show(rows, *ranges)
+        except GoneError as error:
+            raise RankLostError(
+                f"rank {self.rank} of {self.size}: another rank {error} (they share memory)"
+            ) from error
+
+
+def met(patience: float) -> Ranks:
+    """The ranks of the process group, near ones if all of them see each other's memory."""
     own, path = own_room()
-    paths: list[Any] = [None] * size
-    dist.all_gather_object(paths, path)
-    files = rooms_of(paths, rank, own) if all(paths) else []
-    here = torch.tensor([int(bool(files))])
-    dist.all_reduce(here, dist.ReduceOp.MIN)  # all have opened the files, or given them up
-    if path:
-        Path(path).unlink()
-    return OneHost(rank, files, patience) if int(here) else None
+    paths: list[Any] = [None] * dist.get_world_size()
+    try:
+        dist.all_gather_object(paths, path)
+        files = rooms_of(paths, dist.get_rank(), own) if all(paths) else []
+        here = torch.tensor([int(bool(files))])
+        dist.all_reduce(here, dist.ReduceOp.MIN)  # all have opened the files, or given them up
+    finally:
+        if path:
+            Path(path).unlink()
+    if int(here):
+        return NearRanks(OneHost(dist.get_rank(), files, patience))
+    for file in {own, *files} - {-1}:
+        os.close(file)
+    return Ranks()
 
 
 @contextmanager
@@ -201,11 +221,11 @@ def joined(seconds: float = TIMEOUT) -> Iterator[Group]:
     ours = not dist.is_initialized()
     if ours:
         _meet(timedelta(seconds=seconds))
-    group = Ranks(seconds) if dist.get_world_size() > 1 else ALONE
+    group = met(seconds) if dist.get_world_size() > 1 else ALONE
     try:
         yield group
     finally:
-        if isinstance(group, Ranks):
+        if isinstance(group, NearRanks):
             group.close()
         if ours:
             dist.destroy_process_group()

@@ -55,8 +55,8 @@ class Judge:
         errors = chances @ self._stars - self._stars[self.levels]
         with np.errstate(divide="ignore"):
             logs = np.log(chances[np.arange(len(chances)), self.levels])
-        found = np.array([np.square(errors).sum(), -logs.sum(), len(chances)])
-        squares, surprise, count = self._group.sum_(found).tolist()
+        sums = np.array([np.square(errors).sum(), -logs.sum(), len(chances)])
+        squares, surprise, count = self._group.sum_(sums).tolist()
         return Validated(float(np.sqrt(squares / count)), surprise / count)
 
     def chances(self, member: Member) -> FloatArray:
@@ -139,11 +139,11 @@ class _Questions:
         for first in range(0, len(self._rows), ROWS):
             numbers = self._rows[first : first + ROWS]
             lo, hi = np.searchsorted(rows, (numbers[0], numbers[-1] + 1))
-            known = ratings_of(data.offsets, data.columns, data.levels, numbers)
+            ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
             counts = owned.part.rows.counts[numbers].astype(np.int64)
             local = np.searchsorted(numbers, rows[lo:hi])
             cells = CellArrays(local, columns[lo:hi], self.levels[lo:hi], NO_WEIGHTS)
-            asked = known, counts, cells, self._trained
+            asked = ratings, counts, cells, self._trained
             out[lo:hi] = sum(side.shared_scores(*asked) for side in sides)
         return out
 

@@ -38,8 +38,8 @@ class RankRatings(Ratings):
     @property
     def whole(self) -> dict[Axis, IndexArray]:
         """Ratings of each whole row."""
-        found: dict[Axis, IndexArray] = self.__dict__["whole_rows"]
-        return found
+        rows: dict[Axis, IndexArray] = self.__dict__["whole_rows"]
+        return rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,8 @@ from cfnade.sides import KINDS, Axis, Member, new_member, side_names
 from cfnade.sides.ridge import spread_of
 from cfnade.sides.side import other_axis
 from cfnade.training.choice_run import Say
-from cfnade.training.loop import DivergedError, Reporter, Run
-from cfnade.training.member import take_over
+from cfnade.training.loop import Reporter, Run
+from cfnade.training.member import settle_member, take_over
 from cfnade.training.run import PICKS
 from cfnade.training.state import Progress, lists_folder
 from cfnade.training.steps import stepper_of
@@ -88,18 +88,18 @@ def train_together(
     with torch_threads(how.threads):
         if implicit:
             owned = owned_by(group, shards, "user")
-            model, found = SharedModel(PICKS, None, owned, shards), _bare(how, settings.seed)
+            model, outcome = SharedModel(PICKS, None, owned, shards), _bare(how, settings.seed)
             calibration = None
         else:
-            model, calibration, found = _member(how, side, dict(architecture), settings)
-        found["stopped"] = found["epochs"] < settings.epochs and how.ended() and not implicit
-        if (lists or implicit) and not found["stopped"]:
-            model, found["lists"] = _with_choice(how, model, settings.seed)
-            found["stopped"] = how.ended()
-    found["seconds"] = round(max(time.monotonic() - began, found["seconds"]), 2)
-    known = {name: value for name, value in found.items() if name not in ("stopped", "diverged")}
-    write_folder(model, out, calibration, known | dict(facts or {}), with_context=with_context)
-    return found
+            model, calibration, outcome = _member(how, side, dict(architecture), settings)
+        outcome["stopped"] = outcome["epochs"] < settings.epochs and how.ended() and not implicit
+        if (lists or implicit) and not outcome["stopped"]:
+            model, outcome["lists"] = _with_choice(how, model, settings.seed)
+            outcome["stopped"] = how.ended()
+    outcome["seconds"] = round(max(time.monotonic() - began, outcome["seconds"]), 2)
+    lasting = {name: v for name, v in outcome.items() if name not in ("stopped", "diverged")}
+    write_folder(model, out, calibration, lasting | dict(facts or {}), with_context=with_context)
+    return outcome
 
 
 def _member(
@@ -130,13 +130,12 @@ def _member(
     )
     if any(part.starts_well for part in member.sides.values()):
         run.consider_start()
-    diverged = _go(run, how.ended)
-    for part in member.sides.values():
-        part.settle(ratings, member)
+    diverged = run.go_or_keep_best(how.ended)
+    settle_member(member, ratings)
     calibration, metrics = (None, {}) if judge is None else judge.calibrated(member)
-    found = _outcome(how.shards, run.progress, metrics)
-    found |= {"run": identity, "diverged": diverged}
-    return model, calibration, found
+    outcome = _outcome(how.shards, run.progress, metrics)
+    outcome |= {"run": identity, "diverged": diverged}
+    return model, calibration, outcome
 
 
 def _take_over(how: RankRun, member: Member, side: str, owned: list[Owned]) -> None:
@@ -177,18 +176,6 @@ def _plan(shards: Shards, seed: int) -> ChoicePlan:
     return choice_plan(Ratings(index, index, levels, shards.scale, *ids), seed=seed)
 
 
-def _go(run: Run, stop: Callable[[], bool]) -> str | None:
-    """Train to the end; if it diverges after a good epoch, keep that and say what happened."""
-    try:
-        run.go(stop=stop)
-    except DivergedError as error:
-        if run.progress.best_epoch == 0:
-            raise
-        run.keep_best()
-        return str(error)
-    return None
-
-
 def _axes(names: tuple[str, ...], settings: Settings) -> list[Axis]:
     """What the rows are, users first; what ranks cannot train together is refused."""
     unable = [name for name in names if not KINDS[name].side.by_column]
@@ -213,11 +200,10 @@ def _axes(names: tuple[str, ...], settings: Settings) -> list[Axis]:
 
 def _identity(how: RankRun, model: SharedModel, settings: Settings) -> dict[str, Any]:
     """What must be the same for a run to be resumed."""
-    given = settings.to_dict()
     return _run(how) | {
         "side": model.side,
         "model": model.described_sides(),
-        "settings": {n: list(v) if isinstance(v, tuple) else v for n, v in given.items()},
+        "settings": settings.to_json(),
         "device": "cpu",
     }
 
@@ -235,8 +221,8 @@ def _run(how: RankRun) -> dict[str, Any]:
 def _bare(how: RankRun, seed: int) -> dict[str, Any]:
     """The facts of a model that knows nothing but what people pick."""
     run = _run(how) | {"side": PICKS, "settings": {"seed": seed}}
-    found = _outcome(how.shards, Progress(), {})
-    return found | {"run": run, "diverged": None}
+    outcome = _outcome(how.shards, Progress(), {})
+    return outcome | {"run": run, "diverged": None}
 
 
 def _outcome(shards: Shards, progress: Progress, metrics: dict[str, Any]) -> dict[str, Any]:

@@ -63,8 +63,8 @@ def load_columns(folder: Path, own: Mapping[Axis, Ids]) -> FittedModel:
 def _places(ids: Ids, own: Ids) -> IntArray:
     """Where the own ids are, rising; or the first place, for tables have no empty side."""
     alike = ids.dtype == own.dtype
-    found = np.flatnonzero(np.isin(ids, own)) if alike else np.empty(0, np.int64)
-    return found if len(found) else np.zeros(1, np.int64)
+    places = np.flatnonzero(np.isin(ids, own)) if alike else np.empty(0, np.int64)
+    return places if len(places) else np.zeros(1, np.int64)
 
 
 def _member(

@@ -21,8 +21,8 @@ from cfnade.checkpoint.idtables import write_table
 from cfnade.checkpoint.manifest import write_manifest
 from cfnade.choice import Choice
 from cfnade.choice.set_nade import ChoiceNade
+from cfnade.data.array_files import write_rating_pieces, write_streamed
 from cfnade.data.ratings import Ratings
-from cfnade.data.store import write_rating_pieces, write_streamed
 from cfnade.fitted import FittedModel
 from cfnade.group import Array
 from cfnade.models.choice_network import ChoiceNetwork
@@ -191,16 +191,16 @@ def _write_ids(model: SharedModel, part: Path, with_context: bool) -> list[str]:
 def _write_context(shards: Shards, owned: Owned, path: Path) -> None:
     """The training and validation ratings, part by part."""
     axis, count = owned.axis, shards.sizes["train"] + shards.sizes["valid"]
-    wanted = {f"{axis}s": "rows", f"{other_axis(axis)}s": "columns"}
-    wanted |= {"levels": "levels", "weights": "weights"}
+    sources = {f"{axis}s": "rows", f"{other_axis(axis)}s": "columns"}
+    sources |= {"levels": "levels", "weights": "weights"}
 
     def pieces(name: str) -> Iterator[Array]:
         for number in range(PARTS):
             columns = shards.columns(axis, number, PARTS)
             for division in ("train", "valid"):
                 cells = shards.cells(axis, division, number, PARTS)
-                found: Array = getattr(cells, wanted[name])
-                yield columns[found] if wanted[name] == "columns" else found
+                array: Array = getattr(cells, sources[name])
+                yield columns[array] if sources[name] == "columns" else array
 
     write_rating_pieces(path, shards.scale, count, pieces, weighted=shards.weighted)
 

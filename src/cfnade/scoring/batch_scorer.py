@@ -76,21 +76,24 @@ class BatchScorer:
     @property
     def ddl(self) -> str:
         """The columns of answers as Spark writes them; user as the model has it."""
-        known = predictor_of(self.model)
-        empty = {"user": known.users.table[:0].tolist(), "item": known.items.table[:0].tolist()}
-        kinds = {axis: pl.String if ids.are_texts else pl.Int64 for axis, ids in _axes(known)}
+        predictor = predictor_of(self.model)
+        empty = {
+            "user": predictor.users.table[:0].tolist(),
+            "item": predictor.items.table[:0].tolist(),
+        }
+        kinds = {axis: pl.String if ids.are_texts else pl.Int64 for axis, ids in _axes(predictor)}
         frame = pl.DataFrame(empty | {"rating": []}, {**kinds, "rating": pl.Float64})
         schema = self.answer(frame).schema
         return ", ".join(f"`{name}` {_DDL[kind.base_type()]}" for name, kind in schema.items())
 
     def answer(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Answers in the order of the questions."""
-        known = predictor_of(self.model)
+        predictor = predictor_of(self.model)
         if self.what == "recommend":
-            return self._lists(known, frame)
+            return self._lists(predictor, frame)
         if self.what == "predict":
-            return _cells(known, frame)
-        return _judged(known, frame)
+            return _cells(predictor, frame)
+        return _judged(predictor, frame)
 
     def _lists(self, known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
         users = column(frame, "user")

@@ -17,8 +17,8 @@ import polars as pl
 
 from cfnade.checkpoint.folders import current
 from cfnade.checkpoint.manifest import NAME
+from cfnade.data.array_files import digest_file
 from cfnade.data.parquet_check import MAGIC
-from cfnade.data.store import digest_file
 from cfnade.engines import TaskEngine
 from cfnade.errors import PredictionError
 from cfnade.files import replacing, write_text

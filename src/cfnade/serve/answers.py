@@ -42,8 +42,8 @@ def predict(loaded: Loaded, asked: schemas.PredictIn) -> Answer:
     _check_time(predictor, asked.time)
     new = new_items_in(predictor, asked.new_items)
     indices = {item: predictor.catalogue.certain(item) for item in asked.items if item not in new}
-    known = [index for item in asked.items if (index := indices.get(item)) is not None]
-    said = iter(_predictions(predictor, who, known, asked.time))
+    items = [index for item in asked.items if (index := indices.get(item)) is not None]
+    said = iter(_predictions(predictor, who, items, asked.time))
     told = [item for item in asked.items if item in new or indices[item] is not None]
     return {
         "predictions": [
@@ -141,18 +141,18 @@ def ask(loaded: Loaded, asked: visit_schemas.AskIn) -> Answer:
     who = asked_by(predictor, asked)
     without = [predictor.catalogue.certain(one) for one in asked.without or []]
     left_out = np.array([at for at in without if at is not None], np.int64)
-    found = predictor.interview.questions(who.as_known_by(predictor), asked.n, left_out)
+    questions = predictor.interview.questions(who.as_known_by(predictor), asked.n, left_out)
     lines = zip(
-        _named(predictor, found.items),
-        loaded.counts[found.items].tolist(),
-        found.reductions.tolist(),
+        _named(predictor, questions.items),
+        loaded.counts[questions.items].tolist(),
+        questions.reductions.tolist(),
         strict=True,
     )
     return {
         "items": [
             name | {"ratings": count, "reduction": _or_null(by)} for name, count, by in lines
         ],
-        "unknown": _or_null(found.unknown),
+        "unknown": _or_null(questions.unknown),
         "ignored": who.ignored,
     }
 

@@ -127,12 +127,7 @@ def create_app(
     app.add_middleware(Door, limits=limits, key=key)
     stored.add_passport(app)
     if cors:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(cors),
-            allow_methods=["GET", "POST", *(["PUT", "DELETE"] if store else [])],
-            allow_headers=["authorization", "content-type", "idempotency-key", "x-api-key"],
-        )
+        _allow_origins(app, cors, people=store is not None)
     if hosts is not None:
         app.add_middleware(HostCheck, names=hosts)
     app.add_middleware(Shell)
@@ -140,6 +135,15 @@ def create_app(
     paths = {*app.openapi()["paths"], *OPEN, "/metrics"}
     app.add_middleware(Account, metrics=metrics, paths=paths, style=access_log)
     return app
+
+
+def _allow_origins(app: FastAPI, origins: Sequence[str], *, people: bool) -> None:
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=list(origins),
+        allow_methods=["GET", "POST", *(["PUT", "DELETE"] if people else [])],
+        allow_headers=["authorization", "content-type", "idempotency-key", "x-api-key"],
+    )
 
 
 def _add_metrics(app: FastAPI, models: Models) -> Metrics:

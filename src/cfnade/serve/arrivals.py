@@ -44,7 +44,7 @@ class Arrivals:
     """What was found when last looked, for the model that was served then."""
 
     store: Store
-    _found: list[Arrival] = field(default_factory=list)
+    _arrivals: list[Arrival] = field(default_factory=list)
     _of: str = ""
     _until: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -60,9 +60,9 @@ class Arrivals:
             return []
         with self._lock:
             if time.monotonic() > self._until or self._of != loaded.fingerprint:
-                self._found = _look(self.store, loaded.predictor)
+                self._arrivals = _look(self.store, loaded.predictor)
                 self._of, self._until = loaded.fingerprint, time.monotonic() + _SECONDS
-            return self._found
+            return self._arrivals
 
 
 def _look(store: Store, predictor: Predictor) -> list[Arrival]:
@@ -80,15 +80,17 @@ def _look(store: Store, predictor: Predictor) -> list[Arrival]:
         latest: dict[str, dict[str, Any]] = {}
         for item, person, kind, rating in connection.execute(events):
             latest.setdefault(item, {})[person] = rating if kind == "rate" else None
-    found = [Arrival(item, titles[item], _folded(predictor, said)) for item, said in latest.items()]
-    return sorted((one for one in found if one.ratings), key=lambda one: -one.ratings)[:MOST]
+    arrivals = [
+        Arrival(item, titles[item], _folded(predictor, said)) for item, said in latest.items()
+    ]
+    return sorted((one for one in arrivals if one.ratings), key=lambda one: -one.ratings)[:MOST]
 
 
 def _folded(predictor: Predictor, said: dict[str, float | None]) -> What:
     """Ratings on the scale by people whom the model knows."""
     rated = {user_of(predictor, person): rating for person, rating in said.items()}
-    known = {user: rating for user, rating in rated.items() if user >= 0 and rating is not None}
-    values = np.array(list(known.values()), np.float64)
+    ratings = {user: rating for user, rating in rated.items() if user >= 0 and rating is not None}
+    values = np.array(list(ratings.values()), np.float64)
     levels, fits = predictor.scale.levels_of(values)
-    users = np.array(list(known), np.int32)
+    users = np.array(list(ratings), np.int32)
     return What(-1, Row(users[fits], levels[fits]))

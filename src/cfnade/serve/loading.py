@@ -205,9 +205,9 @@ async def _refresh(models: Models, asked: asyncio.Event, watch: float | None) ->
         try:
             async with asyncio.timeout(watch):
                 await asked.wait()
-            wanted = True
+            due = True
         except TimeoutError:
-            wanted = await asyncio.to_thread(models.changed)
+            due = await asyncio.to_thread(models.changed)
         asked.clear()
-        if wanted:
+        if due:
             await asyncio.to_thread(models.reload)

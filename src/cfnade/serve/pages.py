@@ -140,8 +140,8 @@ def _content_of(schema: dict[str, Any], place: dict[str, Any] | None) -> dict[st
 def _resolved(schema: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
     if "$ref" not in one:
         return one
-    found: dict[str, Any] = schema["components"]["schemas"][one["$ref"].rpartition("/")[2]]
-    return found
+    described: dict[str, Any] = schema["components"]["schemas"][one["$ref"].rpartition("/")[2]]
+    return described
 
 
 def _about(schema: dict[str, Any], one: dict[str, Any], required: bool | None) -> str:

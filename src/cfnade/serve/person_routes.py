@@ -27,6 +27,9 @@ Item = Annotated[schemas.ItemId, Path()]
 Key = Annotated[schemas.Key, Header(alias="Idempotency-Key")]
 
 
+Refusals = Callable[..., dict[int | str, dict[str, Any]]]
+
+
 def person_router(
     visitors: Visitors,
     models: Models,
@@ -34,20 +37,28 @@ def person_router(
     tokens: Tokens | None,
     *,
     route: type[APIRoute],
-    refusals: Callable[..., dict[int | str, dict[str, Any]]],
+    refusals: Refusals,
 ) -> APIRouter:
     """All addresses below /people; tokens are None where everybody may do all."""
     api = APIRouter(route_class=route)
-    rating = "/people/{person}/ratings/{item:path}"
+    _add_writes(api, visitors, models, refusals)
+    _add_reads(api, visitors, models, work, refusals)
+    if tokens is not None:
+        _add_token(api, models, tokens, refusals)
+    return api
 
-    @api.put(rating, response_model=schemas.RatingOut, responses=refusals(*_WRITES, *_BODY))
+
+def _add_writes(api: APIRouter, visitors: Visitors, models: Models, refusals: Refusals) -> None:
+    address = "/people/{person}/ratings/{item:path}"
+
+    @api.put(address, response_model=schemas.RatingOut, responses=refusals(*_WRITES, *_BODY))
     async def rate(
-        request: Request, person: Person, item: Item, given: schemas.RatingIn, key: Key = None
+        request: Request, person: Person, item: Item, rating: schemas.RatingIn, key: Key = None
     ) -> Response:
         """Keep what a person says of an item; the latest counts. It is on disk when answered."""
         check_own(request, person)
         loaded = models.current()
-        stars = given.rating
+        stars = rating.rating
         if loaded.predictor.fitted.members:
             check_rating(loaded.predictor, stars)
         elif stars is not None:
@@ -56,13 +67,17 @@ def person_router(
         said = Saying(person, item, kind, stars, key=key)
         return _json(await visitors.say(loaded, said, may_name=not is_person(request)))
 
-    @api.delete(rating, response_model=schemas.RatingOut, responses=refusals(*_WRITES))
+    @api.delete(address, response_model=schemas.RatingOut, responses=refusals(*_WRITES))
     async def withdraw(request: Request, person: Person, item: Item, key: Key = None) -> Response:
         """Take back what a person said of an item: it counts no longer."""
         check_own(request, person)
         said = Saying(person, item, "withdraw", key=key)
         return _json(await visitors.say(models.current(), said, may_name=False))
 
+
+def _add_reads(
+    api: APIRouter, visitors: Visitors, models: Models, work: Work, refusals: Refusals
+) -> None:
     @api.get("/people/{person}", response_model=schemas.PersonOut, responses=refusals(*_READS))
     async def about(request: Request, person: Person) -> Response:
         """What a person said and what counts of it."""
@@ -81,22 +96,19 @@ def person_router(
         check_own(request, person)
         return _json(await visitors.recommend(models.current(), person, asked, work))
 
-    if tokens is None:
-        return api
 
+def _add_token(api: APIRouter, models: Models, tokens: Tokens, refusals: Refusals) -> None:
     @api.post(
         "/people/{person}/token",
         response_model=schemas.TokenOut,
         responses=refusals(422, 503, *_BODY),
     )
-    async def token(request: Request, person: Person, given: schemas.TokenIn) -> Response:
+    async def token(request: Request, person: Person, wish: schemas.TokenIn) -> Response:
         """A token with which a person may ask for themselves, for a while; for the service key."""
         check_service(request)
         models.current()
-        signed = tokens.signed(person, given.seconds)
-        return _json({"token": signed, "seconds": given.seconds})
-
-    return api
+        signed = tokens.signed(person, wish.seconds)
+        return _json({"token": signed, "seconds": wish.seconds})
 
 
 def _json(said: Any) -> Response:

@@ -79,10 +79,12 @@ def _of_validation(errors: Iterable[Mapping[str, Any]]) -> Problem:
     places: dict[str, list[str]] = {}
     for error in errors:
         place, message = place_of(error["loc"]), _message(error)
-        wanted = places.setdefault(place, [])
-        if message not in wanted:
-            wanted.append(message)
-    said = [f"{place or 'the request'}: {', or '.join(wanted)}" for place, wanted in places.items()]
+        messages = places.setdefault(place, [])
+        if message not in messages:
+            messages.append(message)
+    said = [
+        f"{place or 'the request'}: {', or '.join(messages)}" for place, messages in places.items()
+    ]
     more = f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
     first = next(iter(places), "")
     return Problem(422, "; ".join(said[:_SHOWN]) + more, where=first or None)

@@ -46,8 +46,8 @@ def shelf_of(predictor: Predictor) -> Shelf:
         for item in np.flatnonzero(mask).tolist():
             genres[item].append(name)
     named = [""] * n if titles is None else [str(title) for title in titles]
-    found = [_YEAR.search(title) for title in named]
-    years = np.array([int(year[1]) if year else 0 for year in found], np.int64)
+    matches = [_YEAR.search(title) for title in named]
+    years = np.array([int(year[1]) if year else 0 for year in matches], np.int64)
     counted = Counter((years[years > 0] // 10 * 10).tolist())
     decades = [{"decade": decade, "items": counted[decade]} for decade in sorted(counted)[::-1]]
     dated = np.count_nonzero(years) >= _DATED * n

@@ -87,16 +87,16 @@ def _scale(place: Workplace, plan: ShardPlan, chunks: list[dict[str, Any]]) -> S
 # -- ids ------------------------------------------------------------------------------------------
 
 
-def ids_name(place_found: dict[str, Any], axis: Side, chunk: int) -> str:
+def ids_name(facts: dict[str, Any], axis: Side, chunk: int) -> str:
     """The file with the ids of a chunk, as texts if any chunk has texts."""
-    name = chunk_name(place_found["chunks"][chunk], axis)
-    return f"{name}-texts" if chunk in place_found["retext"][axis] else name
+    name = chunk_name(facts["chunks"][chunk], axis)
+    return f"{name}-texts" if chunk in facts["retext"][axis] else name
 
 
 def cut_ids(place: Workplace, axis: Side) -> int:
     """Cut all ids into ranges of about as many ids in all chunks. Returns how many ranges."""
-    found = place.found()
-    names = [ids_name(found, axis, chunk) for chunk in range(len(found["chunks"]))]
+    facts = place.found()
+    names = [ids_name(facts, axis, chunk) for chunk in range(len(facts["chunks"]))]
     samples: list[tuple[Any, float]] = []
     total = 0
     for name in names:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.data.array_files import read_arrays, write_streamed
 from cfnade.data.ratings import Side
-from cfnade.data.store import read_arrays, write_streamed
 from cfnade.errors import DataError
 from cfnade.files import write_text
 from cfnade.shards import layout
@@ -64,13 +64,13 @@ def write_ids(place: Workplace, axis: Side, piece: int) -> None:
     """Some raw ids, however they were merged: files do not depend on how ratings were cut."""
     firsts = place.read(f"numbers/{axis}")["firsts"]
     low, high = piece * ID_PIECE, min((piece + 1) * ID_PIECE, int(firsts[-1]))
-    found = []
+    parts = []
     for number, (a, b) in enumerate(zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True)):
         first, last = max(a, low), min(b, high)
         if first < last:
             ids = StoredIds(place.read(f"ids/{axis}-{number}")).between(first - a, last - a)
-            found.append(np.array(ids.to_list(), object) if ids.dtype == str else ids.to_numpy())
-    arrays = id_arrays(np.concatenate(found))
+            parts.append(np.array(ids.to_list(), object) if ids.dtype == str else ids.to_numpy())
+    arrays = id_arrays(np.concatenate(parts))
     shapes = {name: (array.dtype, array.shape) for name, array in arrays.items()}
     path = place.folder / layout.ids_file(axis, piece)
     write_streamed(path, shapes, lambda name: [arrays[name]], _META)
@@ -84,7 +84,7 @@ def id_pieces(place: Workplace, axis: Side) -> list[int]:
 
 def write_manifest(place: Workplace) -> dict[str, Any]:
     """Note what is in every file; from then on the shards are finished."""
-    plan, found = place.plan(), place.found()
+    plan, facts = place.plan(), place.found()
     told = {side: place.read(f"sizes/{side}") for side in plan.options.sides}
     sizes = {side: arrays["sizes"] for side, arrays in told.items()}
     totals = {side: array.sum(1).tolist() for side, array in sizes.items()}
@@ -106,8 +106,8 @@ def write_manifest(place: Workplace) -> dict[str, Any]:
         "users": sum(pieces["user"]),
         "items": sum(pieces["item"]),
         "ratings": dict(zip(DIVISIONS, counts, strict=True)),
-        "scale": found["scale"],
-        "edges": found["edges"],
+        "scale": facts["scale"],
+        "edges": facts["edges"],
         "weights": bool(next(iter(told.values()))["weighted"][0]),
         "division": {name: getattr(plan.options, name) for name in ("seed", "valid", "test")},
         "sides": plan.options.sides,

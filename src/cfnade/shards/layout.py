@@ -6,7 +6,7 @@
     user/part-00 … part-63          rows are users, columns are items
     item/part-00 … part-63          rows are items, columns are users
 
-All but the manifest have the layout of data/store.py. A part holds, for each division (train,
+All but the manifest have the layout of data/array_files.py. A part holds, for each division (train,
 valid, test), `rows`, `columns` (indices in the whole) and `levels`, sorted by row and column;
 interactions that weigh differently have `weights`. `train.places` is a rating's place among the
 training ratings of its whole row: roles are drawn by it, so any number of ranks draws the same.
@@ -58,12 +58,12 @@ def part_of(columns: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 def owned(n_columns: int, rank: int, size: int) -> npt.NDArray[np.int32]:
     """The columns in the parts of one rank, rising. Returns (C,)."""
-    found = [
+    parts = [
         np.flatnonzero(part_of(np.arange(first, min(first + _BLOCK, n_columns))) % size == rank)
         + first
         for first in range(0, n_columns, _BLOCK)
     ]
-    return np.concatenate([np.empty(0, np.int64), *found]).astype(np.int32)
+    return np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int32)
 
 
 def chances(seed: int, users: npt.NDArray[Any], items: npt.NDArray[Any]) -> FloatArray:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.data.array_files import Arrays, digest_text, read_arrays, unpack_texts
 from cfnade.data.ratings import IndexArray, Ratings, Rows, Side, offsets_of
 from cfnade.data.scale import LevelArray, Scale
-from cfnade.data.store import Arrays, digest_text, read_arrays, unpack_texts
 from cfnade.errors import DataError
 from cfnade.shards import layout
 from cfnade.shards.layout import DIVISIONS, MANIFEST, OTHER, PARTS
@@ -108,11 +108,11 @@ class Shards:
 
     def ids_at(self, axis: Side, places: IndexArray) -> npt.NDArray[Any]:
         """The raw ids of these indices, which rise. Returns (n,)."""
-        found = []
+        parts = []
         for first, ids in self.id_pieces(axis):
             lo, hi = np.searchsorted(places, (first, first + len(ids)))
-            found.append(ids[places[lo:hi] - first])
-        return np.concatenate(found)
+            parts.append(ids[places[lo:hi] - first])
+        return np.concatenate(parts)
 
     def row_counts(self, side: Side, division: str = "train") -> IndexArray:
         """How many ratings of a division each whole row has. Returns (N,)."""
@@ -128,42 +128,42 @@ class Shards:
     def own(self, side: Side, rank: int, size: int) -> OwnColumns:
         """The training ratings in the columns of one rank."""
         columns = self.columns(side, rank, size)
-        found = self._collect(side, ["train"], range(rank, PARTS, size))
+        arrays = self._collect(side, ["train"], range(rank, PARTS, size))
         n_columns = self.count(OTHER[side])
         rows = Rows(
-            offsets_of(found["rows"], self.count(side)),
-            _local(found["columns"], columns, n_columns),
-            found["levels"],
+            offsets_of(arrays["rows"], self.count(side)),
+            _local(arrays["columns"], columns, n_columns),
+            arrays["levels"],
             len(columns),
             len(self.scale),
         )
         counts = self.row_counts(side)
-        return OwnColumns(rows, found["places"], counts, columns, found.get("weights"))
+        return OwnColumns(rows, arrays["places"], counts, columns, arrays.get("weights"))
 
     def cells(self, side: Side, division: str, rank: int, size: int) -> HeldCells:
         """The ratings of a division in the columns of one rank."""
         columns = self.columns(side, rank, size)
-        found = self._collect(side, [division], range(rank, PARTS, size))
-        local = _local(found["columns"], columns, self.count(OTHER[side]))
-        return HeldCells(found["rows"], local, found["levels"], found.get("weights"))
+        arrays = self._collect(side, [division], range(rank, PARTS, size))
+        local = _local(arrays["columns"], columns, self.count(OTHER[side]))
+        return HeldCells(arrays["rows"], local, arrays["levels"], arrays.get("weights"))
 
     def ratings(self, *divisions: str) -> Ratings:
         """All ratings of some divisions in one process, by user and item."""
         side = self.sides[0]
-        found = self._collect(side, divisions, range(PARTS))
-        users, items = found["rows"], found["columns"]
+        arrays = self._collect(side, divisions, range(PARTS))
+        users, items = arrays["rows"], arrays["columns"]
         if side == "item":
             order = np.lexsort((users, items))
-            found = {name: array[order] for name, array in found.items()}
-            users, items = found["columns"], found["rows"]
+            arrays = {name: array[order] for name, array in arrays.items()}
+            users, items = arrays["columns"], arrays["rows"]
         return Ratings(
             users=users,
             items=items,
-            levels=found["levels"],
+            levels=arrays["levels"],
             scale=self.scale,
             user_ids=self.ids("user"),
             item_ids=self.ids("item"),
-            weights=found.get("weights"),
+            weights=arrays.get("weights"),
         )
 
     def _check(self, side: Side, rank: int, size: int) -> None:

@@ -128,17 +128,17 @@ def as_input(file: Path) -> Input:
 def files_in(data: Sequence[str | Path]) -> Iterator[Path]:
     """Files as given, those of folders by name; each once."""
     met: set[Path] = set()
-    for given in data:
-        path = Path(given).expanduser()
+    for one in data:
+        path = Path(one).expanduser()
         if path.is_dir():
-            found = sorted(file for file in path.rglob("*") if _is_part(file, path))
-            if not found:
+            files = sorted(file for file in path.rglob("*") if _is_part(file, path))
+            if not files:
                 raise DataError(f"{path}: holds no files; give a folder with Parquet or CSV parts")
         elif path.is_file():
-            found = [path]
+            files = [path]
         else:
             raise DataError(f"{path}: there is no such file or folder; check the path")
-        for file in found:
+        for file in files:
             file = file.resolve()
             if file in met:
                 raise DataError(f"{file}: is given twice; give it once")

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from cfnade.data.array_files import Arrays
 from cfnade.data.build import index_of
 from cfnade.data.ratings import Side
 from cfnade.data.scale import Scale
-from cfnade.data.store import Arrays
 from cfnade.errors import DataError
 from cfnade.shards.chunks import chunk_name
 from cfnade.shards.finding import ids_name, raw_id
@@ -24,22 +24,22 @@ Array = npt.NDArray[Any]
 
 def write_as_texts(place: Workplace, axis: Side, chunk: int) -> None:
     """Integers of one chunk as texts, for others have texts; `moved` is where each went."""
-    found = place.found()
-    arrays = place.read(chunk_name(found["chunks"][chunk], axis))
+    facts = place.found()
+    arrays = place.read(chunk_name(facts["chunks"][chunk], axis))
     texts = pl.Series(arrays["ids"]).cast(pl.String)
     moved, ids = index_of(texts)
     counts = np.empty_like(arrays["counts"])
     counts[moved] = arrays["counts"]
     content = {**id_arrays(ids), "counts": counts, "moved": moved}
-    place.write(ids_name(found, axis, chunk), content)
+    place.write(ids_name(facts, axis, chunk), content)
 
 
 def merge_ids(place: Workplace, axis: Side, number: int) -> None:
     """One range of ids: each once, rising, and which one each id of every chunk is."""
-    found, cuts = place.found(), place.read(f"cuts/{axis}")["cuts"]
+    facts, cuts = place.found(), place.read(f"cuts/{axis}")["cuts"]
     slices, counts = [], []
     for chunk, (first, last) in enumerate(cuts[:, number : number + 2].tolist()):
-        arrays = place.read(ids_name(found, axis, chunk))
+        arrays = place.read(ids_name(facts, axis, chunk))
         slices.append(StoredIds(arrays).between(first, last))
         counts.append(np.array(arrays["counts"][first:last]))
     starts = np.concatenate([[0], np.cumsum([len(some) for some in slices])])
@@ -56,10 +56,10 @@ def merge_ids(place: Workplace, axis: Side, number: int) -> None:
 
 def scatter(place: Workplace, chunk: int) -> None:
     """Ratings of one chunk by their indices in the whole, in the order of bands of rows."""
-    found = place.found()
-    ratings = place.read(chunk_name(found["chunks"][chunk], "ratings"))
+    facts = place.found()
+    ratings = place.read(chunk_name(facts["chunks"][chunk], "ratings"))
     whole = {axis: _numbered(place, axis, chunk)[ratings[axis]] for axis in SIDES}
-    scale = Scale(tuple(found["scale"]), found["edges"] and tuple(found["edges"]))
+    scale = Scale(tuple(facts["scale"]), facts["edges"] and tuple(facts["edges"]))
     levels = scale.levels_of(ratings["values"])[0][ratings["codes"]]
     if len(scale) == 1:
         levels = np.zeros(len(levels), np.uint8)
@@ -84,9 +84,9 @@ def _numbered(place: Workplace, axis: Side, chunk: int) -> npt.NDArray[np.int32]
         a, b = arrays["starts"][chunk : chunk + 2].tolist()
         parts.append(arrays["codes"][a:b] + np.int32(first))
     numbers = np.concatenate(parts)
-    found = place.found()
-    if chunk in found["retext"][axis]:
-        return np.asarray(numbers[place.read(ids_name(found, axis, chunk))["moved"]])
+    facts = place.found()
+    if chunk in facts["retext"][axis]:
+        return np.asarray(numbers[place.read(ids_name(facts, axis, chunk))["moved"]])
     return np.asarray(numbers)
 
 

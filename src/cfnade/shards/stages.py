@@ -77,18 +77,18 @@ def _run(place: Workplace, plan: ShardPlan, engine: TaskEngine) -> None:
 
     pieces = [(number,) for number in range(len(plan.pieces))]
     stage("read", read, pieces, [place.noted(chunks.piece_name(i)) is not None for (i,) in pieces])
-    found = place.noted("found") or finding.find_out(place)
-    for words in (*found["skipped"], found["assumed"]):
+    facts = place.noted("found") or finding.find_out(place)
+    for words in (*facts["skipped"], facts["assumed"]):
         if words:
             log.info("%s", words)
-    again = [(axis, chunk) for axis in SIDES for chunk in found["retext"][axis]]
-    stage("texts", texts, again, [place.has(finding.ids_name(found, *task)) for task in again])
+    again = [(axis, chunk) for axis in SIDES for chunk in facts["retext"][axis]]
+    stage("texts", texts, again, [place.has(finding.ids_name(facts, *task)) for task in again])
     ranges = {axis: finding.cut_ids(place, axis) for axis in SIDES}
     merged = [(axis, number) for axis in SIDES for number in range(ranges[axis])]
     stage("ids", ids, merged, [place.has(f"ids/{axis}-{number}") for axis, number in merged])
     for axis in SIDES:
         finding.number_ids(place, axis, ranges[axis])
-    each = [(number,) for number in range(len(found["chunks"]))]
+    each = [(number,) for number in range(len(facts["chunks"]))]
     last = sides[-1]
     stage("scatter", scatter, each, [place.has(f"scattered/{last}-{i:06d}") for (i,) in each])
     bands = [

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.store import Arrays, pack_texts, read_arrays, write_arrays
+from cfnade.data.array_files import Arrays, pack_texts, read_arrays, write_arrays
 from cfnade.errors import DataError
 from cfnade.files import write_text
 from cfnade.shards.plan import ShardPlan

@@ -68,8 +68,8 @@ def _checked(table: pl.DataFrame, now: int, source: str) -> pl.DataFrame:
 
 
 def _without_forgotten(connection: Connection, table: pl.DataFrame) -> pl.DataFrame:
-    found = connection.execute(select(FORGOTTEN.c.digest, FORGOTTEN.c.at))
-    gone = {row.digest: row.at for row in found}
+    rows = connection.execute(select(FORGOTTEN.c.digest, FORGOTTEN.c.at))
+    gone = {row.digest: row.at for row in rows}
     if not gone:
         return table
     people = {person: digest_of(connection, person) for person in table["person"].unique()}
@@ -95,8 +95,8 @@ def _name_items(connection: Connection, table: pl.DataFrame) -> None:
     """Items by name; a title that is known already stays."""
     told = [name for name in ("title", "genres") if name in table.columns]
     items = table.select("item", *told).unique("item", keep="first", maintain_order=True)
-    known = set(connection.execute(select(ITEMS.c.item)).scalars())
-    rows = [row for row in items.iter_rows(named=True) if row["item"] not in known]
+    names = set(connection.execute(select(ITEMS.c.item)).scalars())
+    rows = [row for row in items.iter_rows(named=True) if row["item"] not in names]
     for piece in _pieces(rows):
         connection.execute(ITEMS.insert(), piece)
 

@@ -122,15 +122,15 @@ def _one(connection: Connection, said: Saying, now: int) -> Kept | StoreError:
 
 def _answered(connection: Connection, said: Saying) -> Kept | StoreError | None:
     """What was answered to the same request before."""
-    found = connection.execute(_ANSWERED, {"of": said.person, "by": said.key}).one_or_none()
-    if found is None:
+    answer = connection.execute(_ANSWERED, {"of": said.person, "by": said.key}).one_or_none()
+    if answer is None:
         return None
-    if found.asked != said.asked:
+    if answer.asked != said.asked:
         return OtherRequestError(
             "this Idempotency-Key came before with another request; send a new key with each "
             "new request"
         )
-    return Kept(found.event, found.at, False)
+    return Kept(answer.event, answer.at, False)
 
 
 def _stands(last: Any, said: Saying) -> bool:
@@ -182,15 +182,15 @@ def _counting(events: Iterable[Any], before: int | None) -> list[Standing]:
 def has_item(store: Store, item: str) -> bool:
     """Whether somebody who may has named the item."""
     with store.reading() as connection:
-        found = connection.execute(select(ITEMS.c.item).where(ITEMS.c.item == item))
-        return found.first() is not None
+        rows = connection.execute(select(ITEMS.c.item).where(ITEMS.c.item == item))
+        return rows.first() is not None
 
 
 def name_item(store: Store, item: str) -> None:
     """Make an item known that no model has met."""
     with store.writing() as connection:
-        found = connection.execute(select(ITEMS.c.item).where(ITEMS.c.item == item))
-        if found.first() is None:
+        rows = connection.execute(select(ITEMS.c.item).where(ITEMS.c.item == item))
+        if rows.first() is None:
             connection.execute(ITEMS.insert().values(item=item))
 
 

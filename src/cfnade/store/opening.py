@@ -87,9 +87,9 @@ def open_store(address: str, *, create: bool = False) -> Store:
     store = Store(url_of(address, create=create))
     try:
         with store.reading() as connection:
-            found = version_of(connection)
-        refuse_newer(found, store.shown)
-        if found == 0 and not create:
+            version = version_of(connection)
+        refuse_newer(version, store.shown)
+        if version == 0 and not create:
             raise StoreError(
                 f"{store.shown}: holds no store; make one with: cfnade store init {store.shown}"
             )

@@ -110,8 +110,8 @@ def note_predictions(store: Store, noted: Sequence[dict[str, Any]]) -> None:
         return
     with store.writing() as connection:
         numbers = [one["event"] for one in noted]
-        found = select(EVENTS.c.id).where(EVENTS.c.id.in_(numbers))
-        there = set(connection.execute(found).scalars())
+        query = select(EVENTS.c.id).where(EVENTS.c.id.in_(numbers))
+        there = set(connection.execute(query).scalars())
         left = [one for one in noted if one["event"] in there]
         if left:
             connection.execute(insert(PREDICTED), left)

@@ -138,8 +138,8 @@ def refuse_newer(version: int, shown: str) -> None:
 
 def fact(connection: Connection, name: str) -> str | None:
     """What the store knows of itself under that name."""
-    found = connection.execute(select(FACTS.c.value).where(FACTS.c.name == name)).scalar()
-    return None if found is None else str(found)
+    value = connection.execute(select(FACTS.c.value).where(FACTS.c.name == name)).scalar()
+    return None if value is None else str(value)
 
 
 def set_fact(connection: Connection, name: str, value: str) -> None:

@@ -6,15 +6,13 @@ meanwhile goes into the next transaction together, and each caller hears when it
 
 from __future__ import annotations
 
-import queue
-import threading
 from concurrent.futures import Future
 
+from cfnade.background import Background
 from cfnade.errors import StoreAwayError, StoreError
 from cfnade.store.events import Kept, Saying, keep
 from cfnade.store.opening import Store
 
-_AT_ONCE = 200
 _WAITING = 2_000
 """Beyond, a caller is told to come again."""
 _Job = tuple[Saying, "Future[Kept]"]
@@ -25,46 +23,21 @@ class Writer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._jobs: queue.Queue[_Job | None] = queue.Queue(_WAITING)
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._jobs: Background[_Job] = Background("writer", self._run, waiting=_WAITING)
 
     def keep(self, said: Saying) -> Future[Kept]:
         """Done when it is on disk; the error is a StoreError if it is not."""
         future: Future[Kept] = Future()
-        with self._lock:
-            try:
-                self._jobs.put_nowait((said, future))
-            except queue.Full:
-                raise StoreAwayError("too many writes are waiting; try again in a second") from None
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
-                self._thread.start()
+        if not self._jobs.leave((said, future)):
+            raise StoreAwayError("too many writes are waiting; try again in a second")
         return future
 
     def close(self) -> None:
         """Write what waits, then end; the next write begins again."""
-        with self._lock:
-            if self._thread is not None:
-                self._jobs.put(None)
-                self._thread.join()
-                self._thread = None
+        self._jobs.close()
 
-    def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            jobs, last = [job], False
-            while len(jobs) < _AT_ONCE:
-                try:
-                    more = self._jobs.get_nowait()
-                except queue.Empty:
-                    break
-                if more is None:
-                    last = True
-                    break
-                jobs.append(more)
-            self._write([one for one in jobs if one[1].set_running_or_notify_cancel()])
-            if last:
-                return
+    def _run(self, jobs: list[_Job]) -> None:
+        self._write([one for one in jobs if one[1].set_running_or_notify_cancel()])
 
     def _write(self, jobs: list[_Job]) -> None:
         if not jobs:

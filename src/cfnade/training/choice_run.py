@@ -40,8 +40,8 @@ def asked_of(split: Split, seed: int) -> AskedPeople | None:
         return None
     if len(people) > ASKED:
         people = people[chosen(len(people), ASKED, (seed, STREAM))]
-    known = split.train.plus(split.given) if len(split.given) else split.train
-    return AskedPeople(Picks.of(known).take(people), Picks.of(split.valid).take(people))
+    context = split.train.plus(split.given) if len(split.given) else split.train
+    return AskedPeople(Picks.of(context).take(people), Picks.of(split.valid).take(people))
 
 
 class ChoiceRun:
@@ -83,8 +83,8 @@ class ChoiceRun:
             seconds[name] = round(time.monotonic() - began, 2)
             self._say(f"lists: {name} path made in {seconds[name]:.1f} s")
         some = np.arange(min(ASKED, len(self._picks)))
-        weights, found = blended(sides, self._asked, self._picks.take(some))
-        facts = found | {"seconds": seconds, "history": self.history, "plan": self._plan.to_dict()}
+        weights, ndcgs = blended(sides, self._asked, self._picks.take(some))
+        facts = ndcgs | {"seconds": seconds, "history": self.history, "plan": self._plan.to_dict()}
         return Choice(sides, weights), facts
 
     def _seen(self, picks: Picks) -> Picks:

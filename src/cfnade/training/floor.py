@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.ratings import Ratings, sums_of
 from cfnade.metrics import rmse
-
-FloatArray = npt.NDArray[np.float64]
 
 SHRINKAGE = 5.0
 """Imagined ratings at the mean that every item and user has."""
@@ -19,18 +16,14 @@ SHRINKAGE = 5.0
 
 def means_rmse(train: Ratings, valid: Ratings) -> float:
     """Of mean + item's offset + user's offset, each shrunk, clipped to the scale."""
-    mean = float(train.values.mean())
-    above = train.values - mean
-    items = _offsets(train.items, above, train.n_items)
-    users = _offsets(train.users, above - items[train.items], train.n_users)
-    stars = train.scale.values
+    stars, gave = train.scale.array(), train.level_counts("item")
+    mean = float(gave.sum(0) @ stars / len(train))
+    items = gave @ (stars - mean) / (gave.sum(1) + SHRINKAGE)
+    gave = train.level_counts("user")
+    above = sums_of(train.users, train.n_users, lambda some: items[train.items[some]])
+    users = (gave @ (stars - mean) - above) / (gave.sum(1) + SHRINKAGE)
     said = np.clip(mean + items[valid.items] + users[valid.users], stars[0], stars[-1])
     return rmse(valid.values, said)
-
-
-def _offsets(index: npt.NDArray[np.int32], above: FloatArray, count: int) -> FloatArray:
-    sums = np.bincount(index, above, minlength=count)
-    return np.asarray(sums / (np.bincount(index, minlength=count) + SHRINKAGE))
 
 
 def behind_means(facts: Mapping[str, Any]) -> str | None:

@@ -42,8 +42,8 @@ def copy_gains(chosen: Member, refitted: Member) -> None:
     """From the member that validation chose to the one trained on all."""
     for side, again in zip(chosen.sides.values(), refitted.sides.values(), strict=True):
         if side.tunes:
-            found: Any = side.network
-            _fill(again, float(found.gain), float(found.shift))
+            network: Any = side.network
+            _fill(again, float(network.gain), float(network.shift))
 
 
 def _fill(side: Side, gain: float, shift: float) -> None:

@@ -128,6 +128,17 @@ class Run:
         self._save()
         self.keep_best()
 
+    def go_or_keep_best(self, stop: Callable[[], bool]) -> str | None:
+        """Train to the end; if it diverges after a good epoch, keep that and say what happened."""
+        try:
+            self.go(stop=stop)
+        except DivergedError as error:
+            if self.progress.best_epoch == 0:
+                raise
+            self.keep_best()
+            return str(error)
+        return None
+
     def consider_start(self) -> None:
         """Let the weights that a run begins with be chosen too, as those of epoch 0."""
         if self._score is not None and self.progress.step == 0:
@@ -165,19 +176,20 @@ class Run:
         weights = self.model
         if self._average is not None and int(self._average.n_averaged) > 0:
             weights = self._average.module
-        found = None if self._score is None else self._score(weights)
-        if found is None:
+        validated = None if self._score is None else self._score(weights)
+        if validated is None:
             progress.best_epoch = progress.epoch
             self._remember(weights)
         else:
-            self._require_finite(found.rmse, "validation RMSE", progress.epoch)
-            self._compare(found, weights)
+            self._require_finite(validated.rmse, "validation RMSE", progress.epoch)
+            self._compare(validated, weights)
         progress.seconds += time.monotonic() - self._began
+        nll = math.inf if validated is None else validated.nll
         record = {
             "epoch": progress.epoch,
             "cost": progress.epoch_cost / max(1, progress.epoch_rows),
-            "valid_rmse": None if found is None else found.rmse,
-            "valid_nll": found.nll if found and math.isfinite(found.nll) else None,  # JSON has no ∞
+            "valid_rmse": None if validated is None else validated.rmse,
+            "valid_nll": nll if math.isfinite(nll) else None,  # JSON has no ∞
             "best_rmse": progress.best_rmse,
             "best_epoch": progress.best_epoch,
             "rate": self.settings.learning_rate * self._schedule.factor(progress.step - 1),
@@ -188,12 +200,12 @@ class Run:
         self._schedule.after_epoch(progress.epoch, progress.best_epoch)
         self._reporter.epoch(record)
 
-    def _compare(self, found: Validated, weights: nn.Module) -> None:
+    def _compare(self, validated: Validated, weights: nn.Module) -> None:
         """Keep the weights if they are the best so far."""
         progress, by = self.progress, self.settings.choose_by
         best = {"rmse": progress.best_rmse, "nll": progress.best_nll}[by]
-        if best is None or getattr(found, by) < best:
-            progress.best_epoch, progress.best_rmse, progress.best_nll = progress.epoch, *found
+        if best is None or getattr(validated, by) < best:
+            progress.best_epoch, progress.best_rmse, progress.best_nll = progress.epoch, *validated
             self._remember(weights)
 
     def _remember(self, weights: nn.Module) -> None:
@@ -226,7 +238,7 @@ class Run:
             "best": self._best,
             "stepper": self._stepper.state(),
         }
-        return {f"{part}/{name}": t for part, found in parts.items() for name, t in found.items()}
+        return {f"{part}/{name}": t for part, held in parts.items() for name, t in held.items()}
 
     def _save(self) -> None:
         if self._saving is not None:
@@ -237,15 +249,15 @@ class Run:
 
     def _restore(self, saving: Saving) -> None:
         tensors, self.progress = saving.read(self._identity)
-        found: dict[str, dict[str, Tensor]] = {}
+        parts: dict[str, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
             part, _, name = key.partition("/")
-            found.setdefault(part, {})[name] = tensor
-        self.model.load_state_dict(found["model"])
+            parts.setdefault(part, {})[name] = tensor
+        self.model.load_state_dict(parts["model"])
         if self._average is not None:
-            self._average.load_state_dict(found["average"])
-        self._best = found.get("best", {})
-        self._stepper.restore(found.get("stepper", {}), self.progress.step)
+            self._average.load_state_dict(parts["average"])
+        self._best = parts.get("best", {})
+        self._stepper.restore(parts.get("stepper", {}), self.progress.step)
         self._schedule.quarters = self.progress.quarters
         self._schedule.last_cut = self.progress.last_cut
 

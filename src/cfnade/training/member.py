@@ -72,7 +72,7 @@ class Job:
         )
         if self.refresh or any(side.starts_well for side in member.sides.values()):
             run.consider_start()
-        diverged = _go(run, self.stop)
+        diverged = run.go_or_keep_best(self.stop)
         stopped = run.progress.epoch < self.settings.epochs and self.stop()
         _settle(fitted)
         tune(fitted, split.valid)
@@ -168,15 +168,3 @@ def take_over(member: Member, start: FittedModel, ratings: Ratings, side: str) -
         )
     for name, part in member.sides.items():
         part.take_over(earlier[name], ratings, start.context)
-
-
-def _go(run: Run, stop: Callable[[], bool]) -> str | None:
-    """Train to the end; if it diverges after a good epoch, keep that and say what happened."""
-    try:
-        run.go(stop=stop)
-    except DivergedError as error:
-        if run.progress.best_epoch == 0:
-            raise
-        run.keep_best()
-        return str(error)
-    return None

@@ -123,8 +123,8 @@ def asked_from_few(fitted: FittedModel, valid: Ratings, *, seed: int) -> Answere
     if not people:
         K = len(valid.scale)
         return Answered(np.empty((0, K)), levels, np.empty((0, K)))
-    known = as_ratings([who.rated for who in people])
-    leanings = Leanings(fitted).of_rows(known, which, items)
+    ratings = as_ratings([who.rated for who in people])
+    leanings = Leanings(fitted).of_rows(ratings, which, items)
     return Answered(scorer.of_people(people, which, items), levels, leanings)
 
 

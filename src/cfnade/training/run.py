@@ -17,19 +17,16 @@ from cfnade.data.splits import Split
 from cfnade.errors import TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.metrics import rmse
 from cfnade.options import checked, whole
 from cfnade.settings import Settings
-from cfnade.sides import Member, side_names
+from cfnade.sides import Member, are_made, side_names
 from cfnade.training.choice_run import ChoiceRun, Say
-from cfnade.training.floor import means_rmse
 from cfnade.training.loop import Reporter, Saving
 from cfnade.training.member import Job, TrainedMember
-from cfnade.training.pooling import Replies, asked, mixed
-from cfnade.training.shares import Shares, equal_shares, shares_of
+from cfnade.training.shares import Shares
 from cfnade.training.space import require_space
 from cfnade.training.together import Together
-from cfnade.training.validation import calibrated
+from cfnade.training.verdict import Verdict, verdict_on
 
 AT_ONCE = 2
 """Members that are trained side by side where there are several kinds to choose from."""
@@ -88,13 +85,7 @@ def train(
     taken over where its ids occur; with `refresh` it has a member for each that is trained, which
     goes on with all of its weights. split.test is never looked at.
     """
-    if len(split.train) == 0:
-        raise TrainingError("there are no ratings to train on; is the split right?")
-    if split.train.implicit:
-        raise TrainingError(
-            "these are interactions, which have no ratings to predict; leave out what you say of "
-            "a model of ratings"
-        )
+    _require_ratings(split.train)
     threads = thread_count(threads)
     first = Plan(side, architecture or {}, settings or Settings())
     at_once = min(AT_ONCE, threads, 1 + len(beside)) if choose else 1
@@ -102,51 +93,19 @@ def train(
     jobs = [_job(first, number, *how) for number in range(checked_seeds(seeds))]
     jobs += [_job(plan, 0, *how) for plan in beside]
     if refresh and start is not None:
-        jobs = [
-            replace(job, refresh=True, start=replace(start, members=(member,)))
-            for job, member in zip(jobs, start.members, strict=True)
-        ]
-    kinds = [0] * seeds + [1 + number for number in range(len(beside))]
-    for job in jobs:
-        _check(job)
+        jobs = _going_on(jobs, start)
+    _check(jobs)
     if saving is not None:
         require_space(saving.folder, split, jobs, lists)
-    began = time.monotonic()
-    members = Together(split, jobs, saving).train(at_once, partial(_run, split))
-    seconds = sum(member.seconds for member in members)  # with earlier parts of a resumed run
-    if at_once > 1:
-        seconds = time.monotonic() - began
+    members, seconds = _trained(split, jobs, saving, at_once)
+    stopped = len(members) < len(jobs) or any(member.stopped for member in members)
+    kinds = [0] * seeds + [1 + number for number in range(len(beside))]
+    kinds = kinds[: len(members)]  # fewer if it was stopped
     with torch_threads(threads):  # torch's own number may be larger than what was asked for
-        stopped = len(members) < len(jobs) or any(member.stopped for member in members)
-        tried: dict[str, Any] = {}
-        kinds = kinds[: len(members)]  # fewer if it was stopped
-        shares, metrics = equal_shares(kinds), dict[str, Any]()
-        calibration, calibration_of_new = None, None
-        answers: list[Replies] = []
-        if len(split.valid):
-            seed = first.settings.seed
-            answers = [asked(member.chosen, split.valid, seed=seed) for member in members]
-            if beside:
-                trusts = [_trust(member.chosen) for member in members]
-                shares = shares_of(answers, kinds, split.valid, trusts, choose=choose)
-            together = mixed(answers, shares)
-            apart = any("user" in member.chosen.trained_on for member in members)
-            calibration, calibration_of_new, metrics = calibrated(
-                together, split.valid, apart=apart
-            )
-            metrics["means_rmse"] = means_rmse(split.train, split.valid)
-    if beside:
-        tried = _tried(members, shares, _found(answers, split.valid) or [None] * len(members))
-        members, jobs, shares = _counting(members, jobs, shares)
-    fitted = replace(
-        _together([member.final for member in members]),
-        side=",".join(dict.fromkeys(job.side for job in jobs)),
-        context=split.train.plus(split.valid).plus(split.given),
-        calibration=calibration,
-        calibration_of_new=calibration_of_new,
-        shares=shares if beside else (),
-        facts=_facts(split, jobs, members) | _outcome(members, metrics, split, seconds) | tried,
-    )
+        verdict = verdict_on(
+            members, kinds, split, seed=first.settings.seed, weigh=bool(beside), choose=choose
+        )
+    fitted = _model(split, jobs, members, verdict, seconds, weighed=bool(beside))
     if lists is not None and not stopped:
         fitted = with_choice(fitted, split, lists, threads, saving, say, stop)
         stopped = stop()
@@ -163,9 +122,9 @@ def with_choice(
     saving, say, stop = how
     run = ChoiceRun(split, plan, saving=saving, say=say, stop=stop)
     with torch_threads(threads):
-        choice, found = run.go()
+        choice, learnt = run.go()
     seconds = round(time.monotonic() - began, 2)
-    facts = fitted.facts | {"lists": found | {"total_seconds": seconds}}
+    facts = fitted.facts | {"lists": learnt | {"total_seconds": seconds}}
     return replace(fitted, choice=choice, facts=facts)
 
 
@@ -205,41 +164,69 @@ def checked_seeds(seeds: Any) -> int:
     return checked("seeds", seeds, whole(1), TrainingError)
 
 
+def _require_ratings(train: Ratings) -> None:
+    if len(train) == 0:
+        raise TrainingError("there are no ratings to train on; is the split right?")
+    if train.implicit:
+        raise TrainingError(
+            "these are interactions, which have no ratings to predict; leave out what you say of "
+            "a model of ratings"
+        )
+
+
 def _job(plan: Plan, number: int, *how: Any) -> Job:
     """The training of the member of that number, which has a seed of its own."""
     fields = dict(plan.architecture)
     names = side_names(plan.side, ridge=fields.get("ridge", 0), time=fields.pop("time", False))
     settings = replace(plan.settings, seed=plan.settings.seed + number)
+    if are_made(names):  # whatever is asked for: there are no weights to move or to average
+        settings = replace(settings, epochs=0, average=0.0)
     return Job(plan.side, names, fields, settings, *how)
 
 
-def _trust(fitted: FittedModel) -> float:
-    """What a member counts where validation cannot tell."""
-    return max(side.trust for side in fitted.members[0].sides.values())
+def _going_on(jobs: list[Job], start: FittedModel) -> list[Job]:
+    """Each with all the weights of its own member of the earlier model."""
+    return [
+        replace(job, refresh=True, start=replace(start, members=(member,)))
+        for job, member in zip(jobs, start.members, strict=True)
+    ]
 
 
-def _found(answers: Sequence[Replies], valid: Ratings) -> list[float | None]:
-    """The validation RMSE of every member."""
-    stars = valid.scale.array()
-    return [rmse(valid.values, answer.everything.probabilities @ stars) for answer in answers]
+def _trained(
+    split: Split, jobs: list[Job], saving: Saving | None, at_once: int
+) -> tuple[list[TrainedMember], float]:
+    """The members, fewer than jobs if it was stopped, and the seconds that they took."""
+    began = time.monotonic()
+    members = Together(split, jobs, saving).train(at_once, partial(_run, split))
+    if at_once > 1:
+        return members, time.monotonic() - began
+    return members, sum(member.seconds for member in members)  # with earlier parts of a resumed run
 
 
-def _tried(
-    members: list[TrainedMember], shares: Shares, found: Sequence[float | None]
-) -> dict[str, Any]:
-    """What every member gave, those too that count nothing."""
-    return {
-        "tried": [
-            {
-                "side": member.final.side,
-                "valid_rmse": rmse,
-                "seconds": round(member.seconds, 2),
-                "share": round(known, 4),
-                "share_of_new": round(new, 4),
-            }
-            for member, rmse, (known, new) in zip(members, found, shares, strict=True)
-        ]
-    }
+def _model(
+    split: Split,
+    jobs: list[Job],
+    members: list[TrainedMember],
+    verdict: Verdict,
+    seconds: float,
+    *,
+    weighed: bool,
+) -> FittedModel:
+    """One model of all members that count."""
+    shares, tried = verdict.shares, dict[str, Any]()
+    if weighed:
+        tried = {"tried": verdict.tried(members)}
+        members, jobs, shares = _counting(members, jobs, shares)
+    facts = _facts(split, jobs, members) | _outcome(members, verdict.metrics, split, seconds)
+    return replace(
+        _together([member.final for member in members]),
+        side=",".join(dict.fromkeys(job.side for job in jobs)),
+        context=split.train.plus(split.valid).plus(split.given),
+        calibration=verdict.calibration,
+        calibration_of_new=verdict.calibration_of_new,
+        shares=shares if weighed else (),
+        facts=facts | tried,
+    )
 
 
 def _counting(
@@ -251,7 +238,7 @@ def _counting(
 
 
 def _together(models: Sequence[FittedModel]) -> FittedModel:
-    """One model of all members."""
+    """Their members, and what was trained of each axis."""
     members = tuple(member for model in models for member in model.members)
     counts = {axis: levels for model in models for axis, levels in model.trained_on.items()}
     return replace(models[0], members=members, trained_on=counts)
@@ -261,7 +248,7 @@ def _outcome(
     members: list[TrainedMember], metrics: dict[str, Any], split: Split, seconds: float
 ) -> dict[str, Any]:
     first = members[0].progress
-    found = {
+    outcome = {
         "epochs": first.epoch,
         "best_epoch": first.best_epoch,
         "seconds": round(seconds, 2),
@@ -271,12 +258,12 @@ def _outcome(
         "history": first.history,
     }
     if len(members) > 1:
-        found["history"] = [
+        outcome["history"] = [
             {"member": number, **record}
             for number, member in enumerate(members)
             for record in member.progress.history
         ]
-        found["members"] = [
+        outcome["members"] = [
             {
                 "seed": member.seed,
                 "side": member.final.side,
@@ -285,17 +272,19 @@ def _outcome(
             }
             for member in members
         ]
-    return found
+    return outcome
 
 
-def _check(job: Job) -> None:
-    try:
-        torch.empty(0, device=job.device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise TrainingError(f"device {job.device!r} cannot be used: {reason}; try cpu") from error
-    if job.device != "cpu" and (job.settings.rowwise or job.settings.touched_only):
-        raise TrainingError(f"rowwise and touched_only need the device cpu, not {job.device!r}")
+def _check(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        try:
+            torch.empty(0, device=job.device)
+        except (RuntimeError, AssertionError) as error:
+            raise TrainingError(
+                f"device {job.device!r} cannot be used: {str(error).splitlines()[0]}; try cpu"
+            ) from error
+        if job.device != "cpu" and (job.settings.rowwise or job.settings.touched_only):
+            raise TrainingError(f"rowwise and touched_only need the device cpu, not {job.device!r}")
 
 
 def _run(split: Split, job: Job, member: Member) -> dict[str, Any]:
@@ -303,7 +292,7 @@ def _run(split: Split, job: Job, member: Member) -> dict[str, Any]:
     return {
         "side": job.side,
         "model": member.to_dict(),
-        "settings": _as_json(job.settings.to_dict()),
+        "settings": job.settings.to_json(),
         "data": split.data,
         "split": {"name": split.name, "fingerprint": split.fingerprint},
         "device": job.device,
@@ -326,7 +315,3 @@ def _sizes(split: Split) -> dict[str, Any]:
         "data": {"source": train.source, "users": train.n_users, "items": train.n_items},
         "ratings": {"train": len(train), "valid": len(split.valid), "test": len(split.test)},
     }
-
-
-def _as_json(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}

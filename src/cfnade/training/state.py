@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cfnade.data.store import read_arrays, write_arrays
+from cfnade.data.array_files import read_arrays, write_arrays
 from cfnade.errors import DataError, TrainingError
 from cfnade.files import parts_of
 
@@ -71,17 +71,17 @@ def read_state(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Tensor], Pr
         arrays, meta = read_arrays(path)
         if meta.get("format") != FORMAT or meta.get("version") != VERSION:
             raise DataError("it is not the training state of this version")
-        known, progress = json.loads(meta["run"]), Progress(**json.loads(meta["progress"]))
+        earlier, progress = json.loads(meta["run"]), Progress(**json.loads(meta["progress"]))
     except (DataError, ValueError, LookupError, TypeError) as error:
         raise TrainingError(f"{path}: cannot be resumed: {error}") from error
-    if known != run:
-        raise TrainingError(f"{path}: belongs to another run: {_difference(known, run)}")
+    if earlier != run:
+        raise TrainingError(f"{path}: belongs to another run: {_difference(earlier, run)}")
     return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}, progress
 
 
-def _difference(known: dict[str, Any], asked: dict[str, Any]) -> str:
-    names = [n for n in {**known, **asked} if known.get(n) != asked.get(n)]
-    parts = [f"{name} was {known.get(name)!r}, now {asked.get(name)!r}" for name in names[:3]]
+def _difference(earlier: dict[str, Any], asked: dict[str, Any]) -> str:
+    names = [n for n in {**earlier, **asked} if earlier.get(n) != asked.get(n)]
+    parts = [f"{name} was {earlier.get(name)!r}, now {asked.get(name)!r}" for name in names[:3]]
     return "; ".join(parts) + ". Give the same arguments, or train into another folder"
 
 
@@ -100,12 +100,12 @@ def read_histories(folder: Path, members: int) -> list[dict[str, Any]]:
     """The same of all models of a run, as its reporter gets them."""
     if members == 1:
         return read_history(folder)
-    found = []
+    records = []
     for number in range(members):
         own = member_folder(folder, number)
         if (own / NAME).exists():
-            found += [{"member": number, **record} for record in read_history(own)]
-    return found
+            records += [{"member": number, **record} for record in read_history(own)]
+    return records
 
 
 def states_in(folder: Path) -> list[Path]:

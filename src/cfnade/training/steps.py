@@ -18,7 +18,7 @@ from cfnade.kernels.costing import Cost, cost_of
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.costs import hybrid_cost
 from cfnade.settings import Settings
-from cfnade.sides import Member
+from cfnade.sides import Member, Side
 from cfnade.sides.draw import Array, Draw, Draws, draws_of
 from cfnade.sides.meeting import Meeting
 from cfnade.sides.stepping import PlainAdam
@@ -80,7 +80,7 @@ class KernelStepper:
             name: side.stepper(
                 ratings, draws.settings, share=draws.share(side.axis), threads=threads
             )
-            for name, side in member.sides.items()
+            for name, side in _speaking(member).items()
         }
 
     def step(self, rows: RowIds, *, step: int, rate: float) -> float:
@@ -141,10 +141,11 @@ class TorchStepper:
     def __init__(
         self, member: Member, ratings: Ratings, draws: Draws, ordinal_weight: float
     ) -> None:
-        self.draws, self._member, self._ordinal_weight = draws, member, ordinal_weight
+        self.draws, self._ordinal_weight = draws, ordinal_weight
+        self._sides = _speaking(member)
         self._adams = {
             name: PlainAdam(side, side.rules(ratings, draws.settings, share=draws.share(side.axis)))
-            for name, side in member.sides.items()
+            for name, side in self._sides.items()
             if list(side.parameters())
         }
 
@@ -152,7 +153,7 @@ class TorchStepper:
         draw = self.draws.draw(rows, step)
         if draw.empty:
             return 0.0
-        parts = [side.plain_scores(draw) for side in self._member.sides.values()]
+        parts = [side.plain_scores(draw) for side in self._sides.values()]
         scores = torch.stack(parts).sum(0)  # (T, K)
         levels = torch.from_numpy(draw.levels.astype(np.int64)).to(scores.device)
         weights = torch.from_numpy(draw.weights).to(scores)
@@ -173,6 +174,11 @@ class TorchStepper:
         del steps
         for name, adam in self._adams.items():
             adam.restore(_part(state, name))
+
+
+def _speaking(member: Member) -> dict[str, Side]:
+    """The sides that say something while they are trained."""
+    return {name: side for name, side in member.sides.items() if not side.tunes}
 
 
 def _part(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:

@@ -36,19 +36,19 @@ class Together:
     def train(self, at_once: int, identity: Identity) -> list[TrainedMember]:
         """In the order of the jobs; without the last ones if they were stopped before."""
         shown = _Shown(self.jobs[0].reporter)
-        found: list[TrainedMember | None] = []
+        members: list[TrainedMember | None] = []
         with ThreadPoolExecutor(at_once, "member") as pool:
             tasks = [
                 partial(self._train, number, identity, shown) for number in range(len(self.jobs))
             ]
             if at_once == 1:  # on the calling thread, whose interrupts and torch are its own
                 for task in tasks:
-                    found.append(task())
-                    if found[-1] is None:
+                    members.append(task())
+                    if members[-1] is None:
                         break
             else:
-                found = list(pool.map(lambda task: task(), tasks))
-        return [member for member in found if member is not None]
+                members = list(pool.map(lambda task: task(), tasks))
+        return [member for member in members if member is not None]
 
     def _train(self, number: int, identity: Identity, shown: _Shown) -> TrainedMember | None:
         job = self.jobs[number]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cfnade.calibration import Calibration
 from cfnade.calibration import fit as fit_calibration
-from cfnade.data.ratings import Ratings
+from cfnade.data.ratings import Ratings, counts_of
 from cfnade.fitted import FittedModel
 from cfnade.metrics import calibration_error, nll, rmse
 from cfnade.scorer import Scorer
@@ -94,7 +94,7 @@ def _trained(valid: Ratings, context: Ratings) -> Ratings:
         (valid.users, context.users, valid.n_users),
         (valid.items, context.items, valid.n_items),
     ):
-        known &= (np.bincount(others, minlength=count) > 0)[own]
+        known &= (counts_of(others, count) > 0)[own]
     return valid.select(known) if known.any() and (~known).mean() <= FEW else valid
 
 

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cfnade.data.ratings import Ratings
-from cfnade.data.scale import Scale
-from cfnade.data.store import (
+from cfnade.data.array_files import (
     digest,
     digest_file,
     digest_text,
@@ -21,6 +19,8 @@ from cfnade.data.store import (
     read_ratings,
     write_ratings,
 )
+from cfnade.data.ratings import Ratings
+from cfnade.data.scale import Scale
 from cfnade.errors import DataError
 
 
