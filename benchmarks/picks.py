@@ -40,7 +40,7 @@ from cfnade.fitted import FittedModel, trained_on
 from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
 from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import Rank
-from cfnade_rivals.costs import peak_mb
+from cfnade_rivals.fit_costs import peak_mb
 
 HIDDEN, BATCH, TOP = 300, 500, 20
 ITEMS, PICKS = 17_770, 117

@@ -100,7 +100,7 @@ def work(name: str, file: str, rounds: int, count: int) -> None:
     """One process of the comparison: both stand for one process too, rank 0 first."""
     import torch
 
-    from cfnade.data.store import read_ratings
+    from cfnade.data.array_files import read_ratings
     from cfnade.group import ALONE
     from cfnade.ranks.gloo import Ranks, joined
 
@@ -194,7 +194,7 @@ def main() -> None:
     if given.work:
         work(given.work[0], given.work[1], int(given.work[2]), int(given.work[3]))
         return
-    from cfnade.data.store import write_ratings
+    from cfnade.data.array_files import write_ratings
     from cfnade.data.synthetic import synthetic_like
 
     with tempfile.TemporaryDirectory() as folder:

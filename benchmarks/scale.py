@@ -38,7 +38,7 @@ def work(file: str, count: int) -> None:
     """One rank: some steps; rank 0 says what they took."""
     import torch
 
-    from cfnade.data.store import read_ratings
+    from cfnade.data.array_files import read_ratings
     from cfnade.ranks import one_host
     from cfnade.ranks.gloo import joined
 
@@ -161,7 +161,7 @@ def main() -> None:
     if given.work:
         work(given.work, given.steps)
         return
-    from cfnade.data.store import write_ratings
+    from cfnade.data.array_files import write_ratings
     from cfnade.data.synthetic import synthetic_like
 
     with tempfile.TemporaryDirectory() as folder:

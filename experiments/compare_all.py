@@ -22,7 +22,7 @@ SPLITS = {
     "ml-1m": [f"authors:{seed}" for seed in (1234, 2341, 3412, 4123, 1324)],
 }
 RATINGS = {"ml-100k": 100_000, "ml-1m": 1_000_209}
-SLOW = {"bfm": 2, "bfm-ordinal": 1, "i-rbm": 2, "u-rbm": 2}
+SLOW = {"bfm": 2, "bfm-ordinal": 1}
 """How many splits of MovieLens 1M are enough for these."""
 
 

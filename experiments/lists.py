@@ -29,15 +29,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import cfnade
 from benchmarks.common import machine
 from cfnade.choice.choice_side import ChoiceSide
-from cfnade.choice.picks import Picks as OurPicks
+from cfnade.choice.picks import Picks
 from cfnade.choice.planning import choice_plan
 from cfnade.fitted import FittedModel
 from cfnade.training.run import train_picks
-from cfnade_rivals.lists import make_lister
-from cfnade_rivals.lists.blend import FittedBlend
-from cfnade_rivals.lists.picks import Picks
-from cfnade_rivals.lists.questions import Question, list_parts
-from cfnade_rivals.lists.scoring import PersonScores, score_lists
+from cfnade_rivals.listers import make_lister
+from cfnade_rivals.listers.blend import FittedBlend
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_questions import ListQuestion, list_parts
+from cfnade_rivals.listers.list_scoring import PersonScores, score_lists
 from experiments.lists_report import write_page
 
 RESULTS = Path(__file__).resolve().parent / "results" / "lists"
@@ -111,7 +111,7 @@ def _scores_of(fitted: FittedModel) -> Any:
     choice = fitted.choice
     assert choice is not None
 
-    def scores(given: Picks) -> Any:
+    def scores(given: Likes) -> Any:
         return choice.scores(_ours(given))
 
     return scores
@@ -126,15 +126,15 @@ def _sides_alone(fitted: FittedModel, question: Any) -> dict[str, PersonScores]:
     }
 
 
-def _one_side(side: ChoiceSide, given: Picks) -> Any:
+def _one_side(side: ChoiceSide, given: Likes) -> Any:
     return side.scores(_ours(given))
 
 
-def _ours(given: Picks) -> OurPicks:
+def _ours(given: Likes) -> Picks:
     n = len(given.columns)
     levels, weights = np.zeros(n, np.uint8), np.ones(n, np.float32)
     columns = np.asarray(given.columns, np.int32)
-    return OurPicks(np.asarray(given.offsets, np.int64), columns, levels, weights, given.n_items)
+    return Picks(np.asarray(given.offsets, np.int64), columns, levels, weights, given.n_items)
 
 
 def _row(found: dict[str, PersonScores]) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def rivals(threads: int) -> dict[str, Any]:
     return {"scores": found, "ials": best, "weight": weight, "cpu_seconds": seconds}
 
 
-def _first(question: Question, count: int) -> dict[str, Any]:
+def _first(question: ListQuestion, count: int) -> dict[str, Any]:
     """The fields of a question about its first people alone."""
     places = np.arange(min(count, len(question)))
     names = ("given", "known", "answers")

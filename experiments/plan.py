@@ -104,6 +104,8 @@ def read_plan(path: Path) -> Plan:
         if name not in given:
             raise PlanError(f"{path}: {name!r} is missing")
     common = given.get("common", {})
+    for run in given["runs"]:
+        _refuse_mixed(common, run, str(path))
     entries = tuple(_entry(_merged(common, run), str(path)) for run in given["runs"])
     names = [entry.name for entry in entries]
     if twice := {name for name in names if names.count(name) > 1}:
@@ -116,6 +118,16 @@ _KEYS = {
     *("members", "whole", "beside", "shares"),
     *("splits", "seeds", "choose", "choose_epochs", "choose_like", "facts"),
 }
+
+
+def _refuse_mixed(common: dict[str, Any], run: dict[str, Any], where: str) -> None:
+    """The common fields would come before those of the run's own recipe, and nobody see it."""
+    mixed = [part for part in ("model", "training") if part in common]
+    if "recipe" in run and mixed:
+        raise PlanError(
+            f"{where}: run {run.get('name')} has a recipe, whose {mixed[0]} the common one would "
+            "change; leave one of them out"
+        )
 
 
 def _merged(common: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
