@@ -78,12 +78,12 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def visit_to(browser: Browser, pictures: Path, serve: Serve) -> Iterator[Open]:
-    """visit_to(address, …): a visitor; at the end the page's manners are checked.
-
-    Visitors leave before their service ends, hence `serve`: a page that still asks something of a
-    service that is gone complains in its console.
-    """
+def visit_to(
+    browser: Browser,
+    pictures: Path,
+    serve: Serve,  # noqa: ARG001  what it serves ends after all visits: a page that asks on complains
+) -> Iterator[Open]:
+    """visit_to(address, …): a visitor; at the end the page's manners are checked."""
     visits: list[Visit] = []
 
     def make(url: str, **options: Any) -> Visit:
