@@ -103,6 +103,10 @@ def test_formats_are_recognised_and_said(
             r"none of its 2 files is recognised as ratings: b\.bin, notes\.txt\. MovieLens and Net",
         ),
         (
+            {"movie_titles.txt": b"1,2003,Dinosaur Planet\n2,2004,Isle of Man\n", "b.bin": b"\0\1"},
+            r"none of its 2 files is recognised as ratings: b\.bin, movie_titles\.txt\.",
+        ),
+        (
             {"r.csv": CSV + b"1,2,x,4\n", "notes.txt": b"hello\n"},
             r"/r\.csv:4: rating 'x' is not a n",
         ),

@@ -22,7 +22,10 @@ _NOT_DATA = (
     *(".md", ".html", ".htm", ".pdf", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".log", ".part"),
     *(".py", ".sh", ".pl", ".r", ".ipynb", ".cfg", ".toml", ".yaml", ".yml", ".xml"),
 )
-_DOCUMENTS = ("readme", "license", "licence", "copying", "changelog", "citation", "notice")
+_DOCUMENTS = (
+    *("readme", "license", "licence", "copying", "changelog", "citation", "notice"),
+    "movie_titles",  # of the Netflix Prize, whose ratings are other files
+)
 _FOREIGN = {
     b"\x89HDF": "HDF5; save the ratings as csv or Parquet",
     b"SQLite format 3": "an SQLite database; give it as sqlite:///PATH with query=",
