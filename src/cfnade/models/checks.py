@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -16,10 +14,6 @@ def require(holds: bool, message: str) -> None:
     """Raise a ModelError with the message unless the condition holds."""
     if not holds:
         raise ModelError(message)
-
-
-def require_one_of(name: str, value: str, allowed: Sequence[str]) -> None:
-    require(value in allowed, f"{name} (={value!r}) must be one of {', '.join(allowed)}")
 
 
 def require_shape(name: str, values: Tensor, shape: tuple[int, ...]) -> None:
