@@ -23,8 +23,8 @@ from cfnade_rivals.standings import ModelStanding, best, standings
 HERE = Path(__file__).resolve().parent
 FOLDER, TUNING = HERE / "results" / "comparison", HERE / "results" / "tuning"
 DOCS = HERE.parent / "docs"
-SETS = {"ml-1m": "MovieLens 1M", "ml-100k": "MovieLens 100K"}
-ELSEWHERE = {"ml-10m": "MovieLens 10M", "netflix": "Netflix"}
+SETS = {"ml-1m": "MovieLens 1M", "ml-100k": "MovieLens 100K", "netflix": "Netflix"}
+ELSEWHERE = {"ml-10m": "MovieLens 10M"}
 MISS = 0.005
 Published = dict[str, dict[str, tuple[float, str]]]
 
@@ -212,13 +212,16 @@ def settings() -> list[str]:
     lines = [
         "## Options, found by validation",
         "",
-        "| model | MovieLens 1M | MovieLens 100K differs |",
+        "| model | MovieLens 1M | MovieLens 100K differs | Netflix differs |",
+        "|---|---|---|---|",
     ]
-    lines.append("|---|---|---|")
     for name in names():
         each = contestant(name)
-        cells = [", ".join(f"{k} {v}" for k, v in o.items()) for o in (each.options, each.on_100k)]
-        lines.append(f"| {each.title} | {cells[0] or 'defaults'} | {cells[1] or '–'} |")
+        differing = [each.differing.get(data, {}) for data in ("ml-100k", "netflix")]
+        cells = [", ".join(f"{k} {v}" for k, v in o.items()) for o in (each.options, *differing)]
+        first, *others = cells
+        others = [cell or "–" for cell in others]
+        lines.append(f"| {each.title} | {' | '.join([first or 'defaults', *others])} |")
     return [*lines, ""]
 
 
