@@ -49,22 +49,22 @@ def glance(found: list[tuple[Plan, Records]]) -> str:
         papers = {(e.label, e.facts["paper"]) for e in plan.entries if "paper" in e.facts}
         for label, paper in sorted(papers, key=lambda pair: str(pair)):
             entries = [e for e in plan.entries if e.label == label and e.name in records]
-            theirs = [e for e in entries if e.facts.get("row") == PAPERS_SETTINGS]
+            theirs = [e for e in entries if e.facts.get("row", "").startswith(PAPERS_SETTINGS)]
             ours = [e for e in entries if e not in theirs]
-            both = [_lowest(entries, records) for entries in (theirs, ours)]
-            lines.append([plan.title, label, f"{paper:.3f}", *(_judged(b, paper) for b in both)])
+            both = [_judged(entries, records, paper) for entries in (theirs, ours)]
+            lines.append([plan.title, label, f"{paper:.3f}", *both])
     return markdown(["table", "model", "paper", "with its settings", "with ours"], lines)
 
 
-def _lowest(entries: list[Entry], records: Records) -> float | None:
-    return min((spread(records[e.name], test_rmse).mean for e in entries), default=None)
-
-
-def _judged(rmse: float | None, paper: float) -> str:
-    """A score, and whether it is at or below the paper's."""
-    if rmse is None:
+def _judged(entries: list[Entry], records: Records, paper: float) -> str:
+    """The best score, whether it is at or below the paper's, and on how many splits if not all."""
+    if not entries:
         return "–"
-    return f"{rmse:.4f}, {'met' if rmse <= paper else 'missed'}"
+    best = min(entries, key=lambda entry: spread(records[entry.name], test_rmse).mean)
+    runs = records[best.name]
+    rmse, done = spread(runs, test_rmse).mean, len({run["split"] for run in runs})
+    judged = f"{rmse:.4f}, {'met' if rmse <= paper else 'missed'}"
+    return judged if done == len(best.splits) else f"{judged} ({done} of {len(best.splits)} splits)"
 
 
 def short(plan: Plan, records: Records) -> str:

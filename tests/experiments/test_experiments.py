@@ -173,9 +173,13 @@ def test_at_a_glance_a_number_is_met_only_if_ours_is_not_above_it(tmp_path: Path
     text = "".join(f'[[runs]]\nname = "{name}"\nlabel = "A"\n{facts}\n' for name, facts in runs)
     path.write_text(HEAD + text)
     scores = {"a": [0.91, 0.93], "b": [0.90, 0.88], "c": [0.9002]}
-    records = {name: [record(name, x) for x in found] for name, found in scores.items()}
+    splits = read_plan(path).entry("a").splits
+    records = {
+        name: [record(name, x, split=split) for x, split in zip(found, splits, strict=False)]
+        for name, found in scores.items()
+    }
     line = tables.glance([(read_plan(path), records)]).splitlines()[-1]
-    assert "| A | 0.900 | 0.9002, missed | 0.8900, met |" in line
+    assert "| A | 0.900 | 0.9002, missed (1 of 2 splits) | 0.8900, met |" in line
 
 
 def test_the_spread_of_one_run_is_not_invented() -> None:
