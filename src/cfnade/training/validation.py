@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cfnade.calibration import Calibration
 from cfnade.calibration import fit as fit_calibration
-from cfnade.data.ratings import Ratings, counts_of
+from cfnade.data.ratings import Ratings
 from cfnade.fitted import FittedModel
 from cfnade.metrics import calibration_error, nll, rmse
 from cfnade.scorer import Scorer
@@ -90,11 +90,8 @@ def _trained(valid: Ratings, context: Ratings) -> Ratings:
     To fold these in takes longer than an epoch of a small file, and tells nothing of the weights.
     """
     known = np.ones(len(valid), bool)
-    for own, others, count in (
-        (valid.users, context.users, valid.n_users),
-        (valid.items, context.items, valid.n_items),
-    ):
-        known &= (counts_of(others, count) > 0)[own]
+    known &= (context.counts("user") > 0)[valid.users]
+    known &= (context.counts("item") > 0)[valid.items]
     return valid.select(known) if known.any() and (~known).mean() <= FEW else valid
 
 
