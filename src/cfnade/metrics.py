@@ -36,7 +36,11 @@ def medians(probabilities: npt.ArrayLike, values: npt.ArrayLike) -> FloatArray:
 def nll(probabilities: npt.ArrayLike, levels: npt.ArrayLike) -> float:
     """Mean negative log-likelihood in nats; infinite if a rating was said to be impossible."""
     p = checked_probabilities(probabilities)
-    of_truth = p[np.arange(len(p)), checked_levels(levels, p)]
+    return surprise(p[np.arange(len(p)), checked_levels(levels, p)])
+
+
+def surprise(of_truth: FloatArray) -> float:
+    """The same, given what was held of each level that came (n,)."""
     with np.errstate(divide="ignore"):
         return float(-np.mean(np.log(of_truth)))
 

@@ -191,10 +191,13 @@ class Ratings:
 
     def row_totals(self, side: Side) -> tuple[int, int]:
         """How many ratings there are, and how many rows that have any."""
-        return len(self), int(np.count_nonzero(self.counts(side)))
+        rows = self.rows(side)
+        return rows.n_ratings, int(np.count_nonzero(rows.counts()))
 
     def counts(self, side: Side) -> IntArray:
         """How many ratings each user or item has. Returns (users or items,)."""
+        if side in self._rows:
+            return self._rows[side].counts()
         name, count = self._axis(side)
         out = np.zeros(count, np.int64)
         for (index,) in self.pieces(name):

@@ -113,14 +113,14 @@ def calibrated(answers: Replies, valid: Ratings, *, apart: bool) -> Calibrated:
     """
     stars, everything, few = valid.scale.array(), answers.everything, answers.few
     calibration, raw, new = _of(everything, stars), everything.probabilities, None
-    after = calibration.apply(raw, stars, everything.leanings)
     if few is not None and apart and len(few.levels) >= ENOUGH:
         new = _of(few, stars)
     elif few is not None and not apart:
-        for_few_too = _of(pooled(everything, few), stars)
-        then = for_few_too.apply(raw, stars, everything.leanings)
-        if nll(then, valid.levels) <= nll(after, valid.levels) + WORSE:
-            calibration, after = for_few_too, then
+        for_few_too, asked = _of(pooled(everything, few), stars), (raw, valid.levels, stars)
+        least = calibration.nll(*asked, everything.leanings)
+        if for_few_too.nll(*asked, everything.leanings) <= least + WORSE:
+            calibration = for_few_too
+    after = calibration.apply(raw, stars, everything.leanings)
     metrics = {"rmse": rmse(valid.values, raw @ stars)}
     for name, measure in (("nll", nll), ("calibration_error", calibration_error)):
         metrics[f"{name}_raw"] = measure(raw, valid.levels)
