@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -129,6 +130,10 @@ def test_an_array_is_made_once_and_only_if_asked_for() -> None:
     assert made == [1]
     with pytest.raises(ValueError, match="read-only"):
         ratings.users[0] = 1
+
+
+def test_the_class_can_be_asked_for_its_help() -> None:
+    assert "users" in pydoc.render_doc(Ratings)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc says how much of a file is in memory")

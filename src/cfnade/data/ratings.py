@@ -269,7 +269,9 @@ class _RatingColumn:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __get__(self, ratings: Ratings, _: type | None = None) -> npt.NDArray[Any] | None:
+    def __get__(self, ratings: Ratings | None, _: type | None = None) -> Any:
+        if ratings is None:  # the class itself is asked, for its help
+            return self
         held: Column | None = vars(ratings)[self._name]
         if isinstance(held, Later):
             held = vars(ratings)[self._name] = _frozen(held.array())

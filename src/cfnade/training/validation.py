@@ -89,9 +89,7 @@ def _trained(valid: Ratings, context: Ratings) -> Ratings:
 
     To fold these in takes longer than an epoch of a small file, and tells nothing of the weights.
     """
-    known = np.ones(len(valid), bool)
-    known &= (context.counts("user") > 0)[valid.users]
-    known &= (context.counts("item") > 0)[valid.items]
+    known = (context.counts("user") > 0)[valid.users] & (context.counts("item") > 0)[valid.items]
     return valid.select(known) if known.any() and (~known).mean() <= FEW else valid
 
 
