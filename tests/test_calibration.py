@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 
 import numpy as np
 import numpy.typing as npt
@@ -371,3 +372,26 @@ def test_unusable_numbers_are_refused() -> None:
         Calibration(1.0, (0.0, 1.0, 0.0)).apply(distributions(2), STARS)
     with pytest.raises(PredictionError, match="5 rising numbers"):
         Calibration(2.0).apply(distributions(2), [5, 4, 3, 2, 1])
+
+
+def test_the_likelihood_is_that_of_the_calibrated_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "_PIECE", 7)
+    p, leanings = distributions(50), np.random.default_rng(2).normal(0, 0.3, (50, 5))
+    found = Calibration(1.7, (0.1, 0.0, -0.2, 0.3, 0.0), 0.8)
+    for own in (None, leanings):
+        assert found.nll(p, drawn(p), STARS, own) == nll(found.apply(p, STARS, own), drawn(p))
+
+
+def test_fitting_copies_a_table_of_distributions_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("ENOUGH", 1 << 10), ("_CHUNK", 1 << 10), ("_PIECE", 1 << 11)):
+        monkeypatch.setattr(calibration, name, size)
+    p = distributions(40_000)
+    levels, leanings = drawn(p**2 / (p**2).sum(1, keepdims=True)), np.zeros_like(p)
+    fit(p[:9], levels[:9], STARS, leanings[:9])  # kernels are loaded before anything is measured
+    tracemalloc.start()
+    try:
+        fit(p, levels, STARS, leanings)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 3 * p.nbytes  # one normalised, and numbers of 8 bytes a line

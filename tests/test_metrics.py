@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfnade import metrics
 from cfnade.errors import PredictionError
 from cfnade.metrics import calibration_error, mae, medians, nll, rmse, rps
 
@@ -179,3 +180,11 @@ def test_unusable_arguments_are_refused(call: object, message: str) -> None:
     assert callable(call)
     with pytest.raises(PredictionError, match=message):
         call()
+
+
+def test_a_wrong_line_is_named_by_its_number_among_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_PIECE", 2)
+    p = distributions(6)
+    p[4] *= 1.1
+    with pytest.raises(PredictionError, match=r"probabilities\[4\] .*sum to 1"):
+        nll(p, [0] * 6)

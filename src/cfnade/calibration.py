@@ -26,6 +26,7 @@ from cfnade.metrics import (
     checked_probabilities,
     checked_values,
     nll,
+    surprise,
 )
 
 HOTTEST = 20.0
@@ -42,6 +43,7 @@ REST, REST_OF_LEVELS = 50.0, 200.0
 many: else a small validation part would be learnt by heart."""
 
 _CHUNK = 1 << 14
+_PIECE = 8 * _CHUNK  # distributions of which a copy is made at a time
 _ROUNDS = 50  # of the fit, at most; usually about 6
 
 
@@ -92,7 +94,24 @@ class Calibration:
         if self.temperature == 1.0 and not any(self.log_weights) and not any(own):
             return p
         weights = self.log_weights or (0.0,) * p.shape[1]
-        return _applied(p, unit, np.array([1 / self.temperature, *own, *weights]), leanings)
+        x = np.array([1 / self.temperature, *own, *weights])
+        return _applied(p, unit, x, leanings, out=p)
+
+    def nll(
+        self,
+        probabilities: FloatArray,
+        levels: npt.NDArray[np.integer[Any]],
+        values: npt.ArrayLike,
+        leanings: FloatArray | None = None,
+    ) -> float:
+        """That of levels (n,) after calibration: `metrics.nll`, without a table of all of them."""
+        of_truth = np.empty(len(levels))
+        for first in range(0, len(levels), _PIECE):
+            part = slice(first, first + _PIECE)
+            own = None if leanings is None else leanings[part]
+            table = self.apply(probabilities[part], values, own)
+            of_truth[part] = table[np.arange(len(table)), levels[part]]
+        return surprise(of_truth)
 
     def for_leaning(self, leaning: FloatArray) -> Calibration:
         """The same for cells that all have this leaning (K,), as one that asks for none."""
@@ -137,17 +156,18 @@ def fit(
     leanings = None if leanings is None else _checked_leanings(leanings, p)
     # What was called impossible stays so, and says nothing about the rest.
     fits = p[np.arange(len(p)), truth] > 0
-    p, truth = _normalised(p[fits]), truth[fits]
-    if leanings is not None:
-        leanings = leanings[fits]
+    if not fits.all():
+        p, truth = p[fits], truth[fits]
+        leanings = None if leanings is None else leanings[fits]
     if len(p) == 0:
         return Calibration()
+    p = _normalised(p)
     some = np.arange(0, len(p), -(-len(p) // ENOUGH))
     calibration = _likeliest(
         p[some], truth[some], unit, None if leanings is None else leanings[some]
     )
     # What was fitted on some must hold for all.
-    better = nll(calibration.apply(p, unit, leanings), truth) < nll(p, truth)
+    better = calibration.nll(p, truth, unit, leanings) < nll(p, truth)
     return calibration if better else Calibration()
 
 
@@ -230,10 +250,14 @@ def _slope(
 
 
 def _applied(
-    p: FloatArray, unit: FloatArray, x: FloatArray, leanings: FloatArray | None
+    p: FloatArray,
+    unit: FloatArray,
+    x: FloatArray,
+    leanings: FloatArray | None,
+    out: FloatArray | None = None,
 ) -> FloatArray:
-    """x holds 1/T, c if there are leanings, and log_weights."""
-    out, K = np.empty_like(p), p.shape[1]
+    """x holds 1/T, c if there are leanings, and log_weights; out may be p itself."""
+    out, K = np.empty_like(p) if out is None else out, p.shape[1]
     for first in range(0, len(p), _CHUNK):
         part = slice(first, first + _CHUNK)
         with np.errstate(divide="ignore"):

@@ -15,6 +15,7 @@ FloatArray = npt.NDArray[np.float64]
 LevelIndex = npt.NDArray[np.int64]
 
 BINS = 15
+_PIECE = 1 << 18  # distributions that are checked at a time
 
 
 def rmse(values: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
@@ -36,7 +37,11 @@ def medians(probabilities: npt.ArrayLike, values: npt.ArrayLike) -> FloatArray:
 def nll(probabilities: npt.ArrayLike, levels: npt.ArrayLike) -> float:
     """Mean negative log-likelihood in nats; infinite if a rating was said to be impossible."""
     p = checked_probabilities(probabilities)
-    of_truth = p[np.arange(len(p)), checked_levels(levels, p)]
+    return surprise(p[np.arange(len(p)), checked_levels(levels, p)])
+
+
+def surprise(of_truth: FloatArray) -> float:
+    """The same, given what was held of each level that came (n,)."""
     with np.errstate(divide="ignore"):
         return float(-np.mean(np.log(of_truth)))
 
@@ -87,10 +92,12 @@ def _quantile_levels(p: FloatArray, q: float) -> LevelIndex:
 
 def _bin_error(predicted: FloatArray, happened: npt.NDArray[np.bool_], bins: int) -> float:
     n = len(predicted)
+    predicted = np.ascontiguousarray(predicted)  # once, or every call below makes a copy
     starts = n * np.arange(1, bins) // bins
     edges = np.unique(np.partition(predicted, starts)[starts])
     number = np.searchsorted(edges, predicted, side="right")
-    gaps = np.bincount(number, predicted) - np.bincount(number, happened)
+    gaps = np.bincount(number, predicted)
+    gaps -= np.bincount(number[happened], minlength=len(gaps))
     return float(np.abs(gaps).sum() / n)
 
 
@@ -121,12 +128,14 @@ def checked_probabilities(probabilities: npt.ArrayLike) -> FloatArray:
         raise PredictionError(
             f"probabilities have shape {p.shape}; it must be (ratings, levels), at least 1 and 2"
         )
-    wrong = ~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) < 1e-4))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise PredictionError(
-            f"probabilities[{row}] (={p[row].tolist()}) must not be negative and must sum to 1"
-        )
+    for first in range(0, len(p), _PIECE):
+        some = p[first : first + _PIECE]
+        wrong = ~((some >= 0).all(1) & (np.abs(some.sum(1) - 1) < 1e-4))
+        if wrong.any():
+            row = first + int(np.argmax(wrong))
+            raise PredictionError(
+                f"probabilities[{row}] (={p[row].tolist()}) must not be negative and must sum to 1"
+            )
     return p
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray, Ratings, counts_of
+from cfnade.data.ratings import IntArray, Ratings
 from cfnade.kernels.newton import most_probable
 from cfnade.once import once
 from cfnade.sides import Axis
@@ -117,9 +117,8 @@ class Newcomers:
     @once
     def _ratings(self) -> dict[Axis, IntArray]:
         """How many ratings of each are known, and last of an unknown one: to sort takes longer."""
-        context = self._context
-        users = counts_of(context.users, context.n_users + 1)
-        return {"user": users, "item": counts_of(context.items, context.n_items + 1)}
+        users, items = self._context.counts("user"), self._context.counts("item")
+        return {"user": np.append(users, 0), "item": np.append(items, 0)}
 
     # -- what is said of them -----------------------------------------------------------------
 

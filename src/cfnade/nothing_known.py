@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray, counts_of
+from cfnade.data.ratings import IntArray
 from cfnade.fitted import FittedModel
 from cfnade.once import once
 from cfnade.sides.ridge import SETTLED_SMOOTHING as SMOOTHING
@@ -86,8 +86,7 @@ class NothingKnown:
     @once
     def _counts(self) -> IntArray:
         """Known ratings of each user, and last of one who is not in the data. (users + 1,)."""
-        context = self._fitted.context
-        return counts_of(context.users, context.n_users + 1)
+        return np.append(self._fitted.context.counts("user"), 0)
 
     @once
     def _levels(self) -> FloatArray:

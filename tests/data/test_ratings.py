@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfnade.data import ratings as module
+from cfnade.data import later
 from cfnade.data.ratings import Ratings, Side, offsets_of, stable_order, sums_of
 from cfnade.data.scale import Scale
 from cfnade.errors import DataError
@@ -32,7 +32,7 @@ TRIPLES = st.lists(
 def small_pieces() -> Iterator[None]:
     """Ratings are counted three at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_PIECE", 3)
+        patch.setattr(later, "PIECE", 3)
         yield
 
 
@@ -88,7 +88,7 @@ def test_rows_are_sorted_once_and_cannot_be_changed() -> None:
 
 
 def test_threads_that_ask_at_once_get_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    ratings, sorts = ratings_of(BASE[::-1]), []
+    ratings, sorts = ratings_of([(4, 3, 1), (2, 1, 2), (0, 0, 0)]), []
 
     def slowly(index: npt.NDArray[np.int32], count: int) -> npt.NDArray[np.int64] | None:
         sorts.append(count)

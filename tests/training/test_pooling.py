@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from tests.predictor.given import known_cells, literal, make_kind, ratings
 
+from cfnade import calibration
 from cfnade.calibration import fit
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
@@ -20,6 +22,7 @@ from cfnade.sides.side import Row, row_of
 from cfnade.training import pooling, validation
 from cfnade.training.pooling import (
     Answered,
+    Replies,
     asked,
     asked_from_all,
     asked_from_few,
@@ -186,6 +189,22 @@ def test_only_a_model_with_weights_for_people_sets_new_ones_apart(
     few = asked_from_few(replace(joint, context=parts.train), parts.valid, seed=0)
     stars = parts.valid.scale.array()
     assert joint.calibration_of_new == fit(*few[:2], stars, few.leanings) != joint.calibration
+
+
+def test_only_one_calibrated_table_is_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("ENOUGH", 1 << 10), ("_CHUNK", 1 << 10), ("_PIECE", 1 << 11)):
+        monkeypatch.setattr(calibration, name, size)
+    valid = synthetic(400, 300, 40_000, seed=3).ratings
+    chances = np.random.default_rng(1).dirichlet(np.full(5, 3.0), len(valid))
+    everything = Answered(chances, valid.levels, np.zeros_like(chances))
+    fit(*everything.some(9)[:2], valid.scale.array())  # loads kernels, which is not measured
+    tracemalloc.start()
+    try:
+        calibrated(Replies(everything, everything.some(1_000)), valid, apart=False)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 3 * chances.nbytes
 
 
 def test_a_handful_of_replies_is_not_fitted_on(

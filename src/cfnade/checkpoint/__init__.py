@@ -151,7 +151,7 @@ def _write(fitted: FittedModel, part: Path, halves: Collection[str]) -> list[str
         none = np.empty(0, np.int64)
         write_ratings(
             part / CONTEXT,
-            replace(context, user_ids=none, item_ids=none, titles=None, genres=None),
+            context.but(user_ids=none, item_ids=none, titles=None, genres=None),
         )
         names.append(CONTEXT)
     if kept := _kept(fitted):

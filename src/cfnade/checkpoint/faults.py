@@ -76,10 +76,9 @@ def _ratings(fitted: FittedModel) -> str | None:
         return f"{len(context):,} ratings in a context that has none" if len(context) else None
     limits = {"users": context.n_users, "items": context.n_items, "levels": len(context.scale)}
     for name, limit in limits.items():
-        index = getattr(context, name)
-        if index.shape != context.levels.shape:
-            return f"the context has {len(index):,} {name} but {len(context):,} levels"
-        if len(index) and not 0 <= int(np.min(index)) <= int(np.max(index)) < limit:
+        if (count := len(context.columns()[name])) != len(context):
+            return f"the context has {count:,} {name} but {len(context):,} levels"
+        if any(index.min() < 0 or index.max() >= limit for (index,) in context.pieces(name)):
             return f"the context's {name} run beyond the {limit:,} there are"
     for name in ("titles", "genres"):
         texts = getattr(context, name)

@@ -28,9 +28,9 @@ class Picks:
     @classmethod
     def of(cls, ratings: Ratings) -> Picks:
         """Of every user of a data set, in the order of their indices."""
-        rows, order = ratings.rows("user"), stable_order(ratings.users, ratings.n_users)
-        weights = np.ones(len(ratings), np.float32)
+        rows, weights = ratings.rows("user"), np.ones(len(ratings), np.float32)
         if ratings.weights is not None:
+            order = stable_order(ratings.users, ratings.n_users)
             mean = np.float32(ratings.weights.mean()) if len(ratings) else np.float32(1)
             weights = (ratings.weights if order is None else ratings.weights[order]) / mean
         return cls(rows.offsets, rows.columns, rows.levels, weights, rows.n_columns)

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from cfnade.data.later import Column, Later, pieces
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.errors import DataError
@@ -46,17 +47,22 @@ _DAMAGE = (
 # -- digests: XXH3, 128 bits; they tell copies apart, they do not stop a forger -------------------
 
 
-def digest(array: npt.NDArray[Any]) -> str:
+def digest(array: Column) -> str:
     """32 hex digits of an array's type, shape and content."""
-    if array.dtype == object:
+    if not isinstance(array, Later) and array.dtype == object:
         data, starts = pack_texts(array)
         return digest_text(f"strings {digest(data)} {digest(starts)}")
     state = _digest_of(array)
-    state.update(np.ascontiguousarray(array).view(np.uint8).data)
+    for piece in pieces(_flat(array)):
+        state.update(piece.view(np.uint8).data)
     return state.hexdigest()
 
 
-def _digest_of(array: npt.NDArray[Any]) -> xxhash.xxh3_128:
+def _flat(array: Column) -> Column:
+    return array if isinstance(array, Later) else np.ascontiguousarray(array).reshape(-1)
+
+
+def _digest_of(array: Column) -> xxhash.xxh3_128:
     """A digest that has seen an array's type and shape, and waits for its content."""
     return xxhash.xxh3_128(f"{array.dtype.str} {array.shape} ".encode())
 
@@ -81,8 +87,8 @@ def digest_file(path: Path) -> str:
 def write_ratings(path: Path, ratings: Ratings, note: str = "") -> None:
     """Save ratings to one file, atomically, with a note that `read_noted` gives back."""
     meta = _ratings_texts(ratings.scale, ratings.source, note)
-    arrays: Arrays = {}
-    for name in ("users", "items", "levels", "times", "weights", *_TEXTS):
+    arrays = ratings.columns()
+    for name in _TEXTS:
         array = getattr(ratings, name)
         if array is not None and array.dtype == object:
             arrays[f"{name}.bytes"], arrays[f"{name}.starts"] = pack_texts(array)
@@ -173,12 +179,10 @@ def unpack_texts(
 # -- arrays ---------------------------------------------------------------------------------------
 
 
-def write_arrays(
-    path: Path, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, str]
-) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, Column], meta: Mapping[str, str]) -> None:
     """Save arrays and texts to one file, atomically."""
     shapes = {name: (array.dtype, array.shape) for name, array in arrays.items()}
-    write_streamed(path, shapes, lambda name: [arrays[name]], meta)
+    write_streamed(path, shapes, lambda name: pieces(_flat(arrays[name])), meta)
 
 
 def write_streamed(

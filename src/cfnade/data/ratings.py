@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from threading import Lock
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.data.later import Column, Later, in_part, joined, pieces, slices
 from cfnade.data.scale import LevelArray, Scale
 from cfnade.errors import DataError
 
@@ -19,12 +20,11 @@ IntArray = npt.NDArray[np.int64]
 IndexArray = npt.NDArray[np.int32]
 TimeArray = npt.NDArray[np.signedinteger[Any]]
 
-_OPTIONAL = ("times", "titles", "genres")
-_ARRAYS = ("users", "items", "levels", "user_ids", "item_ids", *_OPTIONAL)
+_TABLES = ("user_ids", "item_ids", "titles", "genres")
+_IN_FINGERPRINT = ("users", "items", "levels", "user_ids", "item_ids", "times", "titles", "genres")
 _OF_RATINGS = ("users", "items", "levels", "times", "weights")
 _OTHER: dict[Side, Side] = {"user": "item", "item": "user"}
 _SORTING = Lock()
-_PIECE = 1 << 22  # ratings that are counted at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,11 @@ class Rows:
 class Ratings:
     """Ratings in the order in which they came, with raw ids outside and indices inside.
 
-    Ids rise: index i of a user is the i-th smallest raw id. Parts of a data set (`select`) keep
-    the id tables of the whole, so an index means the same in every part.
+    Ids rise: index i of a user is the i-th smallest raw id. Parts of a data set (`part`, `select`)
+    keep the id tables of the whole, so an index means the same in every part.
+
+    Of a part, and of parts put together, the arrays of ratings are made when they are first asked
+    for; `pieces` reads them without that.
     """
 
     users: IndexArray  # (n,) index into user_ids
@@ -76,7 +79,7 @@ class Ratings:
     _rows: dict[Side, Rows] = field(default_factory=dict, init=False)  # kept by `rows`
 
     def __post_init__(self) -> None:
-        for name in (*_ARRAYS, "weights"):
+        for name in _TABLES:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _frozen(getattr(self, name)))
 
@@ -85,7 +88,7 @@ class Ratings:
         return Ratings, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     def __len__(self) -> int:
-        return len(self.levels)
+        return len(self.columns()["levels"])
 
     @property
     def implicit(self) -> bool:
@@ -113,11 +116,23 @@ class Ratings:
         name = f"{self.source}: " if self.source else ""
         what = "interactions" if self.implicit else "ratings"
         scale = "" if self.implicit else f", scale {self.scale}"
-        extra = [word for word in ("weights", *_OPTIONAL) if getattr(self, word) is not None]
+        has = [*self.columns(), *(word for word in _TABLES if getattr(self, word) is not None)]
+        extra = [word for word in ("weights", "times", "titles", "genres") if word in has]
         return (
             f"<Ratings {name}{len(self):,} {what} of {self.n_items:,} items by "
             f"{self.n_users:,} users{scale}{', with ' if extra else ''}{', '.join(extra)}>"
         )
+
+    # -- columns, some at a time --------------------------------------------------------------
+
+    def columns(self) -> dict[str, Column]:
+        """What there is of each rating, by name; arrays that come later are not made."""
+        return {name: vars(self)[name] for name in _OF_RATINGS if vars(self)[name] is not None}
+
+    def pieces(self, *names: str) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+        """These columns of all ratings, some millions at a time."""
+        columns = self.columns()
+        return zip(*(pieces(columns[name]) for name in names), strict=True)
 
     # -- rows -------------------------------------------------------------------------------
 
@@ -133,57 +148,94 @@ class Ratings:
         return self._rows[side]
 
     def _sorted_rows(self, side: Side) -> Rows:
-        (own, count), (other, n_columns) = self._axis(side), self._axis(_OTHER[side])
-        order = stable_order(own, count)
-        return Rows(
-            offsets=_frozen(offsets_of(own, count)),
-            columns=other if order is None else _frozen(other[order]),
-            levels=self.levels if order is None else _frozen(self.levels[order]),
-            n_columns=n_columns,
-            n_levels=len(self.scale),
-        )
+        (own, _), (other, n_columns) = self._axis(side), self._axis(_OTHER[side])
+        offsets = _frozen(_offsets(self.counts(side)))
+        if self._is_grouped(own):
+            columns, levels = getattr(self, other), self.levels
+        else:
+            columns, levels = self._sorted(own, other, offsets)
+        return Rows(offsets, columns, levels, n_columns, len(self.scale))
 
-    def _axis(self, side: Side) -> tuple[IndexArray, int]:
-        """The index of each rating's user or item, and how many there are of them."""
+    def _is_grouped(self, name: str) -> bool:
+        last = -1
+        for (index,) in self.pieces(name):
+            if index[0] < last or bool(np.any(index[1:] < index[:-1])):
+                return False
+            last = index[-1]
+        return True
+
+    def _sorted(self, own: str, other: str, offsets: IntArray) -> tuple[IndexArray, LevelArray]:
+        """Columns and levels with the ratings of each row together, in their order.
+
+        Each piece is sorted and then put where its rows go on: the order of all ratings would take
+        8 bytes of each.
+        """
+        columns, levels = np.empty(len(self), np.int32), np.empty(len(self), np.uint8)
+        count = len(offsets) - 1
+        ends = offsets[:-1].copy()  # where the next rating of each row comes to stand
+        for rows, some_columns, some_levels in self.pieces(own, other, "levels"):
+            order = stable_order(rows, count)
+            order = np.arange(len(rows)) if order is None else order
+            counts = np.bincount(rows, minlength=count)
+            before = np.cumsum(counts) - counts  # ratings of lower rows in this piece
+            places = (ends - before)[rows[order]] + np.arange(len(rows))
+            columns[places], levels[places] = some_columns[order], some_levels[order]
+            ends += counts
+        return _frozen(columns), _frozen(levels)
+
+    def _axis(self, side: Side) -> tuple[str, int]:
+        """The column that says whose, or of what, each rating is; and how many there are."""
         if side not in _OTHER:
             raise DataError(f'side={side!r} is not a side of the data; choose "user" or "item"')
-        return (self.users, self.n_users) if side == "user" else (self.items, self.n_items)
+        return ("users", self.n_users) if side == "user" else ("items", self.n_items)
 
     def row_totals(self, side: Side) -> tuple[int, int]:
         """How many ratings there are, and how many rows that have any."""
         rows = self.rows(side)
         return rows.n_ratings, int(np.count_nonzero(rows.counts()))
 
+    def counts(self, side: Side) -> IntArray:
+        """How many ratings each user or item has. Returns (users or items,)."""
+        if side in self._rows:
+            return self._rows[side].counts()
+        name, count = self._axis(side)
+        out = np.zeros(count, np.int64)
+        for (index,) in self.pieces(name):
+            out += np.bincount(index, minlength=count)
+        return out
+
     def level_counts(self, side: Side) -> IntArray:
         """How many ratings each user or item has at each level. Returns (users or items, K)."""
-        (index, count), K = self._axis(side), len(self.scale)
+        (name, count), K = self._axis(side), len(self.scale)
         out = np.zeros(count * K, np.int64)
-        for some in _pieces_of(len(index)):
-            out += np.bincount(index[some].astype(np.int64) * K + self.levels[some], None, len(out))
+        for index, levels in self.pieces(name, "levels"):
+            out += np.bincount(index.astype(np.int64) * K + levels, None, len(out))
         return out.reshape(-1, K)
 
     # -- parts ------------------------------------------------------------------------------
 
+    def part(self, parts: npt.NDArray[np.uint8], number: int) -> Ratings:
+        """The ratings at which `parts`, which must not change any more, has the number."""
+        size = sum(int(np.count_nonzero(piece == number)) for piece in pieces(parts))
+        return self.but(**{n: in_part(c, parts, number, size) for n, c in self.columns().items()})
+
     def select(self, which: npt.NDArray[Any]) -> Ratings:
         """The ratings at these positions (or where the mask is true); id tables stay whole."""
-        chosen: dict[str, Any] = {name: getattr(self, name)[which] for name in self._columns()}
-        return replace(self, **chosen)
+        return self.but(**{name: getattr(self, name)[which] for name in self.columns()})
 
     def plus(self, other: Ratings) -> Ratings:
         """These ratings and then the others; both must be parts of one data set."""
+        mine, theirs = self.columns(), other.columns()
         same = self.user_ids is other.user_ids or np.array_equal(self.user_ids, other.user_ids)
         same = same and np.array_equal(self.item_ids, other.item_ids)
-        if not same or self.scale != other.scale or self._columns() != other._columns():
+        if not same or self.scale != other.scale or list(mine) != list(theirs):
             raise DataError("only parts of one data set can be put together")
-        both: dict[str, Any] = {
-            name: np.concatenate([getattr(self, name), getattr(other, name)])
-            for name in self._columns()
-        }
-        return replace(self, **both)
+        return self.but(**{name: joined(mine[name], theirs[name]) for name in mine})
 
-    def _columns(self) -> list[str]:
-        """The arrays that have an entry for each rating."""
-        return [name for name in _OF_RATINGS if getattr(self, name) is not None]
+    def but(self, **changed: Any) -> Ratings:
+        """The same with some fields changed; arrays that come later still do."""
+        held = {one.name: vars(self)[one.name] for one in fields(self) if one.init}
+        return Ratings(**held | changed)
 
     # -- identity ---------------------------------------------------------------------------
 
@@ -192,12 +244,13 @@ class Ratings:
         """32 hex digits that change when ratings, order, ids, times, titles or source change."""
         from cfnade.data.array_files import digest, digest_text  # which reads and writes Ratings
 
-        parts = [self.source, repr(self.scale)]
-        for name in _ARRAYS:
-            array = getattr(self, name)
+        parts, columns = [self.source, repr(self.scale)], self.columns()
+        tables = {name: getattr(self, name) for name in _TABLES}
+        for name in _IN_FINGERPRINT:
+            array = columns.get(name, tables.get(name))
             parts.append(f"{name} {'-' if array is None else digest(array)}")
-        if self.weights is not None:  # unsaid otherwise: older data keeps its fingerprint
-            parts.append(f"weights {digest(self.weights)}")
+        if "weights" in columns:  # unsaid otherwise: older data keeps its fingerprint
+            parts.append(f"weights {digest(columns['weights'])}")
         return digest_text("\n".join(parts))
 
     def __eq__(self, other: object) -> bool:
@@ -207,6 +260,29 @@ class Ratings:
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
+
+
+class _RatingColumn:
+    """A field of Ratings with an entry for each of them: whoever asks for it gets an array, which
+    is made first if it was to come later."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, ratings: Ratings | None, _: type | None = None) -> Any:
+        if ratings is None:  # the class itself is asked, for its help
+            return self
+        held: Column | None = vars(ratings)[self._name]
+        if isinstance(held, Later):
+            held = vars(ratings)[self._name] = _frozen(held.array())
+        return held
+
+    def __set__(self, ratings: Ratings, given: Column | None) -> None:
+        vars(ratings)[self._name] = _frozen(given) if isinstance(given, np.ndarray) else given
+
+
+for _name in _OF_RATINGS:  # now, so that a dataclass does not take them for default values
+    setattr(Ratings, _name, _RatingColumn(_name))
 
 
 def stable_order(index: IndexArray, count: int) -> IntArray | None:
@@ -238,8 +314,12 @@ def cells_of(users: IndexArray, items: IndexArray, n_items: int) -> IntArray:
 
 def offsets_of(index: IndexArray, count: int) -> IntArray:
     """Where each group starts once ratings are grouped. Returns (count+1,)."""
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(counts_of(index, count), out=offsets[1:])
+    return _offsets(counts_of(index, count))
+
+
+def _offsets(counts: IntArray) -> IntArray:
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
     return offsets
 
 
@@ -256,13 +336,9 @@ def sums_of(
     All at once, the index and they would be made anew as numbers of 8 bytes.
     """
     out = np.zeros(count)
-    for some in _pieces_of(len(index)):
+    for some in slices(len(index)):
         out += np.bincount(index[some], weights(some), count)
     return out
-
-
-def _pieces_of(n: int) -> list[slice]:
-    return [slice(first, first + _PIECE) for first in range(0, n, _PIECE)]
 
 
 def places_among(known: npt.NDArray[Any], asked: npt.NDArray[Any]) -> IntArray:

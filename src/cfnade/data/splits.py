@@ -79,12 +79,8 @@ def split(ratings: Ratings, name: str) -> Split:
 
 def cut(ratings: Ratings, parts: Parts, name: str) -> Split:
     """The split in which rating i is in part parts[i]."""
-    # Positions of a small part cost little and serve all its arrays; those of the large one would
-    # take 8 bytes a rating.
-    train = ratings.select(parts == TRAIN)
-    valid, test, given = (
-        ratings.select(np.flatnonzero(parts == part)) for part in (VALID, TEST, GIVEN)
-    )
+    parts = parts.copy()  # kept by all four, which are cut from the whole when they are needed
+    train, valid, test, given = (ratings.part(parts, part) for part in (TRAIN, VALID, TEST, GIVEN))
     fingerprint = digest_text(f"{name}\n{ratings.fingerprint}\n{digest(parts)}")
     return Split(name, train, valid, test, given, fingerprint, ratings.fingerprint)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings, sums_of
+from cfnade.data.ratings import Ratings
 from cfnade.metrics import rmse
 
 SHRINKAGE = 5.0
@@ -20,9 +20,11 @@ def means_rmse(train: Ratings, valid: Ratings) -> float:
     mean = float(gave.sum(0) @ stars / len(train))
     items = gave @ (stars - mean) / (gave.sum(1) + SHRINKAGE)
     gave = train.level_counts("user")
-    above = sums_of(train.users, train.n_users, lambda some: items[train.items[some]])
-    users = (gave @ (stars - mean) - above) / (gave.sum(1) + SHRINKAGE)
-    said = np.clip(mean + items[valid.items] + users[valid.users], stars[0], stars[-1])
+    above = np.zeros(train.n_users)  # what the items that each user rated are above the mean
+    for users, rated in train.pieces("users", "items"):
+        above += np.bincount(users, items[rated], train.n_users)
+    own = (gave @ (stars - mean) - above) / (gave.sum(1) + SHRINKAGE)
+    said = np.clip(mean + items[valid.items] + own[valid.users], stars[0], stars[-1])
     return rmse(valid.values, said)
 
 

@@ -74,6 +74,8 @@ def mixed(answers: Sequence[Replies], shares: Sequence[tuple[float, float]]) -> 
 
 
 def _mixture(answers: Sequence[tuple[Answered, float]]) -> Answered:
+    if len(answers) == 1 and answers[0][1] == 1:
+        return answers[0][0]
     total = sum(share * answered.probabilities for answered, share in answers)
     return answers[0][0]._replace(probabilities=np.asarray(total))
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cfnade.calibration import Calibration
 from cfnade.calibration import fit as fit_calibration
-from cfnade.data.ratings import Ratings, counts_of
+from cfnade.data.ratings import Ratings
 from cfnade.fitted import FittedModel
 from cfnade.metrics import calibration_error, nll, rmse
 from cfnade.scorer import Scorer
@@ -89,12 +89,7 @@ def _trained(valid: Ratings, context: Ratings) -> Ratings:
 
     To fold these in takes longer than an epoch of a small file, and tells nothing of the weights.
     """
-    known = np.ones(len(valid), bool)
-    for own, others, count in (
-        (valid.users, context.users, valid.n_users),
-        (valid.items, context.items, valid.n_items),
-    ):
-        known &= (counts_of(others, count) > 0)[own]
+    known = (context.counts("user") > 0)[valid.users] & (context.counts("item") > 0)[valid.items]
     return valid.select(known) if known.any() and (~known).mean() <= FEW else valid
 
 
@@ -116,14 +111,14 @@ def calibrated(answers: Replies, valid: Ratings, *, apart: bool) -> Calibrated:
     """
     stars, everything, few = valid.scale.array(), answers.everything, answers.few
     calibration, raw, new = _of(everything, stars), everything.probabilities, None
-    after = calibration.apply(raw, stars, everything.leanings)
     if few is not None and apart and len(few.levels) >= ENOUGH:
         new = _of(few, stars)
     elif few is not None and not apart:
-        for_few_too = _of(pooled(everything, few), stars)
-        then = for_few_too.apply(raw, stars, everything.leanings)
-        if nll(then, valid.levels) <= nll(after, valid.levels) + WORSE:
-            calibration, after = for_few_too, then
+        for_few_too, asked = _of(pooled(everything, few), stars), (raw, valid.levels, stars)
+        least = calibration.nll(*asked, everything.leanings)
+        if for_few_too.nll(*asked, everything.leanings) <= least + WORSE:
+            calibration = for_few_too
+    after = calibration.apply(raw, stars, everything.leanings)
     metrics = {"rmse": rmse(valid.values, raw @ stars)}
     for name, measure in (("nll", nll), ("calibration_error", calibration_error)):
         metrics[f"{name}_raw"] = measure(raw, valid.levels)
