@@ -40,7 +40,7 @@ def prepare(notify: Callable[[str], None] | None = None, *tasks: str) -> bool:
     """
     missing = ahead(notify, *tasks)
     late = ("ridge", POSTERIORS, NEWCOMERS, "requests")  # they wait for the other process
-    for task in sorted(tasks or TASKS, key=lambda task: task in late):
+    for task in sorted(tasks or TASKS, key=lambda task: task in late) if missing else ():
         TASKS[task][0]()
     SecondProcess.said = False
     return missing
