@@ -128,6 +128,18 @@ def test_work_is_done_where_kernels_are_missing_while_the_collector_rests(
     assert gc.isenabled()
 
 
+def test_what_waits_for_another_process_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then there is other work."""
+    done: list[str] = []
+    asked = ("ridge", "blocks", "newcomers", "picks")
+    for name in asked:
+        work: Any = (lambda name=name: done.append(name), ())
+        monkeypatch.setitem(TASKS, name, work)
+    monkeypatch.setattr(prepare, "ahead", lambda *_: True)
+    prepare.prepare(None, *asked)
+    assert done == ["blocks", "picks", "ridge", "newcomers"]
+
+
 def test_nothing_is_left_to_compile_for_training_and_requests() -> None:
     assert run(A_DAY) == []
 
