@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import cfnade
+from cfnade.kernels import prepare
+from cfnade.kernels.tasks import TASKS
 
 LISTEN = """
 from numba.core import event
@@ -107,6 +113,31 @@ def test_only_new_sources_are_compiled_and_that_is_said(tmp_path: Path) -> None:
     with (copy / "kernels" / "simd.py").open("a") as file:  # which the kernel only calls
         file.write("# another line\n")
     assert run(ONE_KERNEL, **where) == compiling
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_work_is_done_where_kernels_are_missing_while_the_collector_rests(
+    missing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected: list[bool] = []
+    work: Any = (lambda: collected.append(gc.isenabled()), ())
+    monkeypatch.setitem(TASKS, "one", work)
+    monkeypatch.setattr(prepare, "cache_state", lambda *_: prepare.CacheState(0, missing))
+    assert prepare.prepare(None, "one") == bool(missing)
+    assert collected == [False] * missing
+    assert gc.isenabled()
+
+
+def test_what_waits_for_another_process_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then there is other work."""
+    done: list[str] = []
+    asked = ("ridge", "blocks", "newcomers", "picks")
+    for name in asked:
+        work: Any = (lambda name=name: done.append(name), ())
+        monkeypatch.setitem(TASKS, name, work)
+    monkeypatch.setattr(prepare, "ahead", lambda *_: True)
+    prepare.prepare(None, *asked)
+    assert done == ["blocks", "picks", "ridge", "newcomers"]
 
 
 def test_nothing_is_left_to_compile_for_training_and_requests() -> None:

@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 import schemathesis
 from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi as whole
 from schemathesis import GenerationMode
 from tests.serve.given import ModelOf, TestClient, history, rated
 
@@ -39,6 +40,23 @@ def schema(request: pytest.FixtureRequest, model_of: ModelOf) -> Any:
     """The schema, bound to the service in this process, of a model of each kind of answer."""
     models = loaded(model_of(request.param))
     return schemathesis.openapi.from_asgi("/openapi.json", create_app(models))
+
+
+def test_a_service_starts_before_its_schema_is_made(
+    user_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def get_openapi(**of: Any) -> dict[str, Any]:
+        made.append(of["title"])
+        return whole(**of)
+
+    monkeypatch.setattr("fastapi.applications.get_openapi", get_openapi)
+    client = TestClient(create_app(loaded(user_model)))
+    assert not made
+    assert "/recommend" in client.get("/docs").text
+    assert "/recommend" in client.get("/openapi.json").json()["paths"]
+    assert made == ["cfnade"]
 
 
 def test_all_addresses_are_in_the_schema(schema: Any) -> None:

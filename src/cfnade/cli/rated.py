@@ -81,14 +81,17 @@ def _view(job: Job, plans: Sequence[Plan], saving: Saving) -> TrainingView:
 
 
 def _compile(job: Job, plans: Sequence[Plan], choice: ChoicePlan | None) -> None:
-    """Whatever kernels it will need."""
+    """Whatever kernels it will need, at once: those of lists while another process is at work."""
+    tasks: dict[str, None] = {}
     if job["device"] == "cpu":
         ridges = [(plan.side, plan.architecture.get("ridge", 0)) for plan in plans]
         named = [side_names(side, ridge=ridge) for side, ridge in ridges]
         tasks = {task: None for sides in named for task in kernel_tasks(sides)}
-        compile_kernels(*tasks, "newcomers")
+        tasks["newcomers"] = None
     if choice is not None:
-        compile_kernels("picks")
+        tasks["picks"] = None
+    if tasks:
+        compile_kernels(*tasks)
 
 
 def _save(trained: Trained, job: Job, out: Path) -> None:

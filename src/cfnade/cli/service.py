@@ -10,6 +10,7 @@ import typer
 
 from cfnade.cli.arguments import Model
 from cfnade.cli.doctor import compile_kernels
+from cfnade.cli.lasting import lasting
 from cfnade.errors import CfnadeError
 
 Style = Literal["plain", "json"]
@@ -69,11 +70,12 @@ def serve(
     """
     if any(find_spec(name) is None for name in ("fastapi", "prometheus_client", "uvicorn")):
         raise CfnadeError('serving needs a few more packages: pip install "cfnade[serve]"')
-    from cfnade.serve.guards import key_from_environment
-    from cfnade.serve.hosts import checked_name
-    from cfnade.serve.server import ServeSettings
-    from cfnade.serve.server import serve as run
-    from cfnade.serve.shelf import checked_noun
+    with lasting():
+        from cfnade.serve.guards import key_from_environment
+        from cfnade.serve.hosts import checked_name
+        from cfnade.serve.server import ServeSettings
+        from cfnade.serve.server import serve as run
+        from cfnade.serve.shelf import checked_noun
 
     if store is not None:  # whatever is wrong with it shows here, before anything listens
         from cfnade.store.opening import open_store

@@ -14,6 +14,7 @@ from cfnade.cli.doctor import compile_ahead
 from cfnade.cli.folder import own_folder, refuse_finished, refuse_overwriting
 from cfnade.cli.interrupt import interruptible
 from cfnade.cli.job import Job, earlier_job, new_job
+from cfnade.cli.lasting import lasting
 from cfnade.cli.picked import train_interactions
 from cfnade.errors import TrainingError
 from cfnade.journals import journal
@@ -151,9 +152,10 @@ def train(
 
 
 def _train(job: Job, out: Path, resume: bool, save_every: float, reporter: Any) -> None:
-    from cfnade.cli.parts import load_parts
-    from cfnade.cli.rated import train_ratings
-    from cfnade.training.loop import Saving
+    with lasting():
+        from cfnade.cli.parts import load_parts
+        from cfnade.cli.rated import train_ratings
+        from cfnade.training.loop import Saving
 
     if job["side"] == "auto" and job["device"] == "cpu":
         compile_ahead("ridge", "blocks")  # while the ratings are read

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cfnade.cli.arguments import Json, Model, panel, with_engine, with_options
+from cfnade.cli.lasting import lasting
 from cfnade.errors import PredictionError
 from cfnade.options import checked, whole
 
@@ -297,9 +298,10 @@ def explain(
 
 
 def _predictor(model: Path) -> Predictor:
-    from cfnade.predictor import Predictor
+    with lasting():
+        from cfnade.predictor import Predictor
 
-    return Predictor.load(model)
+        return Predictor.load(model)
 
 
 def _who(

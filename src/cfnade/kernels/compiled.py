@@ -13,20 +13,34 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
+from numba.core.runtime.nrt import rtsys
 
 _compile: Any = njit  # its types know neither these options nor that functions stay typed
 
 _SOURCES = sha256(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.py"))))
 
 
+class _Kept(FunctionCache):
+    """Numba's code on disk, read without what only its compiler needs: that takes longer to import
+    than all kernels of an answer take to read, and whoever compiles imports it then."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        # Numba would notice a change in the kernel's own file only, not in those that it calls.
+        self._cache_file._source_stamp = _SOURCES.hexdigest()
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)  # for kernels that make arrays
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+
+
 def kernel(function: Any, **more: Any) -> Any:
     """For what is called from Python: it releases the GIL and is kept on disk."""
-    compiled = _compile(nogil=True, error_model="numpy", cache=True, no_cfunc_wrapper=True, **more)(
-        function
-    )
-    # Numba would notice a change in the kernel's own file only, not in those that it calls.
-    compiled._cache._cache_file._source_stamp = _SOURCES.hexdigest()
+    compiled = _compile(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **more)(function)
+    compiled._cache = _Kept(function)
     return compiled
 
 

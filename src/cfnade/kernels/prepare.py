@@ -7,8 +7,10 @@ data (`ahead`); this one then reads them from the disk.
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from numba.core.registry import cpu_target
@@ -39,11 +41,26 @@ def prepare(notify: Callable[[str], None] | None = None, *tasks: str) -> bool:
     If anything has to be, notify gets MESSAGE first. Returns whether it had to.
     """
     missing = ahead(notify, *tasks)
-    late = ("ridge", POSTERIORS, NEWCOMERS, "requests")  # they wait for the other process
-    for task in sorted(tasks or TASKS, key=lambda task: task in late):
-        TASKS[task][0]()
+    if missing:
+        with uncollected():
+            late = ("ridge", POSTERIORS, NEWCOMERS, "requests")  # they wait for the other process
+            for task in sorted(tasks or TASKS, key=lambda task: task in late):
+                TASKS[task][0]()
     SecondProcess.said = False
     return missing
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """A compiler makes millions of objects; to look for cycles among them takes a seventh of all
+    its time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def ahead(notify: Callable[[str], None] | None, *tasks: str) -> bool:

@@ -19,7 +19,8 @@ class SecondProcess:
         """Unless there is one already."""
         if cls.process is not None:
             return
-        code = f"from cfnade.kernels.prepare import prepare; prepare(None, *{tasks})"
+        code = "import gc; gc.disable()\n"  # it ends soon, and has memory enough until then
+        code += f"from cfnade.kernels.prepare import prepare; prepare(None, *{tasks})"
         env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         quiet = subprocess.DEVNULL
         command = [sys.executable, "-c", code]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -115,8 +116,9 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.include_router(_router(models, work, limits, noun, people=store is not None))
-    stored.add_routes(app, models, work, route=StrictRoute, refusals=_refusals)
+    own = _router(models, work, limits, noun, people=store is not None)
+    theirs = stored.routers(models, work, route=StrictRoute, refusals=_refusals)
+    paths = _include(app, own, *theirs)
     _complete(app, keyed=key is not None, people=store is not None)
     add_pages(app)
     metrics = _add_metrics(app, models)
@@ -132,9 +134,16 @@ def create_app(
         app.add_middleware(HostCheck, names=hosts)
     app.add_middleware(Shell)
     app.add_middleware(Head)
-    paths = {*app.openapi()["paths"], *OPEN, "/metrics"}
     app.add_middleware(Account, metrics=metrics, paths=paths, style=access_log)
     return app
+
+
+def _include(app: FastAPI, *routers: APIRouter) -> set[str]:
+    """Add addresses. Returns all that figures tell apart."""
+    for router in routers:
+        app.include_router(router)
+    routes = [route for router in routers for route in router.routes]
+    return {*(route.path for route in routes if isinstance(route, APIRoute)), *OPEN, "/metrics"}
 
 
 def _allow_origins(app: FastAPI, origins: Sequence[str], *, people: bool) -> None:
@@ -253,9 +262,22 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def _complete(app: FastAPI, *, keyed: bool, people: bool) -> None:
-    """Make the schema once, with what FastAPI cannot know: problems by their media type, headers,
-    and the key if there is one, which people's tokens do not equal."""
-    schema = app.openapi()
+    """Have the schema, once it is asked for, say what FastAPI cannot know: problems by their media
+    type, headers, and the key if there is one, which people's tokens do not equal."""
+    plain = app.openapi
+
+    @cache
+    def completed() -> dict[str, Any]:
+        schema = plain()
+        _add_refusals(schema, keyed=keyed, people=people)
+        if keyed:
+            schema["components"]["securitySchemes"] = _KEYS
+        return schema
+
+    app.openapi = completed  # type: ignore[method-assign]
+
+
+def _add_refusals(schema: dict[str, Any], *, keyed: bool, people: bool) -> None:
     for path, operations in schema["paths"].items():
         for operation in operations.values():
             responses = operation["responses"]
@@ -271,9 +293,6 @@ def _complete(app: FastAPI, *, keyed: bool, people: bool) -> None:
             for status, response in responses.items():
                 if int(status) >= 400:
                     _as_problem(response, status)
-    if keyed:
-        schema["components"]["securitySchemes"] = _KEYS
-    app.openapi = lambda: schema  # type: ignore[method-assign]
 
 
 def _as_problem(response: dict[str, Any], status: str) -> None:

@@ -106,6 +106,7 @@ class Models:
         if first:  # who asks by title waits for them, and who asks by id need not
             threading.Thread(target=_read_and_settle, args=[loaded], daemon=True).start()
         else:
+            gc.unfreeze()  # the old one is in there
             _settle()
 
     def reload(self) -> bool:
@@ -171,7 +172,6 @@ def _read_and_settle(loaded: Loaded) -> None:
 
 def _settle() -> None:
     """Keep what lasts out of the collector's sight: its rounds would halt requests for long."""
-    gc.unfreeze()
     gc.collect()
     gc.freeze()
 

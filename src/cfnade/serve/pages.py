@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,7 +60,6 @@ def read_assets() -> dict[str, Asset]:
 def add_pages(app: FastAPI) -> None:
     """The page and the documentation, at addresses that the schema leaves out."""
     files = read_assets()
-    files["docs.html"] = Asset.of(docs_page(app.openapi()).encode(), ".html")
     files["docs.css"] = Asset.of((FOLDER.parent / "docs.css").read_bytes(), ".css")
 
     def add(path: str, name: str | None = None) -> None:
@@ -71,8 +71,15 @@ def add_pages(app: FastAPI) -> None:
 
         app.add_api_route(path, page, include_in_schema=False)
 
+    @cache  # made when first asked for: who starts a service need not wait for it
+    def docs() -> Asset:
+        return Asset.of(docs_page(app.openapi()).encode(), ".html")
+
+    @app.get("/docs", include_in_schema=False)
+    async def addresses(request: Request) -> Response:
+        return docs().response(request)
+
     add("/", "index.html")
-    add("/docs", "docs.html")
     add("/docs/style.css", "docs.css")
     add("/page/{name:path}")
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 
 from cfnade.serve.guards import PERSON
 from cfnade.serve.limits import Limits, Work
@@ -42,11 +42,12 @@ class Stored:
         async with self.visitors.open():
             yield
 
-    def add_routes(self, app: FastAPI, models: Models, work: Work, **how: Any) -> None:
-        if self.visitors is not None:
-            from cfnade.serve.person_routes import person_router
+    def routers(self, models: Models, work: Work, **how: Any) -> list[APIRouter]:
+        if self.visitors is None:
+            return []
+        from cfnade.serve.person_routes import person_router
 
-            app.include_router(person_router(self.visitors, models, work, self._tokens, **how))
+        return [person_router(self.visitors, models, work, self._tokens, **how)]
 
     def add_passport(self, app: FastAPI) -> None:
         """Before the door: who carries a token of theirs may pass it."""
