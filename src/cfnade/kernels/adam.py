@@ -19,6 +19,7 @@ from cfnade.kernels.simd import (
     load,
     load_part,
     sqrt,
+    store,
     store_part,
     total,
 )
@@ -86,7 +87,7 @@ def fetch_block(update: Any, column: int, shape: Any) -> None:
 def adam_blocks(update: Any, which: Any, n: int, shape: Any, grads: Any, sizes: Any) -> None:
     """Move the columns which[:n] by the gradients of their blocks, one behind the other.
 
-    sizes is memory for a number per column and level.
+    sizes is memory for 32 numbers per level.
     """
     if update.rowwise:
         _adam_rowwise(update, which, n, shape, grads, sizes)
@@ -108,10 +109,12 @@ def _adam_rowwise(update: Any, which: Any, n: int, shape: Any, grads: Any, sizes
     """One thing after the other for all columns: what one waits for, sums across lanes, roots and
     quotients, are found while the others go on."""
     K, block = shape.levels, shape.levels * shape.whole
+    energies = beyond(sizes, LANES * K)
     for j in range(n):
-        _energies(update, which[j] * K, shape, beyond(grads, j * block), beyond(sizes, j * K))
+        _energies(update, which[j] * K, shape, beyond(grads, j * block), beyond(energies, j * K))
     for j in range(n):
-        _level_sizes(update, which[j] * K, shape, beyond(sizes, j * K))
+        # Whole vectors are written: the next column's sizes take the place of what is too much.
+        _level_sizes(update, which[j] * K, shape, beyond(energies, j * K), beyond(sizes, j * K))
     for j in range(n):
         for k in range(K):
             slopes, row = beyond(grads, j * block + k * shape.whole), which[j] * K + k
@@ -141,8 +144,8 @@ def adam_run(update: Any, first: int, grads: Any, count: int) -> None:
 
 
 @glue
-def _energies(update: Any, first: int, shape: Any, grads: Any, sizes: Any) -> None:
-    """sizes[k] = the sum of the squared gradient of a column's level."""
+def _energies(update: Any, first: int, shape: Any, grads: Any, energies: Any) -> None:
+    """energies[k] = the sum of the squared gradient of a column's level."""
     table, _, _, rule, _ = update
     width, decay = shape.width, fill(table, rule.decay)
     for k in range(shape.levels):
@@ -151,11 +154,11 @@ def _energies(update: Any, first: int, shape: Any, grads: Any, sizes: Any) -> No
             weight = load_part(table, (first + k) * width + i, width - i)
             slope = load(grads, k * shape.whole + i) + decay * weight
             energy = energy + slope * slope
-        sizes[k] = total(energy)
+        energies[k] = total(energy)
 
 
 @glue
-def _level_sizes(update: Any, first: int, shape: Any, sizes: Any) -> None:
+def _level_sizes(update: Any, first: int, shape: Any, energies: Any, sizes: Any) -> None:
     """sizes[k] = how far a column's level moves along its moment: its weights share a second
     moment, their mean squared gradient. All levels at once, for roots and quotients are slow."""
     table, _, square, rule, _ = update
@@ -163,10 +166,10 @@ def _level_sizes(update: Any, first: int, shape: Any, sizes: Any) -> None:
     for k in range(0, shape.levels, LANES):
         left = shape.levels - k
         v = fill(table, rule.keep) * load_part(square, first + k, left)
-        v = v + fill(table, rule.add / width) * load(sizes, k)
+        v = v + fill(table, rule.add / width) * load(energies, k)
         store_part(square, first + k, v, left)
         spread = sqrt(v) * fill(table, rule.spread) + fill(table, rule.eps)
-        store_part(sizes, k, fill(table, -rule.size) / spread, left)
+        store(sizes, k, fill(table, -rule.size) / spread)
 
 
 @glue

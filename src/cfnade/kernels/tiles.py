@@ -36,7 +36,6 @@ from cfnade.kernels.simd import (
 INDEX = ir.IntType(64)
 STRIP = 4 if WIDE else 1  # vectors of a row that stay in registers together
 GROUP = 5  # levels that stay in registers together
-_STRIP = 4 * LANES  # numbers of a row that are added at once, as many as a short row has
 
 
 def _interleave(builder: Any, a: Any, b: Any, distance: int) -> Any:
@@ -326,17 +325,7 @@ def clear(numbers: Any, count: int) -> None:
 @glue
 def add_row(into: Any, to: int, source: Any, first: int, whole: int) -> None:
     """into[to:to+whole] += source[first:first+whole]"""
-    strips = whole - whole % _STRIP
-    for i in range(0, strips, _STRIP):
-        a = load(into, to + i) + load(source, first + i)
-        b = load(into, to + i + LANES) + load(source, first + i + LANES)
-        c = load(into, to + i + 2 * LANES) + load(source, first + i + 2 * LANES)
-        d = load(into, to + i + 3 * LANES) + load(source, first + i + 3 * LANES)
-        store(into, to + i, a)
-        store(into, to + i + LANES, b)
-        store(into, to + i + 2 * LANES, c)
-        store(into, to + i + 3 * LANES, d)
-    for i in range(strips, whole, LANES):
+    for i in range(0, whole, LANES):
         store(into, to + i, load(into, to + i) + load(source, first + i))
 
 
