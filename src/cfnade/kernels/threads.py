@@ -87,8 +87,8 @@ def one_torch_thread() -> AbstractContextManager[None]:
 class Helper:
     """A thread that takes over parts, one after the other.
 
-    A step of training hands out seven times: a pool of the standard library, with its locks and
-    conditions for each part, would take a twentieth of it.
+    A step of training hands out seven times. A pool of the standard library, with its locks and
+    conditions for each part, takes half as long again.
     """
 
     def __init__(self, number: int) -> None:
