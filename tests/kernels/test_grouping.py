@@ -49,11 +49,11 @@ def test_cells_outside_a_table_are_refused(changes: dict[str, Any], message: str
 def test_columns_are_cut_into_ranges_of_equal_work() -> None:
     counts = np.array([0, 10, 0, 0, 3, 3, 0, 4])
     starts, touched = np.concatenate([[0], np.cumsum(counts)]), np.flatnonzero(counts)
-    assert partition(np.arange(8), starts, 0.0, 2).tolist() == [0, 2, 8]
-    assert partition(touched, starts, 0.0, 2).tolist() == [0, 1, 4]
-    assert partition(np.arange(8), starts, 1000.0, 4).tolist() == [0, 2, 4, 6, 8]
-    assert partition(touched, starts, 1.0, 1).tolist() == [0, 4]
-    assert partition(touched[:0], starts[:1] * 0, 1.0, 3).tolist() == [0, 0, 0, 0]
+    assert partition(np.arange(8), starts, 0.0, 2) == [(0, 2), (2, 8)]
+    assert partition(touched, starts, 0.0, 2) == [(0, 1), (1, 4)]
+    assert partition(np.arange(8), starts, 1000.0, 4) == [(0, 2), (2, 4), (4, 6), (6, 8)]
+    assert partition(touched, starts, 1.0, 1) == [(0, 4)]
+    assert partition(touched[:0], starts[:1] * 0, 1.0, 3) == [(0, 0)] * 3
 
 
 def ragged(seed: int, rows: int, columns: int) -> tuple[Array, Array, Array]:

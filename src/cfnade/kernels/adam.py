@@ -84,17 +84,41 @@ def fetch_block(update: Any, column: int, shape: Any) -> None:
 
 
 @glue
-def adam_block(update: Any, column: int, shape: Any, grads: Any, sizes: Any) -> None:
-    """Move a column by the gradient of its block. sizes is memory for a number per level."""
-    first = column * shape.levels
+def adam_blocks(update: Any, which: Any, n: int, shape: Any, grads: Any, sizes: Any) -> None:
+    """Move the columns which[:n] by the gradients of their blocks, one behind the other.
+
+    sizes is memory for 32 numbers per level.
+    """
     if update.rowwise:
-        _level_sizes(update, first, shape, grads, sizes)
-    for k in range(shape.levels):
-        start, slopes = (first + k) * shape.width, beyond(grads, k * shape.whole)
-        if update.rowwise:
-            _adam_level(update, start, slopes, shape.width, sizes[k])
-        else:
-            adam_run(update, start, slopes, shape.width)
+        _adam_rowwise(update, which, n, shape, grads, sizes)
+    else:
+        _adam_elementwise(update, which, n, shape, grads)
+
+
+@inner
+def _adam_elementwise(update: Any, which: Any, n: int, shape: Any, grads: Any) -> None:
+    for j in range(n):
+        for k in range(shape.levels):
+            row = j * shape.levels + k
+            start = (which[j] * shape.levels + k) * shape.width
+            adam_run(update, start, beyond(grads, row * shape.whole), shape.width)
+
+
+@inner
+def _adam_rowwise(update: Any, which: Any, n: int, shape: Any, grads: Any, sizes: Any) -> None:
+    """One thing after the other for all columns: what one waits for, sums across lanes, roots and
+    quotients, are found while the others go on."""
+    K, block = shape.levels, shape.levels * shape.whole
+    energies = beyond(sizes, LANES * K)
+    for j in range(n):
+        _energies(update, which[j] * K, shape, beyond(grads, j * block), beyond(energies, j * K))
+    for j in range(n):
+        # Whole vectors are written: the next column's sizes take the place of what is too much.
+        _level_sizes(update, which[j] * K, shape, beyond(energies, j * K), beyond(sizes, j * K))
+    for j in range(n):
+        for k in range(K):
+            slopes, row = beyond(grads, j * block + k * shape.whole), which[j] * K + k
+            _adam_level(update, row * shape.width, slopes, shape.width, sizes[j * K + k])
 
 
 @inner
@@ -119,11 +143,10 @@ def adam_run(update: Any, first: int, grads: Any, count: int) -> None:
         store_part(table, p, weight + size * m / (sqrt(v) * spread + eps), n)
 
 
-@inner
-def _level_sizes(update: Any, first: int, shape: Any, grads: Any, sizes: Any) -> None:
-    """sizes[k] = how far a column's level moves along its moment: its weights share a second
-    moment, their mean squared gradient. All levels at once, for roots and quotients are slow."""
-    table, _, square, rule, _ = update
+@glue
+def _energies(update: Any, first: int, shape: Any, grads: Any, energies: Any) -> None:
+    """energies[k] = the sum of the squared gradient of a column's level."""
+    table, _, _, rule, _ = update
     width, decay = shape.width, fill(table, rule.decay)
     for k in range(shape.levels):
         energy = fill(table, 0.0)
@@ -131,17 +154,25 @@ def _level_sizes(update: Any, first: int, shape: Any, grads: Any, sizes: Any) ->
             weight = load_part(table, (first + k) * width + i, width - i)
             slope = load(grads, k * shape.whole + i) + decay * weight
             energy = energy + slope * slope
-        sizes[k] = total(energy)
+        energies[k] = total(energy)
+
+
+@glue
+def _level_sizes(update: Any, first: int, shape: Any, energies: Any, sizes: Any) -> None:
+    """sizes[k] = how far a column's level moves along its moment: its weights share a second
+    moment, their mean squared gradient. All levels at once, for roots and quotients are slow."""
+    table, _, square, rule, _ = update
+    width = shape.width
     for k in range(0, shape.levels, LANES):
         left = shape.levels - k
         v = fill(table, rule.keep) * load_part(square, first + k, left)
-        v = v + fill(table, rule.add / width) * load(sizes, k)
+        v = v + fill(table, rule.add / width) * load(energies, k)
         store_part(square, first + k, v, left)
         spread = sqrt(v) * fill(table, rule.spread) + fill(table, rule.eps)
         store(sizes, k, fill(table, -rule.size) / spread)
 
 
-@inner
+@glue
 def _adam_level(update: Any, first: int, grads: Any, width: int, size: float) -> None:
     """Move the weights of one level, given how far.
 

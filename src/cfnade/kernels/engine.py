@@ -71,6 +71,7 @@ class Engine:
         self._in = Workspace(network.input_table, self.threads)
         self._out = Workspace(network.output_table, self.threads)
         self._state: Array = buffer(self._in.flat.dtype, 0)  # (B · pitch,)
+        self._states = unpad(self._state, self._out.shape)  # (B, D'), the same memory
         self._scale: Tensor | None = None  # (B, 1)
         self._everything = np.arange(len(network.bias), dtype=np.int32)
         self._dense, self._grads = self._gradients()
@@ -133,23 +134,23 @@ class Engine:
         self._out.reserve(context.size)
         if len(self._state) != self._out.size:
             self._state = buffer(kind, self._out.size)
+            self._states = unpad(self._state, self._out.shape)
         self._scale = None if scale is None else torch.from_numpy(scale.astype(kind)).unsqueeze(1)
         memory, which = self._in, context.touched
         fixed = (which, context.arrays, memory.flat, memory.shape, self.network.shared)
         cuts = enumerate(self._ranges(context, which, SUM_COLUMN))
         run(sum_context, [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts])
-        self._add_up(memory)
+        self._add_up_ranks(memory)
         with one_torch_thread():
             self._traces = run(self._encode_rows, self._row_ranges())
-        state = unpad(self._state, self._out.shape)
-        self.group.gather(state)
-        return state
+        self.group.gather(self._states)
+        return self._states
 
     def _encode_rows(self, lo: int, hi: int) -> Trace:
-        sums = self._in.matrix()[lo:hi]
+        sums = self._added_up(self._in, lo, hi)
         if self._scale is not None:
             sums *= self._scale[lo:hi]
-        return forward(self.network, sums, unpad(self._state, self._out.shape)[lo:hi])
+        return forward(self.network, sums, self._states[lo:hi])
 
     # -- pass 2: targets ---------------------------------------------------------------------
 
@@ -187,7 +188,7 @@ class Engine:
 
     def fit_context(self, context: Grouped) -> None:
         """Move the input table and the dense parameters, once the targets have been fitted."""
-        self._add_up(self._out)
+        self._add_up_ranks(self._out)
         with one_torch_thread():
             run(self._back_rows, [(t, *cut) for t, cut in enumerate(self._row_ranges())])
         memory, which = self._in, self._which(context)
@@ -205,7 +206,7 @@ class Engine:
             flat_step(0, len(update.table), update, grads[place])
 
     def _back_rows(self, thread: int, lo: int, hi: int) -> None:
-        d_state, grads = self._out.matrix()[lo:hi], self._grad_views[thread]
+        d_state, grads = self._added_up(self._out, lo, hi), self._grad_views[thread]
         d_sums = backward(self.network, self._traces[thread], d_state, grads)
         if self._scale is not None:
             d_sums *= self._scale[lo:hi]
@@ -218,14 +219,19 @@ class Engine:
         return grouped.touched if self.touched_only else self._everything
 
     def _ranges(self, grouped: Grouped, which: Array, fixed: float) -> list[tuple[int, int]]:
-        bounds = partition(which, grouped.starts, fixed, self.threads).tolist()
-        return list(pairwise(bounds))
+        return partition(which, grouped.starts, fixed, self.threads)
 
-    def _add_up(self, memory: Workspace) -> None:
+    def _add_up_ranks(self, memory: Workspace) -> None:
         """Add what threads found of rows, then what ranks did, into the first buffer."""
-        with one_torch_thread():
-            run(memory.merge, _cut(0, memory.rows, self.threads))
-        self.group.scatter_sum(memory.matrix())
+        if self.group.size > 1:
+            with one_torch_thread():
+                run(memory.merge, _cut(0, memory.rows, self.threads))
+            self.group.scatter_sum(memory.matrix())
+
+    def _added_up(self, memory: Workspace, lo: int, hi: int) -> Tensor:
+        """Rows lo..hi of all threads and ranks. Without ranks each thread adds those that it
+        goes on with, while they are in its cache. Returns (n, D) of the first buffer."""
+        return memory.merge(lo, hi) if self.group.size == 1 else memory.matrix()[lo:hi]
 
     def _row_ranges(self) -> list[tuple[int, int]]:
         return _cut(*self.group.share(self._in.rows), self.threads)

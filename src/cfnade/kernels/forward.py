@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from torch import Tensor
 
@@ -65,5 +63,4 @@ def cell_scores(
 
 def _cuts(grouped: Grouped, threads: int) -> list[tuple[int, tuple[int, int]]]:
     """Each thread's range of the touched columns."""
-    bounds = partition(grouped.touched, grouped.starts, COLUMN, threads).tolist()
-    return list(enumerate(pairwise(bounds)))
+    return list(enumerate(partition(grouped.touched, grouped.starts, COLUMN, threads)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,16 +102,20 @@ def counting_sort(columns: Array, n_columns: int) -> tuple[Array, Array]:
     return starts, order
 
 
-def partition(which: Array, starts: Array, fixed: float, parts: int) -> Array:
-    """Bounds of `parts` ranges of columns of about equal work: ratings + `fixed` per column.
+def partition(which: Array, starts: Array, fixed: float, parts: int) -> list[tuple[int, int]]:
+    """`parts` ranges of columns of about equal work: ratings + `fixed` per column.
 
-    `which` are the columns in question, rising, among them all that have ratings. (parts+1,).
+    `which` are the columns in question, rising, among them all that have ratings.
     """
-    before = starts[:-1] if len(which) == len(starts) - 1 else starts[which]
-    work = before + fixed * np.arange(len(which))  # (m,) of the columns before each
-    whole = starts[-1] + fixed * len(which)
-    goals = [whole * part / parts for part in range(1, parts)]
-    return np.array([0, *np.searchsorted(work, goals), len(which)])
+
+    def work(place: int) -> float:  # of the columns before that place
+        return float(starts[which[place]]) + fixed * place
+
+    n = len(which)
+    whole = float(starts[-1]) + fixed * n
+    # Looked at where a search asks, not everywhere: a step calls this four times.
+    cuts = [bisect_left(range(n), whole * part / parts, key=work) for part in range(1, parts)]
+    return list(pairwise([0, *cuts, n]))
 
 
 def require_inside(name: str, values: Array, limit: int, what: str) -> None:

@@ -142,12 +142,17 @@ class Workspace:
         self.threads = threads
         self.rows = 0
         self._memory: Array = buffer(self.flat.dtype, 0)
+        self._parts: list[tuple[Array, Tensor]] = []
 
     def reserve(self, rows: int) -> None:
         """Make room for a buffer of `rows` rows per thread."""
+        if rows == self.rows and self._parts:
+            return
         self.rows = rows
         if len(self._memory) < self.threads * self.size:
             self._memory = buffer(self.flat.dtype, self.threads * self.size)
+        parts = [self._memory[t * self.size : (t + 1) * self.size] for t in range(self.threads)]
+        self._parts = [(part, unpad(part, self.shape)) for part in parts]
 
     @property
     def size(self) -> int:
@@ -156,11 +161,11 @@ class Workspace:
 
     def part(self, thread: int) -> Array:
         """One thread's buffer."""
-        return self._memory[thread * self.size : (thread + 1) * self.size]
+        return self._parts[thread][0]
 
     def matrix(self, thread: int = 0) -> Tensor:
         """One thread's buffer, or the first, without padding. Returns (rows, D)."""
-        return unpad(self.part(thread), self.shape)
+        return self._parts[thread][1]
 
     def merge(self, lo: int, hi: int) -> Tensor:
         """Add the threads' rows lo..hi into the first buffer, in a fixed order. Returns (n, D)."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from cfnade.kernels.adam import adam_block, adam_run, bare_update, fetch_block
+from cfnade.kernels.adam import adam_blocks, adam_run, bare_update, fetch_block
 from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.costing import tile_costs
 from cfnade.kernels.grouping import bare_cells
@@ -30,7 +30,7 @@ from cfnade.kernels.tiles import (
     unshare_bias,
 )
 
-AHEAD = 2
+AHEAD = 4
 """Columns that lie apart are not foreseen by the processor: they are fetched so many before their
 turn."""
 
@@ -92,19 +92,22 @@ def context_step(
     Traffic: weights and moments of the columns, read and written once; the gradient stays in cache.
     """
     cells, scratch, update = bare_cells(cells), scratch_in(memory, shape), bare_update(update)
-    slopes, grads, apart = address(d_sums), scratch.d_block, _apart(lo, hi, which)
-    for u in range(lo, hi):
-        c = which[u]
-        if apart:
-            fetch_block(update, which[min(u + AHEAD, hi - 1)], shape)
-        begin, end = cells.starts[c], cells.starts[c + 1]
-        clear(grads, shape.levels * shape.whole)
-        for p in range(begin, end):
-            level = cells.levels[p] * shape.whole
-            add_row(grads, level, slopes, cells.rows[p] * shape.pitch, shape.whole)
-        if shared and begin < end:
-            unshare(grads, shape)
-        adam_block(update, c, shape, grads, scratch.running)
+    slopes, apart = address(d_sums), _apart(lo, hi, which)
+    which, block = address(which), shape.levels * shape.whole
+    for u in range(lo, hi, min(AHEAD, shape.most)):
+        n = min(AHEAD, shape.most, hi - u)
+        clear(scratch.d_block, n * block)
+        for j in range(n):
+            if apart:
+                fetch_block(update, which[min(u + AHEAD + j, hi - 1)], shape)
+            begin, end = cells.starts[which[u + j]], cells.starts[which[u + j] + 1]
+            grads = beyond(scratch.d_block, j * block)
+            for p in range(begin, end):
+                level = cells.levels[p] * shape.whole
+                add_row(grads, level, slopes, cells.rows[p] * shape.pitch, shape.whole)
+            if shared and begin < end:
+                unshare(grads, shape)
+        adam_blocks(update, beyond(which, u), n, shape, scratch.d_block, scratch.running)
 
 
 # -- targets: Eq. 4, 10 and 17 to 19 --------------------------------------------------------------
@@ -157,14 +160,16 @@ def _collect(count: int, output: Any, d_states: Any, scratch: Any) -> None:
 
 
 @glue
-def _move(c: int, output: Any, updates: Any, scratch: Any) -> None:
-    """Adam moves column c: first from gradients of cumulated levels to those of the table's."""
-    K = output.shape.levels
-    if output.shared:
-        unshare(scratch.d_block, output.shape)
-        unshare_bias(scratch.d_bias, K)
-    adam_block(updates[0], c, output.shape, scratch.d_block, scratch.running)
-    adam_run(updates[1], c * K, scratch.d_bias, K)
+def _move(which: Any, n: int, output: Any, updates: Any, scratch: Any) -> None:
+    """Adam moves columns which[:n]: first from gradients of cumulated levels to the table's."""
+    shape, K = output.shape, output.shape.levels
+    for j in range(n):
+        own = share_of(scratch, j, 0, shape)
+        if output.shared:
+            unshare(own.d_block, shape)
+            unshare_bias(own.d_bias, K)
+        adam_run(updates[1], which[j] * K, own.d_bias, K)
+    adam_blocks(updates[0], which, n, shape, scratch.d_block, scratch.running)
 
 
 @glue
@@ -213,12 +218,13 @@ def target_step(
     output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
     d_rows, weight_of, starts = address(d_states), address(weights), cells.starts
     clear(d_rows, len(d_states))
-    apart, u = _apart(lo, hi, which), lo
+    apart, which, u, fetched = _apart(lo, hi, which), address(which), lo, lo
     while u < hi:
         n = _bunch(u, hi, which, starts, shape.most)
+        while apart and fetched < min(u + n + shape.most, hi):  # those of the next tile, at most
+            fetch_block(updates[0], which[fetched], shape)
+            fetched += 1
         for j in range(n):
-            if apart:
-                fetch_block(updates[0], which[min(u + n + j, hi - 1)], shape)
             own = share_of(scratch, j, 0, shape)
             _read(which[u + j], output, own)
             _clear_gradients(shape, own)
@@ -239,8 +245,7 @@ def target_step(
                 if first < last:
                     own = share_of(scratch, j, first - p, shape)
                     _collect(last - first, output, d_rows, own)
-        for j in range(n):
-            _move(which[u + j], output, updates, share_of(scratch, j, 0, shape))
+        _move(beyond(which, u), n, output, updates, scratch)
         u += n
     return cost
 
@@ -267,7 +272,7 @@ def score_step(
     output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
     d_rows, place_of, slope_of = address(d_states), address(order), address(slopes)
     clear(d_rows, len(d_states))
-    apart = _apart(lo, hi, which)
+    apart, which = _apart(lo, hi, which), address(which)
     for u in range(lo, hi):
         c = which[u]
         if apart:
@@ -281,7 +286,7 @@ def score_step(
                 for k in range(K):
                     scratch.slopes[LANES * k + t] = slope_of[place_of[p + t] * K + k]
             _collect(count, output, d_rows, scratch)
-        _move(c, output, updates, scratch)
+        _move(beyond(which, u), 1, output, updates, scratch)
 
 
 @kernel

@@ -306,9 +306,12 @@ def read_block(table: Any, column: int, shape: Any, shared: bool, block: Any) ->
 @glue
 def fetch_vectors(table: Any, column: int, shape: Any) -> None:
     """Have a column of the table brought near, which will soon be read."""
-    size = shape.levels * shape.width
-    for i in range(column * size, (column + 1) * size, LANES):
+    first = column * shape.levels * shape.width
+    # The last vector reaches beyond the block: the processor asks for lanes that are masked, too.
+    end = first + (shape.levels - 1) * shape.width + shape.whole
+    for i in range(first, end, LANES):
         fetch(table, i)
+    fetch(table, end - 1)  # what begins within a line has one line more
 
 
 @glue
