@@ -143,7 +143,8 @@ def _include(app: FastAPI, *routers: APIRouter) -> set[str]:
     for router in routers:
         app.include_router(router)
     routes = [route for router in routers for route in router.routes]
-    return {*(route.path for route in routes if isinstance(route, APIRoute)), *OPEN, "/metrics"}
+    formats = {route.path_format for route in routes if isinstance(route, APIRoute)}
+    return {*formats, *OPEN, "/metrics"}
 
 
 def _allow_origins(app: FastAPI, origins: Sequence[str], *, people: bool) -> None:
