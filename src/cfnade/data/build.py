@@ -229,6 +229,5 @@ def _repeat_message(ratings: Ratings, columns: Columns, keys: IntArray, repeats:
     return (
         f"{columns.where(again)}: user {user} rated item {item} again ({columns.values[again]:g}, "
         f"first {columns.values[first]:g} at {columns.where(first)}); {repeats:,} repeated ratings "
-        'in all. Choose what counts with repeats="first", "last" or "mean" '
-        "(on the command line: --repeats last)"
+        'in all. Choose what counts, such as repeats="last"; first and mean are the others'
     )

@@ -130,7 +130,7 @@ def find_scale(distinct: FloatArray) -> Scale:
     raise DataError(
         f"ratings look continuous: {len(distinct):,} distinct values from {distinct[0]:g} to "
         f"{distinct[-1]:g} fit no even scale of at most {MAX_LEVELS} levels; "
-        "bin them with bins=10 (on the command line: --bins 10), or give the scale"
+        "bin them with bins=10, or give scale="
     )
 
 
