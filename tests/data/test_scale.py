@@ -86,7 +86,7 @@ def test_float32_ratings_are_on_the_scale_of_tenths() -> None:
 def test_continuous_ratings_are_refused_with_the_option_that_bins_them(
     values: list[float],
 ) -> None:
-    with pytest.raises(DataError, match=r"look continuous: \d distinct values.*bins=10, or give scale="):
+    with pytest.raises(DataError, match=r"look continuous: \d distinct .*bins=10, or give scale="):
         find_scale(np.array(values))
 
 
