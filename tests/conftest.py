@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+with suppress(ModuleNotFoundError):  # environments of engines have none
+    import hypothesis
+
+    # A busy machine may take long over any example.
+    hypothesis.settings.register_profile("unhurried", deadline=None)
+    hypothesis.settings.load_profile("unhurried")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

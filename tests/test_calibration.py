@@ -190,7 +190,7 @@ def test_the_truth_needs_no_calibration() -> None:
     assert found.apply(truth, STARS) == pytest.approx(truth, abs=0.02)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 60))
 def test_the_fit_is_never_worse_on_what_it_was_fitted_on(seed: int, K: int, n: int) -> None:
     rng = np.random.default_rng(seed)

@@ -110,7 +110,7 @@ def orders(scores: list[int], liked: Liked) -> list[Liked]:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=6),
     st.integers(0, 2),

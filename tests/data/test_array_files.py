@@ -69,9 +69,7 @@ def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
             assert one.tolist() == two.tolist()
 
 
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(st.characters(), max_size=5), min_size=2, max_size=10))
 def test_any_texts_come_back(tmp_path: Path, texts: list[str]) -> None:
     array = np.empty(len(texts), object)
@@ -140,9 +138,7 @@ def test_every_shorter_file_is_refused(tmp_path: Path) -> None:
         assert_refused(path, whole[:length], f"cut to {length} bytes")
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200), st.booleans(), st.data())
 def test_anything_else_is_refused(
     tmp_path: Path, content: bytes, framed: bool, data: st.DataObject

@@ -33,7 +33,7 @@ def listed(ratings: Ratings) -> list[tuple[Any, Any, float]]:
 # -- ids ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(INTEGERS), st.data())
 def test_integer_ids_come_back_and_rise(dtype: str, data: st.DataObject) -> None:
     info = np.iinfo(dtype)
@@ -46,7 +46,7 @@ def test_integer_ids_come_back_and_rise(dtype: str, data: st.DataObject) -> None
     assert [index.dtype.name, table.dtype.name] == ["int32", "int64"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.text(max_size=4), min_size=1, max_size=30))
 def test_text_ids_come_back_and_rise(ids: list[str]) -> None:
     index, table = index_of(pl.Series(ids, dtype=pl.String))
@@ -68,7 +68,7 @@ def test_ids_beyond_64_bits_are_refused() -> None:
 # -- values ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(st.integers(-5, 5), st.integers(100, 109), st.integers(1, 10)),
@@ -162,7 +162,7 @@ def repeats_by_hand(rows: list[tuple[int, int, int]], policy: str) -> list[tuple
     return [(u, i, float(np.floor(v + 0.5))) for _, u, i, v in sorted(kept)]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(1, 5)), min_size=1, max_size=15
@@ -196,7 +196,7 @@ def test_a_mean_of_binned_ratings_falls_into_the_bin_that_holds_it() -> None:
 # -- times and texts ---------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(-(2**62), 2**62) | st.integers(-(2**31), 2**31), max_size=10))
 def test_times_stay_whole_and_small_where_they_fit(times: list[int]) -> None:
     compact = compact_times(np.array(times, np.int64))

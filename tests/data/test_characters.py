@@ -16,7 +16,7 @@ WORDS = st.lists(st.sampled_from(NAMES))
 
 
 @given(WORDS)
-@settings(max_examples=50, derandomize=True, deadline=None)
+@settings(max_examples=50, derandomize=True)
 def test_a_western_text_is_read_in_the_encoding_of_windows_or_in_utf8(words: list[str]) -> None:
     text = " ".join(["x", *words])
     for encoding in ("cp1252", "utf-8", "utf-8-sig", "utf-16"):

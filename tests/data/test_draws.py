@@ -9,7 +9,7 @@ from scipy import stats
 from cfnade.data.draws import alias_table, apportion
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30), st.integers(1, 50), st.data())
 def test_shares_are_whole_bounded_and_sum_up(
     weights: list[float], most: int, data: st.DataObject
@@ -23,7 +23,7 @@ def test_shares_are_whole_bounded_and_sum_up(
     assert np.all(np.diff(shares[order]) >= -1)  # who weighs more has no less, but for rounding
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=50))
 def test_the_alias_table_gives_each_item_its_weight(weights: list[float]) -> None:
     keep, other = alias_table(np.array(weights))

@@ -132,7 +132,6 @@ def test_a_broken_file_gives_ratings_or_our_error(name: str, tmp_path: Path) -> 
         max_examples=EXAMPLES,
         derandomize=True,
         database=None,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )
     @given(mutated(FILES[name]))
@@ -153,7 +152,7 @@ def test_a_broken_file_of_our_own_gives_ratings_or_our_error(tmp_path: Path) -> 
     content = (tmp_path / "own.parquet").read_bytes()
     path = tmp_path / "broken.parquet"
 
-    @settings(max_examples=EXAMPLES, derandomize=True, database=None, deadline=None)
+    @settings(max_examples=EXAMPLES, derandomize=True, database=None)
     @given(mutated(content))
     def check(data: bytes) -> None:
         path.write_bytes(data)

@@ -25,7 +25,7 @@ from cfnade.data.columns import Columns
 # -- counting --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(*(st.integers(1, n) for n in (4, 4, 30, 50))), min_size=1, max_size=40),
     st.sampled_from(["linear", "log"]),

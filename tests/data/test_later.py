@@ -24,7 +24,7 @@ NUMBERS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 2)), max_size=20
 N, USERS, ITEMS = 400_000, 3_000, 500
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(NUMBERS, NUMBERS, st.integers(1, 7))
 def test_pieces_are_even_and_hold_what_is_in_the_part(
     first: list[tuple[int, int]], second: list[tuple[int, int]], size: int

@@ -50,7 +50,7 @@ def ratings_of(triples: list[Triple], times: bool = True) -> Ratings:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(TRIPLES, st.sampled_from(["user", "item"]))
 def test_rows_hold_each_sides_ratings_in_their_order(triples: list[Triple], side: Side) -> None:
     ratings = ratings_of(triples)
@@ -111,7 +111,7 @@ def test_levels_are_counted_for_each_user_and_item(side: Side) -> None:
     np.testing.assert_array_equal(ratings_of(triples).level_counts(side), expected)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=60), st.integers(0, 3))
 def test_the_order_groups_and_is_stable(index: list[int], shift: int) -> None:
     array = np.array([i >> (shift * 10) for i in index], np.int32)
@@ -130,7 +130,7 @@ def test_weights_are_added_up_by_index_piece_by_piece() -> None:
     assert sums_of(index, 5, lambda some: weights[some]).tolist() == [4, 15, 0, 9, 0]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(TRIPLES.filter(bool), st.data())
 def test_selecting_by_mask_and_by_position_agree(
     triples: list[Triple], data: st.DataObject

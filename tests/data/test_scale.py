@@ -33,7 +33,7 @@ def test_the_scale_is_found_from_the_ratings(
     assert len(scale) == len(expected)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.integers(-300, 300),
     st.sampled_from([1, 2, 4, 5, 10, 20, 100, 10_000]),
@@ -53,7 +53,7 @@ def test_every_rating_lies_on_the_found_scale_and_the_step_is_the_largest(
     assert len(scale) == (max(steps) - min(steps)) // common + 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.floats(-100, 100), min_size=2, max_size=MAX_LEVELS, unique=True),
     st.lists(st.floats(-120, 120), max_size=30),
@@ -142,7 +142,7 @@ def test_bad_scales_are_refused(given_as: str | list[float], message: str) -> No
         given_scale(given_as)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(2, MAX_LEVELS), st.lists(st.floats(-50, 50), min_size=2, max_size=40))
 def test_each_value_falls_into_the_bin_that_holds_it(bins: int, values: list[float]) -> None:
     low, high = min(values), max(values)

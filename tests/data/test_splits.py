@@ -59,7 +59,7 @@ def parts_of(cut: Split) -> tuple[Ratings, ...]:
 # -- every split -------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 12), st.integers(2, 12), st.integers(12, 144), st.integers(0, 9), st.data())
 def test_every_rating_is_in_exactly_one_part(
     n_users: int, n_items: int, most: int, seed: int, data: st.DataObject
@@ -132,7 +132,7 @@ def test_it_prints_as_one_line() -> None:
 # -- sizes -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(3, 400), st.integers(0, 10**17))
 def test_the_papers_sizes_are_rounded_up(n: int, seed: int) -> None:
     cut = split(ratings_of(20, 20, n, 0), f"paper:{seed}")
@@ -151,7 +151,7 @@ def test_folds_are_disjoint_equal_and_everything(n: int, folds: int) -> None:
     assert max(map(len, tests)) - min(map(len, tests)) <= 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(-3, 3), max_size=40), st.data())
 def test_the_newest_are_last_by_time_then_position(times: list[int], data: st.DataObject) -> None:
     count = data.draw(st.integers(0, len(times)))
@@ -264,7 +264,7 @@ def test_random_parts_are_spread_evenly() -> None:
     assert np.all(np.abs(hits - 200) < 5 * math.sqrt(2000 * 0.09))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 3000), st.data(), st.integers(0, 2**70))
 def test_chosen_takes_those_with_the_smallest_keys(n: int, data: st.DataObject, seed: int) -> None:
     count = data.draw(st.integers(0, n))

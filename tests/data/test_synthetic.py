@@ -29,7 +29,7 @@ def gini(counts: npt.NDArray[np.int64]) -> float:
 # -- shape -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 30), st.integers(1, 30), st.data(), st.integers(0, 2**40))
 def test_any_shape_is_drawn_exactly(users: int, items: int, data: st.DataObject, seed: int) -> None:
     n = data.draw(st.integers(max(users, items), users * items))

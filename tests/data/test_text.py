@@ -179,7 +179,7 @@ def test_ids_are_integers_only_if_that_loses_nothing(ids: list[str], kept: list[
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
-@settings(max_examples=50, derandomize=True, deadline=None)
+@settings(max_examples=50, derandomize=True)
 def test_any_written_integer_comes_back(values: list[int]) -> None:
     assert list(text("".join(f"{v},7,1\n" for v in values)).users) == values
 
@@ -191,7 +191,7 @@ def test_any_written_integer_comes_back(values: list[int]) -> None:
         max_size=8,
     )
 )
-@settings(max_examples=50, derandomize=True, deadline=None)
+@settings(max_examples=50, derandomize=True)
 def test_quoted_text_is_what_the_csv_module_wrote(pairs: list[tuple[str, str]]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -270,7 +270,7 @@ def test_a_backslash_before_a_closing_quote_is_no_escape_where_nothing_else_is()
     st.lists(st.tuples(*[st.text('ab,";\n \\é', max_size=4)] * 2), min_size=1, max_size=8),
     st.sampled_from(",;|"),
 )
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=100, derandomize=True)
 def test_escaped_text_is_what_the_csv_module_wrote(
     pairs: list[tuple[str, str]], separator: str
 ) -> None:
@@ -315,7 +315,7 @@ def test_a_bad_line_is_an_error_that_names_the_option_or_left_out_and_told(line:
 
 
 @given(st.lists(st.sampled_from(["", *BAD]), min_size=1, max_size=40))
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=100, derandomize=True)
 def test_good_lines_are_read_whatever_stands_between_them(between: list[str]) -> None:
     lines, bad = [HEADER.strip()], []
     for user, line in enumerate(between):

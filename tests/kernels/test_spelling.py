@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfnade.kernels.spelling import Spellings
@@ -31,14 +31,12 @@ def literal(a: str, b: str) -> int:
     return distance(len(a), len(b))
 
 
-@settings(deadline=None)
 @given(WORDS, st.lists(WORDS, max_size=8), st.integers(0, 3))
 def test_edits_are_counted_up_to_the_most(word: str, texts: list[str], most: int) -> None:
     edits = Spellings(texts).edits(word, most)
     assert edits.tolist() == [min(literal(word, text), most + 1) for text in texts]
 
 
-@settings(deadline=None)
 @given(WORDS, st.lists(WORDS, max_size=8), st.integers(0, 3))
 def test_of_a_prefix_the_nearest_beginning_counts(word: str, texts: list[str], most: int) -> None:
     edits = Spellings(texts).edits(word, most, prefix=True)

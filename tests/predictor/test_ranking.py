@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.listed import best_of
 from tests.predictor.given import ITEMS, FloatArray, history_of, make, make_kind
@@ -125,7 +125,6 @@ def test_equal_distributions_get_equal_bits_however_many(how: dict[str, Any]) ->
 # -- quantiles -------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 5), min_size=5, max_size=5).filter(any),
     st.floats(0.01, 0.98),

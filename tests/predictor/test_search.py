@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfnade.predictor.search import TitleSearch
@@ -127,7 +127,6 @@ def test_every_title_finds_itself_first(title: str) -> None:
     assert found(title.upper())[0] == title
 
 
-@settings(deadline=None)
 @given(st.sampled_from([t for t in TITLES if t]), st.integers(0, 10**6), st.sampled_from("abz "))
 def test_a_title_with_one_wrong_letter_is_found(title: str, place: int, letter: str) -> None:
     name = title.rsplit(" (", 1)[0]
@@ -147,7 +146,6 @@ def _word_at(text: str, at: int) -> int:
     return end - begin - 1
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300), st.integers(1, 5))
 def test_any_text_can_be_asked_for(text: str, limit: int) -> None:
     assert len(set(found(text, limit))) <= limit

@@ -134,7 +134,6 @@ GOOD: dict[str, Any] = {
 
 @settings(
     max_examples=150,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

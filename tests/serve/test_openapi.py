@@ -69,7 +69,6 @@ def check(operation: Any, mode: GenerationMode) -> None:
 
     @hypothesis.settings(
         max_examples=20,
-        deadline=None,
         derandomize=True,
         database=None,
         suppress_health_check=list(hypothesis.HealthCheck),

@@ -76,7 +76,6 @@ def test_answers_are_as_the_schema_says_and_of_nobody_else(
 
     @hypothesis.settings(
         max_examples=8,
-        deadline=None,
         derandomize=True,
         database=None,
         suppress_health_check=list(hypothesis.HealthCheck),
