@@ -25,8 +25,8 @@ SPLITS = {
 }
 USUAL = ["ml-100k", "ml-1m"]
 RATINGS = {"ml-100k": 100_000, "ml-1m": 1_000_209, "netflix": 100_480_507}
-LARGE = ["biasmf", "u-autorec"]
-"""Who is fitted on Netflix."""
+LARGE = ["biasmf"]
+"""Who is fitted on Netflix, with the options of MovieLens 1M."""
 SLOW = {"bfm": 2, "bfm-ordinal": 1}
 """How many splits of MovieLens 1M are enough for these."""
 

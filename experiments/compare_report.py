@@ -212,16 +212,13 @@ def settings() -> list[str]:
     lines = [
         "## Options, found by validation",
         "",
-        "| model | MovieLens 1M | MovieLens 100K differs | Netflix differs |",
-        "|---|---|---|---|",
+        "| model | MovieLens 1M | MovieLens 100K differs |",
+        "|---|---|---|",
     ]
     for name in names():
         each = contestant(name)
-        differing = [each.differing.get(data, {}) for data in ("ml-100k", "netflix")]
-        cells = [", ".join(f"{k} {v}" for k, v in o.items()) for o in (each.options, *differing)]
-        first, *others = cells
-        others = [cell or "–" for cell in others]
-        lines.append(f"| {each.title} | {' | '.join([first or 'defaults', *others])} |")
+        cells = [", ".join(f"{k} {v}" for k, v in o.items()) for o in (each.options, each.on_100k)]
+        lines.append(f"| {each.title} | {cells[0] or 'defaults'} | {cells[1] or '–'} |")
     return [*lines, ""]
 
 

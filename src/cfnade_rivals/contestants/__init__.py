@@ -6,7 +6,7 @@ most_ratings = 200000  for slow ones: with more it is fitted only if it is named
 with_validation = true it learns from validation ratings, too; its options, which validation has
                        chosen before, say when it ends
 [options]              found by validation on MovieLens 1M, and used for any other data
-[ml-100k], [netflix]   what differs on that data, found by validation there
+[ml-100k]              what differs on MovieLens 100K, found by validation there
 [measured]             what it gave, on which split, with which seed, in how many seconds
 
 Those of lists (`cfnade compare --lists`) lie in lists/. Their [options] are what all settings have
@@ -27,8 +27,7 @@ from cfnade_rivals import CLASSES
 from cfnade_rivals.listers import LISTERS
 
 _FOLDER = Path(__file__).parent
-_DATA = ("ml-100k", "netflix")
-_TABLES = ("most_ratings", "with_validation", "options", *_DATA, "measured")
+_TABLES = ("most_ratings", "with_validation", "options", "ml-100k", "measured")
 _LIST_TABLES = ("most_ratings", "with_validation", "options", "search")
 
 
@@ -40,7 +39,7 @@ class Contestant:
     title: str
     model: str
     options: dict[str, Any]
-    differing: dict[str, dict[str, Any]] = field(default_factory=dict)
+    on_100k: dict[str, Any] = field(default_factory=dict)
     measured: dict[str, Any] = field(default_factory=dict)
     most_ratings: int | None = None
     search: list[dict[str, Any]] = field(default_factory=list)
@@ -48,7 +47,7 @@ class Contestant:
 
     def options_for(self, data: str) -> dict[str, Any]:
         """The options for a data set, by its name."""
-        return self.options | self.differing.get(data, {})
+        return self.options | self.on_100k if data == "ml-100k" else dict(self.options)
 
 
 def names(*, lists: bool = False) -> list[str]:
@@ -71,7 +70,7 @@ def contestant(name: str, *, lists: bool = False) -> Contestant:
         parts.get("title", name),
         parts["model"],
         parts.get("options", {}),
-        {data: parts[data] for data in _DATA if data in parts},
+        parts.get("ml-100k", {}),
         parts.get("measured", {}),
         parts.get("most_ratings"),
         parts.get("search", []),
