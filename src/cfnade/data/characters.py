@@ -90,8 +90,8 @@ def _not_utf8(
         western = ""
     if not western or _in_runs(data):
         raise DataError(
-            f"{byte} is not UTF-8, and the file is not in a Western encoding either; {_GIVE} or "
-            '"gbk"'
+            f"{byte} is not UTF-8, and the file is not in a Western encoding either; if it is "
+            'text, give its encoding, as in encoding="gbk"'
         ) from error
     return western.encode(), f"read as {_WESTERN} (Latin-1), for it is not UTF-8"
 
