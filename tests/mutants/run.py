@@ -43,6 +43,8 @@ def mutants(part: str) -> list[Mutant]:
     """Those of mutants.toml whose file has `part` in its name; each must still apply."""
     text = (Path(__file__).parent / "mutants.toml").read_text(encoding="utf-8")
     chosen = [Mutant(**one) for one in tomllib.loads(text)["mutant"] if part in one["file"]]
+    if not chosen:
+        sys.exit(f"no mutant is in a file with {part!r} in its name; see mutants.toml")
     for mutant in chosen:
         count = (ROOT / mutant.file).read_text(encoding="utf-8").count(mutant.old)
         if count != 1:
