@@ -36,8 +36,16 @@ def axis_of(plan: Plan) -> str:
 def curves(plan: Plan, records: dict[str, list[Record]]) -> dict[str, list[tuple[float, float]]]:
     """For each label its points (x, mean test RMSE) that have been run, by rising x."""
     found: dict[str, list[tuple[float, float]]] = {}
+    splits = common_splits(records)
     for entry in plan.entries:
-        if entry.name in records:
-            point = (float(entry.facts["x"]), spread(records[entry.name], test_rmse).mean)
+        runs = [run for run in records.get(entry.name, []) if run["split"] in splits]
+        if runs:
+            point = (float(entry.facts["x"]), spread(runs, test_rmse).mean)
             found.setdefault(entry.label, []).append(point)
     return {label: sorted(points) for label, points in found.items()}
+
+
+def common_splits(records: dict[str, list[Record]]) -> list[str]:
+    """The splits that every entry was run on, so that means are of the same ratings."""
+    each = [{run["split"] for run in runs} for runs in records.values()]
+    return sorted(set.intersection(*each)) if each else []

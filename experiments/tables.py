@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
-from experiments.figures import axis_of, curves
+from experiments.figures import axis_of, common_splits, curves
 from experiments.plan import Entry, Plan
 from experiments.records import Record, markdown, spread, test_rmse, valid_rmse
 
@@ -119,25 +120,39 @@ def curve(plan: Plan, records: Records) -> str:
         [f"{x:g}", *(f"{points[x]:.4f}" if x in points else "–" for points in found.values())]
         for x in xs
     ]
-    splits = sorted({r["split"] for runs in records.values() for r in runs})
-    return markdown([axis_of(plan), *found], lines) + f"\nSplits: {', '.join(splits)}.\n"
+    splits = ", ".join(common_splits(records))
+    return markdown([axis_of(plan), *found], lines) + f"\nMeans over {splits}.\n"
 
 
 def differences(plan: Plan, records: Records) -> str:
-    """Each entry against the first, on the same split."""
-    base = records[plan.entries[0].name][0]
+    """Each entry against the first, on the test parts that both were run on."""
+    base = {_test_part(record): record for record in records.get(plan.entries[0].name, [])}
     lines = []
     for entry in plan.entries:
-        if entry.name not in records:
+        runs = [run for run in records.get(entry.name, []) if _test_part(run) in base]
+        if not runs:
             continue
-        record = records[entry.name][0]
-        comparable = record["split"] == base["split"]
-        valid = f"{valid_rmse(record) - valid_rmse(base):+.4f}" if comparable else "other split"
-        test = f"{test_rmse(record) - test_rmse(base):+.4f}"
-        line = [entry.label, f"{valid_rmse(record):.4f}", valid, f"{test_rmse(record):.4f}", test]
-        lines.append([*line, f"{record['test']['nll_raw']:.3f}", str(record["best_epoch"])])
+        beside = [base[_test_part(run)] for run in runs]
+        comparable = all(a["split"] == b["split"] for a, b in zip(runs, beside, strict=True))
+        valid = _gain(runs, beside, valid_rmse) if comparable else "other ratings"
+        line = [entry.label, f"{spread(runs, valid_rmse).mean:.4f}", valid]
+        line += [f"{spread(runs, test_rmse).mean:.4f}", _gain(runs, beside, test_rmse)]
+        epochs = _range([run["best_epoch"] for run in runs])
+        lines.append([*line, _mean(runs, "nll_raw"), epochs, str(len(runs))])
     head = ["change", "validation", "against the first", "test", "against the first"]
-    return markdown([*head, "NLL before calibration", "best epoch"], lines)
+    return markdown([*head, "NLL before calibration", "best epoch", "splits"], lines)
+
+
+def _gain(runs: list[Record], beside: list[Record], value: Callable[[Record], float]) -> str:
+    """Mean difference to the runs beside, and how much it varies from split to split."""
+    found = [value(a) - value(b) for a, b in zip(runs, beside, strict=True)]
+    varies = f" ± {stdev(found):.4f}" if len(found) > 1 and runs != beside else ""
+    return f"{fmean(found):+.4f}{varies}"
+
+
+def _test_part(record: Record) -> str:
+    """Splits of one number have one test part, whatever else they do with the rest."""
+    return str(record["split"]).partition(":")[2]
 
 
 def costs_only(plan: Plan, records: Records) -> str:

@@ -19,6 +19,7 @@ from cfnade.settings import Settings
 from cfnade.sides import KINDS, new_member
 from cfnade.training.run import train
 from experiments import one, report, tables
+from experiments.figures import curves
 from experiments.plan import Configuration, PlanError, read_plan
 from experiments.records import read_records, spread
 from experiments.run import Experiment, main
@@ -180,6 +181,32 @@ def test_at_a_glance_a_number_is_met_only_if_ours_is_not_above_it(tmp_path: Path
     }
     line = tables.glance([(read_plan(path), records)]).splitlines()[-1]
     assert "| A | 0.900 | 0.9002, missed (1 of 2 splits) | 0.8900, met |" in line
+
+
+def test_a_change_is_compared_on_the_test_parts_that_both_have(tmp_path: Path) -> None:
+    path = tmp_path / "table.toml"
+    path.write_text(HEAD + "".join(f'[[runs]]\nname = "{name}"\n' for name in "abc"))
+    runs = {"a": {"x:1": 0.80, "x:2": 0.90}, "b": {"x:1": 0.81, "x:2": 0.93}}
+    runs |= {"c": {"other:2": 0.89, "other:3": 0.10}}  # the same test part but for the third
+    records = {
+        name: [record(name, rmse, split=split) for split, rmse in found.items()]
+        for name, found in runs.items()
+    }
+    *_, first, second, third = tables.differences(read_plan(path), records).splitlines()
+    assert "| 0.8500 | +0.0000 |" in first
+    # By hand: the mean of 0.01 and 0.03, and their distance over √2.
+    assert "| 0.8700 | +0.0200 ± 0.0141 |" in second
+    assert "| other ratings | 0.8900 | -0.0100 |" in third
+    assert third.endswith("| 1 |")
+
+
+def test_points_of_a_curve_are_means_over_the_same_splits(tmp_path: Path) -> None:
+    path = tmp_path / "table.toml"
+    entries = [f'[[runs]]\nname = "{x}"\nlabel = "A"\nfacts = {{ x = {x} }}\n' for x in (1, 2)]
+    path.write_text(HEAD + "".join(entries))
+    records = {"1": [record("1", 0.8, split="x:1"), record("1", 0.1, split="x:2")]}
+    records |= {"2": [record("2", 0.7, split="x:1")]}
+    assert curves(read_plan(path), records) == {"A": [(1.0, 0.8), (2.0, 0.7)]}
 
 
 def test_the_spread_of_one_run_is_not_invented() -> None:
