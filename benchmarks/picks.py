@@ -37,7 +37,8 @@ from cfnade.choice.set_nade import ChoiceNade
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import INTERACTIONS
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
+from cfnade.models.choice_network import ChoiceNetwork
+from cfnade.models.config import ChoiceConfig
 from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import Rank
 from cfnade_rivals.fit_costs import peak_mb

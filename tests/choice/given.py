@@ -14,7 +14,8 @@ from cfnade.choice.factored import Posterior, PosteriorConfig
 from cfnade.choice.linear import Linear
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_nade import ChoiceNade
-from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
+from cfnade.models.choice_network import ChoiceNetwork
+from cfnade.models.config import ChoiceConfig
 
 M = 11
 

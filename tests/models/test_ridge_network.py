@@ -8,7 +8,8 @@ import torch
 
 from cfnade.errors import ModelError
 from cfnade.models.batch import Context
-from cfnade.models.ridge_network import RidgeConfig, RidgeNetwork
+from cfnade.models.config import RidgeConfig
+from cfnade.models.ridge_network import RidgeNetwork
 
 M, K = 5, 3
 

@@ -22,7 +22,8 @@ from cfnade.data.ratings import IntArray
 from cfnade.errors import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.ragged_sums import add_rows, transposed
-from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
+from cfnade.models.choice_network import ChoiceNetwork
+from cfnade.models.config import ChoiceConfig
 from cfnade.models.initialise import fill_columns_
 from cfnade.options import check_fields, number, whole
 from cfnade.sides.column_part import ColumnPart

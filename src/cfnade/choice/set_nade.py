@@ -14,7 +14,8 @@ from cfnade.choice.picks import Picks
 from cfnade.errors import ModelError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.ragged_sums import sum_rows
-from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
+from cfnade.models.choice_network import ChoiceNetwork
+from cfnade.models.config import ChoiceConfig
 from cfnade.options import checked, whole
 
 _MOST = 100

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from cfnade.models.checks import require
+from cfnade.models.config import require
 from cfnade.models.initialise import glorot_
 
 UNITS = 32

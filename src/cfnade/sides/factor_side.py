@@ -17,7 +17,8 @@ from cfnade.data.ratings import IntArray, Ratings
 from cfnade.kernels.posterior import Evidence
 from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
-from cfnade.models.factor_network import FactorConfig, FactorNetwork
+from cfnade.models.config import FactorConfig
+from cfnade.models.factor_network import FactorNetwork
 from cfnade.models.mean_link import MeanLink
 from cfnade.settings import Settings
 from cfnade.sides.factor_rows import FactorRows, factor_evidence

@@ -20,7 +20,8 @@ from cfnade.kernels.cooccurrence import co_picks
 from cfnade.kernels.grouping import ratings_of
 from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
-from cfnade.models.near_network import NearConfig, NearNetwork
+from cfnade.models.config import NearConfig
+from cfnade.models.near_network import NearNetwork
 from cfnade.once import OnceOf
 from cfnade.settings import Settings
 from cfnade.sides.factor_rows import FactorRows

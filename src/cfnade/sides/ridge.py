@@ -29,8 +29,9 @@ from cfnade.kernels.posterior import (
 )
 from cfnade.kernels.threads import one_torch_thread, thread_count
 from cfnade.models.batch import Context
+from cfnade.models.config import RidgeConfig
 from cfnade.models.initialise import smoothed_log_frequencies, steps
-from cfnade.models.ridge_network import RidgeConfig, RidgeNetwork
+from cfnade.models.ridge_network import RidgeNetwork
 from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.factors import Factors, analyse, continued
