@@ -126,8 +126,9 @@ def everybody(people: int, threads: int) -> dict[str, Any]:
         for tensor in network.parameters():
             tensor.uniform_(-0.05, 0.05)
     table = torch.rand(ITEMS, ITEMS) * 0.01
-    linear = Linear(LinearConfig(columns=ITEMS, penalty=1.0), {"B": table})
-    choice = Choice({"nade": ChoiceNade([network]), "linear": linear}, {"nade": 1.0, "linear": 5.0})
+    linear = Linear(LinearConfig(columns=ITEMS, penalty=1.0), {"B": table.numpy()})
+    sides = {"nade": ChoiceNade.of([network]), "linear": linear}
+    choice = Choice(sides, {"nade": 1.0, "linear": 5.0})
     counted = trained_on(("user",), context)
     predictor = Predictor(FittedModel((), "picks", context, counted, choice=choice))
     predictor.recommend([0, 1, 2, 3, 4, 5], n=TOP)

@@ -25,8 +25,9 @@ from cfnade.settings import Settings
 from cfnade.sides import KINDS, Axis, Kind
 from cfnade.sides.draw import Draw
 from cfnade.sides.nade import EngineStepper, NadeSide
-from cfnade.sides.side import Array, Before, SideStepper
+from cfnade.sides.side import Array, Before
 from cfnade.sides.stepping import AutogradStepper
+from cfnade.sides.trainable import SideStepper
 
 
 @contextmanager

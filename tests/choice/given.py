@@ -55,7 +55,7 @@ def some_network(levels: int = 1, *, hidden: int = 5, columns: int = M, seed: in
 
 def nade_side(picks: Picks) -> ChoiceSide:
     columns = picks.n_columns
-    return ChoiceNade([some_network(columns=columns, seed=seed) for seed in range(2)])
+    return ChoiceNade.of([some_network(columns=columns, seed=seed) for seed in range(2)])
 
 
 def linear_side(picks: Picks) -> ChoiceSide:

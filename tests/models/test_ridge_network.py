@@ -109,8 +109,8 @@ def test_the_order_of_a_history_changes_nothing() -> None:
 
 def test_predictions_get_sharper_as_more_is_known() -> None:
     network = some_network(2, noise=0.5)
-    assert float(network.gain(torch.tensor(1.0))) == 1.0
-    assert float(network.gain(torch.tensor(0.0))) == 2.0
+    assert float(network.config.gain(torch.tensor(1.0))) == 1.0
+    assert float(network.config.gain(torch.tensor(0.0))) == 2.0
 
 
 def test_gradients_are_those_of_finite_differences() -> None:

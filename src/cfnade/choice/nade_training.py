@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from cfnade.choice.picks import Picks
-from cfnade.choice.set_nade import Hidden, hidden_of
+from cfnade.choice.set_states import Hidden, hidden_of
 from cfnade.data.ratings import IntArray
 from cfnade.errors import TrainingError
 from cfnade.group import ALONE, Group

@@ -16,6 +16,8 @@ from cfnade.options import TRUE_OR_FALSE, check_fields, number, one_of, optional
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "elu")
 CONTEXT_SCALES = ("sum", "sqrt")
 TARGET_WEIGHTS = ("paper", "unit")
+TIME_UNITS = 32
+"""Of the hidden layer that knows when."""
 
 _MOST_NUMBERS = 2**40  # weights; 4 bytes each is beyond any machine that this is meant for
 
@@ -139,6 +141,10 @@ class RidgeConfig(Sizes, of="a ridge part"):
     noise: Annotated[float, number(above=0)]
     """σ²: the same where all is known."""
 
+    def gain(self, unknown: Any) -> Any:
+        """γ for an unknown share ω."""
+        return self.spread / (self.noise + (self.spread - self.noise) * unknown)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FactorConfig(Sizes, of="a factor analysis"):
@@ -162,6 +168,11 @@ class NearConfig(Sizes, of="a neighbourhood"):
     """D of the factor analysis."""
     pairs: Annotated[int, whole(0)] = 0
     """P."""
+
+    @property
+    def factors(self) -> FactorConfig:
+        """The sizes of its factor analysis."""
+        return FactorConfig(columns=self.columns, levels=self.levels, dimensions=self.dimensions)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from cfnade.models.batch import Context
-from cfnade.models.config import FactorConfig, NearConfig
+from cfnade.models.config import NearConfig
 from cfnade.models.factor_network import FactorNetwork
 
 
@@ -40,10 +40,8 @@ class NearNetwork(nn.Module):
     def __init__(self, config: NearConfig) -> None:
         super().__init__()
         self.config = config
-        M, K = config.columns, config.levels
-        self.factors = FactorNetwork(
-            FactorConfig(columns=M, levels=K, dimensions=config.dimensions)
-        )
+        M = config.columns
+        self.factors = FactorNetwork(config.factors)
         self.register_buffer("starts", torch.zeros(M + 1, dtype=torch.int32))
         self.register_buffer("others", torch.zeros(config.pairs, dtype=torch.int32))
         self.register_buffer("covariances", torch.zeros(config.pairs))  # R, column by column

@@ -21,8 +21,6 @@ plus what was added, so that weight decay pulls them to their start. M columns, 
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -83,12 +81,7 @@ class RidgeNetwork(nn.Module):
         with torch.no_grad():
             variances = torch.linalg.inv(precision).diagonal(dim1=1, dim2=2)  # (B, D)
             unknown = (variances @ self.importance) / self.importance.sum()  # (B,)
-        return torch.cat([self.gain(unknown).unsqueeze(1) * mean, unknown.unsqueeze(1)], 1)
-
-    def gain(self, unknown: Any) -> Any:
-        """γ for an unknown share ω."""
-        spread, noise = self.config.spread, self.config.noise
-        return spread / (noise + (spread - noise) * unknown)
+        return torch.cat([self.config.gain(unknown).unsqueeze(1) * mean, unknown.unsqueeze(1)], 1)
 
     def scores(self, hidden: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of all levels for cells (rows[t], columns[t]). Returns (T, K)."""

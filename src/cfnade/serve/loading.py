@@ -159,7 +159,7 @@ def _warm_up(predictor: Predictor) -> None:
         predictor.similar_items(predictor.items.raw(0), n=1)
     for who in people:
         predictor.ranked(**who, n=1)
-        if fitted.members:
+        if fitted.rates:
             predictor.ranked(**who, n=1, rank="quantile")
             predictor.predicted(first, **who)
         predictor.explain(item=predictor.items.raw(0), **who)
