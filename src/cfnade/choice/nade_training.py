@@ -314,7 +314,7 @@ class ChoiceTrainer:
 
     def averaged(self) -> ChoiceNetwork:
         """A network with the averaged weights; it shares their memory."""
-        return _network_of(self.network.config, self.average)
+        return self._with(self.average)
 
     def remember(self) -> None:
         """Keep a copy of the averaged weights as the best."""
@@ -322,7 +322,13 @@ class ChoiceTrainer:
 
     def best(self) -> ChoiceNetwork:
         """A network with the best weights, or the averaged ones if none were remembered."""
-        return _network_of(self.network.config, self._best or self.average)
+        return self._with(self._best or self.average)
+
+    def _with(self, tensors: Mapping[str, Tensor]) -> ChoiceNetwork:
+        with torch.device("meta"):
+            network = ChoiceNetwork(self.network.config)
+        network.load_state_dict(dict(tensors), assign=True)
+        return network.requires_grad_(False)
 
     # -- state --------------------------------------------------------------------------------
 
@@ -352,10 +358,3 @@ class ChoiceTrainer:
         }
         self._adam.load_state_dict(self._adam.state_dict() | {"state": moments})
         self.step = step
-
-
-def _network_of(config: ChoiceConfig, tensors: Mapping[str, Tensor]) -> ChoiceNetwork:
-    with torch.device("meta"):
-        network = ChoiceNetwork(config)
-    network.load_state_dict(dict(tensors), assign=True)
-    return network.requires_grad_(False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cfnade.errors import ModelError
 from cfnade.once import Guard
 from cfnade.sides.factor_rows import FactorWeights
 from cfnade.sides.nade_rows import NadeWeights
@@ -85,6 +86,8 @@ class Expected(NamedTuple):
 
 def expected_tables(described: Described, arrays: ByName) -> dict[str, Expected]:
     """The tables of a member with these fields, as side.name; nothing of their size is made."""
+    if not described:
+        raise ModelError("a member has no sides; it needs at least one")
     if not set(described) <= set(SAVED):
         from cfnade.sides.kinds import network_shapes
 
@@ -101,7 +104,7 @@ def expected_tables(described: Described, arrays: ByName) -> dict[str, Expected]
 
 def loaded_member(described: Described, tables: ByName, arrays: ByName) -> AnsweringMember:
     """A member of these numbers, which `expected_tables` describes, and of what its sides keep."""
-    if not described or not set(described) <= set(SAVED):
+    if not set(described) <= set(SAVED):
         from cfnade.sides.kinds import network_member
 
         return network_member(described, tables, arrays)
