@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.predictor.picked import picked_model, rated_model
 
 from cfnade.checkpoint import load, save
 from cfnade.fitted import FittedModel
+from cfnade.scorer import Scorer
 from cfnade.sides import KINDS
 from cfnade.sides.kinds import network_shapes
 from cfnade.sides.saved import SAVED, Expected, SavedMember, expected_tables
@@ -177,7 +179,7 @@ def test_tables_are_the_file_and_networks_are_the_tables(tmp_path: Path, name: s
         assert table.size == 0 or np.shares_memory(table, tables[key])
     with torch.no_grad():
         for parameter in fitted.members[0].parameters():
-            parameter += 1.0
+            parameter.add_(1.0)
     assert file.read_bytes() == before  # who writes has a page of their own
 
 
@@ -185,7 +187,14 @@ def test_a_network_that_was_asked_for_is_what_answers(tmp_path: Path) -> None:
     """It may be moved elsewhere, where tables of old would not follow."""
     save(make_kind("user"), tmp_path)
     fitted = load(tmp_path)
-    fitted.members[0].double()
+    before = Scorer(fitted).probabilities([1], [2])
+    with torch.no_grad():
+        for parameter in fitted.members[0].double().parameters():
+            parameter.mul_(0.5)
+    after = Scorer(fitted).probabilities([1], [2])
+    assert not np.allclose(before, after)
+    own = replace(fitted, answering=fitted.members)
+    np.testing.assert_array_equal(after, Scorer(own).probabilities([1], [2]))
     assert fitted.answering[0].tables()["user.W"].dtype == np.float64
     assert fitted.answering[0].trainable() is fitted.members[0]
 
