@@ -37,7 +37,8 @@ from cfnade.choice.set_nade import ChoiceNade
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import INTERACTIONS
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
+from cfnade.models.choice_network import ChoiceNetwork
+from cfnade.models.config import ChoiceConfig
 from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import Rank
 from cfnade_rivals.fit_costs import peak_mb
@@ -125,8 +126,9 @@ def everybody(people: int, threads: int) -> dict[str, Any]:
         for tensor in network.parameters():
             tensor.uniform_(-0.05, 0.05)
     table = torch.rand(ITEMS, ITEMS) * 0.01
-    linear = Linear(LinearConfig(columns=ITEMS, penalty=1.0), {"B": table})
-    choice = Choice({"nade": ChoiceNade([network]), "linear": linear}, {"nade": 1.0, "linear": 5.0})
+    linear = Linear(LinearConfig(columns=ITEMS, penalty=1.0), {"B": table.numpy()})
+    sides = {"nade": ChoiceNade.of([network]), "linear": linear}
+    choice = Choice(sides, {"nade": 1.0, "linear": 5.0})
     counted = trained_on(("user",), context)
     predictor = Predictor(FittedModel((), "picks", context, counted, choice=choice))
     predictor.recommend([0, 1, 2, 3, 4, 5], n=TOP)

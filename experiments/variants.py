@@ -25,8 +25,10 @@ from cfnade.settings import Settings
 from cfnade.sides import KINDS, Axis, Kind
 from cfnade.sides.draw import Draw
 from cfnade.sides.nade import EngineStepper, NadeSide
-from cfnade.sides.side import Array, Before, SideStepper
+from cfnade.sides.nade_rows import NadeWeights
+from cfnade.sides.side import Array, Before
 from cfnade.sides.stepping import AutogradStepper
+from cfnade.sides.trainable import SideStepper, tables_of
 
 
 @contextmanager
@@ -67,6 +69,11 @@ class SlopeSide(NadeSide):
         unseen = torch.from_numpy(ratings.level_counts(_COLUMNS[self.axis])).sum(1) == 0
         with torch.no_grad():
             self.network.W[unseen] = 0.0  # the input table is a sum here, which keeps nothing
+
+    def weights(self) -> NadeWeights:
+        """With S in W, as they are always added."""
+        whole = {"W": self.network.input_table.detach().numpy()}
+        return NadeWeights(self.axis, self.network.config, tables_of(self.network) | whole)
 
     def stepper(
         self, ratings: Ratings, settings: Settings, *, share: float, threads: int

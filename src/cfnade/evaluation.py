@@ -76,7 +76,7 @@ def evaluate(fitted: FittedModel, test: Ratings, *, unseen: str = "mean") -> Sco
     Users and items are matched by their ids; unknown ones follow the rule for what training did not
     see (unseen.py; "paper" for reproduction) and are counted.
     """
-    if not fitted.members:
+    if not fitted.rates:
         raise PredictionError(
             "this model was trained on interactions, which have no ratings to score; score its "
             "lists with evaluate_lists() (on the command line: --lists)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,10 @@ import numpy.typing as npt
 from cfnade.calibration import Calibration
 from cfnade.choice import Choice
 from cfnade.data.ratings import IntArray, Ratings
-from cfnade.sides import Axis, Member
+from cfnade.sides import AnsweringMember, Axis
+
+if TYPE_CHECKING:
+    from cfnade.sides import Member
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class FittedModel:
     them) only histories given in a call can be used.
     """
 
-    members: tuple[Member, ...]
+    answering: tuple[AnsweringMember, ...]
     """How things are rated; none in a model of interactions, which have no ratings."""
     side: str
     """What was asked for, such as "user", "item" or "both": a name, on which nothing depends."""
@@ -45,10 +48,20 @@ class FittedModel:
     """For people who were not trained on, where it is another one."""
 
     @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """The same as torch modules, in the same memory: those of a loaded model are made here."""
+        return tuple(member.trainable() for member in self.answering)
+
+    @property
+    def rates(self) -> bool:
+        """Whether it knows how things are rated."""
+        return bool(self.answering)
+
+    @cached_property
     def axes(self) -> tuple[Axis, ...]:
         """What the rows of its sides are: users, items or both."""
-        axes = dict.fromkeys(axis for member in self.members for axis in member.axes)
-        return tuple(axes) if self.members else ("user",)
+        axes = dict.fromkeys(axis for member in self.answering for axis in member.axes)
+        return tuple(axes) if self.answering else ("user",)
 
     @cached_property
     def takes_histories(self) -> bool:
@@ -58,7 +71,7 @@ class FittedModel:
     @cached_property
     def needs_times(self) -> bool:
         """Whether a prediction needs to know when."""
-        sides = (side for member in self.members for side in member.sides.values())
+        sides = (side for member in self.answering for side in member.sides.values())
         return any(side.needs_times for side in sides)
 
     def new(self, users: IntArray) -> npt.NDArray[np.bool_]:

@@ -177,14 +177,14 @@ def settings_of(side: str, given: Mapping[str, Any], extra: Any, ridge: Any) -> 
 def arguments_of(fitted: FittedModel) -> dict[str, Any]:
     """The arguments that give a fitted model again."""
     run = fitted.facts.get("run", {})
-    if not fitted.members:
+    if not fitted.rates:
         return {"seed": run["settings"]["seed"], "threads": run.get("threads")}
     if "auto" in fitted.facts:
         own = {"minutes": fitted.facts["auto"]["minutes"], "seed": run["settings"]["seed"]}
         own |= {"lists": fitted.facts["auto"].get("lists")}
         return own | {"threads": run.get("threads"), "device": run.get("device", "cpu")}
     fields: dict[str, Any] = {}
-    for side in reversed(fitted.members[0].to_dict().values()):
+    for side in reversed(fitted.answering[0].to_dict().values()):
         fields |= side  # where several have a field, the first one counts
     fields.setdefault("ridge", 0)
     base = default_recipe(fitted.side, fields["ridge"])
@@ -208,7 +208,7 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
         },
         **{name: settings[name] for name in TRAINING if name not in _OPTIONAL},
         "time": fitted.needs_times,
-        "seeds": len(fitted.members) - fitted.side.count(","),
+        "seeds": len(fitted.answering) - fitted.side.count(","),
         "settings": rare or None,
         "lists": True if fitted.choice is not None else None,
         "threads": run.get("threads"),

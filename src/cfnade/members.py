@@ -11,14 +11,14 @@ from cfnade.data.ratings import IntArray
 from cfnade.fitted import FittedModel
 from cfnade.newcomers import Newcomer, Newcomers
 from cfnade.nothing_known import NothingKnown
-from cfnade.sides import Axis, Member
+from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import Array, Folding, Row, What, Who
 
 
 class MemberScores:
     """Scores have a last axis K; a known rating is scored from the others, never from itself."""
 
-    def __init__(self, member: Member, fitted: FittedModel) -> None:
+    def __init__(self, member: AnsweringMember, fitted: FittedModel) -> None:
         self._readings = [side.reading(fitted.context) for side in member.sides.values()]
         self._K, self._nobody = len(fitted.context.scale), NothingKnown(fitted)
         self._newcomers = Newcomers(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from cfnade.data.ratings import IntArray
 from cfnade.fitted import FittedModel
 from cfnade.once import once
-from cfnade.sides.ridge import SETTLED_SMOOTHING as SMOOTHING
+from cfnade.sides.ridge_rows import SETTLED_SMOOTHING as SMOOTHING
 from cfnade.sides.side import Array, Who
 
 FloatArray = npt.NDArray[np.float64]

@@ -24,7 +24,7 @@ from cfnade.lists import Lists, distributions, mixed
 from cfnade.members import MemberScores
 from cfnade.once import once
 from cfnade.recent import Recent, key_of
-from cfnade.sides import Axis, Member
+from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import Array, BoolArray, Row, What, Who, row_of
 from cfnade.unseen import UNSEEN_RULES, paper_distribution
 
@@ -56,13 +56,13 @@ class Scorer:
 
     def _set(self, fitted: FittedModel) -> None:
         self.fitted = fitted
-        self._members = [MemberScores(member, fitted) for member in fitted.members]
+        self._members = [MemberScores(member, fitted) for member in fitted.answering]
         self._recent: Recent[list[Array]] = Recent(RECENT, lambda all: sum(a.nbytes for a in all))
 
-    def with_members(self, *members: Member) -> Scorer:
+    def with_members(self, *members: AnsweringMember) -> Scorer:
         """The same questions, asked of other weights of the same model."""
         other = copy(self)
-        other._set(replace(self.fitted, members=members))
+        other._set(replace(self.fitted, answering=members))
         return other
 
     # -- what is known ------------------------------------------------------------------------

@@ -113,8 +113,8 @@ def picked(fitted: FittedModel) -> Any:
     """What it knows of picks."""
     if fitted.choice is None:
         return None
-    tensors = fitted.choice.tensors().items()
-    return fitted.choice.to_dict(), {name: tensor.numpy().tobytes() for name, tensor in tensors}
+    tables = fitted.choice.tables().items()
+    return fitted.choice.to_dict(), {name: table.tobytes() for name, table in tables}
 
 
 def same(one: FittedModel, other: FittedModel) -> bool:

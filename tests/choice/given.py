@@ -14,7 +14,8 @@ from cfnade.choice.factored import Posterior, PosteriorConfig
 from cfnade.choice.linear import Linear
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_nade import ChoiceNade
-from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
+from cfnade.models.choice_network import ChoiceNetwork
+from cfnade.models.config import ChoiceConfig
 
 M = 11
 
@@ -54,7 +55,7 @@ def some_network(levels: int = 1, *, hidden: int = 5, columns: int = M, seed: in
 
 def nade_side(picks: Picks) -> ChoiceSide:
     columns = picks.n_columns
-    return ChoiceNade([some_network(columns=columns, seed=seed) for seed in range(2)])
+    return ChoiceNade.of([some_network(columns=columns, seed=seed) for seed in range(2)])
 
 
 def linear_side(picks: Picks) -> ChoiceSide:

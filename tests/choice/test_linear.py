@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.choice.given import M, matrix, some_picks
 
-from cfnade.choice import linear
+from cfnade.choice import regressions as module
 from cfnade.choice.linear import Linear, LinearConfig, usual_penalty
 from cfnade.errors import ModelError
 
@@ -32,11 +32,11 @@ def regressions(X: np.ndarray, penalty: float, most: int | None = None) -> np.nd
 def test_it_is_each_items_regression_on_all_others(
     weighed: bool, penalty: float, exact: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear, "EXACT", exact)  # 0: the inverse is made in single precision
+    monkeypatch.setattr(module, "EXACT", exact)  # 0: the inverse is made in single precision
     picks = some_picks(weighed=weighed)
     side = Linear.fit(picks, penalty=penalty)
     X = matrix(picks)
-    B = side.tensors()["B"].numpy()
+    B = side.tables()["B"]
     np.testing.assert_allclose(B, regressions(X, penalty), rtol=1e-3, atol=2e-5)
     P = np.linalg.inv(X.T @ X + penalty * np.eye(M))
     closed = -P / np.diag(P)
@@ -46,14 +46,14 @@ def test_it_is_each_items_regression_on_all_others(
 
 
 def test_rows_of_a_dense_path_lie_together() -> None:
-    assert Linear.fit(some_picks(), penalty=1.0).tensors()["B"].is_contiguous()
+    assert Linear.fit(some_picks(), penalty=1.0).tables()["B"].flags.c_contiguous
 
 
 @pytest.mark.parametrize("at_once", [256, 3])
 def test_a_sparse_path_of_all_neighbours_is_the_dense_one(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear, "_AT_ONCE", at_once)
+    monkeypatch.setattr(module, "_AT_ONCE", at_once)
     picks = some_picks(60, weighed=True)
     X = matrix(picks)
     assert (X.T @ X > 0).all()  # every two are picked together by somebody
@@ -83,7 +83,7 @@ def test_counts_that_were_not_kept_do_not_stop_a_regression() -> None:
     """Three items, each close to the next, with no count between the first and the last."""
     grams = torch.tensor([[[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]]])
     assert torch.linalg.eigvalsh(grams).min() < 0
-    found = linear._solved(grams.clone(), torch.ones(1, 3))
+    found = module._solved(grams.clone(), torch.ones(1, 3))
     assert torch.isfinite(found).all()
 
 

@@ -4,18 +4,17 @@
 from typing import Any, Self
 
 import numpy as np
-from torch import Tensor
 
-from cfnade.choice.choice_side import ChoiceSide, ScoreArray
+from cfnade.choice.choice_side import ChoiceSide, ScoreArray, Tables
 from cfnade.choice.picks import Picks
 
 
 class PopularSide(ChoiceSide):
-    def __init__(self, logs: Tensor) -> None:
+    def __init__(self, logs: ScoreArray) -> None:
         self._logs = logs
 
     def scores(self, known: Picks) -> ScoreArray:
-        return np.tile(self._logs.numpy(), (len(known), 1))
+        return np.tile(self._logs, (len(known), 1))
 
     def vectors(self) -> None:
         return None
@@ -23,7 +22,7 @@ class PopularSide(ChoiceSide):
     def to_dict(self) -> dict[str, Any]:
         return {"items": self.n_items}
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tables(self) -> Tables:
         return {"logs": self._logs}
 
     @classmethod
@@ -31,7 +30,7 @@ class PopularSide(ChoiceSide):
         return {"logs": (int(fields["items"]),)}
 
     @classmethod
-    def from_saved(cls, fields: Any, tensors: Any) -> Self:
-        return cls(tensors["logs"])
+    def from_saved(cls, fields: Any, tables: Any) -> Self:
+        return cls(tables["logs"])
 
     n_items = property(lambda self: len(self._logs))

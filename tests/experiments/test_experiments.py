@@ -17,6 +17,8 @@ from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.settings import Settings
 from cfnade.sides import KINDS, new_member
+from cfnade.sides.plain import PlainRows
+from cfnade.sides.readings import reading_of
 from cfnade.training.run import train
 from experiments import one, report, tables
 from experiments.figures import curves
@@ -265,6 +267,15 @@ def test_the_slope_is_learnt_and_counts_for_every_level() -> None:
     assert float(network.S.detach().abs().max()) > 0
     added = (network.input_table - network.W).detach()  # (M, K, H)
     assert added.sub(network.S.detach()[:, None, :]).abs().max() < 1e-6
+
+
+def test_a_sloped_model_answers_with_its_slope() -> None:
+    fitted = small_run("slope").fitted
+    side: Any = fitted.members[0].sides["item"]
+    plain = reading_of("item", PlainRows(side.scores_given, fitted.context.rows("item")))
+    cells = np.repeat(np.arange(5), 6), np.tile(np.arange(6), 5), None
+    found = side.reading(fitted.context).cells(*cells)
+    np.testing.assert_allclose(found, plain.cells(*cells), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("side", ["item", "both"])

@@ -126,7 +126,7 @@ def test_going_on_trains_each_member_from_its_own_weights(tmp_path: Path) -> Non
     for before, after in zip(fitted.members, done.fitted.members, strict=True):
         for name, table in before.state_dict().items():
             torch.testing.assert_close(after.state_dict()[name], table)
-    one = replace(fitted, members=fitted.members[:1])
+    one = replace(fitted, answering=fitted.members[:1])
     with pytest.raises(ValueError):
         train(
             parts,

@@ -27,6 +27,7 @@ from torch import Tensor
 from cfnade.errors import ModelError
 from cfnade.kernels.engine import Engine
 from cfnade.kernels.forward import cell_scores, context_sum
+from cfnade.kernels.memory import Array
 
 each_case = pytest.mark.parametrize("case", CASES)
 
@@ -34,8 +35,11 @@ each_case = pytest.mark.parametrize("case", CASES)
 @each_case
 def test_contexts_are_summed(case: Case) -> None:
     table, context = case.table(), cells_of(CONTEXT, case.levels, case.seed, case.dtype)
-    got = context_sum(table, context, shared=case.shared, threads=case.threads)
-    assert_close(got, reference.context_sum(table.double(), plain(context), ROWS, case.shared))
+    got = context_sum(table.numpy(), context, shared=case.shared, threads=case.threads)
+    assert_close(
+        torch.from_numpy(got),
+        reference.context_sum(table.double(), plain(context), ROWS, case.shared),
+    )
 
 
 @each_case
@@ -44,7 +48,7 @@ def test_cells_are_scored(case: Case) -> None:
     state, bias = case.normal(ROWS, case.width), case.normal(COLUMNS, case.levels, number=1)
     asked = cells.rows.numpy(), cells.columns.numpy()
     how: dict[str, Any] = {"shared": case.shared, "threads": case.threads}
-    got = cell_scores(state, table, bias, *asked, **how)
+    got = torch.from_numpy(cell_scores(state.numpy(), table.numpy(), bias.numpy(), *asked, **how))
     exact = state.double(), table.double(), bias.double()
     assert_close(got, reference.cell_scores(*exact, cells.rows, cells.columns, case.shared))
 
@@ -116,15 +120,16 @@ def test_random_shapes(seed: int) -> None:
 @pytest.mark.parametrize("threads", [2, 3])
 def test_same_bits_twice_and_the_same_numbers_for_any_threads(threads: int) -> None:
     case = Case(70, 5, torch.float32, threads, True)
-    table, state = case.table(), case.normal(ROWS, 70)
+    table, state = case.table().numpy(), case.normal(ROWS, 70).numpy()
     context = cells_of(CONTEXT, 5, 1, case.dtype)
     asked = plain(cells_of(TARGETS, 5, 2, case.dtype))
     cells = asked.rows.numpy(), asked.columns.numpy()
-    bias = case.normal(COLUMNS, 5)
+    bias = case.normal(COLUMNS, 5).numpy()
 
     def answers(count: int) -> tuple[Tensor, Tensor]:
         how: dict[str, Any] = {"shared": True, "threads": count}
-        return context_sum(table, context, **how), cell_scores(state, table, bias, *cells, **how)
+        answers = context_sum(table, context, **how), cell_scores(state, table, bias, *cells, **how)
+        return torch.from_numpy(answers[0]), torch.from_numpy(answers[1])
 
     first, second, single = answers(threads), answers(threads), answers(1)
     for a, b, c in zip(first, second, single, strict=True):
@@ -132,19 +137,16 @@ def test_same_bits_twice_and_the_same_numbers_for_any_threads(threads: int) -> N
         assert_close(a, c)
 
 
-def test_nothing_is_recorded_for_autograd() -> None:
-    case = Case(4, 2, torch.float32, 1, True)
-    table = case.table().requires_grad_()
-    context = cells_of(CONTEXT, 2, 1, case.dtype)
-    assert not context_sum(table, context, shared=True).requires_grad
+def zeros(*shape: int) -> Array:
+    return np.zeros(shape, np.float32)
 
 
-def ask(**changes: Any) -> Tensor:
+def ask(**changes: Any) -> Array:
     """cell_scores of two good cells, with some arguments changed."""
     good: dict[str, Any] = {
-        "state": torch.zeros(3, 4),
-        "table": torch.zeros(5, 2, 4),
-        "bias": torch.zeros(5, 2),
+        "state": zeros(3, 4),
+        "table": zeros(5, 2, 4),
+        "bias": zeros(5, 2),
         "rows": np.array([0, 2]),
         "columns": np.array([4, 0]),
         "shared": True,
@@ -155,14 +157,13 @@ def ask(**changes: Any) -> Tensor:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"table": torch.zeros(5, 2, 4).half()}, "table has dtype torch.float16; it must be float"),
-        ({"table": torch.zeros(5, 8)}, r"table has shape \(5, 8\)"),
-        ({"table": torch.zeros(5, 1, 4), "bias": torch.zeros(5, 1)}, "2..255 levels"),
-        ({"table": torch.zeros(5, 4, 2).transpose(1, 2)}, "table is not contiguous"),
-        ({"bias": torch.zeros(5, 3)}, r"bias has shape \(5, 3\); it must be \(5, 2\)"),
-        ({"bias": torch.zeros(5, 2).double()}, "bias has dtype torch.float64"),
-        ({"state": torch.zeros(3, 5)}, r"state has shape \(3, 5\); it must be \(any, 4\)"),
-        ({"state": torch.zeros(3, 4, device="meta")}, "state is on meta; the kernels run on cpu"),
+        ({"table": zeros(5, 2, 4).astype(np.float16)}, "table has dtype float16; it must be float"),
+        ({"table": zeros(5, 8)}, r"table has shape \(5, 8\)"),
+        ({"table": zeros(5, 1, 4), "bias": zeros(5, 1)}, "2..255 levels"),
+        ({"table": zeros(5, 4, 2).swapaxes(1, 2)}, "table is not contiguous"),
+        ({"bias": zeros(5, 3)}, r"bias has shape \(5, 3\); it must be \(5, 2\)"),
+        ({"bias": zeros(5, 2).astype(np.float64)}, "bias has dtype float64"),
+        ({"state": zeros(3, 5)}, r"state has shape \(3, 5\); it must be \(any, 4\)"),
         ({"rows": np.array([0, 3])}, r"rows\[1\] \(=3\) must lie in 0..2 \(rows = 3\)"),
         ({"rows": np.array([-1, 0])}, r"rows\[0\] \(=-1\) must lie in 0..2"),
         ({"rows": np.array([0])}, r"rows has shape \(1,\); it must be \(2,\), one per cell"),
@@ -174,7 +175,7 @@ def ask(**changes: Any) -> Tensor:
 def test_bad_arguments_are_refused_before_a_kernel_runs(
     changes: dict[str, Any], message: str
 ) -> None:
-    assert ask().isfinite().all()
+    assert np.isfinite(ask()).all()
     with pytest.raises(ModelError, match=message):
         ask(**changes)
 
@@ -182,4 +183,4 @@ def test_bad_arguments_are_refused_before_a_kernel_runs(
 def test_ratings_grouped_for_another_table_are_refused() -> None:
     context = cells_of([1, 2, 1], 2, 1, torch.float32)
     with pytest.raises(ModelError, match="grouped for 3 columns; the table has 5"):
-        context_sum(torch.zeros(5, 2, 4), context, shared=True)
+        context_sum(zeros(5, 2, 4), context, shared=True)

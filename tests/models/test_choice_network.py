@@ -13,7 +13,8 @@ from torch import Tensor
 
 from cfnade.errors import ModelError
 from cfnade.models.batch import Context
-from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork, DrawnSets, choice_cost
+from cfnade.models.choice_network import ChoiceNetwork, DrawnSets, choice_cost
+from cfnade.models.config import ChoiceConfig
 
 M = 5
 

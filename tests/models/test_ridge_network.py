@@ -8,7 +8,8 @@ import torch
 
 from cfnade.errors import ModelError
 from cfnade.models.batch import Context
-from cfnade.models.ridge_network import RidgeConfig, RidgeNetwork
+from cfnade.models.config import RidgeConfig
+from cfnade.models.ridge_network import RidgeNetwork
 
 M, K = 5, 3
 
@@ -108,8 +109,8 @@ def test_the_order_of_a_history_changes_nothing() -> None:
 
 def test_predictions_get_sharper_as_more_is_known() -> None:
     network = some_network(2, noise=0.5)
-    assert float(network.gain(torch.tensor(1.0))) == 1.0
-    assert float(network.gain(torch.tensor(0.0))) == 2.0
+    assert float(network.config.gain(torch.tensor(1.0))) == 1.0
+    assert float(network.config.gain(torch.tensor(0.0))) == 2.0
 
 
 def test_gradients_are_those_of_finite_differences() -> None:

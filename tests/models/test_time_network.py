@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from cfnade.errors import ModelError
-from cfnade.models.time_network import UNITS, TimeNetwork
+from cfnade.models.config import TIME_UNITS
+from cfnade.models.time_network import TimeNetwork
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -23,7 +24,7 @@ def test_what_time_adds_is_the_formula(shared: bool) -> None:
         steps = []
         for k in range(3):
             step = sum(float(x[t, f] * A[f, k]) for f in range(7))
-            for u in range(UNITS):
+            for u in range(TIME_UNITS):
                 before = sum(float(x[t, f] * M1[f, u]) for f in range(7)) + float(m1[u])
                 step += np.tanh(before) * float(M2[u, k])
             steps.append(step)

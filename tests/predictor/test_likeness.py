@@ -50,7 +50,7 @@ def test_where_levels_matter_the_item_was_liked() -> None:
     network = some_network(levels=3, columns=ITEMS)
     fitted = picked_model()
     assert fitted.choice is not None
-    sides = {**fitted.choice.sides, "nade": ChoiceNade([network])}
+    sides = {**fitted.choice.sides, "nade": ChoiceNade.of([network])}
     predictor = Predictor(replace(fitted, choice=replace(fitted.choice, sides=sides)))
     context = Context(torch.tensor([0, 1]), torch.tensor([4]), torch.tensor([2]))
     with torch.no_grad():

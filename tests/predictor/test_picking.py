@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from tests.choice.toy import PopularSide
 from tests.predictor.picked import (
     ITEMS,
@@ -144,7 +143,7 @@ def test_items_alike_are_listed_by_id() -> None:
     fitted = FITTED["rated"]
     assert fitted.choice is not None
 
-    same = Choice({"same": PopularSide(torch.zeros(ITEMS))}, {"same": 1.0})
+    same = Choice({"same": PopularSide(np.zeros(ITEMS, np.float32))}, {"same": 1.0})
     frame = Predictor(replace(fitted, choice=same)).recommend([2, 5, 7], n=9, taste=0)
     for _, own in frame.group_by("user"):
         assert own["item"].is_sorted()

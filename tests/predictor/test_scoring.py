@@ -11,8 +11,9 @@ from cfnade.lists import distributions
 from cfnade.models.batch import Context
 from cfnade.models.cfnade import CFNADENetwork
 from cfnade.sides import nade_rows
-from cfnade.sides.nade_rows import NadeRows
+from cfnade.sides.nade_rows import NadeRows, NadeWeights
 from cfnade.sides.side import NOTHING, Row
+from cfnade.sides.trainable import tables_of
 
 ACTIVATIONS = ["tanh", "sigmoid", "relu", "softplus", "elu"]
 
@@ -38,7 +39,8 @@ def reading(model: CFNADENetwork) -> NadeRows:
     """ROWS as a data set."""
     offsets = np.cumsum([0, *(len(row.columns) for row in ROWS)])
     columns, levels = (np.concatenate([row[part] for row in ROWS]) for part in (0, 1))
-    return NadeRows(model, Rows(offsets, columns, levels, n_columns=11, n_levels=4))
+    weights = NadeWeights("user", model.config, tables_of(model))
+    return NadeRows(weights, Rows(offsets, columns, levels, n_columns=11, n_levels=4))
 
 
 @torch.no_grad()

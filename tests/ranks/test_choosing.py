@@ -16,7 +16,7 @@ from cfnade.choice.blending import AskedPeople, mean_ndcg
 from cfnade.choice.nade_training import ChoiceSettings, ChoiceTrainer, draw, softmax_of
 from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan, choice_plan
-from cfnade.choice.set_nade import score_all
+from cfnade.choice.set_states import score_all
 from cfnade.cli.parts import load_parts
 from cfnade.data.splits import Split
 from cfnade.group import Group

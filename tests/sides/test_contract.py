@@ -37,7 +37,8 @@ from cfnade.sides import (
     state_rows,
 )
 from cfnade.sides.nade import NadeSide
-from cfnade.sides.readings import ByItem, PlainRows, reading_of
+from cfnade.sides.plain import PlainRows
+from cfnade.sides.readings import ByItem, reading_of
 from cfnade.sides.ridge import RidgeSide
 from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import NOTHING, Array, Reading, Row, Who, row_of

@@ -10,7 +10,8 @@ import torch
 from cfnade.data.ratings import Ratings
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
-from cfnade.models.factor_network import FactorConfig, FactorNetwork
+from cfnade.models.config import FactorConfig
+from cfnade.models.factor_network import FactorNetwork
 from cfnade.sides.factor_samples import sampled
 from cfnade.sides.factors import Doubles, Factors, analyse
 

@@ -13,8 +13,10 @@ from cfnade.errors import TrainingError
 from cfnade.settings import Settings
 from cfnade.sides import new_member
 from cfnade.sides.factors import analyse
-from cfnade.sides.ridge import SETTLED_SMOOTHING, RidgeSide
-from cfnade.sides.side import NOTHING, Member, Who
+from cfnade.sides.ridge import RidgeSide
+from cfnade.sides.ridge_rows import SETTLED_SMOOTHING
+from cfnade.sides.side import NOTHING, Who
+from cfnade.sides.trainable import Member
 
 RATINGS = some_ratings()
 FIELDS = {"hidden": (5,), "ridge": 3}

@@ -49,7 +49,7 @@ def run(parts: Split, plan: ChoicePlan, **how: Any) -> tuple[Choice, dict[str, A
 
 
 def bits(choice: Choice) -> dict[str, Any]:
-    found: dict[str, Any] = {n: t.numpy().tobytes() for n, t in choice.tensors().items()}
+    found: dict[str, Any] = {n: t.tobytes() for n, t in choice.tables().items()}
     return found | dict(choice.weights)
 
 

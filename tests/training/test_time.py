@@ -83,7 +83,7 @@ def test_predictions_need_times_and_change_with_them(parts: Split, fitted: Fitte
     # What the moment says is added to the scores of the others.
     sides = fitted.members[0].sides
     timeless = Member({name: side for name, side in sides.items() if name != "time"})
-    others = Scorer(replace(fitted, members=(timeless,)))
+    others = Scorer(replace(fitted, answering=(timeless,)))
     added = (
         sides["time"]
         .reading(fitted.context)

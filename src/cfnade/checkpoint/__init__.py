@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
 
 from cfnade.calibration import Calibration
 from cfnade.checkpoint.card import write_card
@@ -24,15 +21,17 @@ from cfnade.checkpoint.faults import fault_of
 from cfnade.checkpoint.folders import current, replacing_files, snapshot
 from cfnade.checkpoint.half import Halves, halves_of, weights_of
 from cfnade.checkpoint.idtables import Arrays, read_table, write_table
-from cfnade.checkpoint.legacy import modern_manifest, modern_tensors
+from cfnade.checkpoint.legacy import modern_manifest, modern_tables
 from cfnade.checkpoint.manifest import NAME, check_files, read_manifest, write_manifest
-from cfnade.checkpoint.tensors import check_tensors, read_choice, read_tensors
+from cfnade.checkpoint.tensors import check_tables, read_choice, read_tables
+from cfnade.choice.choice_side import Tables
 from cfnade.data.array_files import read_arrays, read_ratings, write_arrays, write_ratings
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
 from cfnade.errors import CfnadeError, CheckpointError, DataError
 from cfnade.fitted import FittedModel
-from cfnade.sides import Axis, Member, saved_member
+from cfnade.sides import AnsweringMember, Axis
+from cfnade.sides.saved import expected_tables, loaded_member
 
 WEIGHTS, CONTEXT, USERS, ITEMS, KEPT, CHOICE = (
     "model.safetensors",
@@ -137,8 +136,10 @@ def check_place(folder: Path) -> None:
 
 def _write(fitted: FittedModel, part: Path, halves: Collection[str]) -> list[str]:
     """Write all files but model.json. Returns their names."""
+    from safetensors.numpy import save_file
+
     context = fitted.context
-    save_file(_tensors(fitted, halves), part / WEIGHTS)
+    save_file(_whole(_tables(fitted, halves)), part / WEIGHTS)
     names = [WEIGHTS]
     if USERS in _needed(fitted.axes, fitted.has_context):
         write_table(part / USERS, {"id": context.user_ids})
@@ -158,25 +159,26 @@ def _write(fitted: FittedModel, part: Path, halves: Collection[str]) -> list[str
         write_arrays(part / KEPT, kept, {})
         names.append(KEPT)
     if fitted.choice is not None:
-        tensors = {name: t.contiguous() for name, t in fitted.choice.tensors().items()}
-        save_file(tensors, part / CHOICE)
+        save_file(_whole(fitted.choice.tables()), part / CHOICE)
         names.append(CHOICE)
     for name in {WEIGHTS, CHOICE} & set(names):  # the library writes them for their owner only
         (part / name).chmod((part / names[1]).stat().st_mode)
     return names
 
 
-def _tensors(fitted: FittedModel, halves: Collection[str]) -> dict[str, Tensor]:
+def _tables(fitted: FittedModel, halves: Collection[str]) -> Tables:
     """Weights as member.side.parameter, and what was counted in training."""
-    tensors = {
-        name: (tensor.half() if name in halves else tensor).contiguous()
-        for name, tensor in weights_of(fitted).items()
+    tables = {
+        name: table.astype(np.float16) if name in halves else table
+        for name, table in weights_of(fitted).items()
     }
-    counts = {
-        f"{COUNTS}{axis}": torch.from_numpy(np.array(levels, np.int64))
-        for axis, levels in fitted.trained_on.items()
-    }
-    return tensors | counts
+    counts = fitted.trained_on.items()
+    return tables | {f"{COUNTS}{axis}": np.array(levels, np.int64) for axis, levels in counts}
+
+
+def _whole(tables: Tables) -> dict[str, Any]:
+    """As the library writes them: it takes the memory of an array as it lies."""
+    return {name: np.asarray(table, order="C") for name, table in tables.items()}
 
 
 def _in_words(halves: Halves, tables: int) -> str:
@@ -191,7 +193,7 @@ def _kept(fitted: FittedModel) -> dict[str, Any]:
     """What sides keep of the training ratings, as side/name: the same in all members."""
     return {
         f"{name}/{key}": array
-        for member in reversed(fitted.members)
+        for member in reversed(fitted.answering)
         for name, side in member.sides.items()
         for key, array in side.arrays().items()
     }
@@ -219,7 +221,7 @@ def _load(folder: Path) -> FittedModel:
         known = manifest["calibration"]
         new = known and known.get("of_new")  # earlier models have none
         fitted = FittedModel(
-            members=members,
+            answering=members,
             side=str(manifest["side"]),
             context=_context(manifest, paths),
             trained_on=counts,
@@ -259,33 +261,31 @@ def _check_axes(where: Path, fitted: FittedModel, manifest: dict[str, Any]) -> N
 
 def _members(
     manifest: dict[str, Any], paths: dict[str, Path]
-) -> tuple[tuple[Member, ...], dict[Axis, Any]]:
+) -> tuple[tuple[AnsweringMember, ...], dict[Axis, Any]]:
     """Members with their weights, and the counts that lie beside them."""
-    path = paths[WEIGHTS]
-    tensors = modern_tensors(read_tensors(path), manifest)
-    kept = _read_kept(paths)
-    with torch.device("meta"):  # sizes only: a wrong size in model.json must cost no memory
-        members = [saved_member(sides, kept) for sides in manifest["members"]]
-    parameters = {
-        (number, name): side.network
-        for number, member in enumerate(members)
-        for name, side in member.sides.items()
+    path, kept = paths[WEIGHTS], _read_kept(paths)
+    tables = dict(modern_tables(read_tables(path), manifest))
+    counts = {
+        axis: tables.pop(f"{COUNTS}{axis}") for axis in _TABLES if f"{COUNTS}{axis}" in tables
     }
-    kinds = {
-        f"{number}.{name}.{key}": (tensor.dtype, tuple(tensor.shape))
-        for (number, name), network in parameters.items()
-        for key, tensor in network.state_dict().items()
+    described = manifest["members"]
+    expected = {
+        f"{number}.{name}": table
+        for number, sides in enumerate(described)
+        for name, table in expected_tables(sides, kept).items()
     }
-    counts = {name: tensors.pop(name) for name in sorted(tensors) if name.startswith(COUNTS)}
-    check_tensors(path, tensors, kinds)
-    for (number, name), network in parameters.items():
-        prefix = f"{number}.{name}."
-        own = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
-        network.load_state_dict(own, assign=True)
-    by_axis: dict[Axis, Any] = {
-        axis: counts[f"{COUNTS}{axis}"].numpy() for axis in _TABLES if f"{COUNTS}{axis}" in counts
-    }
-    return tuple(member.eval() for member in members), by_axis
+    check_tables(path, tables, expected)
+    members = []
+    for number, sides in enumerate(described):
+        own = {name: _under(f"{number}.{name}.", tables) for name in sides}
+        members.append(loaded_member(sides, own, kept))
+    return tuple(members), counts
+
+
+def _under(prefix: str, tables: Tables) -> Tables:
+    """Those whose names begin so, by the rest of their names."""
+    mine = {name: table for name, table in tables.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): table for name, table in mine.items()}
 
 
 def _read_kept(paths: dict[str, Path]) -> dict[str, dict[str, Any]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import Tensor
+import numpy.typing as npt
 
+from cfnade.choice.choice_side import Tables
 from cfnade.fitted import FittedModel
 
 
@@ -15,45 +15,46 @@ def fault_of(fitted: FittedModel) -> str | None:
 
 
 def _sides(fitted: FittedModel) -> str | None:
-    if not fitted.axes or not (fitted.members or fitted.choice):
+    if not fitted.axes or not (fitted.rates or fitted.choice):
         return "no side of it reads ratings"
-    if fitted.members and fitted.context.implicit:
+    if fitted.rates and fitted.context.implicit:
         return "it predicts ratings, and its data have none"
     for name, part in fitted.choice.sides.items() if fitted.choice else ():
         if part.n_items != fitted.context.n_items:
             items = f"{part.n_items:,} items, the model {fitted.context.n_items:,}"
             return f"the choice's {name} side knows {items}"
-    for member in fitted.members:
+    for member in fitted.answering:
         for name, side in member.sides.items():
             if reason := side.fault(fitted.context):
                 return f"side {name}: {reason}"
     shares = np.array(fitted.shares, np.float64)
     if len(shares) and (
-        len(shares) != len(fitted.members)
+        len(shares) != len(fitted.answering)
         or not (shares >= 0).all()
         or not np.allclose(shares.sum(0), 1.0)
     ):
-        return f"shares (={fitted.shares}) of {len(fitted.members)} members must add up to 1"
+        return f"shares (={fitted.shares}) of {len(fitted.answering)} members must add up to 1"
     return None
 
 
 def _weights(fitted: FittedModel) -> str | None:
-    parts = [member.state_dict() for member in fitted.members]
-    parts += [fitted.choice.tensors()] if fitted.choice else []
+    parts: list[Tables] = [member.tables() for member in fitted.answering]
+    parts += [fitted.choice.tables()] if fitted.choice else []
     for part in parts:
-        for name, tensor in part.items():
-            if tensor.dtype == torch.int32:
+        for name, table in part.items():
+            if table.dtype == np.int32:
                 continue  # which items a sparse table names
-            if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
-                return f"{name} is {tensor.dtype} on {tensor.device}; give float32 on the CPU"
-            if not _finite(tensor):
+            if table.dtype != np.float32:
+                return f"{name} is {table.dtype}; give float32"
+            if not _finite(table):
                 return f"{name} holds NaN or infinity; training diverged or the file is damaged"
     return None
 
 
-def _finite(tensor: Tensor) -> bool:
+def _finite(table: npt.NDArray[np.float32]) -> bool:
     """Whether all numbers are; mostly their sum says so, in one pass over them."""
-    return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(table.sum())) or bool(np.isfinite(table).all())
 
 
 def _counts(fitted: FittedModel) -> str | None:

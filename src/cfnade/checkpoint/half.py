@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import CheckpointError
 from cfnade.fitted import FittedModel
 from cfnade.personal import Calibrator
 from cfnade.scorer import Scorer
+from cfnade.sides.side import Array
 
 BOUND = 1e-3
 """No probability of a cell that was looked at may change by more."""
@@ -34,13 +33,12 @@ class Halves(NamedTuple):
     """Bytes."""
 
 
-def weights_of(fitted: FittedModel) -> dict[str, Tensor]:
+def weights_of(fitted: FittedModel) -> dict[str, Array]:
     """Weights as member.side.parameter, sharing memory with the model."""
     return {
-        f"{number}.{name}.{key}": tensor
-        for number, member in enumerate(fitted.members)
-        for name, side in member.sides.items()
-        for key, tensor in side.network.state_dict().items()
+        f"{number}.{name}": table
+        for number, member in enumerate(fitted.answering)
+        for name, table in member.tables().items()
     }
 
 
@@ -51,15 +49,15 @@ def halves_of(fitted: FittedModel) -> Halves:
             "half=True measures what the model says about known ratings, and this one came without "
             "them; save it in halves from a copy with its context, or leave half out"
         )
-    if not fitted.members:
+    if not fitted.rates:
         raise CheckpointError(
             "half=True is for weights that predict ratings, and this model has none; leave it out"
         )
     asked = _cells(fitted)
     change_by = _measure(fitted, asked)
     tables = weights_of(fitted)
-    floats = [name for name, table in tables.items() if table.is_floating_point()]
-    names = sorted(floats, key=lambda name: (-tables[name].numel(), name))
+    floats = [name for name, table in tables.items() if table.dtype.kind == "f"]
+    names = sorted(floats, key=lambda name: (-tables[name].size, name))
     chosen, change = set(names), change_by(names)
     if not change <= BOUND:
         chosen, change = set(), 0.0
@@ -68,7 +66,7 @@ def halves_of(fitted: FittedModel) -> Halves:
             if changed <= BOUND:
                 chosen.add(name)
                 change = changed
-    spared = sum(2 * tables[name].numel() for name in chosen)
+    spared = sum(2 * tables[name].size for name in chosen)
     return Halves(frozenset(chosen), change, len(asked[0]), spared)
 
 
@@ -79,14 +77,14 @@ def _measure(
     users, items, _ = cells
     whole, honest = Scorer(fitted), Calibrator(fitted)
     before = honest.of_cells(whole.probabilities(*cells), users, items)
-    tables, members = weights_of(fitted), deepcopy(fitted.members)
-    rounded = weights_of(replace(fitted, members=members))
+    tables, members = weights_of(fitted), deepcopy(fitted.answering)
+    rounded = weights_of(replace(fitted, answering=members))
 
     def change_by(names: Collection[str]) -> float:
-        with torch.no_grad():
+        with np.errstate(over="ignore"):
             for name, table in tables.items():
-                rounded[name].copy_(table.half() if name in names else table)
-        if not all(bool(rounded[name].isfinite().all()) for name in names):
+                rounded[name][...] = table.astype(np.float16) if name in names else table
+        if not all(bool(np.isfinite(rounded[name]).all()) for name in names):
             return np.inf  # float16 ends at 65,504
         after = whole.with_members(*members).probabilities(*cells)
         changes = np.abs(honest.of_cells(after, users, items) - before)

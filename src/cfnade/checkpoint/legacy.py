@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
-
+from cfnade.choice.choice_side import Tables
 from cfnade.errors import ModelError
 
 _FIRST = 3
@@ -46,22 +45,22 @@ def modern_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
     return manifest | {"members": [sides] * count, "several": "members" in architecture}
 
 
-def modern_tensors(tensors: dict[str, Tensor], manifest: dict[str, Any]) -> dict[str, Tensor]:
+def modern_tables(tables: Tables, manifest: dict[str, Any]) -> Tables:
     """Weights and counts by their present names."""
     if manifest["version"] >= _FIRST:
-        return tensors
+        return tables
     side = manifest["side"]
     both = len(manifest["members"][0]) > 1
     counted = {"column_counts": "item" if side != "item" else "user", "row_counts": "user"}
     modern = {}
-    for name, tensor in tensors.items():
+    for name, table in tables.items():
         if name in counted:
-            modern[f"trained_on.{counted[name]}"] = tensor
+            modern[f"trained_on.{counted[name]}"] = table
             continue
         number, key = "0", name
         if manifest["several"]:
             _, number, key = name.split(".", 2)
         if not both:
             key = f"{side}.{key}"
-        modern[f"{number}.{key.replace('when.', 'time.', 1)}"] = tensor
+        modern[f"{number}.{key.replace('when.', 'time.', 1)}"] = table
     return modern

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import platform
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import cfnade
 from cfnade.checkpoint.legacy import keys_of
@@ -59,7 +59,7 @@ def write_manifest(fitted: FittedModel, part: Path, names: list[str]) -> None:
         "format": FORMAT,
         "version": VERSION,
         "side": fitted.side,
-        "members": [member.to_dict() for member in fitted.members],
+        "members": [member.to_dict() for member in fitted.answering],
         "shares": fitted.shares,
         "choice": None if fitted.choice is None else fitted.choice.to_dict(),
         "scale": {"values": scale.values, "edges": scale.edges},
@@ -151,6 +151,6 @@ def _versions() -> dict[str, str]:
     return {
         "cfnade": cfnade.__version__,
         "python": platform.python_version(),
-        "torch": str(torch.__version__),
+        "torch": version("torch"),
         "numpy": np.__version__,
     }

@@ -1,4 +1,4 @@
-"""Arrays of a checkpoint, read and held against what model.json says of them."""
+"""Tables of a checkpoint, read and held against what model.json says of them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
+import numpy as np
 
 from cfnade.choice import Choice, choice_shapes, saved_choice
-from cfnade.errors import CheckpointError, ModelError
+from cfnade.choice.choice_side import Tables
+from cfnade.data.array_files import mapped_arrays
+from cfnade.errors import CheckpointError, DataError, ModelError
+from cfnade.sides.saved import Expected
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tables(path: Path) -> Tables:
     """All arrays of a file, mapped into memory; float16 becomes float32, a copy.
 
     Processes that load the same model share its pages, and where the file system keeps large ones
@@ -23,12 +23,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     has a copy of that page. Files are replaced, never written to (folders.py).
     """
     try:
-        return {
-            name: tensor.float() if tensor.dtype == torch.float16 else tensor
-            for name, tensor in load_file(path).items()
-        }
-    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        arrays, _ = mapped_arrays(path, writable=True)
+    except DataError as error:
         raise CheckpointError(f"{path}: cannot be read as safetensors ({error})") from error
+    return {
+        name: array.astype(np.float32) if array.dtype == np.float16 else array
+        for name, array in arrays.items()
+    }
 
 
 def read_choice(described: Mapping[str, Any] | None, path: Path | None) -> Choice | None:
@@ -37,29 +38,25 @@ def read_choice(described: Mapping[str, Any] | None, path: Path | None) -> Choic
         return None
     if path is None:
         raise ModelError("it knows what is picked, but lists no file of that")
-    tensors = read_tensors(path)
-    kinds = {
-        name: (torch.int32 if name.endswith(".of") else torch.float32, shape)
+    tables = read_tables(path)
+    expected = {
+        name: Expected(np.dtype(np.int32 if name.endswith(".of") else np.float32), shape)
         for name, shape in choice_shapes(described).items()
     }
-    check_tensors(path, tensors, kinds)
-    return saved_choice(described, tensors)
+    check_tables(path, tables, expected)
+    return saved_choice(described, tables)
 
 
-def check_tensors(
-    path: Path,
-    tensors: dict[str, Tensor],
-    kinds: dict[str, tuple[torch.dtype, tuple[int, ...]]],
-) -> None:
+def check_tables(path: Path, tables: Tables, expected: Mapping[str, Expected]) -> None:
     """Refuse arrays of other names, types or shapes than wanted."""
-    if set(tensors) != set(kinds):
+    if set(tables) != set(expected):
         raise CheckpointError(
-            f"{path}: holds the arrays {sorted(tensors)}; model.json describes {sorted(kinds)}"
+            f"{path}: holds the arrays {sorted(tables)}; model.json describes {sorted(expected)}"
         )
-    for name, tensor in tensors.items():
-        kind = tensor.dtype, tuple(tensor.shape)
-        if kind != kinds[name]:
+    for name, table in tables.items():
+        wanted = expected[name]
+        if (table.dtype, table.shape) != wanted:
             raise CheckpointError(
-                f"{path}: {name} is {kind[0]} of shape {kind[1]}; model.json describes "
-                f"{kinds[name][0]} of shape {kinds[name][1]}"
+                f"{path}: {name} is {table.dtype} of shape {table.shape}; model.json describes "
+                f"{wanted.dtype} of shape {wanted.shape}"
             )

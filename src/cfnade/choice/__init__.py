@@ -12,9 +12,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
-from cfnade.choice.choice_side import ChoiceSide, ScoreArray
+from cfnade.choice.choice_side import ChoiceSide, ScoreArray, Tables
 from cfnade.choice.factored import Posterior
 from cfnade.choice.linear import Linear
 from cfnade.choice.picks import Picks
@@ -89,17 +88,17 @@ class Choice:
             for name, side in self.sides.items()
         }
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tables(self) -> Tables:
         """The numbers of all sides, as side.name."""
         return {
-            f"{name}.{key}": tensor
+            f"{name}.{key}": table
             for name, side in self.sides.items()
-            for key, tensor in side.tensors().items()
+            for key, table in side.tables().items()
         }
 
 
 def choice_shapes(described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """What the tensors of a saved choice are like."""
+    """What the tables of a saved choice are like."""
     return {
         f"{name}.{key}": shape
         for name, one in described.items()
@@ -107,14 +106,14 @@ def choice_shapes(described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     }
 
 
-def saved_choice(described: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Choice:
-    """From what `to_dict` and `tensors` gave."""
+def saved_choice(described: Mapping[str, Any], tables: Tables) -> Choice:
+    """From what `to_dict` and `tables` gave."""
     if not described:
         raise ModelError("a choice has no sides")
     sides = {}
     for name, one in described.items():
         prefix = f"{name}."
-        own = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
+        own = {key.removeprefix(prefix): t for key, t in tables.items() if key.startswith(prefix)}
         sides[name] = _kind(name).from_saved(one["fields"], own)
     return Choice(sides, {name: float(one["weight"]) for name, one in described.items()})
 

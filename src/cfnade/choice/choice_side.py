@@ -13,11 +13,15 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from cfnade.choice.picks import Picks
 
 ScoreArray = npt.NDArray[np.float32]
+Tables = Mapping[str, npt.NDArray[Any]]
+"""Numbers by name."""
+
+FEW = 4
+"""How many people are faster scored one by one than by a matrix product."""
 
 
 class ChoiceSide(ABC):
@@ -40,18 +44,18 @@ class ChoiceSide(ABC):
         """Its fields as plain values, for JSON."""
 
     @abstractmethod
-    def tensors(self) -> dict[str, Tensor]:
+    def tables(self) -> Tables:
         """Its numbers, for a checkpoint."""
 
     @classmethod
     @abstractmethod
     def shapes(cls, fields: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-        """What `tensors` of a side with these fields are like."""
+        """What `tables` of a side with these fields are like."""
 
     @classmethod
     @abstractmethod
-    def from_saved(cls, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
-        """From what `to_dict` and `tensors` gave."""
+    def from_saved(cls, fields: Mapping[str, Any], tables: Tables) -> Self:
+        """From what `to_dict` and `tables` gave."""
 
     @property
     def levels(self) -> int:

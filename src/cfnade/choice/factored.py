@@ -18,15 +18,13 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from cfnade.choice.choice_side import ChoiceSide, ScoreArray
+from cfnade.choice.choice_side import FEW, ChoiceSide, ScoreArray, Tables
 from cfnade.choice.picks import Picks
 from cfnade.errors import ModelError
 from cfnade.kernels.conjugate import solve_rows
 from cfnade.kernels.ragged_sums import transposed
-from cfnade.kernels.threads import one_torch_thread
+from cfnade.kernels.request import affine
 from cfnade.once import once
 from cfnade.options import check_fields, number, whole
 
@@ -52,8 +50,8 @@ class PosteriorConfig:
 class Posterior(ChoiceSide):
     """Vectors F of items (M, D)."""
 
-    def __init__(self, config: PosteriorConfig, tensors: Mapping[str, Tensor]) -> None:
-        self.config, self._F = config, tensors["F"]
+    def __init__(self, config: PosteriorConfig, tables: Tables) -> None:
+        self.config, self._F = config, tables["F"]
 
     @classmethod
     def fit(
@@ -66,7 +64,7 @@ class Posterior(ChoiceSide):
         M, D = config.columns, config.factors
         by_item = _by_item(picks)
         start = rng.standard_normal((M, D)) * 0.1 / np.sqrt(D)
-        F = torch.from_numpy(start.astype(np.float32))
+        F = start.astype(np.float32)
         for _ in range(sweeps):
             X = solve(picks, turned(F), config)
             F = solve(by_item, turned(X), config)
@@ -78,20 +76,25 @@ class Posterior(ChoiceSide):
         return total
 
     def add_scores(self, total: ScoreArray, weight: float, known: Picks) -> None:
-        X = solve(known, self._turned, self.config)
-        torch.from_numpy(total).addmm_(X, self._turned.F.T, alpha=weight)
+        X, F = solve(known, self._turned, self.config), self._turned.F
+        if len(known) <= FEW:
+            total += affine(np.float32(weight) * X, F, np.zeros(len(F), np.float32))
+            return
+        from cfnade.kernels.products import add_product
+
+        add_product(total, X, F, weight)
 
     @once
     def _turned(self) -> Turned:
         return turned(self._F)
 
     def vectors(self) -> ScoreArray | None:
-        return self._F.numpy()
+        return self._F
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self.config)
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tables(self) -> Tables:
         return {"F": self._F}
 
     @classmethod
@@ -100,8 +103,8 @@ class Posterior(ChoiceSide):
         return {"F": (config.columns, config.factors)}
 
     @classmethod
-    def from_saved(cls, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Posterior:
-        return cls(PosteriorConfig(**fields), tensors)
+    def from_saved(cls, fields: Mapping[str, Any], tables: Tables) -> Posterior:
+        return cls(PosteriorConfig(**fields), tables)
 
     @property
     def n_items(self) -> int:
@@ -111,25 +114,24 @@ class Posterior(ChoiceSide):
 class Turned(NamedTuple):
     """Vectors in the directions in which FᵀF is diagonal: scores are the same in any directions."""
 
-    F: Tensor  # (M, D)
+    F: ScoreArray  # (M, D)
     lengths: FloatArray  # (D,) the diagonal of FᵀF
 
 
-def turned(F: Tensor) -> Turned:
+def turned(F: ScoreArray) -> Turned:
     """The same vectors, turned."""
-    with one_torch_thread():  # a busy machine would give a product other threads, and other bits
-        exact = F.double()
-        lengths, directions = torch.linalg.eigh(exact.T @ exact)
-        return Turned((exact @ directions).float(), lengths.clamp(min=0).numpy())
+    exact = F.astype(np.float64)
+    lengths, directions = np.linalg.eigh(exact.T @ exact)
+    return Turned((exact @ directions).astype(np.float32), np.maximum(lengths, 0.0))
 
 
-def solve(rows: Picks, others: Turned, config: PosteriorConfig) -> Tensor:
+def solve(rows: Picks, others: Turned, config: PosteriorConfig) -> ScoreArray:
     """The vector of each row in these directions, given those of its columns. (rows, D)."""
     counts = np.bincount(rows.rows, rows.weights, minlength=len(rows))
     ridges = config.penalty * (counts + config.unpicked * len(others.F))
-    data = rows.offsets, rows.columns, rows.weights, others.F.numpy()
+    data = rows.offsets, rows.columns, rows.weights, others.F
     base = config.unpicked * others.lengths
-    return torch.from_numpy(solve_rows(*data, base, ridges))
+    return np.asarray(solve_rows(*data, base, ridges))
 
 
 def _by_item(picks: Picks) -> Picks:

@@ -21,25 +21,19 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from cfnade.choice.choice_side import ChoiceSide, ScoreArray
+from cfnade.choice.choice_side import ChoiceSide, ScoreArray, Tables
 from cfnade.choice.picks import Picks
 from cfnade.errors import ModelError
-from cfnade.kernels.cooccurrence import co_picks, largest_co_picks, neighbour_systems
+from cfnade.kernels.cooccurrence import co_picks, largest_co_picks
 from cfnade.kernels.ragged_sums import add_entries, add_rows, sum_rows, transposed
 from cfnade.options import check_fields, number, whole
-
-EXACT = 8_000
-"""Up to so many items the inverse is made in double precision; it costs twice the memory."""
 
 DENSE = 24_000
 """Up to so many items B is dense: 2.3 GB. Beyond, it is sparse."""
 
 NEIGHBOURS = 200
 _WIDER = 4  # times as many of an item's largest counts are kept, for regressions of its neighbours
-_AT_ONCE = 256  # regressions that are solved together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,35 +65,36 @@ def usual_penalty(each: float) -> float:
 class Linear(ChoiceSide):
     """B, dense (M, M), or sparse: what item j adds to the items that it names."""
 
-    def __init__(self, config: LinearConfig, tensors: Mapping[str, Tensor]) -> None:
-        self.config = config
-        self._tensors = dict(tensors)
-        self._entries = _by_source(tensors) if config.neighbours else ()
+    def __init__(self, config: LinearConfig, tables: Tables) -> None:
+        self.config, self._tables = config, dict(tables)
+        self._entries = _by_source(tables) if config.neighbours else ()
 
     @classmethod
     def fit(
         cls, picks: Picks, *, penalty: float, dropout: float = 0.0, neighbours: int = 0
     ) -> Linear:
         """The regressions of these picks; 0 neighbours: all items."""
+        from cfnade.choice.regressions import dense_weights, sparse_weights
+
         M = picks.n_columns
         config = LinearConfig(columns=M, penalty=penalty, dropout=dropout, neighbours=neighbours)
         data = picks.offsets, picks.columns, picks.weights
         if not neighbours:
-            return cls(config, {"B": torch.from_numpy(dense_weights(co_picks(*data, M), config))})
+            return cls(config, {"B": dense_weights(co_picks(*data, M), config)})
         most = min(M - 1, _WIDER * neighbours)
         return cls(config, sparse_weights(*largest_co_picks(*data, M, most=most), config))
 
     def scores(self, known: Picks) -> ScoreArray:
         data = known.offsets, known.columns, known.weights
         if not self.config.neighbours:
-            return np.asarray(sum_rows(*data, self._tensors["B"].numpy()))
+            return np.asarray(sum_rows(*data, self._tables["B"]))
         return np.asarray(add_entries(*data, *self._entries))
 
     def add_scores(self, total: ScoreArray, weight: float, known: Picks) -> None:
         if self.config.neighbours:
             return super().add_scores(total, weight, known)
         weights = np.float32(weight) * known.weights
-        return add_rows(known.offsets, known.columns, weights, self._tensors["B"].numpy(), total)
+        return add_rows(known.offsets, known.columns, weights, self._tables["B"], total)
 
     def vectors(self) -> ScoreArray | None:
         return None
@@ -107,8 +102,8 @@ class Linear(ChoiceSide):
     def to_dict(self) -> dict[str, Any]:
         return asdict(self.config)
 
-    def tensors(self) -> dict[str, Tensor]:
-        return self._tensors
+    def tables(self) -> Tables:
+        return self._tables
 
     @classmethod
     def shapes(cls, fields: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -117,54 +112,17 @@ class Linear(ChoiceSide):
         return {"of": (M, n), "B": (M, n)} if n else {"B": (M, M)}
 
     @classmethod
-    def from_saved(cls, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Linear:
-        return cls(LinearConfig(**fields), tensors)
+    def from_saved(cls, fields: Mapping[str, Any], tables: Tables) -> Linear:
+        return cls(LinearConfig(**fields), tables)
 
     @property
     def n_items(self) -> int:
         return self.config.columns
 
 
-def dense_weights(counts: ScoreArray, config: LinearConfig) -> ScoreArray:
-    """B from XᵀX (M, M), which is used up."""
-    exact = torch.float64 if len(counts) <= EXACT else torch.float32
-    gram = torch.from_numpy(counts).to(exact)
-    gram.diagonal().mul_(1 + config.doubt).add_(config.penalty)
-    torch.linalg.cholesky(gram, out=gram)
-    inverse = torch.cholesky_inverse(gram).T  # the same matrix; torch gives it by columns
-    weights = inverse.div_(-inverse.diagonal().clone()).float()
-    weights.fill_diagonal_(0.0)
-    return np.ascontiguousarray(weights.numpy())  # as rows are read
-
-
-def sparse_weights(columns: Any, counts: Any, config: LinearConfig) -> dict[str, Tensor]:
-    """Each item's regression on its neighbours, from the largest parts of XᵀX (M, most + 1)."""
-    M, n = config.columns, config.neighbours
-    of, weights = np.full((M, n), -1, np.int32), np.zeros((M, n), np.float32)
-    for first in range(0, M, _AT_ONCE):
-        items = np.arange(first, min(first + _AT_ONCE, M))
-        of[items], grams, targets = neighbour_systems(
-            items, columns, counts, n, config.penalty, config.doubt
-        )
-        weights[items] = _solved(torch.from_numpy(grams), torch.from_numpy(targets)).numpy()
-    weights[of < 0] = 0.0
-    return {"of": torch.from_numpy(of), "B": torch.from_numpy(weights)}
-
-
-def _solved(grams: Tensor, targets: Tensor) -> Tensor:
-    """grams (b, n, n) x = targets (b, n). Counts that were not kept may leave a gram indefinite:
-    its diagonal is then raised until it is not."""
-    while True:
-        factors, failed = torch.linalg.cholesky_ex(grams)
-        bad = failed.nonzero().flatten()
-        if not len(bad):
-            return torch.cholesky_solve(targets.unsqueeze(2), factors).squeeze(2)
-        grams.diagonal(dim1=1, dim2=2)[bad] *= 1.5
-
-
-def _by_source(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
+def _by_source(tables: Tables) -> tuple[Any, ...]:
     """What each item adds to which: offsets (M+1,), items (e,), weights (e,), from the columns."""
-    of, weights = tensors["of"].numpy(), tensors["B"].numpy()
+    of, weights = tables["of"], tables["B"]
     targets, places = np.nonzero(of >= 0)
     named, values = of[targets, places], weights[targets, places]
     return transposed(targets.astype(np.int32), named, values, len(of))

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from cfnade.choice.picks import Picks
-from cfnade.choice.set_nade import Hidden, hidden_of
+from cfnade.choice.set_states import Hidden, hidden_of
 from cfnade.data.ratings import IntArray
 from cfnade.errors import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.ragged_sums import add_rows, transposed
-from cfnade.models.choice_network import ChoiceConfig, ChoiceNetwork
+from cfnade.models.choice_network import ChoiceNetwork
+from cfnade.models.config import ChoiceConfig
 from cfnade.models.initialise import fill_columns_
 from cfnade.options import check_fields, number, whole
 from cfnade.sides.column_part import ColumnPart
@@ -313,7 +314,7 @@ class ChoiceTrainer:
 
     def averaged(self) -> ChoiceNetwork:
         """A network with the averaged weights; it shares their memory."""
-        return _network_of(self.network.config, self.average)
+        return self._with(self.average)
 
     def remember(self) -> None:
         """Keep a copy of the averaged weights as the best."""
@@ -321,7 +322,13 @@ class ChoiceTrainer:
 
     def best(self) -> ChoiceNetwork:
         """A network with the best weights, or the averaged ones if none were remembered."""
-        return _network_of(self.network.config, self._best or self.average)
+        return self._with(self._best or self.average)
+
+    def _with(self, tensors: Mapping[str, Tensor]) -> ChoiceNetwork:
+        with torch.device("meta"):
+            network = ChoiceNetwork(self.network.config)
+        network.load_state_dict(dict(tensors), assign=True)
+        return network.requires_grad_(False)
 
     # -- state --------------------------------------------------------------------------------
 
@@ -351,10 +358,3 @@ class ChoiceTrainer:
         }
         self._adam.load_state_dict(self._adam.state_dict() | {"state": moments})
         self.step = step
-
-
-def _network_of(config: ChoiceConfig, tensors: Mapping[str, Tensor]) -> ChoiceNetwork:
-    with torch.device("meta"):
-        network = ChoiceNetwork(config)
-    network.load_state_dict(dict(tensors), assign=True)
-    return network.requires_grad_(False)

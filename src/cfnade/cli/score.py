@@ -67,10 +67,10 @@ def evaluate(
     from cfnade.evaluation import evaluate
 
     fitted = checkpoint.load(model)
-    about_lists = of_lists.pop("lists") or not fitted.members
+    about_lists = of_lists.pop("lists") or not fitted.rates
     how = _how_lists(about_lists, of_lists)
     test, what = _test_part(fitted, data, reading)
-    scores = evaluate(fitted, test) if fitted.members else None
+    scores = evaluate(fitted, test) if fitted.rates else None
     list_scores = None
     if about_lists:
         from cfnade.list_evaluation import evaluate_lists

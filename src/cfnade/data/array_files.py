@@ -20,7 +20,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 _RATINGS, _VERSION = "cfnade-ratings", "1"
 _TEXTS = ("user_ids", "item_ids", "titles", "genres")
-_TYPES = {"F64": "<f8", "I64": "<i8", "F32": "<f4", "I32": "<i4", "U8": "|u1"}
+_TYPES = {"F64": "<f8", "I64": "<i8", "F32": "<f4", "I32": "<i4", "F16": "<f2", "U8": "|u1"}
 _CODES = {np.dtype(name): code for code, name in _TYPES.items()}
 _DAMAGE = (
     *(OSError, ValueError, LookupError, TypeError),
@@ -230,7 +230,7 @@ def read_arrays(path: Path, *, verified: bool = False) -> tuple[Arrays, dict[str
     with the file is a DataError that does not name it: callers do.
     """
     try:
-        arrays, texts = _map(path)
+        arrays, texts = mapped_arrays(path)
         if texts.get("check") != _check(texts):
             raise DataError("its header is damaged")
         digests = json.loads(texts["digests"])
@@ -260,8 +260,19 @@ def _header(arrays: Arrays, texts: dict[str, str]) -> bytes:
     return header + b" " * (-len(header) % 8)
 
 
-def _map(path: Path) -> tuple[Arrays, dict[str, str]]:
-    whole = np.memmap(path, np.uint8, "r")
+def mapped_arrays(path: Path, *, writable: bool = False) -> tuple[Arrays, dict[str, str]]:
+    """The arrays and the texts of any safetensors file, mapped into memory; none is checked.
+
+    Who writes to one that is `writable` has a copy of that page: the file stays as it is.
+    """
+    try:
+        return _map(path, "c" if writable else "r")
+    except _DAMAGE as error:
+        raise DataError(str(error)) from error
+
+
+def _map(path: Path, mode: Literal["r", "c"]) -> tuple[Arrays, dict[str, str]]:
+    whole = np.memmap(path, np.uint8, mode)
     length = int.from_bytes(whole[:8].tobytes(), "little")
     if length > len(whole) - 8:
         raise DataError("it ends inside its header")
@@ -271,10 +282,11 @@ def _map(path: Path) -> tuple[Arrays, dict[str, str]]:
         if name != "__metadata__":
             start, end = place["data_offsets"]
             dtype, shape = np.dtype(_TYPES[place["dtype"]]), tuple(place["shape"])
-            if end > len(body) or end - start != math.prod(shape) * dtype.itemsize:
+            size = math.prod(shape) * dtype.itemsize
+            if not 0 <= start <= end <= len(body) or end - start != size:
                 raise DataError("it is truncated")
             arrays[name] = body[start:end].view(np.ndarray).view(dtype).reshape(shape)
-    return arrays, entries["__metadata__"]
+    return arrays, entries.get("__metadata__", {})
 
 
 def _check(texts: Mapping[str, str]) -> str:

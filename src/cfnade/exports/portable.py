@@ -69,7 +69,7 @@ class Portable:
 
 def portable(fitted: FittedModel) -> Portable:
     """The model without what it knows of its own users; a PredictionError if it cannot be so."""
-    if not fitted.members:
+    if not fitted.rates:
         raise PredictionError("this model is of interactions; only one of ratings can be exported")
     shares = [new for _, new in fitted.shares] or [1 / len(fitted.members)] * len(fitted.members)
     counts = [(share, member) for share, member in zip(shares, fitted.members, strict=True)]

@@ -152,7 +152,7 @@ def _refresh(
 
 
 def _check(fitted: FittedModel, folder: Path) -> None:
-    if not fitted.members:
+    if not fitted.rates:
         raise TrainingError(
             f"{folder}: knows no ratings, only what people pick; train it anew: cfnade train "
             f"store:ADDRESS --rating - --out {folder} --force"
@@ -203,7 +203,7 @@ def extended(fitted: FittedModel, ratings: Ratings) -> FittedModel:
         axis: recounted(levels, places_of(ratings.ids(axis), fitted.context.ids(axis)))
         for axis, levels in fitted.trained_on.items()
     }
-    return replace(fitted, members=members, context=ratings, trained_on=counts, choice=None)
+    return replace(fitted, answering=members, context=ratings, trained_on=counts, choice=None)
 
 
 def _trained_on(
@@ -240,9 +240,9 @@ def _with_newest(fitted: FittedModel, ratings: Ratings) -> FittedModel:
         return fitted
     members = []
     for member, plan in zip(fitted.members, plans_of(fitted, 0), strict=True):
-        members.append(gone_on(replace(fitted, members=(member,)), ratings, plan.settings))
+        members.append(gone_on(replace(fitted, answering=(member,)), ratings, plan.settings))
         settle_member(members[-1], ratings)
-    return replace(fitted, members=tuple(members), trained_on=trained_on(fitted.axes, ratings))
+    return replace(fitted, answering=tuple(members), trained_on=trained_on(fitted.axes, ratings))
 
 
 def plans_of(fitted: FittedModel, epochs: int) -> list[Plan]:

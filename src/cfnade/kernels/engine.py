@@ -20,7 +20,7 @@ from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule, Update
 from cfnade.kernels.drawing import DrawnBatch
 from cfnade.kernels.grouping import Grouped, partition
-from cfnade.kernels.memory import Array, Workspace, buffer, large_zeros, padded, unpad
+from cfnade.kernels.memory import Array, buffer, padded
 from cfnade.kernels.network import Network, Trace, backward, check_network, check_rules, forward
 from cfnade.kernels.passes import (
     Output,
@@ -32,6 +32,7 @@ from cfnade.kernels.passes import (
     target_step,
 )
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
+from cfnade.kernels.torch_memory import Workspace, large_zeros, unpad
 
 TABLES = ("input_table", "output_table")
 SUM_COLUMN, CONTEXT_COLUMN, TARGET_COLUMN = 40.0, 80.0, 12.0

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from cfnade.kernels.compiled import glue
 from cfnade.kernels.simd import LANES, address, as_indices, beyond
 
 Array = NDArray[Any]
-
+Matrix = TypeVar("Matrix")
 
 TOGETHER = 4_096
 """Numbers of the blocks whose targets share a tile: with their gradients they fill the first-level
@@ -100,16 +98,15 @@ def shape_of(levels: int, width: int) -> BlockShape:
     return BlockShape(levels, width, whole, pitch, most)
 
 
+_LINE = 64  # bytes
+
+
 def buffer(dtype: Any, size: int) -> Array:
-    """Zeros that begin on a cache line (numpy promises 16 bytes, torch 64)."""
-    kind = torch.from_numpy(np.empty(0, dtype)).dtype
-    return np.asarray(torch.zeros(size, dtype=kind).numpy())
-
-
-def large_zeros(shape: Sequence[int], kind: torch.dtype) -> Tensor:
-    """Zeros by numpy, which asks for large pages where there are any; torch does not."""
-    dtype = torch.empty(0, dtype=kind).numpy().dtype
-    return torch.from_numpy(np.zeros(tuple(shape), dtype))
+    """Zeros that begin on a cache line; numpy promises 16 bytes."""
+    count = size * np.dtype(dtype).itemsize
+    whole = np.zeros(count + _LINE, np.uint8)
+    first = -whole.__array_interface__["data"][0] % _LINE
+    return whole[first : first + count].view(dtype)
 
 
 def scratch_of(dtype: Any, shape: BlockShape) -> Array:
@@ -126,23 +123,29 @@ def frozen(array: Array) -> Array:
     return view
 
 
-def unpad(rows: Array, shape: BlockShape) -> Tensor:
+def unpadded(rows: Array, shape: BlockShape) -> Array:
     """A view of padded rows without the padding. Returns (rows, D)."""
-    return torch.from_numpy(rows).view(-1, shape.pitch)[:, : shape.width]
+    return rows.reshape(-1, shape.pitch)[:, : shape.width]
 
 
-class Workspace:
-    """A table, flat, and what each thread needs to work on it: scratch, and rows of its width."""
+class TableMemory(Generic[Matrix]):
+    """A table, flat, and what each thread needs to work on it: scratch, and rows of its width.
 
-    def __init__(self, table: Tensor, threads: int) -> None:
+    `view` is how these rows are seen without their padding: as an array, or as torch has it.
+    """
+
+    def __init__(
+        self, table: Array, threads: int, view: Callable[[Array, BlockShape], Matrix]
+    ) -> None:
         _, K, D = table.shape
         self.shape = shape_of(K, D)
-        self.flat: Array = table.detach().view(-1).numpy()
+        self.flat: Array = table.reshape(-1)
         self.scratch = [scratch_of(self.flat.dtype, self.shape) for _ in range(threads)]
         self.threads = threads
         self.rows = 0
+        self._view = view
         self._memory: Array = buffer(self.flat.dtype, 0)
-        self._parts: list[tuple[Array, Tensor]] = []
+        self._parts: list[tuple[Array, Matrix]] = []
 
     def reserve(self, rows: int) -> None:
         """Make room for a buffer of `rows` rows per thread."""
@@ -152,7 +155,7 @@ class Workspace:
         if len(self._memory) < self.threads * self.size:
             self._memory = buffer(self.flat.dtype, self.threads * self.size)
         parts = [self._memory[t * self.size : (t + 1) * self.size] for t in range(self.threads)]
-        self._parts = [(part, unpad(part, self.shape)) for part in parts]
+        self._parts = [(part, self._view(part, self.shape)) for part in parts]
 
     @property
     def size(self) -> int:
@@ -163,13 +166,14 @@ class Workspace:
         """One thread's buffer."""
         return self._parts[thread][0]
 
-    def matrix(self, thread: int = 0) -> Tensor:
+    def matrix(self, thread: int = 0) -> Matrix:
         """One thread's buffer, or the first, without padding. Returns (rows, D)."""
         return self._parts[thread][1]
 
-    def merge(self, lo: int, hi: int) -> Tensor:
+    def merge(self, lo: int, hi: int) -> Matrix:
         """Add the threads' rows lo..hi into the first buffer, in a fixed order. Returns (n, D)."""
-        rows = self.matrix()[lo:hi]
-        for thread in range(1, self.threads):
-            rows += self.matrix(thread)[lo:hi]
+        every: list[Any] = [self.matrix(thread) for thread in range(self.threads)]
+        rows: Matrix = every[0][lo:hi]
+        for other in every[1:]:
+            rows += other[lo:hi]
         return rows

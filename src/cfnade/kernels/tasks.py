@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from cfnade.kernels import (
     bounds,
@@ -28,16 +27,16 @@ from cfnade.kernels import (
     spelling,
     vector_draws,
 )
-from cfnade.kernels.adam import Rule
 from cfnade.kernels.block_drawing import BlockPart, BlockSampler, _mark_block, _mark_block_part
 from cfnade.kernels.drawing import Sampler
-from cfnade.kernels.engine import Engine
 from cfnade.kernels.forward import cell_scores, context_sum
 from cfnade.kernels.marking import WholeRows
 from cfnade.kernels.memory import Array
-from cfnade.kernels.network import Network
 from cfnade.kernels.second_process import SecondProcess
 from cfnade.kernels.spelling import Spellings
+
+if TYPE_CHECKING:
+    from cfnade.kernels.engine import Engine
 
 POSTERIORS, NEWCOMERS = "posteriors", "newcomers"
 """The tasks whose kernels a second process compiles; their work follows that of all others."""
@@ -47,6 +46,13 @@ _LEVELS, _ROWS = np.zeros(4, np.uint8), np.zeros(1, np.int64)
 
 
 def _engine() -> Engine:
+    """Torch comes with it, and whoever only asks what is compiled needs neither."""
+    import torch
+
+    from cfnade.kernels.adam import Rule
+    from cfnade.kernels.engine import Engine
+    from cfnade.kernels.network import Network
+
     table = torch.zeros(2, 2, 1)
     network = Network(table, table.clone(), torch.zeros(2, 2), torch.zeros(1))
     return Engine(network, dict.fromkeys(network.named(), Rule()), threads=1)
@@ -162,12 +168,12 @@ def _posteriors() -> tuple[Any, Any, Any]:
 def _score_cells() -> None:
     """What validation does after an epoch, and a request about many cells."""
     mean_tilt.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
-    table = torch.zeros(2, 2, 1)
+    table, state = np.zeros((2, 2, 1), np.float32), np.zeros((1, 1), np.float32)
     ratings = grouping.ratings_of(_OFFSETS, _COLUMNS, _LEVELS, _ROWS)
     grouping.levels_of(ratings, _ROWS, _ROWS, 2)
     parts = ratings.rows, ratings.columns, ratings.levels
     context_sum(table, grouping.group(*parts, size=1, n_columns=2, n_levels=2), shared=True)
-    cell_scores(torch.zeros(1, 1), table, torch.zeros(2, 2), _ROWS, _ROWS, shared=True)
+    cell_scores(state, table, table[:, :, 0].copy(), _ROWS, _ROWS, shared=True)
 
 
 def _meet_newcomers() -> None:

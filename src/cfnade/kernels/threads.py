@@ -2,7 +2,8 @@
 
 A kernel is plain serial code over a range of its work; here ranges meet threads. Unlike Numba's
 own parallel loops, this may be called from several threads at once, ends after a fork without
-hanging, and leaves no spinning worker behind that would fight with BLAS for the cores.
+hanging, and leaves no spinning worker behind that would fight with BLAS for the cores. Torch is not
+imported here before somebody asks it for anything: to answer takes no torch.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
-
-import torch
 
 from cfnade.errors import ModelError
 
@@ -29,10 +30,28 @@ _making = Lock()
 
 def thread_count(threads: int | None) -> int:
     """The number asked for, or torch's."""
-    count = torch.get_num_threads() if threads is None else threads
+    count = _usual_count() if threads is None else threads
     if count < 1:
         raise ModelError(f"threads (={threads}) must be at least 1, or None for torch's number")
     return count
+
+
+def _usual_count() -> int:
+    """Torch's number; while nobody has imported it, what it would begin with."""
+    if _torch_is_here():
+        import torch
+
+        return torch.get_num_threads()
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        number = os.environ.get(name, "").split(",")[0]
+        if number.isdecimal() and int(number) > 0:
+            return int(number)
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _torch_is_here() -> bool:
+    """Whether it was imported, all of it: another thread may be about to."""
+    return hasattr(sys.modules.get("torch"), "get_num_threads")
 
 
 # torch.set_num_threads sets the numbers of the calling thread, OpenMP's and MKL's, and besides the
@@ -40,15 +59,15 @@ def thread_count(threads: int | None) -> int:
 # thread's own numbers only, in the libraries that torch has loaded.
 
 
+@cache
 def _function(name: str) -> Any:
     """A function of torch or of what it is linked with, None if there is no such."""
+    import torch
+
     try:
         return getattr(ctypes.CDLL(str(torch._C.__file__)), name)
     except (AttributeError, OSError):
         return None
-
-
-_set_openmp, _set_mkl = _function("omp_set_num_threads"), _function("MKL_Set_Num_Threads_Local")
 
 
 def _set_own(count: int, mkl: int) -> int:
@@ -56,12 +75,15 @@ def _set_own(count: int, mkl: int) -> int:
 
     Returns the number that MKL had here.
     """
+    import torch
+
     torch.get_num_threads()  # a thread's first use of torch would set its numbers anew
-    if _set_openmp is None:
+    set_openmp, set_mkl = map(_function, ("omp_set_num_threads", "MKL_Set_Num_Threads_Local"))
+    if set_openmp is None:
         torch.set_num_threads(count)
         return mkl
-    _set_openmp(count)
-    return mkl if _set_mkl is None else int(_set_mkl(mkl))
+    set_openmp(count)
+    return mkl if set_mkl is None else int(set_mkl(mkl))
 
 
 @contextmanager
@@ -71,6 +93,8 @@ def torch_threads(count: int) -> Iterator[None]:
     No other thread sees it, born or unborn. (Where torch's OpenMP cannot be reached, as on Windows,
     a thread that first uses torch meanwhile takes the number over and keeps it.)
     """
+    import torch
+
     before = torch.get_num_threads()
     mkl = _set_own(count, count)
     try:
@@ -109,8 +133,11 @@ class Helper:
         self._thread.join()
 
     def _work(self) -> None:
-        _set_own(1, 1)
+        alone = False  # whether torch, which may come late, has one thread here
         while (handed_over := self._parts.get()) is not None:
+            if not alone and _torch_is_here():
+                _set_own(1, 1)
+                alone = True
             function, part, answers = handed_over
             try:
                 answers.put((function(*part), None))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cfnade.models.checks import require, require_disjoint, require_indices, require_shape
+from cfnade.models.checks import require_disjoint, require_indices, require_shape
+from cfnade.models.config import require
 
 
 @dataclass(frozen=True)

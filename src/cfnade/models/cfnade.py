@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from cfnade.models.batch import Batch, Context
-from cfnade.models.checks import require, require_indices, require_shape
-from cfnade.models.config import CFNADEConfig
+from cfnade.models.checks import require_indices, require_shape
+from cfnade.models.config import CFNADEConfig, require
 from cfnade.models.costs import hybrid_cost
 from cfnade.models.initialise import KeptColumns, glorot_, smoothed_log_frequencies, steps
 from cfnade.models.tables import cell_scores, context_sum

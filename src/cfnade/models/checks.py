@@ -6,14 +6,9 @@ import torch
 from torch import Tensor
 
 from cfnade.errors import ModelError
+from cfnade.models.config import require
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-
-
-def require(holds: bool, message: str) -> None:
-    """Raise a ModelError with the message unless the condition holds."""
-    if not holds:
-        raise ModelError(message)
 
 
 def require_shape(name: str, values: Tensor, shape: tuple[int, ...]) -> None:

@@ -19,41 +19,14 @@ units.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from cfnade.errors import ModelError
 from cfnade.models.batch import Context
 from cfnade.models.checks import require_shape
-from cfnade.options import check_fields, number, whole
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChoiceConfig:
-    """The fields that fix an implicit CF-NADE."""
-
-    columns: Annotated[int, whole(1)]
-    levels: Annotated[int, whole(1)]
-    hidden: Annotated[int, whole(1)]
-    usual: Annotated[float, number(above=0)]
-    """n̄."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ChoiceConfig:
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise ModelError(f"the fields {dict(values)} are not those of a choice") from error
+from cfnade.models.config import ChoiceConfig
 
 
 class ChoiceNetwork(nn.Module):

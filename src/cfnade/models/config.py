@@ -1,21 +1,31 @@
-"""The fields that fix a CF-NADE model; a model and its numbers are nothing without them."""
+"""The fields that fix a network: a model and its numbers are nothing without them.
+
+Nothing here needs torch, as nothing does that only answers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self
 
 from cfnade.errors import ModelError
-from cfnade.models.checks import require
 from cfnade.options import TRUE_OR_FALSE, check_fields, number, one_of, optional, sequence, whole
 
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "elu")
 CONTEXT_SCALES = ("sum", "sqrt")
 TARGET_WEIGHTS = ("paper", "unit")
+TIME_UNITS = 32
+"""Of the hidden layer that knows when."""
 
 _MOST_NUMBERS = 2**40  # weights; 4 bytes each is beyond any machine that this is meant for
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise a ModelError with the message unless the condition holds."""
+    if not holds:
+        raise ModelError(message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,3 +103,84 @@ def _check_mean_context(context_scale: str, mean_context: float | None) -> None:
             f'mean_context must be given with context_scale "{context_scale}": the mean size of a '
             "context",
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Fields that are plain values, checked on creation."""
+
+    _of: ClassVar[str]
+
+    def __init_subclass__(cls, of: str) -> None:
+        cls._of = of
+
+    def __post_init__(self) -> None:
+        check_fields(self, ModelError)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise ModelError(f"the fields {dict(values)} are not those of {cls._of}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgeConfig(Sizes, of="a ridge part"):
+    """The fields that fix a ridge part."""
+
+    columns: Annotated[int, whole(1)]
+    levels: Annotated[int, whole(2)]
+    ridge: Annotated[int, whole(1)]
+    """D."""
+    spread: Annotated[float, number(above=0)]
+    """τ²: the variance of a column's ratings, in levels, where nothing is known of the row."""
+    noise: Annotated[float, number(above=0)]
+    """σ²: the same where all is known."""
+
+    def gain(self, unknown: Any) -> Any:
+        """γ for an unknown share ω."""
+        return self.spread / (self.noise + (self.spread - self.noise) * unknown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactorConfig(Sizes, of="a factor analysis"):
+    """The sizes of a factor analysis."""
+
+    columns: Annotated[int, whole(1)]
+    levels: Annotated[int, whole(2)]
+    dimensions: Annotated[int, whole(1)]
+    """D of each sample."""
+    samples: Annotated[int, whole(1)] = 1
+    """S."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearConfig(Sizes, of="a neighbourhood"):
+    """The sizes of a neighbourhood."""
+
+    columns: Annotated[int, whole(1)]
+    levels: Annotated[int, whole(2)]
+    dimensions: Annotated[int, whole(1)]
+    """D of the factor analysis."""
+    pairs: Annotated[int, whole(0)] = 0
+    """P."""
+
+    @property
+    def factors(self) -> FactorConfig:
+        """The sizes of its factor analysis."""
+        return FactorConfig(columns=self.columns, levels=self.levels, dimensions=self.dimensions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceConfig(Sizes, of="a choice"):
+    """The fields that fix an implicit CF-NADE."""
+
+    columns: Annotated[int, whole(1)]
+    levels: Annotated[int, whole(1)]
+    hidden: Annotated[int, whole(1)]
+    usual: Annotated[float, number(above=0)]
+    """n̄."""

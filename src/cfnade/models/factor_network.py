@@ -16,42 +16,14 @@ B rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from cfnade.errors import ModelError
 from cfnade.models.batch import Context
+from cfnade.models.config import FactorConfig
 from cfnade.models.mean_link import MeanLink
-from cfnade.options import check_fields, whole
-
-
-@dataclass(frozen=True, kw_only=True)
-class FactorConfig:
-    """The sizes of a factor analysis."""
-
-    columns: Annotated[int, whole(1)]
-    levels: Annotated[int, whole(2)]
-    dimensions: Annotated[int, whole(1)]
-    """D of each sample."""
-    samples: Annotated[int, whole(1)] = 1
-    """S."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> FactorConfig:
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise ModelError(f"{dict(values)} are not the fields of a factor analysis") from error
 
 
 class FactorNetwork(nn.Module):

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from cfnade.models.batch import Context, check_offsets
 from cfnade.models.cfnade import CFNADENetwork
-from cfnade.models.checks import require, require_disjoint, require_indices
+from cfnade.models.checks import require_disjoint, require_indices
+from cfnade.models.config import require
 from cfnade.models.tables import context_sum
 
 

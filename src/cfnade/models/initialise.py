@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cfnade.models.checks import require
+from cfnade.models.config import require
 
 _PIECE = 1 << 22  # numbers that are drawn at a time, where only some are kept
 

@@ -19,42 +19,12 @@ M columns, K levels, P pairs of columns, each in both orders.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
-
 import torch
 from torch import Tensor, nn
 
-from cfnade.errors import ModelError
 from cfnade.models.batch import Context
-from cfnade.models.factor_network import FactorConfig, FactorNetwork
-from cfnade.options import check_fields, whole
-
-
-@dataclass(frozen=True, kw_only=True)
-class NearConfig:
-    """The sizes of a neighbourhood."""
-
-    columns: Annotated[int, whole(1)]
-    levels: Annotated[int, whole(2)]
-    dimensions: Annotated[int, whole(1)]
-    """D of the factor analysis."""
-    pairs: Annotated[int, whole(0)] = 0
-    """P."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> NearConfig:
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise ModelError(f"{dict(values)} are not the fields of a neighbourhood") from error
+from cfnade.models.config import NearConfig
+from cfnade.models.factor_network import FactorNetwork
 
 
 class NearNetwork(nn.Module):
@@ -70,10 +40,8 @@ class NearNetwork(nn.Module):
     def __init__(self, config: NearConfig) -> None:
         super().__init__()
         self.config = config
-        M, K = config.columns, config.levels
-        self.factors = FactorNetwork(
-            FactorConfig(columns=M, levels=K, dimensions=config.dimensions)
-        )
+        M = config.columns
+        self.factors = FactorNetwork(config.factors)
         self.register_buffer("starts", torch.zeros(M + 1, dtype=torch.int32))
         self.register_buffer("others", torch.zeros(config.pairs, dtype=torch.int32))
         self.register_buffer("covariances", torch.zeros(config.pairs))  # R, column by column

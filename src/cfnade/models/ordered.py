@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cfnade.models.batch import Batch, Context, Targets
 from cfnade.models.cfnade import CFNADENetwork
-from cfnade.models.checks import require
+from cfnade.models.config import require
 from cfnade.models.costs import hybrid_cost, regular_cost
 from cfnade.models.orders import arrange
 from cfnade.models.tables import context_sum

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from cfnade.models.batch import Context, check_offsets
-from cfnade.models.checks import require, require_indices, require_shape
+from cfnade.models.checks import require_indices, require_shape
+from cfnade.models.config import require
 
 
 def time_order(rows: Context, times: Tensor) -> Tensor:

@@ -21,44 +21,12 @@ plus what was added, so that weight decay pulls them to their start. M columns, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
-
 import torch
 from torch import Tensor, nn
 
-from cfnade.errors import ModelError
 from cfnade.models.batch import Context
+from cfnade.models.config import RidgeConfig
 from cfnade.models.tables import cell_scores, context_sum
-from cfnade.options import check_fields, number, whole
-
-
-@dataclass(frozen=True, kw_only=True)
-class RidgeConfig:
-    """The fields that fix a ridge part."""
-
-    columns: Annotated[int, whole(1)]
-    levels: Annotated[int, whole(2)]
-    ridge: Annotated[int, whole(1)]
-    """D."""
-    spread: Annotated[float, number(above=0)]
-    """τ²: the variance of a column's ratings, in levels, where nothing is known of the row."""
-    noise: Annotated[float, number(above=0)]
-    """σ²: the same where all is known."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> RidgeConfig:
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise ModelError(f"the fields {dict(values)} are not those of a ridge part") from error
 
 
 class RidgeNetwork(nn.Module):
@@ -113,12 +81,7 @@ class RidgeNetwork(nn.Module):
         with torch.no_grad():
             variances = torch.linalg.inv(precision).diagonal(dim1=1, dim2=2)  # (B, D)
             unknown = (variances @ self.importance) / self.importance.sum()  # (B,)
-        return torch.cat([self.gain(unknown).unsqueeze(1) * mean, unknown.unsqueeze(1)], 1)
-
-    def gain(self, unknown: Any) -> Any:
-        """γ for an unknown share ω."""
-        spread, noise = self.config.spread, self.config.noise
-        return spread / (noise + (spread - noise) * unknown)
+        return torch.cat([self.config.gain(unknown).unsqueeze(1) * mean, unknown.unsqueeze(1)], 1)
 
     def scores(self, hidden: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of all levels for cells (rows[t], columns[t]). Returns (T, K)."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from cfnade.models.checks import require
+from cfnade.models.config import TIME_UNITS, require
 from cfnade.models.initialise import glorot_
-
-UNITS = 32
 
 
 class TimeNetwork(nn.Module):
@@ -22,12 +20,12 @@ class TimeNetwork(nn.Module):
         super().__init__()
         self.shared = shared
         self.A = nn.Parameter(torch.zeros(features, levels))
-        self.M1 = nn.Parameter(torch.zeros(features, UNITS))
-        self.m1 = nn.Parameter(torch.zeros(UNITS))
-        self.M2 = nn.Parameter(torch.zeros(UNITS, levels))
+        self.M1 = nn.Parameter(torch.zeros(features, TIME_UNITS))
+        self.m1 = nn.Parameter(torch.zeros(TIME_UNITS))
+        self.M2 = nn.Parameter(torch.zeros(TIME_UNITS, levels))
 
     def initialise(self, generator: torch.Generator) -> None:
-        glorot_(self.M1, self.M1.shape[0], UNITS, generator)
+        glorot_(self.M1, self.M1.shape[0], TIME_UNITS, generator)
 
     def forward(self, features: Tensor) -> Tensor:
         width = self.A.shape[0]

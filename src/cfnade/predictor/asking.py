@@ -140,7 +140,7 @@ class Interview:
 
     @once
     def _uncertainty(self) -> Uncertainty | None:
-        members = self._scorer.fitted.members
+        members = self._scorer.fitted.answering
         sides = [side for member in members for side in member.sides.values()]
         evidence = [side.evidence() for side in sides if side.axis == "user"]
         return next((Uncertainty(one) for one in evidence if one is not None), None)

@@ -35,15 +35,15 @@ def unit_vectors(fitted: FittedModel) -> ScoreArray:
 
 
 def _vectors(fitted: FittedModel, axis: Axis) -> ScoreArray:
-    if not fitted.members and axis == "item" and fitted.choice is not None:
+    if not fitted.rates and axis == "item" and fitted.choice is not None:
         vectors = fitted.choice.vectors()
         if vectors is not None:
             return vectors
-    sides = [side for member in fitted.members[:1] for side in member.sides.values()]
+    sides = [side for member in fitted.answering[:1] for side in member.sides.values()]
     for side in sorted(sides, key=lambda side: side.axis != axis):
         if side.axis == axis and not fitted.has_context:
             raise PredictionError("this model was saved without ratings: it knows no such row")
         table = side.vectors(fitted.context, axis)
         if table is not None:
-            return np.asarray(table.detach().float().numpy())
+            return np.asarray(table, np.float32)
     raise PredictionError(f"no side of this model has a vector for each {axis}")

@@ -58,7 +58,7 @@ class PickedLists:
         ranked = log_chances(self.scorer, self.choice, people, left_out=self.allowed.exclude_seen)
         ranked[:, ~self.allowed.shown] = -np.inf
         make = self._picked_and_liked
-        if not self.scorer.fitted.members or self.taste == 0:
+        if not self.scorer.fitted.rates or self.taste == 0:
             make = self._picked
         return make(ranked, people), self.allowed.hidden(people)
 
@@ -130,7 +130,7 @@ class PickedLists:
         return min(1.0, 2 * self.taste)
 
     def _honest(self, people: Sequence[Who], which: IntArray, items: IntArray) -> FloatArray:
-        if not self.scorer.fitted.members:
+        if not self.scorer.fitted.rates:
             return np.ones((len(which), 1))
         if len(people) == 1 and self.scorer.fitted.axes == ("user",):
             # One state and one product for both rounds, and for the person's next question.

@@ -51,7 +51,7 @@ def require_lists(fitted: FittedModel) -> None:
 
 def require_ratings(fitted: FittedModel) -> None:
     """Only who was taught ratings can predict them."""
-    if not fitted.members:
+    if not fitted.rates:
         raise PredictionError(
             "this model was trained on interactions, which have no ratings to predict; ask it for "
             "lists with recommend()"
@@ -69,7 +69,7 @@ def explains_picks(fitted: FittedModel, of: Any) -> bool:
         )
     if of == "rating":
         require_ratings(fitted)
-    return of == "pick" or not fitted.members
+    return of == "pick" or not fitted.rates
 
 
 def require_histories(fitted: FittedModel) -> None:

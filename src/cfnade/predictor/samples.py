@@ -27,7 +27,7 @@ def samples_of(predictor: Predictor, counts: npt.NDArray[np.int64]) -> list[dict
     for name, taste in TASTES.items():
         films = {predictor.catalogue.match(*film): liking for film, liking in taste.items()}
         films.pop(None, None)
-        if not predictor.fitted.members:  # who picks a film says nothing against another
+        if not predictor.fitted.rates:  # who picks a film says nothing against another
             films = {film: liking for film, liking in films.items() if liking >= 0.5}
         if len(films) >= _LEAST:
             samples.append({"name": name, "ratings": _ratings(predictor, films)})
@@ -38,7 +38,7 @@ def samples_of(predictor: Predictor, counts: npt.NDArray[np.int64]) -> list[dict
 def _ratings(predictor: Predictor, likings: dict[int | None, float]) -> list[dict[str, Any]]:
     """Items by index, with the level of the scale that is nearest to each liking."""
     values, titles = predictor.scale.array(), predictor.catalogue.titles
-    starred, ratings = bool(predictor.fitted.members), []
+    starred, ratings = predictor.fitted.rates, []
     for index, liking in likings.items():
         assert index is not None
         wished = values[0] + liking * (values[-1] - values[0])

@@ -100,7 +100,7 @@ class Wishes:
         parts = self.scorer, self.calibrator
         if rank != "picked":
             return RatedLists(*parts, by, n, allowed)
-        if taste == 1 and fitted.members:
+        if taste == 1 and fitted.rates:
             liked = RankBy("at_least", by.scale, by.threshold, by.quantile)
             return RatedLists(*parts, liked, n, allowed)
         assert fitted.choice is not None
@@ -123,7 +123,7 @@ class Wishes:
                 "rank='picked' needs a model that knows what people pick; train one with "
                 "lists=True (on the command line: --lists)"
             )
-        if rank != "picked" and not fitted.members:
+        if rank != "picked" and not fitted.rates:
             raise PredictionError(
                 f"rank={rank!r} needs ratings, and this model was trained on interactions without "
                 "any; leave rank out"
@@ -137,7 +137,7 @@ class Wishes:
             raise PredictionError(
                 f"taste (={taste!r}) goes with rank='picked', not with {rank!r}; leave one out"
             )
-        if not self.scorer.fitted.members:
+        if not self.scorer.fitted.rates:
             raise PredictionError(
                 f"taste (={taste!r}) weighs picks against ratings, and this model knows no "
                 "ratings; leave it out"

@@ -17,7 +17,7 @@ from cfnade.choice.blending import PLACES, SHARPNESS
 from cfnade.choice.nade_training import ChoiceTrainer
 from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan
-from cfnade.choice.set_nade import hidden_of
+from cfnade.choice.set_states import hidden_of
 from cfnade.data.choices import chosen
 from cfnade.data.ratings import IntArray
 from cfnade.group import Array, Group

@@ -25,13 +25,13 @@ from cfnade.data.array_files import write_rating_pieces, write_streamed
 from cfnade.data.ratings import Ratings
 from cfnade.fitted import FittedModel
 from cfnade.group import Array
-from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.ranks.choosing_together import SharedChoice
 from cfnade.ranks.owned import Owned, nameless
 from cfnade.shards import Shards
 from cfnade.shards.layout import PARTS
 from cfnade.sides import Member, saved_member
-from cfnade.sides.side import Side, other_axis
+from cfnade.sides.side import other_axis
+from cfnade.sides.trainable import Side
 
 PIECE = 1 << 22
 """Numbers that travel at a time."""
@@ -233,6 +233,5 @@ def _described(
 
 def _blank_choice(choice: SharedChoice, items: int) -> Choice:
     """As model.json describes it."""
-    with torch.device("meta"):
-        network = ChoiceNetwork(replace(choice.network.config, columns=items))
-    return Choice({"nade": ChoiceNade([network])}, {"nade": choice.weight})
+    config = replace(choice.network.config, columns=items)
+    return Choice({"nade": ChoiceNade(config, [{}])}, {"nade": choice.weight})

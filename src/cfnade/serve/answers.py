@@ -36,7 +36,7 @@ _SAID = ("expected", "std", "median", "interval", "probabilities", "usual")
 def predict(loaded: Loaded, asked: schemas.PredictIn) -> Answer:
     """The distribution of a person's rating of given items."""
     predictor = loaded.predictor
-    if not predictor.fitted.members:
+    if not predictor.fitted.rates:
         raise Problem(422, "this model knows no ratings to predict; POST /recommend makes lists")
     who = asked_by(predictor, asked)
     _check_time(predictor, asked.time)
@@ -176,9 +176,9 @@ def model(loaded: Loaded, bounds: limits.Limits, noun: str | None, people: bool)
     return {
         "name": loaded.name,
         "side": fitted.side,
-        "ratings": bool(fitted.members),
+        "ratings": fitted.rates,
         "picks": fitted.choice is not None,
-        "scale": list(predictor.scale.values) if fitted.members else [],
+        "scale": list(predictor.scale.values) if fitted.rates else [],
         "items": len(predictor.items.table),
         "titles": predictor.catalogue.titles is not None,
         "new_people": fitted.takes_histories and not fitted.needs_times,
@@ -208,7 +208,7 @@ def version(loaded: Loaded) -> Answer:
         "model": {
             "name": loaded.name,
             "side": predictor.fitted.side,
-            "levels": len(predictor.scale) if predictor.fitted.members else 0,
+            "levels": len(predictor.scale) if predictor.fitted.rates else 0,
             "items": len(predictor.items.table),
             "fingerprint": loaded.fingerprint,
             "loaded_at": loaded.loaded_at.isoformat(timespec="seconds"),
@@ -223,7 +223,7 @@ def ranks(predictor: Predictor) -> list[Rank]:
     """What lists may be ranked by; the first is what they are if nothing is said."""
     picked: list[Rank] = ["picked"] if predictor.fitted.choice is not None else []
     rated: list[Rank] = ["expected", "at_least", "quantile"]
-    return [*picked, *(rated if predictor.fitted.members else [])]
+    return [*picked, *(rated if predictor.fitted.rates else [])]
 
 
 def _check_time(predictor: Predictor, time: int | None) -> None:
@@ -250,7 +250,7 @@ def listed(loaded: Loaded, best: Ranking) -> list[Answer]:
     """The lines of a list."""
     predictor, counts = loaded.predictor, best.known_of_items
     genres = [loaded.shelf.genres[item] for item in best.items.tolist()]
-    if predictor.fitted.members:
+    if predictor.fitted.rates:
         said = best.predictions, best.probabilities, counts
         items = _distributions(predictor, best.items, *said)
     else:

@@ -56,7 +56,7 @@ class Arrivals:
     def now(self, loaded: Loaded) -> list[Arrival]:
         """The new items, those with the most ratings first."""
         fitted = loaded.predictor.fitted
-        if not (fitted.members and fitted.takes_histories and fitted.has_context):
+        if not (fitted.rates and fitted.takes_histories and fitted.has_context):
             return []
         with self._lock:
             if time.monotonic() > self._until or self._of != loaded.fingerprint:

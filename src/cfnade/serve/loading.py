@@ -35,6 +35,8 @@ from cfnade.serve.problems import Problem
 from cfnade.serve.shelf import Shelf, shelf_of
 
 _log = logging.getLogger("cfnade.serve")
+_BREATH = 1.0
+"""Seconds after the first model was loaded in which questions have the processor to themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +56,11 @@ class Loaded:
     def samples(self) -> list[dict[str, Any]]:
         """Tastes to begin with, found by title."""
         return samples_of(self.predictor, self.counts)
+
+    def warm_up(self) -> None:
+        """Make what is made once, so that no request waits for it."""
+        _ask_everything(self.predictor)
+        self.read_titles()
 
     def read_titles(self) -> None:
         """Make what finds items by title, which takes longer than all else that is made once."""
@@ -98,13 +105,15 @@ class Models:
             seen = snapshot(self.folder, NAME)
             loaded, first = _load(self.folder), not self.ready
             if not first:  # the old one answers meanwhile
-                loaded.read_titles()
+                loaded.warm_up()
             self._loaded = loaded
             # Only now: a copy that was half there is tried again until it is whole.
             self._seen, self._complaint = seen, None
             self.loads["loaded"] += 1
-        if first:  # who asks by title waits for them, and who asks by id need not
-            threading.Thread(target=_read_and_settle, args=[loaded], daemon=True).start()
+        if first:  # each question makes what it needs, and the rest does not delay the first one
+            later = threading.Timer(_BREATH, _warm_and_settle, [loaded])
+            later.daemon = True
+            later.start()
         else:
             gc.unfreeze()  # the old one is in there
             _settle()
@@ -129,7 +138,6 @@ class Models:
 
 def _load(folder: Path) -> Loaded:
     predictor = Predictor.load(folder)
-    _warm_up(predictor)
     counts = predictor.item_counts
     return Loaded(
         predictor=predictor,
@@ -143,8 +151,8 @@ def _load(folder: Path) -> Loaded:
     )
 
 
-def _warm_up(predictor: Predictor) -> None:
-    """Compile kernels and fill what is computed once, so that no request waits for it."""
+def _ask_everything(predictor: Predictor) -> None:
+    """Read kernels, or compile them, and fill what is computed once."""
     fitted, first = predictor.fitted, np.zeros(1, np.int64)
     predictor.genres  # noqa: B018  # made when first read
     rated = {predictor.items.raw(0): predictor.scale.values[0]}
@@ -159,14 +167,14 @@ def _warm_up(predictor: Predictor) -> None:
         predictor.similar_items(predictor.items.raw(0), n=1)
     for who in people:
         predictor.ranked(**who, n=1)
-        if fitted.members:
+        if fitted.rates:
             predictor.ranked(**who, n=1, rank="quantile")
             predictor.predicted(first, **who)
         predictor.explain(item=predictor.items.raw(0), **who)
 
 
-def _read_and_settle(loaded: Loaded) -> None:
-    loaded.read_titles()
+def _warm_and_settle(loaded: Loaded) -> None:
+    loaded.warm_up()
     _settle()
 
 

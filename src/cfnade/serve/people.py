@@ -41,7 +41,7 @@ def asked_by(predictor: Predictor, asker: Asker) -> Asked:
         )
     if asker.user is not None:
         return _known_user(predictor, asker.user)
-    if (asker.ratings is None) == bool(predictor.fitted.members):
+    if (asker.ratings is None) == predictor.fitted.rates:
         given, instead = ("picked", "ratings") if asker.ratings is None else ("ratings", "picked")
         knows = "ratings" if instead == "ratings" else "no ratings, only what people pick"
         raise Problem(422, f"{given}: this model knows {knows}; give {instead}", where=given)

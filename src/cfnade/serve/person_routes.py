@@ -59,7 +59,7 @@ def _add_writes(api: APIRouter, visitors: Visitors, models: Models, refusals: Re
         check_own(request, person)
         loaded = models.current()
         stars = rating.rating
-        if loaded.predictor.fitted.members:
+        if loaded.predictor.fitted.rates:
             check_rating(loaded.predictor, stars)
         elif stars is not None:
             raise Problem(422, "rating: this model knows no ratings; leave it out", where="rating")

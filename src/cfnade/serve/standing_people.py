@@ -49,7 +49,7 @@ def asker_of(predictor: Predictor, person: str, standing: Sequence[Standing]) ->
 
 def _read(predictor: Predictor, standing: Sequence[Standing], user: int) -> Person:
     """Ratings of items that the model knows, on its scale; of a model of picks, all that count."""
-    rated = bool(predictor.fitted.members)
+    rated = predictor.fitted.rates
     counting = [one for one in standing if not rated or one.rating is not None]
     indices = np.array([index_of(predictor.items, one.item) for one in counting], np.int64)
     if not rated:

@@ -2,41 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Rows
+from cfnade.data.ratings import IntArray, Ratings, Rows
 from cfnade.kernels.posterior import Evidence, lower_products
-from cfnade.models.factor_network import FactorNetwork
+from cfnade.models.config import FactorConfig
+from cfnade.models.mean_link import MeanLink
 from cfnade.sides.posterior_rows import PosteriorRows
-from cfnade.sides.side import Array, Row
+from cfnade.sides.readings import reading_of
+from cfnade.sides.row_weights import RowWeights
+from cfnade.sides.side import NOTHING, Array, Axis, Reading, Row
 from cfnade.sides.state_features import StateFeatures, features_of
 
 
-def factor_evidence(network: FactorNetwork, number: int) -> Evidence:
-    """What ratings tell in one sample, as the kernels read it."""
-    parts = (np.ascontiguousarray(part.numpy()) for part in network.sample(number))
-    a, c, mean, importance, noise = parts
-    (M, D), k = a.shape, np.arange(network.config.levels, dtype=a.dtype)
-    products = np.empty((M, D * (D + 1) // 2), a.dtype)
-    lower_products(a / np.sqrt(noise), c / noise, products)
-    told = a[:, None] * ((k - mean[:, None]) / noise)[:, :, None]  # (M, K, D)
-    return Evidence(a, products, told, np.ones(D, a.dtype), importance)
+class FactorWeights(RowWeights):
+    """By the names of models/factor_network.py, which has the equations."""
+
+    config: FactorConfig
+
+    @staticmethod
+    def config_of(fields: Mapping[str, Any]) -> FactorConfig:
+        return FactorConfig.from_dict(fields)
+
+    @classmethod
+    def shapes(cls, fields: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        config = cls.config_of(fields)
+        M, K, S = config.columns, config.levels, config.samples
+        D = S * config.dimensions
+        tables = {"a": (M, D), "c": (M, D), "mean": (M, S), "importance": (D,), "noise": (S,)}
+        return {**tables, "log_weights": (K,), "variances": (2,)}
+
+    def sample_evidence(self, number: int) -> Evidence:
+        """What ratings tell in one sample, as the kernels read it."""
+        D, tables = self.config.dimensions, self.tables
+        own = slice(number * D, (number + 1) * D)
+        a, c = (np.ascontiguousarray(tables[name][:, own]) for name in ("a", "c"))
+        mean, noise = tables["mean"][:, number], tables["noise"][number]
+        k = np.arange(self.config.levels, dtype=a.dtype)
+        products = np.empty((len(a), D * (D + 1) // 2), a.dtype)
+        lower_products(a / np.sqrt(noise), c / noise, products)
+        told = a[:, None] * ((k - mean[:, None]) / noise)[:, :, None]  # (M, K, D)
+        importance = np.ascontiguousarray(tables["importance"][own])
+        return Evidence(a, products, told, np.ones(D, a.dtype), importance)
+
+    def evidence(self) -> Evidence:
+        return self.sample_evidence(0)  # of several samples, each is one answer
+
+    def link(self) -> MeanLink:
+        """From (η, ω) to scores, for the weights and variances as they are."""
+        noise, spread = self.tables["variances"].tolist()
+        return MeanLink(self.tables["log_weights"], noise, spread)
+
+    def reading(self, context: Ratings) -> Reading:
+        return reading_of(self.axis, FactorRows(self, context.rows(self.axis)))
+
+    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
+        """Of a row its state (m, ω), of a column its loadings."""
+        if axis != self.axis:
+            return self.tables["a"]
+        rows = context.rows(axis)
+        return FactorRows(self, rows).posteriors.states_down(-1, np.arange(len(rows)), NOTHING)
 
 
 class FactorRows:
     """A RowReading: (η, ω) of cells by the posteriors of their rows, turned into scores."""
 
-    def __init__(self, network: FactorNetwork, rows: Rows) -> None:
-        self._network, self._link = network, network.link()
-        self.rows, self.dtype = rows, network.a.numpy().dtype
-        (M, D), S = network.a.shape, network.config.samples
-        self.loadings = network.a.numpy() / S, network.mean.numpy().mean(1)
-        output = np.zeros((M, 2, D + 1), network.a.numpy().dtype)  # of (m, ω)
+    def __init__(self, weights: FactorWeights, rows: Rows) -> None:
+        self._tables, self._link = weights.tables, weights.link()
+        a, S = weights.tables["a"], weights.config.samples
+        self.rows, self.dtype = rows, a.dtype
+        M, D = a.shape
+        self.loadings = a / S, weights.tables["mean"].mean(1)
+        output = np.zeros((M, 2, D + 1), a.dtype)  # of (m, ω)
         output[:, 0, :D], output[:, 1, D] = self.loadings[0], 1.0
         bias = np.stack([self.loadings[1], np.zeros_like(output[:, 0, 0])], 1)
-        evidence = [factor_evidence(network, number) for number in range(S)]
+        evidence = [weights.sample_evidence(number) for number in range(S)]
         self.posteriors = PosteriorRows(rows, evidence, output, bias, shared=False)
 
     def _said(self, predicted: Array) -> Array:
@@ -75,11 +118,11 @@ class FactorRows:
     def features(self, counts: IntArray, *, mean_only: bool = False) -> StateFeatures | None:
         """For a column without loadings: by bells that are not tilted, whose scores are linear."""
         (a, means), k = self.loadings, np.arange(self.rows.n_levels)
-        (M, D), variance = a.shape, float(self._network.variances[0])
+        (M, D), variance = a.shape, float(self._tables["variances"][0])
         table = np.zeros((M, len(k), D + 1), a.dtype)
         table[:, :, :D] = a[:, None] * (k / variance)[:, None]
         bells = -np.square(k - means[:, None]) / (2 * variance)
-        bias = self._network.log_weights.numpy() + bells
+        bias = self._tables["log_weights"] + bells
         return features_of(
             self.posteriors, table, bias.astype(a.dtype), counts, mean_only=mean_only
         )

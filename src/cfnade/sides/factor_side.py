@@ -14,25 +14,18 @@ import torch
 from torch import Tensor
 
 from cfnade.data.ratings import IntArray, Ratings
-from cfnade.kernels.posterior import Evidence
 from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
-from cfnade.models.factor_network import FactorConfig, FactorNetwork
+from cfnade.models.config import FactorConfig
+from cfnade.models.factor_network import FactorNetwork
 from cfnade.models.mean_link import MeanLink
 from cfnade.settings import Settings
-from cfnade.sides.factor_rows import FactorRows, factor_evidence
+from cfnade.sides.factor_rows import FactorRows, FactorWeights
 from cfnade.sides.factor_samples import sampled
 from cfnade.sides.factors import Factors, analyse, continued
 from cfnade.sides.made_side import MadeSide
-from cfnade.sides.readings import reading_of
-from cfnade.sides.side import (
-    NOTHING,
-    Array,
-    Axis,
-    Before,
-    Reading,
-    other_axis,
-)
+from cfnade.sides.side import Array, Axis, Before, other_axis
+from cfnade.sides.trainable import tables_of
 
 SAMPLE = 10_000
 """Training ratings that the shape of distributions is found on."""
@@ -112,7 +105,7 @@ class FactorSide(MadeSide):
         places = np.arange(rows.n_ratings)[:: -(-rows.n_ratings // SAMPLE)]
         numbers = np.searchsorted(rows.offsets, places, side="right") - 1
         columns, levels = rows.columns[places].astype(np.int64), rows.levels[places]
-        predicted = FactorRows(net, rows).posteriors.cells(numbers, columns)
+        predicted = FactorRows(self.weights(), rows).posteriors.cells(numbers, columns)
         means = net.mean.numpy().mean(1)[columns]
         spread = float(np.square(levels - means).mean())
         error = float(np.square(levels - predicted[:, 0]).mean())
@@ -122,6 +115,9 @@ class FactorSide(MadeSide):
         net.variances.copy_(torch.tensor([noise, max(spread, noise)]))
         frequencies = np.bincount(levels, minlength=net.config.levels) + 0.5
         net.log_weights.copy_(torch.from_numpy(_weights(predicted, frequencies, net)))
+
+    def weights(self) -> FactorWeights:
+        return FactorWeights(self.axis, self.network.config, tables_of(self.network))
 
     @staticmethod
     def empty(fields: Mapping[str, Any]) -> FactorNetwork:
@@ -134,22 +130,6 @@ class FactorSide(MadeSide):
         net = self.network
         predicted = net.predicted(net.hidden(context), rows, columns)
         return torch.from_numpy(net.link().scores(predicted.cpu().numpy())).to(net.a)
-
-    # -- asked --------------------------------------------------------------------------------
-
-    def reading(self, context: Ratings) -> Reading:
-        return reading_of(self.axis, FactorRows(self.network, context.rows(self.axis)))
-
-    def evidence(self) -> Evidence:
-        return factor_evidence(self.network, 0)  # of several samples, each is one answer
-
-    def vectors(self, context: Ratings, axis: Axis) -> Tensor | None:
-        """Of a row its state (m, ω), of a column its loadings."""
-        if axis != self.axis:
-            return self.network.a
-        rows = context.rows(axis)
-        posteriors = FactorRows(self.network, rows).posteriors
-        return torch.from_numpy(posteriors.states_down(-1, np.arange(len(rows)), NOTHING))
 
 
 class SampledSide(FactorSide):

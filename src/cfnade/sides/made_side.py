@@ -6,8 +6,8 @@ from cfnade.data.ratings import Ratings
 from cfnade.kernels.adam import Rule
 from cfnade.settings import Settings
 from cfnade.sides.row_side import RowSide
-from cfnade.sides.side import Side
 from cfnade.sides.stepping import FixedStepper
+from cfnade.sides.trainable import Side
 
 
 class MadeSide(RowSide):

@@ -23,19 +23,11 @@ from cfnade.models.config import CFNADEConfig
 from cfnade.models.initialise import smoothed_log_frequencies, steps
 from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
-from cfnade.sides.nade_rows import NadeRows
+from cfnade.sides.nade_rows import NadeWeights
 from cfnade.sides.rank_scores import OutputTable, rank_scores
-from cfnade.sides.readings import reading_of
 from cfnade.sides.row_side import RowSide
-from cfnade.sides.side import (
-    Array,
-    Axis,
-    Before,
-    Reading,
-    Side,
-    SideStepper,
-    other_axis,
-)
+from cfnade.sides.side import Array, Axis, Before, other_axis
+from cfnade.sides.trainable import Side, SideStepper, tables_of
 
 _TABLES = {"W": "input_table", "A": "input_table", "V": "output_table", "P": "output_table"}
 
@@ -88,6 +80,9 @@ class NadeSide(RowSide):
             unseen = counts.sum(1) == 0
             network.input_table[unseen] = 0.0
             network.output_table[unseen] = 0.0
+
+    def weights(self) -> NadeWeights:
+        return NadeWeights(self.axis, self.network.config, tables_of(self.network))
 
     @staticmethod
     def empty(fields: Mapping[str, Any]) -> CFNADENetwork:
@@ -149,27 +144,19 @@ class NadeSide(RowSide):
         M, K, _ = net.input_table.shape
         parts, rows = (known.rows, known.columns, known.levels), len(counts)
         context = grouped(*parts, size=rows, n_columns=M, n_levels=K)
-        sums = context_sum(net.input_table, context, shared=net.config.shared)
+        sums = torch.from_numpy(
+            context_sum(net.input_table.detach().numpy(), context, shared=net.config.shared)
+        )
         group.scatter_sum(sums)
         lo, hi = group.share(rows)
         states = torch.zeros(rows, net.output_table.shape[2])
         hidden = net.hidden_from_sums(sums[lo:hi], torch.from_numpy(counts[lo:hi]))
         states[lo:hi] = net.output_state(hidden)
         group.gather(states)
-        output = OutputTable(net.output_table.detach(), net.b.detach(), net.config.shared)
-        return rank_scores(group, output, states, cells, trained)
-
-    # -- asked --------------------------------------------------------------------------------
-
-    def reading(self, context: Ratings) -> Reading:
-        return reading_of(self.axis, NadeRows(self.network, context.rows(self.axis)))
-
-    @torch.no_grad()
-    def vectors(self, context: Ratings, axis: Axis) -> Tensor | None:
-        """Of a row its hidden state, of a column the output weights of its levels."""
-        if axis != self.axis:
-            return self.network.output_table.flatten(1)
-        return NadeRows(self.network, context.rows(axis)).hidden()
+        output = OutputTable(
+            net.output_table.detach().numpy(), net.b.detach().numpy(), net.config.shared
+        )
+        return rank_scores(group, output, states.numpy(), cells, trained)
 
 
 def _own(fields: Mapping[str, Any]) -> dict[str, Any]:

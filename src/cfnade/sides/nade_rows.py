@@ -6,19 +6,21 @@ only the dense part of the network is computed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from cfnade.data.ratings import IntArray, Rows
+from cfnade.data.ratings import IntArray, Ratings, Rows
 from cfnade.kernels import request
 from cfnade.kernels.forward import context_sum
 from cfnade.kernels.grouping import RowRatings, group, ratings_of
-from cfnade.models.cfnade import CFNADENetwork
+from cfnade.models.config import CFNADEConfig
 from cfnade.once import once
-from cfnade.sides.side import Array
+from cfnade.sides.readings import reading_of
+from cfnade.sides.row_weights import RowWeights
+from cfnade.sides.side import Array, Axis, Reading
 from cfnade.sides.state_rows import StateRows
 
 PIECE = 1 << 22
@@ -36,19 +38,60 @@ _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-class NadeRows(StateRows):
-    """A network's numbers as arrays (no copies), and the rows that it reads."""
+class NadeWeights(RowWeights):
+    """A CF-NADE's numbers, by the names of models/cfnade.py."""
 
-    def __init__(self, network: CFNADENetwork, rows: Rows) -> None:
-        output, bias = _array(network.output_table), _array(network.b)
-        super().__init__(rows, output, bias, shared=network.config.shared)
-        self.network, self._input, self._c = network, _array(network.input_table), _array(network.c)
-        self._g = _ACTIVATIONS[network.config.activation]
-        factored = network.config.factors is not None
-        self._B = _array(network.B) if factored else None  # (H, J)
-        self._Q = _array(network.Q) if factored else None  # (J, H)
-        layers = zip(network.deep_W, network.deep_c, strict=True)
-        self._deep = [(_array(W), _array(c)) for W, c in layers]
+    config: CFNADEConfig
+
+    @staticmethod
+    def config_of(fields: Mapping[str, Any]) -> CFNADEConfig:
+        return CFNADEConfig.from_dict(fields)
+
+    @classmethod
+    def shapes(cls, fields: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        config = cls.config_of(fields)
+        M, K, J, sizes = config.columns, config.levels, config.factors, config.hidden
+        tables: dict[str, tuple[int, ...]]
+        if J is None:
+            tables = {"W": (M, K, sizes[0]), "V": (M, K, sizes[-1])}
+        else:
+            tables = {"A": (M, K, J), "P": (M, K, J), "B": (sizes[0], J), "Q": (J, sizes[-1])}
+        layers = enumerate(pairwise(sizes))
+        deep = {f"deep_W.{n}": (out, inner) for n, (inner, out) in layers}
+        biases = {f"deep_c.{n}": (size,) for n, size in enumerate(sizes[1:])}
+        return {**tables, "b": (M, K), "c": sizes[:1], **deep, **biases}
+
+    @property
+    def input_table(self) -> Array:
+        """What a known rating adds. (M, K, D)."""
+        return self.tables["W" if self.config.factors is None else "A"]
+
+    @property
+    def output_table(self) -> Array:
+        """What the state is compared with. (M, K, D)."""
+        return self.tables["V" if self.config.factors is None else "P"]
+
+    def reading(self, context: Ratings) -> Reading:
+        return reading_of(self.axis, NadeRows(self, context.rows(self.axis)))
+
+    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
+        """Of a row its hidden state, of a column the output weights of its levels."""
+        if axis != self.axis:
+            return self.output_table.reshape(len(self.output_table), -1)
+        return NadeRows(self, context.rows(axis)).hidden()
+
+
+class NadeRows(StateRows):
+    """A CF-NADE's numbers (no copies), and the rows that it reads."""
+
+    def __init__(self, weights: NadeWeights, rows: Rows) -> None:
+        tables, self._config = weights.tables, weights.config
+        super().__init__(rows, weights.output_table, tables["b"], shared=self._config.shared)
+        self._input, self._c = weights.input_table, tables["c"]
+        self._g = _ACTIVATIONS[self._config.activation]
+        self._B, self._Q = tables.get("B"), tables.get("Q")  # (H, J), (J, H) if factored
+        layers = range(len(self._config.hidden) - 1)
+        self._deep = [(tables[f"deep_W.{n}"], tables[f"deep_c.{n}"]) for n in layers]
 
     def states(self, ratings: RowRatings) -> Array:
         return self._states(self._sums(ratings), np.diff(ratings.offsets))
@@ -70,27 +113,20 @@ class NadeRows(StateRows):
         return request.sum_ratings(ratings, self._input, shared=self.shared)
 
     def _many_states(self, ratings: RowRatings) -> Array:
-        return self._by_torch(self._threaded_sums(ratings), np.diff(ratings.offsets))
+        return self._states(self._threaded_sums(ratings), np.diff(ratings.offsets), _product)
 
     def _many_without(
         self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
     ) -> Array:
         own = request.embed(columns, levels, self._input, shared=self.shared)
-        sums = self._threaded_sums(ratings)[torch.from_numpy(rows)] - torch.from_numpy(own)
-        return self._by_torch(sums, np.diff(ratings.offsets)[rows] - 1)
+        sums = self._threaded_sums(ratings)[rows] - own
+        return self._states(sums, np.diff(ratings.offsets)[rows] - 1, _product)
 
-    @torch.no_grad()
-    def _by_torch(self, sums: Tensor, counts: IntArray) -> Array:
-        """As `_states`, for many rows."""
-        hidden = self.network.hidden_from_sums(sums, torch.from_numpy(counts))
-        return np.ascontiguousarray(self.network.output_state(hidden).numpy())
-
-    @torch.no_grad()
-    def _threaded_sums(self, ratings: RowRatings) -> Tensor:
+    def _threaded_sums(self, ratings: RowRatings) -> Array:
         M, K, _ = self._input.shape
         cells, size = (ratings.rows, ratings.columns, ratings.levels), len(ratings.offsets) - 1
         context = group(*cells, size=size, n_columns=M, n_levels=K)
-        return context_sum(self.network.input_table, context, shared=self.shared)
+        return context_sum(self._input, context, shared=self.shared)
 
     # -- rows by number: what is summed is kept, so that a rating can be taken off -------------
 
@@ -130,30 +166,43 @@ class NadeRows(StateRows):
     def _some(self, numbers: IntArray) -> tuple[Array, IntArray]:
         data = self.rows
         ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
-        return np.asarray(self._threaded_sums(ratings).numpy()), np.diff(ratings.offsets)
+        return self._threaded_sums(ratings), np.diff(ratings.offsets)
 
-    def hidden(self) -> Tensor:
+    def hidden(self) -> Array:
         """The last layer of every row. Returns (N, H)."""
-        sums, counts = (torch.from_numpy(part[:-1]) for part in self._every)
-        return self.network.hidden_from_sums(sums, counts)
+        sums, counts = self._every
+        return self._hidden(sums[:-1], counts[:-1], _product)
 
     # -- pieces -------------------------------------------------------------------------------
 
-    def _states(self, sums: Array, counts: IntArray) -> Array:
+    def _states(self, sums: Array, counts: IntArray, affine: Affine = request.affine) -> Array:
         """What meets the output table, for sums (B, D) of counts (B,) ratings each: (B, S)."""
-        # What remains of a lone rating is nothing, not a rounding error.
-        sums = np.where((counts > 0)[:, None], sums, 0).astype(self._c.dtype)
-        mean = self.network.config.mean_context
-        if mean is not None:
-            ratio = mean / np.maximum(counts, 1).astype(sums.dtype)  # see hidden_from_sums
-            sums = sums * np.sqrt(ratio, dtype=sums.dtype)[:, None]
-        h = self._g(self._c + sums if self._B is None else request.affine(sums, self._B, self._c))
-        for W, c in self._deep:
-            h = self._g(request.affine(h, W, c))
+        h = self._hidden(sums, counts, affine)
         if self._Q is None:
             return h
-        return request.affine(h, self._Q, np.zeros(len(self._Q), h.dtype))
+        return affine(h, self._Q, np.zeros(len(self._Q), h.dtype))
+
+    def _hidden(self, sums: Array, counts: IntArray, affine: Affine) -> Array:
+        """The last layer for the same. Returns (B, H)."""
+        # What remains of a lone rating is nothing, not a rounding error.
+        sums = np.where((counts > 0)[:, None], sums, 0).astype(self._c.dtype)
+        mean = self._config.mean_context
+        if mean is not None:
+            # √(n̄/n): a sum of n independent terms grows with √n. No ratings, no sum to scale.
+            ratio = mean / np.maximum(counts, 1).astype(sums.dtype)
+            sums = sums * np.sqrt(ratio, dtype=sums.dtype)[:, None]
+        h = self._g(self._c + sums if self._B is None else affine(sums, self._B, self._c))
+        for W, c in self._deep:
+            h = self._g(affine(h, W, c))
+        return h
 
 
-def _array(parameter: Tensor) -> Array:
-    return np.ascontiguousarray(parameter.detach().numpy())
+Affine = Callable[[Array, Array, Array], Array]
+"""bias + rows @ weights.T, for rows, weights and bias."""
+
+
+def _product(rows: Array, weights: Array, bias: Array) -> Array:
+    """The same as request.affine of many rows: a matrix product, for which threads may help."""
+    out = rows @ weights.T
+    out += bias
+    return out

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Rows
+from cfnade.data.ratings import IntArray, Ratings, Rows
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
 from cfnade.kernels.nearness import Nearness, near_cells, near_column, near_row, near_weights
 from cfnade.kernels.threads import run, thread_count
-from cfnade.models.near_network import NearNetwork
+from cfnade.models.config import NearConfig
 from cfnade.once import once
-from cfnade.sides.factor_rows import FactorRows
-from cfnade.sides.side import Array, Row
+from cfnade.sides.factor_rows import FactorRows, FactorWeights
+from cfnade.sides.readings import reading_of
+from cfnade.sides.row_weights import RowWeights
+from cfnade.sides.side import Array, Reading, Row
 from cfnade.sides.state_rows import as_ratings, rows_in_pieces
+
+_FACTORS = "factors."
 
 
 class _Weighed(NamedTuple):
@@ -30,14 +34,53 @@ class _Weighed(NamedTuple):
         return np.array(self.ratings.offsets), np.array(self.ratings.columns)
 
 
-def nearness_of(network: NearNetwork) -> Nearness:
-    """The pairs as the kernels read them."""
-    return Nearness(
-        network.starts.long().numpy(),
-        network.others.numpy(),
-        network.covariances.double().numpy(),
-        network.variances.double().numpy(),
-    )
+class NearWeights(RowWeights):
+    """By the names of models/near_network.py, which has the equations."""
+
+    config: NearConfig
+    whole_numbers = ("starts", "others")
+
+    @staticmethod
+    def config_of(fields: Mapping[str, Any]) -> NearConfig:
+        return NearConfig.from_dict(fields)
+
+    @classmethod
+    def shapes(cls, fields: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        config = cls.config_of(fields)
+        M, P = config.columns, config.pairs
+        shapes = FactorWeights.shapes(config.factors.to_dict()).items()
+        factors = {f"{_FACTORS}{name}": shape for name, shape in shapes}
+        tables = {"starts": (M + 1,), "others": (P,), "covariances": (P,), "variances": (M,)}
+        return {**factors, **tables, "gain": (), "shift": ()}
+
+    @property
+    def factors(self) -> FactorWeights:
+        """The analysis that residuals are of."""
+        mine = {name: table for name, table in self.tables.items() if name.startswith(_FACTORS)}
+        own = {name.removeprefix(_FACTORS): table for name, table in mine.items()}
+        return FactorWeights(self.axis, self.config.factors, own)
+
+    def nearness(self) -> Nearness:
+        """The pairs as the kernels read them."""
+        starts, others = self.tables["starts"].astype(np.int64), self.tables["others"]
+        exact = (self.tables[name].astype(np.float64) for name in ("covariances", "variances"))
+        return Nearness(starts, others, *exact)
+
+    def reading(self, context: Ratings) -> Reading:
+        reading = reading_of(self.axis, NearRows(self, context.rows(self.axis)))
+        reading.learns = None  # who has no pairs gets no correction, and nothing stands for it
+        return reading
+
+    def fault(self, ratings: Ratings) -> str | None:
+        starts, others = self.tables["starts"], self.tables["others"]
+        M, P = self.config.columns, self.config.pairs
+        if starts[0] != 0 or starts[-1] != P or (np.diff(starts) < 0).any():
+            return f"the pairs of {self.axis}-near are not those of {M:,} columns"
+        if P and not 0 <= others.min() <= others.max() < M:
+            return f"the pairs of {self.axis}-near run beyond the {M:,} columns there are"
+        if not (self.tables["variances"] > 0).all() or not self.factors.tables["noise"] > 0:
+            return f"{self.axis}-near has variances that are not above 0"
+        return super().fault(ratings)
 
 
 def residuals_of(factors: FactorRows, ratings: RowRatings) -> Array:
@@ -53,10 +96,10 @@ def residuals_of(factors: FactorRows, ratings: RowRatings) -> Array:
 class NearRows:
     """A RowReading: scores that are corrections times the level."""
 
-    def __init__(self, network: NearNetwork, rows: Rows) -> None:
-        self.rows, self.dtype = rows, network.variances.numpy().dtype
-        self._near, self._factors = nearness_of(network), FactorRows(network.factors, rows)
-        self._gain, self._shift = float(network.gain), float(network.shift)
+    def __init__(self, weights: NearWeights, rows: Rows) -> None:
+        self.rows, self.dtype = rows, weights.tables["variances"].dtype
+        self._near, self._factors = weights.nearness(), FactorRows(weights.factors, rows)
+        self._gain, self._shift = float(weights.tables["gain"]), float(weights.tables["shift"])
         self._k = np.arange(rows.n_levels)
 
     # -- scores of rows given by their ratings ------------------------------------------------

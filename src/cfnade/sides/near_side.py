@@ -20,16 +20,17 @@ from cfnade.kernels.cooccurrence import co_picks
 from cfnade.kernels.grouping import ratings_of
 from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
-from cfnade.models.near_network import NearConfig, NearNetwork
+from cfnade.models.config import NearConfig
+from cfnade.models.near_network import NearNetwork
 from cfnade.once import OnceOf
 from cfnade.settings import Settings
 from cfnade.sides.factor_rows import FactorRows
 from cfnade.sides.factor_side import fill
 from cfnade.sides.factors import analyse
 from cfnade.sides.made_side import MadeSide
-from cfnade.sides.near_rows import NearRows, residuals_of
-from cfnade.sides.readings import reading_of
-from cfnade.sides.side import Array, Axis, Before, Member, Reading, other_axis
+from cfnade.sides.near_rows import NearWeights, residuals_of
+from cfnade.sides.side import Array, Axis, Before, other_axis
+from cfnade.sides.trainable import Member, tables_of
 
 DIMENSIONS, SWEEPS = 4, 15
 """Of the factor analysis. More dimensions explain away what is near."""
@@ -96,7 +97,7 @@ class NearSide(MadeSide):
         """made: from which seed the analysis was, and by how many threads."""
 
         def find() -> Pairs:
-            left = _left_of(FactorRows(self.network.factors, rows), rows)
+            left = _left_of(FactorRows(self.weights().factors, rows), rows)
             return pairs_of(rows, left, SURE[self.axis], made[1])
 
         pairs = _PAIRS.get(rows, (self.axis, *made), find)
@@ -111,16 +112,11 @@ class NearSide(MadeSide):
     def empty(fields: Mapping[str, Any]) -> NearNetwork:
         return NearNetwork(NearConfig.from_dict(fields))
 
+    def weights(self) -> NearWeights:
+        return NearWeights(self.axis, self.network.config, tables_of(self.network))
+
     def fault(self, ratings: Ratings) -> str | None:
-        starts, others = self.network.starts.numpy(), self.network.others.numpy()
-        M, P = self.network.config.columns, self.network.config.pairs
-        if starts[0] != 0 or starts[-1] != P or (np.diff(starts) < 0).any():
-            return f"the pairs of {self.axis}-near are not those of {M:,} columns"
-        if P and not 0 <= others.min() <= others.max() < M:
-            return f"the pairs of {self.axis}-near run beyond the {M:,} columns there are"
-        if not (self.network.variances > 0).all() or not self.network.factors.noise > 0:
-            return f"{self.axis}-near has variances that are not above 0"
-        return super().fault(ratings)
+        return self.weights().fault(ratings)
 
     # -- trained ------------------------------------------------------------------------------
 
@@ -133,13 +129,6 @@ class NearSide(MadeSide):
     def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""
         return self.network.scores(context, rows, columns)
-
-    # -- asked --------------------------------------------------------------------------------
-
-    def reading(self, context: Ratings) -> Reading:
-        reading = reading_of(self.axis, NearRows(self.network, context.rows(self.axis)))
-        reading.learns = None  # who has no pairs gets no correction, and nothing stands for it
-        return reading
 
 
 class Pairs(NamedTuple):

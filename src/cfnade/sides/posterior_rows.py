@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
-import torch
 
 from cfnade.data.ratings import Rows
 from cfnade.kernels.grouping import RowRatings
@@ -14,26 +13,12 @@ from cfnade.kernels.posterior import (
     Evidence,
     Posteriors,
     RaggedRows,
-    lower_products,
     posteriors_without,
     row_posteriors,
 )
 from cfnade.kernels.threads import run
-from cfnade.models.ridge_network import RidgeNetwork
 from cfnade.sides.side import Array
 from cfnade.sides.state_rows import PIECE, StateRows
-
-
-@torch.no_grad()
-def evidence_of(network: RidgeNetwork) -> Evidence:
-    """What ratings tell, as the kernels read it."""
-    u, e, W = network.u, network.e, network.W
-    told = u.unsqueeze(1) * e.unsqueeze(2) + W.cumsum(1)  # (M, K, D)
-    M, D = u.shape
-    products = np.empty((M, D * (D + 1) // 2), u.numpy().dtype)
-    lower_products(u.numpy(), network.q.numpy(), products)
-    prior, importance = network.log_prior.exp().numpy(), network.importance.numpy()
-    return Evidence(u.numpy(), products, told.contiguous().numpy(), prior, importance)
 
 
 def posteriors_of(rows: RaggedRows, evidence: Evidence, threads: int = 1) -> Posteriors:
@@ -91,12 +76,6 @@ class PosteriorRows(StateRows):
         means = [mean * self._gain(unknown).astype(self.dtype)[:, None] for mean, unknown in parts]
         unknown = np.mean([unknown for _, unknown in parts], axis=0, dtype=self.dtype)
         return np.concatenate([*means, unknown[:, None]], 1)
-
-
-def ridge_rows(network: RidgeNetwork, rows: Rows) -> PosteriorRows:
-    """What a ridge part says of its rows."""
-    output, bias = network.V.detach().numpy(), network.b.detach().numpy()
-    return PosteriorRows(rows, [evidence_of(network)], output, bias, gain=network.gain)
 
 
 def _ragged(ratings: RowRatings) -> RaggedRows:

@@ -6,8 +6,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from cfnade.data.ratings import IntArray
 from cfnade.group import Array, Group
@@ -19,24 +17,24 @@ from cfnade.sides.directions import THIN
 class OutputTable(NamedTuple):
     """What a state meets."""
 
-    table: Tensor  # (M, K, S)
-    bias: Tensor  # (M, K)
+    table: Array  # (M, K, S)
+    bias: Array  # (M, K)
     shared: bool
 
 
 def rank_scores(
-    group: Group, output: OutputTable, states: Tensor, cells: CellArrays, trained: IntArray
+    group: Group, output: OutputTable, states: Array, cells: CellArrays, trained: IntArray
 ) -> Array:
     """trained (M,) are the columns' training ratings. Returns (n, K)."""
     table, bias, shared = output
-    scores = cell_scores(states, table, bias, cells.rows, cells.columns, shared=shared).numpy()
-    weights = torch.from_numpy(trained / (trained + THIN)).to(table.dtype)
-    sums = torch.cat([torch.einsum("m,mks->ks", weights, table).flatten(), weights @ bias])
-    mean = torch.from_numpy(group.sum_(sums.numpy())) / max(1e-9, group.total(float(weights.sum())))
+    scores = cell_scores(states, table, bias, cells.rows, cells.columns, shared=shared)
+    weights = (trained / (trained + THIN)).astype(table.dtype)
+    sums = np.concatenate([np.tensordot(weights, table, 1).ravel(), weights @ bias])
+    mean = group.sum_(sums) / max(1e-9, group.total(float(weights.sum())))
     unseen = np.flatnonzero(trained[cells.columns] == 0)
     if len(unseen):
-        split = table[0].numel()
-        one = mean[:split].view(1, *table.shape[1:]), mean[split:].view(1, -1)
+        split, mean = table[0].size, mean.astype(table.dtype)
+        one = mean[:split].reshape(1, *table.shape[1:]), mean[split:].reshape(1, -1)
         asked = cells.rows[unseen], np.zeros(len(unseen), np.int64)
-        scores[unseen] = cell_scores(states, *one, *asked, shared=shared).numpy()
-    return np.asarray(scores)
+        scores[unseen] = cell_scores(states, *one, *asked, shared=shared)
+    return scores

@@ -29,27 +29,20 @@ from cfnade.kernels.posterior import (
 )
 from cfnade.kernels.threads import one_torch_thread, thread_count
 from cfnade.models.batch import Context
+from cfnade.models.config import RidgeConfig
 from cfnade.models.initialise import smoothed_log_frequencies, steps
-from cfnade.models.ridge_network import RidgeConfig, RidgeNetwork
+from cfnade.models.ridge_network import RidgeNetwork
 from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.factors import Factors, analyse, continued
-from cfnade.sides.posterior_rows import evidence_of, posteriors_of, ridge_rows
+from cfnade.sides.posterior_rows import posteriors_of
 from cfnade.sides.rank_posteriors import posteriors_of_ranks, solved_by_ranks
 from cfnade.sides.rank_scores import OutputTable, rank_scores
-from cfnade.sides.readings import reading_of
+from cfnade.sides.ridge_rows import SETTLED_SMOOTHING, RidgeWeights
 from cfnade.sides.row_side import RowSide
-from cfnade.sides.side import (
-    NOTHING,
-    Array,
-    Axis,
-    Before,
-    Member,
-    Reading,
-    Side,
-    other_axis,
-)
+from cfnade.sides.side import Array, Axis, Before, other_axis
 from cfnade.sides.stepping import PlainAdam
+from cfnade.sides.trainable import Member, Side, tables_of
 
 DIMENSIONS = 20
 NOISE = 0.71
@@ -58,8 +51,6 @@ EVIDENCE_NOISE = 0.94
 """The least noise of a rating as evidence, over τ²: factor analysis trusts ratings too much."""
 DECAY = {"u_added": 0.05, "e_added": 0.1, "W": 0.2}
 """The pull of u and e towards where they started, and of W towards zero."""
-SETTLED_SMOOTHING = 2.0
-"""Imagined ratings of a column where nothing is known of the row."""
 MORE_SWEEPS = 2
 """Of the analysis when ratings have come."""
 PRIOR_FACTOR = 3.0
@@ -117,7 +108,7 @@ class RidgeSide(RowSide):
         total = None if self.part is None else torch.from_numpy(self.part.totals)
         means, variances = _moments(counts, smoothing, total)
         net.V[:, 1:, :-1] = torch.from_numpy(factors.a / variances[:, None]).unsqueeze(1).float()
-        gap = (factors.mean - means) / variances * net.gain(0.0)
+        gap = (factors.mean - means) / variances * net.config.gain(0.0)
         sharper = 0.5 * (1 / config.noise - 1 / config.spread)
         sharpened = k * gap[:, None] - sharper * np.square(k - factors.mean[:, None])
         steps_known = steps(torch.from_numpy(sharpened)).float()
@@ -125,6 +116,9 @@ class RidgeSide(RowSide):
         frequencies = smoothed_log_frequencies(torch.from_numpy(counts), smoothing, total)
         net.b.copy_(steps(frequencies).float() + steps_known)
         net.V[:, :, -1] = -steps_known  # at ω = 1 nothing is known, and the frequencies remain
+
+    def weights(self) -> RidgeWeights:
+        return RidgeWeights(self.axis, self.network.config, tables_of(self.network))
 
     @staticmethod
     def empty(fields: Mapping[str, Any]) -> RidgeNetwork:
@@ -201,27 +195,11 @@ class RidgeSide(RowSide):
         del counts
         net, parts = self.network, (known.offsets, known.columns, known.levels)
         rows = RaggedRows(*(np.array(part) for part in parts))
-        posteriors = posteriors_of_ranks(rows, evidence_of(net), self.group)
-        gain = net.gain(posteriors.unknown).astype(posteriors.means.dtype)[:, None]
+        posteriors = posteriors_of_ranks(rows, self.weights().evidence(), self.group)
+        gain = net.config.gain(posteriors.unknown).astype(posteriors.means.dtype)[:, None]
         states = np.concatenate([posteriors.means * gain, posteriors.unknown[:, None]], 1)
-        output = OutputTable(net.V.detach(), net.b.detach(), True)
-        return rank_scores(self.group, output, torch.from_numpy(states), cells, trained)
-
-    # -- asked --------------------------------------------------------------------------------
-
-    def reading(self, context: Ratings) -> Reading:
-        return reading_of(self.axis, ridge_rows(self.network, context.rows(self.axis)))
-
-    def evidence(self) -> Evidence:
-        return evidence_of(self.network)
-
-    def vectors(self, context: Ratings, axis: Axis) -> Tensor | None:
-        """Of a row its state (γ m, ω), of a column the output weights of its levels."""
-        if axis != self.axis:
-            return self.network.V.detach().flatten(1)
-        rows = context.rows(axis)
-        states = ridge_rows(self.network, rows).states_down(-1, np.arange(len(rows)), NOTHING)
-        return torch.from_numpy(states)
+        output = OutputTable(net.V.detach().numpy(), net.b.detach().numpy(), True)
+        return rank_scores(self.group, output, states, cells, trained)
 
 
 def spread_of(counts: Array, group: Group = ALONE, total: Tensor | None = None) -> float:
@@ -257,20 +235,19 @@ class RidgeStepper:
     """Posteriors and their gradients in compiled kernels; the tables are small."""
 
     def __init__(self, side: RidgeSide, rules: Mapping[str, Rule], threads: int) -> None:
-        self._axis, self._network, self._threads = side.axis, side.network, threads
+        self._side, self._axis, self._network = side, side.axis, side.network
+        self._threads = threads
         self._group = side.group
         self._adam = PlainAdam(side, rules)
         self._asked: _Asked | None = None
 
     def add_scores(self, draw: Draw, scores: Array) -> None:
-        with one_torch_thread():
-            evidence = evidence_of(self._network)
-        rows = _by_row(draw.batches[self._axis])
+        evidence, rows = self._side.weights().evidence(), _by_row(draw.batches[self._axis])
         if self._group.size == 1:
             posteriors = posteriors_of(rows, evidence, self._threads)
         else:
             posteriors = posteriors_of_ranks(rows, evidence, self._group)
-        gain = self._network.gain(posteriors.unknown).astype(posteriors.means.dtype)[:, None]
+        gain = self._network.config.gain(posteriors.unknown).astype(posteriors.means.dtype)[:, None]
         states = np.concatenate([posteriors.means * gain, posteriors.unknown[:, None]], 1)
         self._asked = _Asked(rows, evidence, posteriors, gain, states)
         output = self._network.V.detach().numpy(), self._network.b.detach().numpy()

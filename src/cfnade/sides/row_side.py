@@ -11,7 +11,8 @@ from torch import Tensor
 from cfnade.data.ratings import Ratings
 from cfnade.models.batch import Context
 from cfnade.sides.draw import Draw
-from cfnade.sides.side import Array, Axis, Side, column_fault
+from cfnade.sides.side import Array, Axis, column_fault
+from cfnade.sides.trainable import Side
 
 
 class RowSide(Side):

@@ -5,30 +5,27 @@ whose scores are added before the softmax. A side whose rows are users reads wha
 has weights for every item; one whose rows are items reads what an item was given and has weights
 for every user. Nothing outside asks which kind a side is.
 
+Here is what can be asked of a side, for which nobody needs torch; trainable.py has what trains it.
 How to add one: a subclass of `Side` in a module here (plain.py is a start, tests/sides/toy.py an
-example), an entry in sides/__init__.py, a case in tests/sides/test_contract.py.
+example), an entry in kinds.py, a case in tests/sides/test_contract.py. What it says may then be
+written as `SideWeights` with an entry in saved.py, so that a loaded model answers without torch.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
 
 from cfnade.data.ratings import IndexArray, IntArray, Ratings, Rows
 from cfnade.data.scale import LevelArray
-from cfnade.group import ALONE, Group
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.grouping import CellArrays, RowRatings
 from cfnade.kernels.posterior import Evidence
-from cfnade.settings import Settings
-from cfnade.sides.column_part import ColumnPart
-from cfnade.sides.draw import Draw
+
+if TYPE_CHECKING:
+    from cfnade.sides.trainable import Member
 
 Axis = Literal["user", "item"]
 Before = tuple[Axis | None, ...]
@@ -152,138 +149,70 @@ class Reading(Protocol):
         """
 
 
-class SideStepper(Protocol):
-    """Moves the parameters of one side; all that it remembers is in `state`."""
-
-    def add_scores(self, draw: Draw, scores: Array) -> None:
-        """Add to the scores (T, K) of the draw's targets."""
-
-    def fit(self, draw: Draw, slopes: Array, rate: float) -> None:
-        """Move by the gradient (T, K) of the scores that were asked for last."""
-
-    def step_at_once(self, draw: Draw, rate: float) -> float | None:
-        """The whole step of a member without other sides, and its cost; None: it has no such."""
-
-    def state(self) -> dict[str, Tensor]:
-        """What an interrupted run needs to go on, beside the parameters; shares memory."""
-
-    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
-        """Go on from a state after that many steps."""
-
-
-class Side(nn.Module, ABC):
-    """A network with its place in a member. Parameters are zero until `start` or a checkpoint."""
+class AnsweringSide(ABC):
+    """The half of a side that answers."""
 
     axis: Axis | None
     """What its rows are; None: it reads no row."""
     needs_times: bool = False
     """Whether it says nothing of a cell without knowing when."""
-    starts_well: bool = False
-    """Whether its start is a model by itself, which validation may prefer to a trained one."""
-    tunes: bool = False
-    """Whether it has a `gain` and a `shift` (sides/near_side.py), which validation finds after
-    training; it says nothing before."""
-    trust: float = 1.0
-    """What a member with it counts beside others, as far as validation cannot tell."""
-    network: nn.Module
-    part: ColumnPart | None = None
-    """Which columns it has, if ranks share them; it is then made for ratings in these alone."""
-    by_column: tuple[str, ...] = ()
-    """Its tensors that have a row for each column; without any, ranks cannot share it."""
-
-    @property
-    def group(self) -> Group:
-        """Who has the other columns."""
-        return ALONE if self.part is None else self.part.group
-
-    # -- made, saved, taken over --------------------------------------------------------------
-
-    @classmethod
-    @abstractmethod
-    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
-        """For these ratings; fields are those of the model that do not follow from the data."""
-
-    @abstractmethod
-    def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
-    ) -> None:
-        """Fill the parameters. A member's first side says how often each level comes at all."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Its fields as plain values, for JSON."""
-
-    @classmethod
-    @abstractmethod
-    def from_saved(
-        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
-    ) -> Self:
-        """From what `to_dict` and `arrays` gave."""
 
     def arrays(self) -> dict[str, Array]:
         """What it keeps of the training ratings beside its parameters: the same in all members."""
         return {}
 
     @abstractmethod
-    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
-        """Take the weights of an earlier model's side, those of columns where ids are the same."""
-
-    def go_on(self, ratings: Ratings, trained: IntArray, settings: Settings) -> None:
-        """What is made and not trained is made again, from where it stands: ratings have come.
-
-        trained (M, K): those that each column had at each level until now; a new one has none.
-        """
-
-    @abstractmethod
     def fault(self, ratings: Ratings) -> str | None:
         """Why it does not fit the id tables and the scale of these ratings; None if it does."""
-
-    # -- trained ------------------------------------------------------------------------------
-
-    def settle(self, ratings: Ratings, member: Member) -> None:
-        """A last touch after training, if it has any, beside the other sides of its member."""
-
-    @abstractmethod
-    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
-        """Rate and L2 of each parameter by its name in the network.
-
-        share is 0 for a cost that is a mean over rows; for a mean over the targets of a block it
-        is the part of all columns that a block has.
-        """
-
-    @abstractmethod
-    def plain_scores(self, draw: Draw) -> Tensor:
-        """Scores of the draw's targets in plain torch, differentiable. Returns (T, K)."""
-
-    @abstractmethod
-    def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
-    ) -> SideStepper:
-        """What trains it on a CPU."""
-
-    def shared_scores(
-        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
-    ) -> Array:
-        """Scores of cells in the own columns, of rows of which each rank knows its own ratings.
-
-        All ranks ask of the same rows at once, each for its own cells; counts (B,) are those of
-        whole rows, trained (M,) the training ratings of the own columns. Returns (n, K).
-        """
-        raise NotImplementedError(f"{type(self).__name__} cannot be shared")
-
-    # -- asked --------------------------------------------------------------------------------
 
     @abstractmethod
     def reading(self, context: Ratings) -> Reading:
         """What it says, given these ratings."""
 
-    def vectors(self, context: Ratings, axis: Axis) -> Tensor | None:
+    @abstractmethod
+    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
         """A vector for each user or item, if it has any. Returns (users or items, width)."""
+
+    @abstractmethod
+    def evidence(self) -> Evidence | None:
+        """What a rating tells of its row, where what is known of a row is a Gaussian."""
+
+
+class SideWeights(AnsweringSide):
+    """A side as its numbers: tables by the names that its network has for them, and its fields.
+
+    Of a side in training they are the network's own memory, of one that was loaded the file's.
+    """
+
+    tables: Mapping[str, Array]
+    whole_numbers: ClassVar[tuple[str, ...]] = ()
+    """The tables of int32; all others are of floats."""
+
+    @classmethod
+    @abstractmethod
+    def shapes(cls, fields: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        """What the tables of a side with these fields are like."""
+
+    @classmethod
+    @abstractmethod
+    def from_saved(
+        cls,
+        axis: Axis | None,
+        fields: Mapping[str, Any],
+        tables: Mapping[str, Array],
+        arrays: Mapping[str, Array],
+    ) -> Self:
+        """From what `to_dict`, the network and `arrays` gave."""
+
+    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
         del context, axis
         return None
 
     def evidence(self) -> Evidence | None:
-        """What a rating tells of its row, where what is known of a row is a Gaussian."""
         return None
 
 
@@ -304,7 +233,7 @@ def column_fault(config: _Sized, ratings: Ratings, axis: Axis) -> str | None:
     return None
 
 
-class Member(nn.Module):
+class AnsweringMember(ABC):
     """Sides by name, in order: their scores are added, and the first one holds the levels' prior.
 
     For user u and item i, with u's other ratings and i's other ratings known, level k of a member
@@ -316,14 +245,18 @@ class Member(nn.Module):
     over.
     """
 
-    def __init__(self, sides: Mapping[str, Side]) -> None:
-        super().__init__()
-        self.parts = nn.ModuleDict(dict(sides))
-
     @property
-    def sides(self) -> dict[str, Side]:
+    @abstractmethod
+    def sides(self) -> Mapping[str, AnsweringSide]:
         """The sides by name, in their order."""
-        return {name: part for name, part in self.parts.items() if isinstance(part, Side)}
+
+    @abstractmethod
+    def tables(self) -> dict[str, Array]:
+        """All its numbers, as side.name."""
+
+    @abstractmethod
+    def trainable(self) -> Member:
+        """The same as torch modules, in the same memory."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:

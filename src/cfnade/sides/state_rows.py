@@ -3,7 +3,7 @@
 A column's score is its output weights times the state. A known cell is scored from the state of its
 row without it. Cells of many rows go through threaded kernels; whatever is asked of one row runs
 serially on the calling thread and uses no torch, so its bits depend on nothing but the question.
-Lists of more than a few rows are matrix products.
+Lists of more than a few rows are matrix products, which are torch's (kernels/products.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-import torch
 
 from cfnade.data.ratings import IntArray, Rows
 from cfnade.kernels import request
@@ -76,10 +75,8 @@ class StateRows(ABC):
             rest = self._many_without(ratings, rows[held], columns[held], levels[held])
             which[held] = len(states) + np.arange(len(held))
             states = np.concatenate([states, rest])
-        tables = map(torch.from_numpy, (states, self._output, self._bias))
-        state, table, bias = tables
-        scores = cell_scores(state, table, bias, which, np.maximum(columns, 0), shared=self.shared)
-        return np.asarray(scores.numpy())
+        asked = which, np.maximum(columns, 0)
+        return cell_scores(states, self._output, self._bias, *asked, shared=self.shared)
 
     def _many_states(self, ratings: RowRatings) -> Array:
         """As `states`, but threads may help."""
@@ -134,7 +131,9 @@ class StateRows(ABC):
         K, M = self._bias.T.shape
         states = self.states(as_ratings(rows)) if rows else self._bias[:0]
         if len(rows) > FEW:
-            lines = self._products(states)
+            from cfnade.kernels.products import level_products
+
+            lines = level_products(states, self._output, self._bias, shared=self.shared)
         else:
             lines = np.empty((len(rows), K, M), self.dtype)
             for state, line in zip(states, lines, strict=True):
@@ -146,18 +145,6 @@ class StateRows(ABC):
                 own[row.columns] = self._score(rest, np.arange(len(rest)), row.columns)
         return scores
 
-    @torch.no_grad()
-    def _products(self, states: Array) -> Array:
-        """Scores of every column for each state, level by level. Returns (B, K, M)."""
-        output, bias = torch.from_numpy(self._output), torch.from_numpy(self._bias)
-        M, K = bias.shape
-        state, out = torch.from_numpy(states), bias.new_empty(len(states), K, M)
-        for k in range(K):
-            torch.addmm(bias[:, k], state, output[:, k].T, out=out[:, k])
-            if self.shared and k:
-                out[:, k] += out[:, k - 1]
-        return np.asarray(out.numpy())
-
     def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
         states = self._all_states()
         weights, bias = self._output[columns], self._bias[columns]  # (B, K, S), (B, K)
@@ -165,7 +152,9 @@ class StateRows(ABC):
             weights, bias = weights.cumsum(1), bias.cumsum(1)
         flat = weights.reshape(-1, weights.shape[2])
         if len(columns) > FEW:
-            products = np.asarray((torch.from_numpy(flat) @ torch.from_numpy(states).T).numpy())
+            from cfnade.kernels.products import product
+
+            products = product(flat, states)
         else:
             products = request.affine(flat, states, np.zeros(len(states), self.dtype))
         lines = products.reshape(*bias.shape, len(states))

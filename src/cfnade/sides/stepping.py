@@ -11,7 +11,8 @@ from torch import Tensor
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.threads import one_torch_thread
 from cfnade.sides.draw import Draw
-from cfnade.sides.side import Array, Side
+from cfnade.sides.side import Array
+from cfnade.sides.trainable import Side
 
 
 class PlainAdam:

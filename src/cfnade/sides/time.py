@@ -6,9 +6,9 @@ prediction needs to know when.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -16,13 +16,15 @@ from torch import Tensor
 
 from cfnade.data.ratings import IntArray, Ratings
 from cfnade.data.time_features import FEATURES, TimeFeatures
-from cfnade.errors import ModelError, PredictionError, TrainingError
+from cfnade.errors import TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.models.time_network import TimeNetwork
 from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
-from cfnade.sides.side import Array, Axis, Before, Row, Side, What, Who
+from cfnade.sides.side import Array, Axis, Before
 from cfnade.sides.stepping import AutogradStepper
+from cfnade.sides.time_reading import TimeWeights, check_features
+from cfnade.sides.trainable import Side, tables_of
 
 DECAY = 1e-4
 """L2 of the weights, in the gradient of the mean cost of a target."""
@@ -62,20 +64,18 @@ class TimeSide(Side):
             raise TrainingError("time features go beside another side, such as user, item or both")
         self.network.initialise(generator)
 
+    def weights(self) -> TimeWeights:
+        return TimeWeights(tables_of(self.network), self.features, shared=self.network.shared)
+
     def to_dict(self) -> dict[str, Any]:
-        features, levels = self.network.A.shape
-        return {"features": features, "levels": levels, "shared": self.network.shared}
+        return self.weights().to_dict()
 
     @classmethod
     def from_saved(
         cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
     ) -> Self:
         del axis
-        if fields["features"] != len(FEATURES):
-            raise ModelError(
-                f"the model has {fields['features']} time features; this version of cfnade knows "
-                f"{len(FEATURES)}"
-            )
+        check_features(fields)
         network = TimeNetwork(len(FEATURES), int(fields["levels"]), shared=bool(fields["shared"]))
         return cls(network, TimeFeatures.from_arrays(arrays))
 
@@ -87,11 +87,7 @@ class TimeSide(Side):
         self.network.load_state_dict(earlier.network.state_dict())
 
     def fault(self, ratings: Ratings) -> str | None:
-        if (len(self.features.user), len(self.features.item)) != (ratings.n_users, ratings.n_items):
-            return "the time features are those of other users or items"
-        if self.network.A.shape[1] != len(ratings.scale):
-            return f"the scale {ratings.scale} has {len(ratings.scale)} levels"
-        return None
+        return self.weights().fault(ratings)
 
     # -- trained ------------------------------------------------------------------------------
 
@@ -111,12 +107,6 @@ class TimeSide(Side):
     ) -> AutogradStepper:
         del threads
         return AutogradStepper(self, self.rules(ratings, settings, share=share))
-
-    # -- asked --------------------------------------------------------------------------------
-
-    def reading(self, context: Ratings) -> TimeReading:
-        del context
-        return TimeReading(self.network, self.features)
 
 
 class Moments:
@@ -142,62 +132,3 @@ class Moments:
         keys = train.items.astype(np.int64) * train.n_users + train.users
         order = np.argsort(keys)  # by item and user: the order of a block's targets, nearly
         return keys[order], torch.from_numpy(self.features.features_of_training()[order])
-
-
-class TimeReading:
-    """What the moment adds to given cells."""
-
-    learns: Axis | None = None
-
-    def __init__(self, network: TimeNetwork, features: TimeFeatures) -> None:
-        self._network, self._features = network, features
-
-    @torch.no_grad()
-    def cells(self, users: IntArray, items: IntArray, times: Array | None) -> Array:
-        if times is None:
-            _refuse("a prediction needs to know when; give times=, in whole seconds since 1970")
-        features = self._features.features(users, items, times)
-        return np.asarray(self._network(torch.from_numpy(features).to(self._network.A)).numpy())
-
-    def person(self, who: Who, items: IntArray) -> Array:
-        del who, items
-        return _no_lists()
-
-    def item(self, what: What, users: IntArray) -> Array:
-        del what, users
-        return _no_lists()
-
-    def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
-        del people, which, items
-        return _no_lists()
-
-    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Array:
-        del people, leave_out
-        return _no_lists()
-
-    def without_each(self, who: Who, item: int) -> Array:
-        del who, item
-        return _no_lists()
-
-    def without_raters(self, raters: Row, who: Who, item: int) -> Array:
-        del raters, who, item
-        return _no_lists()
-
-    def without_levels(self, raters: Row, who: Who, item: int) -> Array:
-        del raters, who, item
-        return _no_lists()
-
-    def folding(self, counts: IntArray, *, mean_only: bool = False) -> None:
-        """Nobody has weights here, so nobody lacks them."""
-        del counts, mean_only
-
-
-def _no_lists() -> NoReturn:
-    _refuse(
-        "it predicts given ratings at given times, and makes no lists or explanations; train one "
-        "without time features for these"
-    )
-
-
-def _refuse(why: str) -> NoReturn:
-    raise PredictionError(f"this model knows time: {why}")

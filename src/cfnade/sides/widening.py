@@ -16,7 +16,8 @@ from torch import Tensor
 from cfnade.data.ratings import IntArray, Ratings
 from cfnade.errors import TrainingError
 from cfnade.sides.row_side import RowSide
-from cfnade.sides.side import Axis, Member, Side, other_axis
+from cfnade.sides.side import Axis, other_axis
+from cfnade.sides.trainable import Member, Side
 
 
 def widened(

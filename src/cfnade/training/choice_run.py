@@ -19,7 +19,8 @@ from cfnade.choice.linear import Linear
 from cfnade.choice.nade_training import ChoiceTrainer
 from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan
-from cfnade.choice.set_nade import ChoiceNade, score_all
+from cfnade.choice.set_nade import ChoiceNade
+from cfnade.choice.set_states import score_all
 from cfnade.data.choices import chosen
 from cfnade.data.splits import Split
 from cfnade.models.choice_network import ChoiceNetwork
@@ -105,7 +106,7 @@ class ChoiceRun:
         run = NetworkRun(trainer, self._plan, self._value, self._saving, self._identity, self._say)
         run.go(self._stop)
         self.history = run.history
-        return ChoiceNade([trainer.best()])
+        return ChoiceNade.of([trainer.best()])
 
     def _value(self, network: ChoiceNetwork) -> float | None:
         if self._asked is None:

@@ -187,7 +187,7 @@ def _job(plan: Plan, number: int, *how: Any) -> Job:
 def _going_on(jobs: list[Job], start: FittedModel) -> list[Job]:
     """Each with all the weights of its own member of the earlier model."""
     return [
-        replace(job, refresh=True, start=replace(start, members=(member,)))
+        replace(job, refresh=True, start=replace(start, answering=(member,)))
         for job, member in zip(jobs, start.members, strict=True)
     ]
 
@@ -241,7 +241,7 @@ def _together(models: Sequence[FittedModel]) -> FittedModel:
     """Their members, and what was trained of each axis."""
     members = tuple(member for model in models for member in model.members)
     counts = {axis: levels for model in models for axis, levels in model.trained_on.items()}
-    return replace(models[0], members=members, trained_on=counts)
+    return replace(models[0], answering=members, trained_on=counts)
 
 
 def _outcome(

@@ -1,0 +1,181 @@
+"""A side that can be trained: a torch network, how it is made from ratings, and what moves it.
+
+What it says is said by its weights (`SideWeights`), which are its network's own memory as arrays.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Protocol, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cfnade.data.ratings import IntArray, Ratings
+from cfnade.group import ALONE, Group
+from cfnade.kernels.adam import Rule
+from cfnade.kernels.grouping import CellArrays, RowRatings
+from cfnade.kernels.posterior import Evidence
+from cfnade.settings import Settings
+from cfnade.sides.column_part import ColumnPart
+from cfnade.sides.draw import Draw
+from cfnade.sides.side import (
+    AnsweringMember,
+    AnsweringSide,
+    Array,
+    Axis,
+    Before,
+    Reading,
+    SideWeights,
+)
+
+
+class SideStepper(Protocol):
+    """Moves the parameters of one side; all that it remembers is in `state`."""
+
+    def add_scores(self, draw: Draw, scores: Array) -> None:
+        """Add to the scores (T, K) of the draw's targets."""
+
+    def fit(self, draw: Draw, slopes: Array, rate: float) -> None:
+        """Move by the gradient (T, K) of the scores that were asked for last."""
+
+    def step_at_once(self, draw: Draw, rate: float) -> float | None:
+        """The whole step of a member without other sides, and its cost; None: it has no such."""
+
+    def state(self) -> dict[str, Tensor]:
+        """What an interrupted run needs to go on, beside the parameters; shares memory."""
+
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        """Go on from a state after that many steps."""
+
+
+class Side(nn.Module, AnsweringSide):
+    """A network with its place in a member. Parameters are zero until `start` or a checkpoint."""
+
+    starts_well: bool = False
+    """Whether its start is a model by itself, which validation may prefer to a trained one."""
+    tunes: bool = False
+    """Whether it has a `gain` and a `shift` (sides/near_side.py), which validation finds after
+    training; it says nothing before."""
+    trust: float = 1.0
+    """What a member with it counts beside others, as far as validation cannot tell."""
+    network: nn.Module
+    part: ColumnPart | None = None
+    """Which columns it has, if ranks share them; it is then made for ratings in these alone."""
+    by_column: tuple[str, ...] = ()
+    """Its tensors that have a row for each column; without any, ranks cannot share it."""
+
+    @property
+    def group(self) -> Group:
+        """Who has the other columns."""
+        return ALONE if self.part is None else self.part.group
+
+    # -- made, saved, taken over --------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+        """For these ratings; fields are those of the model that do not follow from the data."""
+
+    @abstractmethod
+    def start(
+        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+    ) -> None:
+        """Fill the parameters. A member's first side says how often each level comes at all."""
+
+    @classmethod
+    @abstractmethod
+    def from_saved(
+        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> Self:
+        """From what `to_dict` and `arrays` gave."""
+
+    @abstractmethod
+    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
+        """Take the weights of an earlier model's side, those of columns where ids are the same."""
+
+    def go_on(self, ratings: Ratings, trained: IntArray, settings: Settings) -> None:
+        """What is made and not trained is made again, from where it stands: ratings have come.
+
+        trained (M, K): those that each column had at each level until now; a new one has none.
+        """
+
+    # -- trained ------------------------------------------------------------------------------
+
+    def settle(self, ratings: Ratings, member: Member) -> None:
+        """A last touch after training, if it has any, beside the other sides of its member."""
+
+    @abstractmethod
+    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+        """Rate and L2 of each parameter by its name in the network.
+
+        share is 0 for a cost that is a mean over rows; for a mean over the targets of a block it
+        is the part of all columns that a block has.
+        """
+
+    @abstractmethod
+    def plain_scores(self, draw: Draw) -> Tensor:
+        """Scores of the draw's targets in plain torch, differentiable. Returns (T, K)."""
+
+    @abstractmethod
+    def stepper(
+        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+    ) -> SideStepper:
+        """What trains it on a CPU."""
+
+    def shared_scores(
+        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
+    ) -> Array:
+        """Scores of cells in the own columns, of rows of which each rank knows its own ratings.
+
+        All ranks ask of the same rows at once, each for its own cells; counts (B,) are those of
+        whole rows, trained (M,) the training ratings of the own columns. Returns (n, K).
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot be shared")
+
+    # -- asked --------------------------------------------------------------------------------
+
+    def weights(self) -> SideWeights:
+        """Its numbers as they are now, in the network's memory."""
+        raise NotImplementedError(f"{type(self).__name__} answers by itself")
+
+    def reading(self, context: Ratings) -> Reading:
+        return self.weights().reading(context)
+
+    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
+        return self.weights().vectors(context, axis)
+
+    def evidence(self) -> Evidence | None:
+        return self.weights().evidence()
+
+
+def tables_of(network: nn.Module) -> dict[str, Array]:
+    """Its numbers by name, in the same memory."""
+    return {
+        name: np.asarray(tensor.numpy(), order="C") for name, tensor in network.state_dict().items()
+    }
+
+
+class Member(nn.Module, AnsweringMember):
+    """Sides that are trained together."""
+
+    def __init__(self, sides: Mapping[str, Side]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleDict(dict(sides))
+
+    @property
+    def sides(self) -> dict[str, Side]:
+        """The sides by name, in their order."""
+        return {name: part for name, part in self.parts.items() if isinstance(part, Side)}
+
+    def tables(self) -> dict[str, Array]:
+        return {
+            f"{name}.{key}": table
+            for name, side in self.sides.items()
+            for key, table in tables_of(side.network).items()
+        }
+
+    def trainable(self) -> Member:
+        return self

@@ -1,0 +1,212 @@
+"""To answer takes no torch: to import it takes longer than everything else before a first answer.
+
+A loaded model is its tables, mapped into memory; networks are made of the same memory when somebody
+asks for them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.predictor.given import KINDS as GIVEN
+from tests.predictor.given import make, make_kind
+from tests.predictor.picked import picked_model, rated_model
+
+from cfnade.checkpoint import load, save
+from cfnade.fitted import FittedModel
+from cfnade.scorer import Scorer
+from cfnade.sides import KINDS
+from cfnade.sides.kinds import network_shapes
+from cfnade.sides.saved import SAVED, Expected, SavedMember, expected_tables
+
+MODELS: dict[str, Callable[[], FittedModel]] = {
+    **{kind: lambda kind=kind: make_kind(kind) for kind in GIVEN},  # type: ignore[misc]
+    "factors": lambda: make("user-factors"),
+    "items' factors": lambda: make("item-factors"),
+    "samples": lambda: make("user-samples"),
+    "near": lambda: make("near"),
+    "factors and near": lambda: make("factors-near"),
+    "ratings and picks": rated_model,
+    "picks": picked_model,
+}
+
+ASK = """
+import sys
+from cfnade.predictor import Predictor
+
+def asked(folder):
+    predictor = Predictor.load(folder)
+    fitted = predictor.fitted
+    user, (item, other) = fitted.context.user_ids[1], fitted.context.item_ids[:2].tolist()
+    stars = fitted.context.scale.values[-1]
+    history = [item] if fitted.context.implicit else {item: stars}
+    if fitted.needs_times:
+        predictor.predict_frame([user, 999], [other, other], times=50)
+        return
+    who = [{"user": user}] + ([{"history": history}] if fitted.takes_histories else [])
+    predictor.recommend(user, n=3)
+    predictor.similar_items(item, n=3)
+    for one in who:
+        predictor.ranked(**one, n=3, min_ratings=0)
+        predictor.ask(**one, n=3)
+        if fitted.rates:
+            predictor.explain(item=other, **one)
+    if fitted.takes_histories:
+        predictor.recommend(history=history, n=3)
+    if fitted.rates:
+        given = {999: history} if fitted.takes_histories else None
+        predictor.predict_frame([user, 999], [other, other], histories=given)
+        predictor.predict_frame([user] * 300, [other] * 300)
+
+for folder in sys.argv[1:]:
+    asked(folder)
+    assert "torch" not in sys.modules, folder
+"""
+
+SERVE = """
+import sys
+from pathlib import Path
+from fastapi.testclient import TestClient
+from cfnade.serve.app import create_app
+from cfnade.serve.loading import Models
+
+with TestClient(create_app(Models(Path(sys.argv[1])))) as client:
+    item = int(sys.argv[2])
+    for path, more in {"recommend": {"n": 3}, "predict": {"items": [item + 1]}}.items():
+        for who in ({"user": int(sys.argv[3])}, {"ratings": [{"item": item, "rating": 5}]}):
+            answer = client.post("/" + path, json=who | more)
+            assert answer.status_code == 200, answer.text
+assert "torch" not in sys.modules
+"""
+
+COMMAND = """
+import sys
+from cfnade.cli import main
+
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+assert "torch" not in sys.modules
+"""
+
+
+def run(code: str, *arguments: Any, cwd: Path | None = None) -> None:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_kind_of_model_needs_torch_to_answer_known_and_new_people(tmp_path: Path) -> None:
+    for name, model in MODELS.items():
+        save(model(), tmp_path / name)
+    run(ASK, *(tmp_path / name for name in MODELS))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("recommend", "--user", 2, "--min-ratings", 0),
+        ("recommend", "1=5", "--min-ratings", 0),
+        ("predict", "pairs.csv"),
+        ("similar", 1),
+        ("explain", 1, "--user", 2),
+        ("explain", 1, "2=5", "3=1"),
+    ],
+    ids=str,
+)
+def test_no_command_that_asks_needs_torch(tmp_path: Path, command: tuple[Any, ...]) -> None:
+    save(rated_model(), tmp_path / "model")
+    (tmp_path / "pairs.csv").write_text("user,item\n2,1\n77,3\n")
+    name, *arguments = command
+    run(COMMAND, name, "model", *arguments, cwd=tmp_path)
+
+
+def test_the_service_needs_no_torch(tmp_path: Path) -> None:
+    pytest.importorskip("fastapi")
+    save(rated_model(), tmp_path)
+    run(SERVE, tmp_path, 1, 2)
+
+
+def test_what_answers_is_known_of_all_kinds_of_sides() -> None:
+    assert {name: kind.axis for name, kind in SAVED.items()} == {
+        name: kind.axis for name, kind in KINDS.items()
+    }
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_tables_are_expected_as_networks_have_them(name: str) -> None:
+    for member in MODELS[name]().members:
+        kept = {name: side.arrays() for name, side in member.sides.items()}
+        shapes = network_shapes(member.to_dict(), kept)
+        assert expected_tables(member.to_dict(), kept) == {
+            name: Expected(*kind) for name, kind in shapes.items()
+        }
+
+
+def mapped_places(file: Path) -> list[range]:
+    """Where this process has the file mapped."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    places = [line.split()[0].split("-") for line in lines if line.endswith(str(file.resolve()))]
+    return [range(int(first, 16), int(end, 16)) for first, end in places]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
+@pytest.mark.parametrize("name", ["user", "user-ridge", "both", "near"])
+def test_tables_are_the_file_and_networks_are_the_tables(tmp_path: Path, name: str) -> None:
+    save(MODELS[name](), tmp_path)
+    file = tmp_path / "model.safetensors"
+    before, fitted = file.read_bytes(), load(tmp_path)
+    [member] = fitted.answering
+    assert isinstance(member, SavedMember)
+    tables = member.tables()
+    places = mapped_places(file)
+    for table in tables.values():
+        if table.size:
+            first = table.__array_interface__["data"][0]
+            assert any(first in place for place in places)
+    parameters = fitted.members[0].tables()
+    assert parameters.keys() == tables.keys()
+    for key, table in parameters.items():
+        assert table.size == 0 or np.shares_memory(table, tables[key])
+    with torch.no_grad():
+        for parameter in fitted.members[0].parameters():
+            parameter.add_(1.0)
+    assert file.read_bytes() == before  # who writes has a page of their own
+
+
+def test_a_network_that_was_asked_for_is_what_answers(tmp_path: Path) -> None:
+    """It may be moved elsewhere, where tables of old would not follow."""
+    save(make_kind("user"), tmp_path)
+    fitted = load(tmp_path)
+    before = Scorer(fitted).probabilities([1], [2])
+    with torch.no_grad():
+        for parameter in fitted.members[0].double().parameters():
+            parameter.mul_(0.5)
+    after = Scorer(fitted).probabilities([1], [2])
+    assert not np.allclose(before, after)
+    own = replace(fitted, answering=fitted.members)
+    np.testing.assert_array_equal(after, Scorer(own).probabilities([1], [2]))
+    assert fitted.answering[0].tables()["user.W"].dtype == np.float64
+    assert fitted.answering[0].trainable() is fitted.members[0]
+
+
+def test_sides_that_are_not_known_to_answer_come_as_networks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted = make_kind("user")
+    save(fitted, tmp_path)
+    monkeypatch.delitem(SAVED, "user")
+    [member] = load(tmp_path).answering
+    assert member.trainable() is member
+    ours, theirs = member.tables(), fitted.answering[0].tables()
+    for name, table in theirs.items():
+        np.testing.assert_array_equal(ours[name], table)
