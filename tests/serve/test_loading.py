@@ -19,6 +19,7 @@ from tests.serve.given import history, rated
 from cfnade import checkpoint
 from cfnade.errors import CheckpointError
 from cfnade.predictor import Predictor
+from cfnade.serve import loading
 from cfnade.serve.app import create_app
 from cfnade.serve.loading import Loaded, Models
 from cfnade.serve.problems import Problem
@@ -48,6 +49,27 @@ def test_a_change_of_the_folder_is_seen_once(folder: Path, other_model: Path) ->
     assert models.current() is not before
     assert models.current().fingerprint != before.fingerprint
     assert before.predictor.recommend(history={}, n=1).height == 1  # it still answers
+
+
+def test_a_first_model_that_cannot_be_warmed_up_is_said_and_served(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = threading.Event()
+
+    def fail(_: Loaded) -> None:
+        tried.set()
+        raise MemoryError("no memory is left")
+
+    monkeypatch.setattr(Loaded, "warm_up", fail)
+    monkeypatch.setattr(loading, "_BREATH", 0.0)
+    before = set(threading.enumerate())
+    models = Models(folder)
+    models.load()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+    assert tried.is_set()
+    assert "not warmed up, so that first answers take longer: no memory is left" in caplog.text
+    assert models.current().predictor.recommend(history={}, n=1).height == 1
 
 
 def test_a_broken_model_leaves_the_old_one_and_is_tried_again(

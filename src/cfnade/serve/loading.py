@@ -35,6 +35,7 @@ from cfnade.serve.problems import Problem
 from cfnade.serve.shelf import Shelf, shelf_of
 
 _log = logging.getLogger("cfnade.serve")
+_FAILURES = (CfnadeError, OSError, MemoryError, RuntimeError)
 _BREATH = 1.0
 """Seconds after the first model was loaded in which questions have the processor to themselves."""
 
@@ -122,7 +123,7 @@ class Models:
         """Load again, or say in the log why the old model stays. Returns whether it was loaded."""
         try:
             self.load()
-        except (CfnadeError, OSError, MemoryError, RuntimeError) as error:
+        except _FAILURES as error:
             if str(error) != self._complaint:
                 _log.error("%s: not loaded, the old model goes on: %s", self.folder, error)
             self._complaint = str(error)
@@ -174,7 +175,10 @@ def _ask_everything(predictor: Predictor) -> None:
 
 
 def _warm_and_settle(loaded: Loaded) -> None:
-    loaded.warm_up()
+    try:
+        loaded.warm_up()
+    except _FAILURES as error:
+        _log.error("%s: not warmed up, so that first answers take longer: %s", loaded.name, error)
     _settle()
 
 
