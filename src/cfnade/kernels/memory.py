@@ -159,6 +159,10 @@ class Workspace:
         """Numbers in one buffer."""
         return self.rows * self.shape.pitch
 
+    def whole(self) -> Array:
+        """All threads' buffers, one behind the other."""
+        return self._memory[: self.threads * self.size]
+
     def part(self, thread: int) -> Array:
         """One thread's buffer."""
         return self._parts[thread][0]

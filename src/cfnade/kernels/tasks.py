@@ -13,6 +13,7 @@ from cfnade.kernels import (
     conjugate,
     cooccurrence,
     costing,
+    dense,
     drawing,
     grouping,
     likeliest,
@@ -57,6 +58,19 @@ def _train_on_rows() -> None:
     sampler = Sampler(*data, n_columns=2, n_levels=2, threads=1)
     _engine().step(sampler.draw(_ROWS, seed=0, step=0))
     _score_cells()
+
+
+def _train_factors() -> None:
+    """What a hidden layer between factors needs besides."""
+    one, unit = torch.zeros(1, 1), torch.zeros(1)
+    table = torch.zeros(2, 2, 1)
+    network = Network(table, table.clone(), torch.zeros(2, 2), unit, one, one.clone())
+    engine = Engine(network, dict.fromkeys(network.named(), Rule()), threads=1)
+    sampler = Sampler(_OFFSETS, _COLUMNS, _LEVELS, n_columns=2, n_levels=2, threads=1)
+    batch = sampler.draw(_ROWS, seed=0, step=0)
+    engine.encode(batch.context)
+    engine.begin()
+    engine.fit_context(batch.context)
 
 
 def _draw_for_ranks() -> None:
@@ -230,11 +244,13 @@ _SHARED = (
 )
 _SUMS = (ragged_sums._add_rows, ragged_sums._transpose, ragged_sums._add_entries)
 _LIKELIEST = (likeliest._log_softmax, likeliest._nth_largest, likeliest._between)
+_FACTORS = (dense.pack, dense.hidden_forward, dense.hidden_backward, dense.hidden_step)
 _NEAR = (nearness.near_weights, nearness.near_cells, nearness.near_row, nearness.near_column)
 _TOGETHER = (cooccurrence._dense_rows, cooccurrence._sparse_rows, cooccurrence._systems)
 
 TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
     "rows": (_train_on_rows, (marking.mark, passes.target_step, *_DRAWING, *_FITTING, *_SCORING)),
+    "factors": (_train_factors, (*_FACTORS, passes.context_step)),
     "ridge": (_train_with_ridge, (marking.mark, *_SEVERAL, *_LEARNING)),
     POSTERIORS: (_learn_posteriors, _LEARNING),
     "near": (_ask_neighbours, (*_NEAR, cooccurrence._dense_rows)),
@@ -256,6 +272,7 @@ TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
     "blocks on ranks": (_draw_blocks_for_ranks, (_mark_block_part, *_DRAWING)),
     "ridge on ranks": (_share_posteriors, (*_SHARED, *_POSTERIORS)),
 }
-"""What kernels are for: training a CF-NADE alone on its rows, with a ridge part, its posteriors, a
-neighbourhood, on blocks of users and items; people whom training did not know; answering requests;
-learning and listing what people pick; drawing by ranks, and their ridge part."""
+"""What kernels are for: training a CF-NADE alone on its rows, with factors, with a ridge part, its
+posteriors, a neighbourhood, on blocks of users and items; people whom training did not know;
+answering requests; learning and listing what people pick; drawing by ranks, and their ridge
+part."""
