@@ -17,7 +17,6 @@ from cfnade.kernels import drawing, engine, hidden
 
 PARTS = {
     (drawing, "mark"): "draw and group",
-    (drawing, "_cursors"): "draw and group",
     (drawing, "_scatter"): "draw and group",
     (engine, "sum_context"): "sum contexts",
     (hidden, "pack"): "hidden layers, both ways",
