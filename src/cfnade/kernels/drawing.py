@@ -13,7 +13,7 @@ import numpy as np
 
 from cfnade.errors import ModelError
 from cfnade.group import ALONE, Group
-from cfnade.kernels.compiled import glue, kernel
+from cfnade.kernels.compiled import glue, inner, kernel
 from cfnade.kernels.gates import Gate, Gates, pass_gate
 from cfnade.kernels.grouping import NO_WEIGHTS, CellArrays, Grouped, require_inside
 from cfnade.kernels.marking import (
@@ -82,7 +82,7 @@ class GroupedPlaces(NamedTuple):
     found: Array  # (2,) int64: how many these are
 
 
-@glue
+@inner
 def _place(role: int, first: int, gate: Any, tallies: Any, n_columns: int, groups: Any) -> int:
     """Where the ratings of a role are written, from `first` on; one thread notes where columns
     begin. Returns how many ratings of that role there are."""
@@ -156,10 +156,10 @@ def _scatter(
     """
     pass_gate(gate)
     n_columns = len(groups.touched) // 2
-    middle = _place(CONTEXT, 0, gate, tallies, n_columns, groups)
-    end = middle + _place(TARGET, middle, gate, tallies, n_columns, groups)
-    if end < len(marks.roles):
-        _place(DROPPED, end, gate, tallies, n_columns, groups)  # written too, behind all others
+    middle = _place(np.int64(CONTEXT), np.int64(0), gate, tallies, n_columns, groups)
+    end = middle + _place(np.int64(TARGET), middle, gate, tallies, n_columns, groups)
+    if end < len(marks.roles):  # they are written too, behind all others
+        _place(np.int64(DROPPED), end, gate, tallies, n_columns, groups)
     lo = _first_column(gate.thread, gate, tallies, n_columns, end)
     hi = _first_column(gate.thread + 1, gate, tallies, n_columns, end)
     n_rows, source, roles = len(source.rows), bare_rows(source), address(marks.roles)

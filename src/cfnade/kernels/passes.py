@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from cfnade.kernels.adam import adam_blocks, adam_run, bare_update, fetch_block
 from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.costing import tile_costs
@@ -291,7 +293,7 @@ def score_step(
                 for k in range(K):
                     scratch.slopes[LANES * k + t] = slope_of[place_of[p + t] * K + k]
             _collect(count, output, d_rows, scratch)
-        _move(beyond(which, u), 1, output, updates, scratch)
+        _move(beyond(which, u), np.int64(1), output, updates, scratch)
 
 
 @kernel
