@@ -24,7 +24,7 @@ PARTS = {
     (hidden, "hidden_backward"): "hidden layers, both ways",
     (hidden, "forward"): "hidden layers, both ways",
     (hidden, "backward"): "hidden layers, both ways",
-    (hidden, "_wait"): "hidden layers, both ways",
+    (hidden, "_gather"): "hidden layers, both ways",
     (engine, "target_step"): "fit targets",
     (engine, "context_step"): "fit contexts",
     (hidden, "hidden_step"): "fit dense weights",

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
-from cfnade.kernels.gates import OPEN, Gate, Gates
-from cfnade.kernels.hidden import _wait
+from cfnade.kernels.compiled import kernel
+from cfnade.kernels.gates import OPEN, Gate, Gates, pass_gate
 from cfnade.kernels.memory import Array
 from cfnade.kernels.threads import run
+
+
+@kernel
+def _wait(gate: Any) -> None:
+    pass_gate(gate)
 
 
 def test_nobody_passes_a_gate_before_all_have_come() -> None:

@@ -227,7 +227,7 @@ def pack(lo: int, hi: int, B: Any, c: Any, Q: Any, sizes: Any, layer: Any) -> No
 
 
 @glue
-def _add_up(lo: int, hi: int, sums: Any, shape: Any) -> None:
+def add_up(lo: int, hi: int, sums: Any, shape: Any) -> None:
     """Rows lo..hi of all threads into the first buffer, in a fixed order."""
     start = address(sums.start)
     for part in range(1, sums.parts):
@@ -283,7 +283,7 @@ def hidden_forward(
     for begin in range(lo, hi, CHUNK):
         end = min(begin + CHUNK, hi)
         n = end - begin
-        _add_up(begin, end, sums, given)
+        add_up(begin, end, sums, given)
         _scale(begin, end, rows, given, scale)
         a = Factor(beyond(rows, begin * given.pitch), given.pitch, 1)
         h = Factor(beyond(hiddens, begin * hidden.pitch), hidden.pitch, 1)
@@ -338,7 +338,7 @@ def hidden_backward(
     for begin in range(lo, hi, CHUNK):
         end = min(begin + CHUNK, hi)
         n = end - begin
-        _add_up(begin, end, d_states, wanted)
+        add_up(begin, end, d_states, wanted)
         a, d = beyond(rows, begin * given.pitch), beyond(slopes, begin * wanted.pitch)
         h = Factor(beyond(hiddens, begin * hidden.pitch), hidden.pitch, 1)
         _multiply(Factor(d, 1, wanted.pitch), wanted.width, n, h, d_Q, hidden.whole, 1)

@@ -21,6 +21,7 @@ from cfnade.kernels.compiled import kernel
 from cfnade.kernels.dense import (
     HiddenLayer,
     RowSums,
+    add_up,
     hidden_backward,
     hidden_forward,
     hidden_step,
@@ -122,8 +123,13 @@ def _sums(memory: Workspace) -> RowSums:
 
 
 @kernel
-def _wait(gate: Any) -> None:
+def _gather(lo: int, hi: int, gate: Any, sums: Any, shape: Any) -> None:
+    """Rows lo..hi of all threads, once these have come, added up in the first one's buffer.
+
+    Traffic: the rows, in the second-level cache.
+    """
     pass_gate(gate)
+    add_up(lo, hi, sums, shape)
 
 
 class HiddenInTorch:
@@ -153,26 +159,25 @@ class HiddenInTorch:
         pass
 
     def forward(self, thread: int, gate: Gate, cut: tuple[int, int], rows: BatchRows) -> None:
-        _wait(gate)
-        sums = self._added_up(rows.given, *cut)
+        sums = self._added_up(gate, rows.given, *cut)
         if len(rows.scale):
             sums *= _column(rows.scale, *cut)
         states = unpad(rows.state, rows.wanted.shape)[slice(*cut)]
         self._traces[thread] = forward(self._network, sums, states)
 
     def backward(self, thread: int, gate: Gate, cut: tuple[int, int], rows: BatchRows) -> None:
-        _wait(gate)
-        d_state, grads = self._added_up(rows.wanted, *cut), self._views[thread]
+        d_state, grads = self._added_up(gate, rows.wanted, *cut), self._views[thread]
         d_sums = backward(self._network, self._traces[thread], d_state, grads)
         if len(rows.scale):
             d_sums *= _column(rows.scale, *cut)
         # The sums themselves are no longer needed: their gradient takes their place.
         rows.given.matrix()[slice(*cut)] = d_sums
 
-    def _added_up(self, memory: Workspace, lo: int, hi: int) -> Tensor:
+    def _added_up(self, gate: Gate, memory: Workspace, lo: int, hi: int) -> Tensor:
         """Rows lo..hi of all threads and ranks. Without ranks each thread adds those that it
         goes on with, while they are in its cache. Returns (n, D) of the first buffer."""
-        return memory.merge(lo, hi) if self._group.size == 1 else memory.matrix()[lo:hi]
+        _gather(lo, hi if self._group.size == 1 else lo, gate, _sums(memory), memory.shape)
+        return memory.matrix()[lo:hi]
 
     def move(self, thread: int, update: UpdateOf) -> None:
         for name, place in self._places.items():
