@@ -150,8 +150,10 @@ def our_epoch(case: Case, threads: int) -> Callable[[], None]:
 
     def run() -> None:
         nonlocal epoch
-        for number, rows in enumerate(case.batches(epoch)):
-            engine.step(sampler.draw(rows, seed=SEED, step=epoch * 100_000 + number))
+        batches, first = case.batches(epoch), epoch * 100_000
+        for n in range(0, len(batches), threads):  # as many at once as training draws
+            for batch in sampler.several(batches[n : n + threads], seed=SEED, step=first + n):
+                engine.step(batch)
         epoch += 1
 
     return run

@@ -1,7 +1,11 @@
-"""Seconds of every kernel in an epoch: what engine and sampler hand to threads is watched."""
+"""Seconds of every kernel in an epoch, as the thread sees them that hands out the work.
+
+A kernel begins by waiting for other threads: that counts with it.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -9,21 +13,24 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.common import Clock
-from cfnade.kernels import drawing, engine
+from cfnade.kernels import drawing, engine, hidden
 
 PARTS = {
-    "mark": "draw and group",
-    "_cursors": "draw and group",
-    "_scatter": "draw and group",
-    "sum_context": "sum contexts",
-    "merge": "add up threads",
-    "_encode_rows": "hidden layers, both ways",
-    "_back_rows": "hidden layers, both ways",
-    "target_step": "fit targets",
-    "context_step": "fit contexts",
-    "flat_step": "fit dense weights",
+    (drawing, "mark"): "draw and group",
+    (drawing, "_scatter"): "draw and group",
+    (engine, "sum_context"): "sum contexts",
+    (hidden, "pack"): "hidden layers, both ways",
+    (hidden, "hidden_forward"): "hidden layers, both ways",
+    (hidden, "hidden_backward"): "hidden layers, both ways",
+    (hidden, "forward"): "hidden layers, both ways",
+    (hidden, "backward"): "hidden layers, both ways",
+    (hidden, "_gather"): "hidden layers, both ways",
+    (engine, "target_step"): "fit targets",
+    (engine, "context_step"): "fit contexts",
+    (hidden, "hidden_step"): "fit dense weights",
+    (hidden, "flat_step"): "fit dense weights",
 }
-"""What a function is part of, by its name."""
+"""What a function is part of, by the module that calls it and its name there."""
 
 OUTSIDE = "between kernels"
 
@@ -40,9 +47,9 @@ def profile(epoch: Callable[[], Any], clock: Clock = time.perf_counter) -> dict[
 def _watched(clock: Clock) -> Iterator[dict[str, float]]:
     """Inside, seconds by part are added to what this gives."""
     found: dict[str, float] = defaultdict(float)
-    before = {(module, name): getattr(module, name) for module, name in _WATCHED}
+    before = {(module, name): getattr(module, name) for module, name in PARTS}
     for (module, name), function in before.items():
-        setattr(module, name, _watching(function, found, clock))
+        setattr(module, name, _watching(function, found, PARTS[module, name], clock))
     try:
         yield found
     finally:
@@ -50,18 +57,18 @@ def _watched(clock: Clock) -> Iterator[dict[str, float]]:
             setattr(module, name, function)
 
 
-_WATCHED = [(engine, "run"), (drawing, "run"), (engine, "flat_step"), (drawing, "_cursors")]
-
-
 def _watching(
-    function: Callable[..., Any], found: dict[str, float], clock: Clock
+    function: Callable[..., Any], found: dict[str, float], part: str, clock: Clock
 ) -> Callable[..., Any]:
-    def watching(first: Any, *rest: Any) -> Any:
-        named = first if callable(first) else function
+    thread = threading.get_ident()
+
+    def watching(*arguments: Any) -> Any:
+        if threading.get_ident() != thread:
+            return function(*arguments)
         start = clock()
         try:
-            return function(first, *rest)
+            return function(*arguments)
         finally:
-            found[PARTS[named.__name__]] += clock() - start
+            found[part] += clock() - start
 
     return watching

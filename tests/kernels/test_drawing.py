@@ -115,6 +115,34 @@ def test_a_batch_depends_on_seed_and_step_but_not_on_threads() -> None:
     assert not same(base, draw(1, 7, 4))
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_several_batches_at_once_are_those_drawn_one_by_one(threads: int, count: int) -> None:
+    data = ragged(COUNTS, 40, 5)
+    sampler = Sampler(*data, n_columns=40, n_levels=5, threads=threads)
+    batches = [np.array([4, n, 6, 3]) for n in range(count)]
+    for _ in range(2):  # nothing is left over from the first time
+        drawn = sampler.several(batches, seed=1, step=7)
+        assert len(drawn) == count
+        for n, batch in enumerate(drawn):
+            assert same(batch, sampler.draw(batches[n], seed=1, step=7 + n))
+
+
+def test_a_draw_that_failed_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = Sampler(*ragged(COUNTS, 40, 5), n_columns=40, n_levels=5, threads=2)
+    rows = np.array([4, 0, 6, 3])
+    right = sampler.draw(rows, seed=1, step=2)
+
+    def fail(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("cfnade.kernels.drawing._scatter", fail)
+        with pytest.raises(KeyboardInterrupt):
+            sampler.draw(rows, seed=1, step=2)
+    assert same(sampler.draw(rows, seed=1, step=2), right)
+
+
 def subsets_of_four(rate: tuple[float, float] | None) -> dict[tuple[int, ...], int]:
     """How often each set of columns is the context, in 6000 draws of a row that has four."""
     offsets, columns, levels = ragged([4], 4, 5)

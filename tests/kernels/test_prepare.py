@@ -132,12 +132,12 @@ def test_what_waits_for_another_process_comes_last(monkeypatch: pytest.MonkeyPat
     """Until then there is other work."""
     done: list[str] = []
     asked = ("ridge", "blocks", "newcomers", "picks")
-    for name in asked:
+    for name in (*asked, "listed picks"):
         work: Any = (lambda name=name: done.append(name), ())
         monkeypatch.setitem(TASKS, name, work)
     monkeypatch.setattr(prepare, "ahead", lambda *_: True)
     prepare.prepare(None, *asked)
-    assert done == ["blocks", "picks", "ridge", "newcomers"]
+    assert done == ["blocks", "picks", "ridge", "newcomers", "listed picks"]
 
 
 def test_nothing_is_left_to_compile_for_training_and_requests() -> None:

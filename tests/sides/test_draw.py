@@ -209,6 +209,17 @@ def test_the_same_step_draws_the_same_on_any_number_of_threads(axes: tuple[Axis,
     assert as_lists(other) != drawn[0]
 
 
+@pytest.mark.parametrize("axes", [("user",), ("user", "item")])
+def test_what_was_expected_is_drawn_as_if_nothing_had_been(axes: tuple[Axis, ...]) -> None:
+    settings = PAPER if len(axes) == 1 else BLOCKS
+    one, two = draws(*axes, settings=settings), draws(*axes, settings=settings, threads=2)
+    batches = [np.array([3, 0, 5, 2]), np.array([1, 4, 2, 0])]
+    two.expect(batches, 7)
+    asked = [(batches[0], 7), (batches[0], 8), (batches[1], 8)]  # the second one comes otherwise
+    for rows, step in asked:
+        assert as_lists(two.draw(rows, step)) == as_lists(one.draw(rows, step))
+
+
 def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(TrainingError, match="no side reads ratings; name one that does"):
         draws(settings=BLOCKS)

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from cfnade import __version__
+from cfnade.cli.lasting import lasting
 from cfnade.errors import DataError
 
 _LIBRARIES = ("torch", "numba", "numpy", "polars", "narwhals", "rich", "typer", "optuna")
@@ -49,9 +50,10 @@ def _machine() -> list[tuple[str, str]]:
 
 def compile_kernels(*tasks: str) -> None:
     """Compile what the tasks (all if none) need, and say so first, for it takes a while."""
-    from cfnade.kernels.prepare import prepare
+    with lasting():
+        from cfnade.kernels.prepare import prepare
 
-    prepare(_say, *tasks)
+        prepare(_say, *tasks)
 
 
 def compile_ahead(*tasks: str) -> None:

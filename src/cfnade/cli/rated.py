@@ -88,6 +88,8 @@ def _compile(job: Job, plans: Sequence[Plan], choice: ChoicePlan | None) -> None
         named = [side_names(side, ridge=ridge) for side, ridge in ridges]
         tasks = {task: None for sides in named for task in kernel_tasks(sides)}
         tasks["newcomers"] = None
+        if any(plan.architecture.get("factors") for plan in plans):
+            tasks["factors"] = None
     if choice is not None:
         tasks["picks"] = None
     if tasks:

@@ -153,12 +153,13 @@ def train(
 
 def _train(job: Job, out: Path, resume: bool, save_every: float, reporter: Any) -> None:
     with lasting():
+        if job["side"] == "auto" and job["device"] == "cpu":
+            # While all else is imported and the ratings are read.
+            compile_ahead("ridge", "blocks", "picks")
         from cfnade.cli.parts import load_parts
         from cfnade.cli.rated import train_ratings
         from cfnade.training.loop import Saving
 
-    if job["side"] == "auto" and job["device"] == "cpu":
-        compile_ahead("ridge", "blocks")  # while the ratings are read
     parts = load_parts(job)
     print(parts, file=sys.stderr)
     saving = Saving(out, save_every, resume)

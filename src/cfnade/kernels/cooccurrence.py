@@ -51,7 +51,7 @@ def _sparse_rows(first: int, step: int, by_item: Any, by_person: Any, most: int,
     heap = np.empty(most, np.float32)
     for i in range(first, M, step):
         _count_row(i, by_item, by_person, counts)
-        met, place = 0, 0
+        met, place = np.int64(0), 0  # a literal would make a version of its own below
         for j in range(M):
             if counts[j] != 0 and j != i:
                 others[met] = counts[j]
@@ -109,7 +109,7 @@ def _choose_neighbours(i: int, columns: Any, values: Any, memory: Any, of: Any, 
     """The len(of) columns with the largest values in line i, itself left out, rising; of equal ones
     the lower. Returns how many there are; `to` gets their values."""
     others, heap = memory
-    met, kept = 0, 0
+    met, kept = np.int64(0), 0
     for q in range(columns.shape[1]):
         if columns[i, q] >= 0 and columns[i, q] != i:
             others[met] = values[i, q]

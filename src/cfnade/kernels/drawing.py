@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,7 +13,8 @@ import numpy as np
 
 from cfnade.errors import ModelError
 from cfnade.group import ALONE, Group
-from cfnade.kernels.compiled import kernel
+from cfnade.kernels.compiled import glue, inner, kernel
+from cfnade.kernels.gates import Gate, Gates, pass_gate
 from cfnade.kernels.grouping import NO_WEIGHTS, CellArrays, Grouped, require_inside
 from cfnade.kernels.marking import (
     CONTEXT,
@@ -25,8 +28,10 @@ from cfnade.kernels.marking import (
     mark_part,
 )
 from cfnade.kernels.memory import Array, frozen
-from cfnade.kernels.simd import address
+from cfnade.kernels.simd import address, beyond
 from cfnade.kernels.threads import run, thread_count
+
+ROLES = 3
 
 
 @dataclass(frozen=True)
@@ -61,53 +66,120 @@ class Drawn(NamedTuple):
     weights: Array  # (n,) float32
 
 
-@kernel
-def _cursors(tallies: Any, role: int, first: int, starts: Any, touched: Any) -> int:
-    """Turn the threads' tallies of a role into where each writes, from `first` on.
+class Tallies(NamedTuple):
+    """How many ratings each thread has marked of each role and column; and where the next one is
+    written, which every thread finds by itself."""
 
-    Returns how many columns have ratings. Traffic: 12 bytes a column and thread.
-    """
-    threads, roles, n_columns = tallies.shape
-    sums, begins, which = address(tallies), address(starts), address(touched)
-    place, n = 0, 0
+    counts: Array  # (threads · 3 · M,) int32
+    cursors: Array  # the same
+
+
+class GroupedPlaces(NamedTuple):
+    """Where contexts and targets are, by column; each begins with 0."""
+
+    starts: Array  # (2 · (M+1),) int64: targets, contexts
+    touched: Array  # (2 · M,) int32: the columns that have any
+    found: Array  # (2,) int64: how many these are
+
+
+@inner
+def _place(role: int, first: int, gate: Any, tallies: Any, n_columns: int, groups: Any) -> int:
+    """Where the ratings of a role are written, from `first` on; one thread notes where columns
+    begin. Returns how many ratings of that role there are."""
+    counts = beyond(address(tallies.counts), role * n_columns)
+    stride = ROLES * n_columns
+    end = gate.threads * stride
+    cursors = beyond(address(tallies.cursors), gate.thread * stride + role * n_columns)
+    starts = beyond(address(groups.starts), role * (n_columns + 1))
+    touched, place, n = beyond(address(groups.touched), role * n_columns), 0, 0
+    notes = role != DROPPED and gate.thread == role % gate.threads
     for c in range(n_columns):
-        begins[c] = place
-        for t in range(threads):
-            p = (t * roles + role) * n_columns + c
-            count = sums[p]
-            sums[p] = first + place
-            place += count
-        which[n] = c
-        n += place > begins[c]
-    begins[n_columns] = place
-    return n
+        begin = place
+        cursors[c] = first + place
+        for t in range(c, end, stride):
+            place += counts[t]
+        if notes:
+            starts[c] = begin
+            touched[n] = c
+            n += place > begin
+    if notes:
+        starts[n_columns] = place
+        groups.found[role] = n
+    return place
+
+
+@glue
+def _first_column(part: int, gate: Any, tallies: Any, n_columns: int, total: int) -> int:
+    """Where a thread's columns begin, so that each has about as many ratings to write."""
+    if part == gate.threads:
+        return n_columns
+    cursors = beyond(address(tallies.cursors), gate.thread * ROLES * n_columns)
+    contexts = beyond(cursors, CONTEXT * n_columns)
+    targets = beyond(cursors, TARGET * n_columns)
+    goal = total * part // gate.threads + contexts[0] + targets[0]
+    lo, hi = 0, n_columns
+    while lo < hi:
+        middle = (lo + hi) // 2
+        if contexts[middle] + targets[middle] < goal:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@glue
+def _clear_tally(gate: Any, tallies: Any, n_columns: int) -> None:
+    """This thread's, for the next batch, once nobody reads it."""
+    pass_gate(Gate(gate.passed, gate.thread, gate.threads, gate.number + 1))
+    counts, first = address(tallies.counts), gate.thread * ROLES * n_columns
+    for i in range(first, first + ROLES * n_columns):
+        counts[i] = 0
 
 
 @kernel
 def _scatter(
-    lo: int,
-    hi: int,
+    gate: Any,
     source: Any,
     levels: Any,
     marks: Any,
-    row_weights: Any,
+    sizes: Any,
+    paper: bool,
     drawn: Any,
-    cursor: Any,
+    tallies: Any,
+    groups: Any,
 ) -> None:
-    """Write batch rows lo..hi to their columns. Traffic: 6 bytes read, 9 written a rating."""
-    n_columns, next_place, source = cursor.shape[1], address(cursor), bare_rows(source)
-    level_of, roles, weight_of = address(levels), address(marks.roles), address(row_weights)
+    """Write all rows' ratings in this thread's share of the columns, once all have been marked.
+
+    Shares of rows would lie between each other: two threads would write to every cache line. A
+    target counts as many as its row (of `sizes` ratings) has over those that are targets, or 1.
+    Traffic: 6 bytes read, 9 written a rating; a role and a column read of those of others.
+    """
+    pass_gate(gate)
+    n_columns = len(groups.touched) // 2
+    middle = _place(np.int64(CONTEXT), np.int64(0), gate, tallies, n_columns, groups)
+    end = middle + _place(np.int64(TARGET), middle, gate, tallies, n_columns, groups)
+    if end < len(marks.roles):  # they are written too, behind all others
+        _place(np.int64(DROPPED), end, gate, tallies, n_columns, groups)
+    lo = _first_column(gate.thread, gate, tallies, n_columns, end)
+    hi = _first_column(gate.thread + 1, gate, tallies, n_columns, end)
+    n_rows, source, roles = len(source.rows), bare_rows(source), address(marks.roles)
+    next_place = beyond(address(tallies.cursors), gate.thread * ROLES * n_columns)
+    level_of = address(levels)
     rows, new_levels, weights = address(drawn.rows), address(drawn.levels), address(drawn.weights)
-    for b in range(lo, hi):
+    for b in range(n_rows):
         row, place = source.rows[b], source.places[b]
         begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
+        weight = np.float32(sizes[b] / max(1, sizes[b] - marks.counts[b]) if paper else 1.0)
         for j in range(count):
-            c = np.int64(roles[place + j]) * n_columns + source.columns[begin + j]
-            p = next_place[c]
-            next_place[c] = p + 1
-            rows[p] = b
-            new_levels[p] = level_of[begin + j]
-            weights[p] = weight_of[b]
+            column = source.columns[begin + j]
+            if lo <= column < hi:
+                c = np.int64(roles[place + j]) * n_columns + column
+                p = next_place[c]
+                next_place[c] = p + 1
+                rows[p] = b
+                new_levels[p] = level_of[begin + j]
+                weights[p] = weight
+    _clear_tally(gate, tallies, n_columns)
 
 
 class Sampler:
@@ -142,7 +214,7 @@ class Sampler:
         self._how = (-1.0, -1.0, 0.0) if rate is None else (*rate, float(small))
         self._paper = weights == "paper"
         self._threads = thread_count(threads)
-        self._tallies = np.zeros((self._threads, 3, n_columns), np.int32)
+        self._n_columns, self._tallies = n_columns, _tallies(self._threads, n_columns)
         self.whole, self._group = whole and WholeRows(*map(frozen, whole)), group
 
     def draw(self, rows: Array, *, seed: int, step: int) -> DrawnBatch:
@@ -151,59 +223,120 @@ class Sampler:
             return self.split(rows, mark, (seed, step, *self._how))
         return self.split(rows, mark_part, (self.whole, seed, step, *self._how))
 
+    def several(self, batches: Sequence[Array], *, seed: int, step: int) -> list[DrawnBatch]:
+        """`draw` of some batches, whose steps follow each other, each on a thread of its own.
+
+        Threads that make one batch together write between each other's ratings and wait for the
+        other's cache; so two batches take little longer than one.
+        """
+        alone = self._alone[: len(batches)]
+        if len(alone) < 2 or self.whole is not None:
+            return [self.draw(rows, seed=seed, step=step + n) for n, rows in enumerate(batches)]
+
+        def one(n: int) -> list[DrawnBatch]:
+            numbers = range(n, len(batches), len(alone))
+            return [alone[n].draw(batches[i], seed=seed, step=step + i) for i in numbers]
+
+        drawn = run(one, [(n,) for n in range(len(alone))])
+        return [drawn[i % len(alone)][i // len(alone)] for i in range(len(batches))]
+
+    @cached_property
+    def _alone(self) -> list[Sampler]:
+        """For each thread one that works on it alone, on the same data."""
+        return [self._with_threads(1) for _ in range(self._threads)]
+
+    def _with_threads(self, threads: int) -> Sampler:
+        one = copy(self)
+        one._threads = threads
+        one._tallies = _tallies(threads, self._n_columns)
+        return one
+
     def split(self, rows: Array, marking: Callable[..., None], how: tuple[Any, ...]) -> DrawnBatch:
         """Split the rows by the roles that marking(lo, hi, source, *how, marks, tally) gives."""
         offsets, columns, levels = self._data
         rows = np.array(rows, np.int64)
         require_inside("rows", rows, len(offsets) - 1, "rows")
+        sizes = offsets[rows + 1] - offsets[rows]
         places = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(offsets[rows + 1] - offsets[rows], out=places[1:])
+        np.cumsum(sizes, out=places[1:])
         source, cuts = ChosenRows(offsets, columns, rows, places), self._cuts(places)
         n = int(places[-1])
         marks = MarkedRatings(np.empty(n, np.uint8), np.empty(len(rows), np.int64))
         drawn = Drawn(np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.float32))
-        self._tallies[:] = 0
-        run(marking, [(*cut, source, *how, marks, tally) for cut, tally in cuts])
-        context_starts = self._starts(CONTEXT, 0)
-        middle = int(context_starts[0][-1])
-        target_starts = self._starts(TARGET, middle)
-        end = middle + int(target_starts[0][-1])
-        if end < n:
-            self._starts(DROPPED, end)  # they are written too, behind all others
-        counts = marks.counts if self.whole is None else self._group.sum_(marks.counts)
-        fixed = (source, levels, marks, self._row_weights(rows, counts), drawn)
-        run(_scatter, [(*cut, *fixed, tally) for cut, tally in cuts])
-        context = _part(drawn, 0, context_starts, len(rows))
-        targets = _part(drawn, middle, target_starts, len(rows))
-        return DrawnBatch(context, targets, counts)
+        groups = self._groups()
+        if self.whole is not None:
+            sizes = self.whole.counts[rows].astype(np.int64)
+        scattered = (source, levels, marks, sizes, self._paper, drawn, self._tallies, groups)
+        self._each(cuts, (marking, (source, *how, marks)), scattered, marks.counts)
+        return DrawnBatch(*_parts(drawn, groups, len(rows)), marks.counts)
 
-    def _row_weights(self, rows: Array, counts: Array) -> Array:
-        """What the targets of each row count, given how many ratings are context. (B,)."""
-        if not self._paper:
-            return np.ones(len(rows), np.float32)
-        offsets = self._data[0]
-        sizes = offsets[rows + 1] - offsets[rows] if self.whole is None else self.whole.counts[rows]
-        return np.asarray(sizes / np.maximum(1, sizes - counts), np.float32)
+    def _each(
+        self, cuts: list[tuple[int, int]], marked: Any, scattered: tuple[Any, ...], counts: Array
+    ) -> None:
+        """Each thread marks its rows, and writes its columns once all are marked. Ranks tell each
+        other in between how many of each row are context."""
+        gates, (marking, how) = Gates(self._threads), marked
 
-    def _cuts(self, places: Array) -> list[tuple[tuple[int, int], Array]]:
-        """Ranges of rows with about as many ratings each, and the tally of each thread."""
+        def mark_rows(thread: int, cut: tuple[int, int]) -> None:
+            marking(*cut, *how, self._tally(thread))
+
+        def write_columns(thread: int) -> None:
+            _scatter(gates.at(thread, 1), *scattered)
+
+        def both(thread: int, cut: tuple[int, int]) -> None:
+            with gates.left_open(thread):
+                mark_rows(thread, cut)
+                write_columns(thread)
+
+        parts = list(enumerate(cuts))
+        try:
+            if self.whole is None:
+                run(both, parts)
+            else:
+                run(mark_rows, parts)
+                self._group.sum_(counts)
+                run(write_columns, [(thread,) for thread in range(self._threads)])
+        except BaseException:
+            self._tallies.counts[:] = 0  # as a batch leaves them that was drawn to its end
+            raise
+
+    def _tally(self, thread: int) -> Array:
+        return np.asarray(self._tallies.counts.reshape(self._threads, ROLES, -1)[thread])
+
+    def _cuts(self, places: Array) -> list[tuple[int, int]]:
+        """Ranges of rows with about as many ratings each."""
         goals = places[-1] * np.arange(1, self._threads) // self._threads
-        cuts = [0, *(int(cut) for cut in np.searchsorted(places, goals)), len(places) - 1]
-        return list(zip(pairwise(cuts), self._tallies, strict=True))
+        return list(pairwise([0, *np.searchsorted(places, goals).tolist(), len(places) - 1]))
 
-    def _starts(self, role: int, first: int) -> tuple[Array, Array]:
-        """Where each column starts, and which have ratings; the tallies become cursors."""
-        n_columns = self._tallies.shape[2]
-        starts, touched = np.empty(n_columns + 1, np.int64), np.empty(n_columns, np.int32)
-        return starts, touched[: _cursors(self._tallies, role, first, starts, touched)]
+    def _groups(self) -> GroupedPlaces:
+        """Room for contexts and targets."""
+        M = self._n_columns
+        starts, touched = np.empty(2 * (M + 1), np.int64), np.empty(2 * M, np.int32)
+        return GroupedPlaces(starts, touched, np.empty(2, np.int64))
 
 
-def _part(drawn: Drawn, first: int, columns: tuple[Array, Array], size: int) -> Grouped:
-    """Contexts or targets of the batch's `size` rows, which lie from `first` on."""
-    starts, touched = columns
-    where = slice(first, first + int(starts[-1]))
-    rows, levels, weights = drawn.rows[where], drawn.levels[where], drawn.weights[where]
-    return Grouped(size, starts, rows, levels, touched, weights)
+def _tallies(threads: int, n_columns: int) -> Tallies:
+    numbers = threads * ROLES * n_columns
+    return Tallies(np.zeros(numbers, np.int32), np.empty(numbers, np.int32))
+
+
+def _parts(drawn: Drawn, groups: GroupedPlaces, size: int) -> tuple[Grouped, Grouped]:
+    """Contexts and targets of the batch's `size` rows; contexts lie first."""
+    starts, touched = groups.starts.reshape(2, -1), groups.touched.reshape(2, -1)
+    middle = int(starts[CONTEXT, -1])
+    where = {CONTEXT: slice(middle), TARGET: slice(middle, middle + int(starts[TARGET, -1]))}
+    context, targets = (
+        Grouped(
+            size,
+            starts[role],
+            drawn.rows[where[role]],
+            drawn.levels[where[role]],
+            touched[role, : groups.found[role]],
+            drawn.weights[where[role]],
+        )
+        for role in (CONTEXT, TARGET)
+    )
+    return context, targets
 
 
 def _check(

@@ -7,36 +7,45 @@ engines can add both engines' scores in between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import pairwise
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from cfnade.errors import ModelError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule, Update
 from cfnade.kernels.drawing import DrawnBatch
+from cfnade.kernels.gates import OPEN, Gate, Gates
 from cfnade.kernels.grouping import Grouped, partition
-from cfnade.kernels.memory import Array, buffer, padded
-from cfnade.kernels.network import Network, Trace, backward, check_network, check_rules, forward
+from cfnade.kernels.hidden import BatchRows, cut_evenly, hidden_of
+from cfnade.kernels.memory import Array, buffer
+from cfnade.kernels.network import Network, check_network, check_rules
 from cfnade.kernels.passes import (
     Output,
     add_scores,
     context_step,
-    flat_step,
     score_step,
     sum_context,
     target_step,
 )
-from cfnade.kernels.threads import one_torch_thread, run, thread_count
+from cfnade.kernels.threads import run, thread_count
 from cfnade.kernels.torch_memory import Workspace, large_zeros, unpad
 
 TABLES = ("input_table", "output_table")
 SUM_COLUMN, CONTEXT_COLUMN, TARGET_COLUMN = 40.0, 80.0, 12.0
 """What a column costs a pass beside its ratings, counted in ratings: for cutting work evenly."""
+
+
+class _Share(NamedTuple):
+    """A thread's part of a step."""
+
+    number: int
+    rows: tuple[int, int]
+    sum: tuple[Any, ...] = ()  # arguments of the kernels
+    fit: tuple[Any, ...] = ()
+    move: tuple[Any, ...] = ()
 
 
 class Engine:
@@ -71,40 +80,20 @@ class Engine:
         self.moments = {name: self._moments(name) for name in network.named()}
         self._in = Workspace(network.input_table, self.threads)
         self._out = Workspace(network.output_table, self.threads)
-        self._state: Array = buffer(self._in.flat.dtype, 0)  # (B · pitch,)
-        self._states = unpad(self._state, self._out.shape)  # (B, D'), the same memory
-        self._scale: Tensor | None = None  # (B, 1)
+        self._hidden = hidden_of(self.network, self.threads, group)
+        nothing = buffer(self._in.flat.dtype, 0)
+        self._rows = BatchRows(self._in, self._out, nothing, nothing)
         self._everything = np.arange(len(network.bias), dtype=np.int32)
-        self._dense, self._grads = self._gradients()
-        self._grad_views = [self._views(part) for part in self._dense]
         self._flat = {
             name: [part.view(-1).numpy() for part in (tensor, *self.moments[name])]
             for name, tensor in self.network.named().items()
         }
-        self._traces: list[Trace] = []
         self._numbers = {name: rule.numbers(1) for name, rule in rules.items()}
 
     def _moments(self, name: str) -> tuple[Tensor, Tensor]:
         tensor = self.network.named()[name]
         shape = tensor.shape[:2] if self.rowwise and name in TABLES else tensor.shape
         return large_zeros(tensor.shape, tensor.dtype), large_zeros(shape, tensor.dtype)
-
-    def _gradients(self) -> tuple[Array, dict[str, slice]]:
-        """For all dense parameters together, each padded, a gradient per thread; where each is."""
-        dense = {n: p for n, p in self.network.named().items() if n not in (*TABLES, "bias")}
-        sizes = [padded(p.numel()) for p in dense.values()]
-        ends = np.cumsum([0, *sizes]).tolist()
-        places = dict(zip(dense, map(slice, ends[:-1], ends[1:]), strict=True))
-        grads = buffer(self._in.flat.dtype, self.threads * ends[-1])
-        return grads.reshape(self.threads, -1), places
-
-    def _views(self, part: Array) -> dict[str, Tensor]:
-        """A thread's own gradients of the dense parameters, in their shapes."""
-        shapes = {name: self.network.named()[name].shape for name in self._grads}
-        return {
-            name: torch.from_numpy(part[self._grads[name]][: shape.numel()]).view(shape)
-            for name, shape in shapes.items()
-        }
 
     # -- a whole step -----------------------------------------------------------------------
 
@@ -115,11 +104,39 @@ class Engine:
         """
         if batch.size == 0:
             raise ModelError("the batch has 0 rows; a step needs at least one")
-        self.encode(batch.context, scale)
+        if self.group.size > 1:
+            self.encode(batch.context, scale)
+            self.begin(rate)
+            cost = self.fit_targets(batch.targets, 1.0 / batch.size)
+            self.fit_context(batch.context)
+            return self.group.total(cost)
+        self._receive(batch.context, scale)
         self.begin(rate)
-        cost = self.fit_targets(batch.targets, 1.0 / batch.size)
-        self.fit_context(batch.context)
-        return self.group.total(cost)
+        sums, moves = self._sums(batch.context), self._moves(batch.context)
+        fits = self._fits(batch.targets, self._how(batch.targets, 1.0 / batch.size))
+        parts = zip(range(self.threads), self._row_ranges(), sums, fits, moves, strict=True)
+        return float(sum(self._together(self._step, [_Share(*part) for part in parts])))
+
+    def _step(self, gates: Gates, share: _Share) -> float:
+        """A thread waits for the others four times, each time inside the next kernel."""
+        first, second, third, fourth = (gates.at(share.number, n) for n in range(1, 5))
+        self._encode(first, share)
+        cost = target_step(*share.fit[:2], second, *share.fit[2:])
+        self._back(third, fourth, share)
+        return float(cost)
+
+    def _together(
+        self, work: Callable[[Gates, _Share], Any], shares: Sequence[_Share]
+    ) -> list[Any]:
+        """Each thread does its share of the work, and stands at the same gates."""
+        gates = Gates(self.threads)
+
+        def part(share: _Share) -> Any:
+            with gates.left_open(share.number):
+                return work(gates, share)
+
+        with self._hidden.alone():
+            return run(part, [(share,) for share in shares])
 
     def begin(self, rate: float = 1.0) -> None:
         """Count a step: what is fitted from here on moves by its rules at that count."""
@@ -130,89 +147,114 @@ class Engine:
 
     def encode(self, context: Grouped, scale: Array | None = None) -> Tensor:
         """The state of each row from its context, kept for the fits. Returns (B, D')."""
-        kind = self._in.flat.dtype
-        self._in.reserve(context.size)
-        self._out.reserve(context.size)
-        if len(self._state) != self._out.size:
-            self._state = buffer(kind, self._out.size)
-            self._states = unpad(self._state, self._out.shape)
-        self._scale = None if scale is None else torch.from_numpy(scale.astype(kind)).unsqueeze(1)
+        self._receive(context, scale)
+        parts = zip(range(self.threads), self._row_ranges(), self._sums(context), strict=True)
+        shares = [_Share(*part) for part in parts]
+        if self.group.size == 1:
+            self._together(
+                lambda gates, share: self._encode(gates.at(share.number, 1), share), shares
+            )
+        else:
+            run(sum_context, [share.sum for share in shares])
+            self._add_up_ranks(self._in)
+            self._together(
+                lambda _, share: self._hidden.forward(share.number, OPEN, share.rows, self._rows),
+                shares,
+            )
+        states = unpad(self._rows.state, self._out.shape)
+        self.group.gather(states)
+        return states
+
+    def _receive(self, context: Grouped, scale: Array | None) -> None:
+        """Make room for a batch."""
+        kind, state = self._in.flat.dtype, self._rows.state
+        for memory in (self._in, self._out, self._hidden):
+            memory.reserve(context.size)
+        if len(state) != self._out.size:
+            state = buffer(kind, self._out.size)
+        factors = np.empty(0, kind) if scale is None else scale.astype(kind)
+        self._rows = BatchRows(self._in, self._out, state, factors)
+
+    def _sums(self, context: Grouped) -> list[tuple[Any, ...]]:
         memory, which = self._in, context.touched
         fixed = (which, context.arrays, memory.flat, memory.shape, self.network.shared)
         cuts = enumerate(self._ranges(context, which, SUM_COLUMN))
-        run(sum_context, [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts])
-        self._add_up_ranks(memory)
-        with one_torch_thread():
-            self._traces = run(self._encode_rows, self._row_ranges())
-        self.group.gather(self._states)
-        return self._states
+        return [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts]
 
-    def _encode_rows(self, lo: int, hi: int) -> Trace:
-        sums = self._added_up(self._in, lo, hi)
-        if self._scale is not None:
-            sums *= self._scale[lo:hi]
-        return forward(self.network, sums, self._states[lo:hi])
+    def _encode(self, gate: Gate, share: _Share) -> None:
+        self._hidden.begin(share.number)
+        sum_context(*share.sum)
+        self._hidden.forward(share.number, gate, share.rows, self._rows)
 
     # -- pass 2: targets ---------------------------------------------------------------------
 
     def fit_targets(self, targets: Grouped, factor: float) -> float:
         """Move output table and bias down factor · Σ weight·cost. Returns that cost."""
-        fixed = (*self._output(), self.ordinal_weight, factor)
-        costs = self._fit(target_step, targets, (targets.weights, *fixed))
-        return float(sum(costs))
+        fits = self._fits(targets, self._how(targets, factor))
+        return float(sum(run(target_step, [(*fit[:2], OPEN, *fit[2:]) for fit in fits])))
+
+    def _how(self, targets: Grouped, factor: float) -> tuple[Any, ...]:
+        return targets.weights, *self._output(), self.ordinal_weight, factor
 
     def add_scores(self, targets: Grouped, out: Array) -> None:
         """Add the scores of grouped cells to out (T, K), at the place of each cell as given."""
         memory, which = self._out, targets.touched
         tables = memory.flat, self._flat["bias"][0]
-        output = Output(self._state, *tables, memory.shape, self.network.shared)
+        output = Output(self._rows.state, *tables, memory.shape, self.network.shared)
         fixed = (which, targets.arrays, targets.order, output, out.reshape(-1))
         cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
         run(add_scores, [(*cut, *fixed, memory.scratch[t]) for t, cut in cuts])
 
     def fit_scores(self, targets: Grouped, slopes: Array) -> None:
         """As `fit_targets`, from the gradient of the scores (T, K), cells in the order given."""
-        self._fit(score_step, targets, (targets.order, slopes.reshape(-1), *self._output()))
+        how = (targets.order, slopes.reshape(-1), *self._output())
+        run(score_step, self._fits(targets, how))
 
-    def _fit(self, step: Any, targets: Grouped, how: tuple[Any, ...]) -> list[Any]:
+    def _fits(self, targets: Grouped, how: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         memory, which = self._out, self._which(targets)
         fixed = (which, targets.arrays, *how)
         cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
-        return run(step, [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts])
+        return [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts]
 
     def _output(self) -> tuple[Any, ...]:
         """What scores are made of, as the fits read it: states, table and bias with their rules."""
         updates = self._update("output_table"), self._update("bias")
-        return self._state, updates, self._out.shape, self.network.shared
+        return self._rows.state, updates, self._out.shape, self.network.shared
 
     # -- pass 3: contexts --------------------------------------------------------------------
 
     def fit_context(self, context: Grouped) -> None:
         """Move the input table and the dense parameters, once the targets have been fitted."""
+        parts = zip(self._row_ranges(), self._moves(context), strict=True)
+        shares = [_Share(t, rows, move=move) for t, (rows, move) in enumerate(parts)]
+        if self.group.size == 1:
+            self._together(
+                lambda gates, share: self._back(OPEN, gates.at(share.number, 1), share), shares
+            )
+            return
         self._add_up_ranks(self._out)
-        with one_torch_thread():
-            run(self._back_rows, [(t, *cut) for t, cut in enumerate(self._row_ranges())])
+        self._together(
+            lambda _, share: self._hidden.backward(share.number, OPEN, share.rows, self._rows),
+            shares,
+        )
+        self.group.gather(self._in.matrix())
+        self._hidden.add_up_ranks()
+        self._together(lambda _, share: self._move(OPEN, share), shares)
+
+    def _moves(self, context: Grouped) -> list[tuple[Any, ...]]:
         memory, which = self._in, self._which(context)
-        self.group.gather(memory.matrix())
         fixed = (which, context.arrays, memory.part(0), memory.shape, self.network.shared)
         update = self._update("input_table")
         cuts = enumerate(self._ranges(context, which, CONTEXT_COLUMN))
-        run(context_step, [(*cut, *fixed, update, memory.scratch[t]) for t, cut in cuts])
-        grads = self._dense[0]
-        for others in self._dense[1:]:
-            grads += others
-        self.group.sum_(grads)
-        for name, place in self._grads.items():
-            update = self._update(name)
-            flat_step(0, len(update.table), update, grads[place])
+        return [(*cut, *fixed, update, memory.scratch[t]) for t, cut in cuts]
 
-    def _back_rows(self, thread: int, lo: int, hi: int) -> None:
-        d_state, grads = self._added_up(self._out, lo, hi), self._grad_views[thread]
-        d_sums = backward(self.network, self._traces[thread], d_state, grads)
-        if self._scale is not None:
-            d_sums *= self._scale[lo:hi]
-        # The sums themselves are no longer needed: their gradient takes their place.
-        self._in.matrix()[lo:hi] = d_sums
+    def _back(self, before: Gate, between: Gate, share: _Share) -> None:
+        self._hidden.backward(share.number, before, share.rows, self._rows)
+        self._move(between, share)
+
+    def _move(self, gate: Gate, share: _Share) -> None:
+        context_step(*share.move[:2], gate, *share.move[2:])
+        self._hidden.move(share.number, self._update)
 
     # -- shared pieces -----------------------------------------------------------------------
 
@@ -224,26 +266,15 @@ class Engine:
 
     def _add_up_ranks(self, memory: Workspace) -> None:
         """Add what threads found of rows, then what ranks did, into the first buffer."""
-        if self.group.size > 1:
-            with one_torch_thread():
-                run(memory.merge, _cut(0, memory.rows, self.threads))
-            self.group.scatter_sum(memory.matrix())
-
-    def _added_up(self, memory: Workspace, lo: int, hi: int) -> Tensor:
-        """Rows lo..hi of all threads and ranks. Without ranks each thread adds those that it
-        goes on with, while they are in its cache. Returns (n, D) of the first buffer."""
-        return memory.merge(lo, hi) if self.group.size == 1 else memory.matrix()[lo:hi]
+        with self._hidden.alone():
+            run(memory.merge, cut_evenly(0, memory.rows, self.threads))
+        self.group.scatter_sum(memory.matrix())
 
     def _row_ranges(self) -> list[tuple[int, int]]:
-        return _cut(*self.group.share(self._in.rows), self.threads)
+        return cut_evenly(*self.group.share(self._in.rows), self.threads)
 
     def _update(self, name: str) -> Update:
         """A parameter, flat, with its moments and its rule at this step."""
         table, moment, square = self._flat[name]
         together = self.rowwise and name in TABLES
         return Update(table, moment, square, self._numbers[name], together)
-
-
-def _cut(lo: int, hi: int, parts: int) -> list[tuple[int, int]]:
-    """Ranges of about equal size."""
-    return list(pairwise(lo + (hi - lo) * part // parts for part in range(parts + 1)))

@@ -162,6 +162,10 @@ class TableMemory(Generic[Matrix]):
         """Numbers in one buffer."""
         return self.rows * self.shape.pitch
 
+    def whole(self) -> Array:
+        """All threads' buffers, one behind the other."""
+        return self._memory[: self.threads * self.size]
+
     def part(self, thread: int) -> Array:
         """One thread's buffer."""
         return self._parts[thread][0]

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from cfnade.kernels.adam import adam_blocks, adam_run, bare_update, fetch_block
 from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.costing import tile_costs
+from cfnade.kernels.gates import pass_gate
 from cfnade.kernels.grouping import bare_cells
 from cfnade.kernels.memory import Array, BlockShape, scratch_in, share_of
 from cfnade.kernels.simd import LANES, address, beyond, fill, load_part, store, total
@@ -79,6 +82,7 @@ def sum_context(
 def context_step(
     lo: int,
     hi: int,
+    gate: Any,
     which: Any,
     cells: Any,
     d_sums: Any,
@@ -91,6 +95,7 @@ def context_step(
 
     Traffic: weights and moments of the columns, read and written once; the gradient stays in cache.
     """
+    pass_gate(gate)
     cells, scratch, update = bare_cells(cells), scratch_in(memory, shape), bare_update(update)
     slopes, apart = address(d_sums), _apart(lo, hi, which)
     which, block = address(which), shape.levels * shape.whole
@@ -196,6 +201,7 @@ def _fill_tile(p: int, count: int, cells: Any, weight_of: Any, factor: float, sc
 def target_step(
     lo: int,
     hi: int,
+    gate: Any,
     which: Any,
     cells: Any,
     weights: Any,
@@ -213,6 +219,7 @@ def target_step(
     Most columns have a few targets in a batch, so that several share a tile, and its exponentials.
     updates = (table's, bias's). Traffic: weights and moments of the columns, read and written once.
     """
+    pass_gate(gate)
     cost, cells, scratch = 0.0, bare_cells(cells), scratch_in(memory, shape)
     updates = bare_update(updates[0]), bare_update(updates[1])
     output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
@@ -286,7 +293,7 @@ def score_step(
                 for k in range(K):
                     scratch.slopes[LANES * k + t] = slope_of[place_of[p + t] * K + k]
             _collect(count, output, d_rows, scratch)
-        _move(beyond(which, u), 1, output, updates, scratch)
+        _move(beyond(which, u), np.int64(1), output, updates, scratch)
 
 
 @kernel

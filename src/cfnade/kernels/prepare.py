@@ -17,7 +17,7 @@ from numba.core.registry import cpu_target
 
 from cfnade.kernels import posterior
 from cfnade.kernels.second_process import SecondProcess
-from cfnade.kernels.tasks import NEWCOMERS, POSTERIORS, TASKS
+from cfnade.kernels.tasks import LISTED, NEWCOMERS, PICKS, POSTERIORS, TASKS
 
 MESSAGE = "compiling kernels (once)…"
 
@@ -43,8 +43,9 @@ def prepare(notify: Callable[[str], None] | None = None, *tasks: str) -> bool:
     missing = ahead(notify, *tasks)
     if missing:
         with uncollected():
-            late = ("ridge", POSTERIORS, NEWCOMERS, "requests")  # they wait for the other process
-            for task in sorted(tasks or TASKS, key=lambda task: task in late):
+            # They wait for the other process.
+            late = ("ridge", POSTERIORS, NEWCOMERS, LISTED, "requests")
+            for task in sorted(_named(tasks), key=lambda task: task in late):
                 TASKS[task][0]()
     SecondProcess.said = False
     return missing
@@ -70,10 +71,11 @@ def ahead(notify: Callable[[str], None] | None, *tasks: str) -> bool:
         notify(MESSAGE)
         SecondProcess.said = True
     if "ridge" in tasks and (os.cpu_count() or 1) > 1:
-        there = _kernels((POSTERIORS, NEWCOMERS))
+        others = (POSTERIORS, NEWCOMERS, *([LISTED] if PICKS in tasks else []))
+        there = _kernels(others)
         parts = there, _kernels(tasks) - there
         if min(sum(not _is_kept(one) for one in part) for part in parts) >= WORTH_IT:
-            SecondProcess.start(POSTERIORS, NEWCOMERS)
+            SecondProcess.start(*others)
     return missing > 0
 
 
@@ -87,7 +89,12 @@ def cache_folder_of_kernels() -> str:
 
 
 def _kernels(tasks: tuple[str, ...]) -> set[Any]:
-    return {kernel for task in tasks or TASKS for kernel in TASKS[task][1]}
+    return {kernel for task in _named(tasks) for kernel in TASKS[task][1]}
+
+
+def _named(tasks: tuple[str, ...]) -> tuple[str, ...]:
+    """The tasks that are meant."""
+    return (*tasks, LISTED) if PICKS in tasks else tasks or tuple(TASKS)
 
 
 def _is_kept(kernel: Any) -> bool:

@@ -12,6 +12,7 @@ from cfnade.kernels import (
     conjugate,
     cooccurrence,
     costing,
+    dense,
     drawing,
     grouping,
     likeliest,
@@ -38,14 +39,18 @@ from cfnade.kernels.spelling import Spellings
 if TYPE_CHECKING:
     from cfnade.kernels.engine import Engine
 
-POSTERIORS, NEWCOMERS = "posteriors", "newcomers"
-"""The tasks whose kernels a second process compiles; their work follows that of all others."""
+POSTERIORS, NEWCOMERS, LISTED = "posteriors", "newcomers", "listed picks"
+"""The tasks whose kernels a second process compiles, the last if picks are learnt; their work
+follows that of all others."""
+
+PICKS = "picks"
+"""Whoever asks for this gets lists of them, too."""
 
 _OFFSETS, _COLUMNS = np.array([0, 2, 4]), np.array([0, 1, 0, 1], np.int32)
 _LEVELS, _ROWS = np.zeros(4, np.uint8), np.zeros(1, np.int64)
 
 
-def _engine() -> Engine:
+def _engine(*, factored: bool = False) -> Engine:
     """Torch comes with it, and whoever only asks what is compiled needs neither."""
     import torch
 
@@ -54,7 +59,8 @@ def _engine() -> Engine:
     from cfnade.kernels.network import Network
 
     table = torch.zeros(2, 2, 1)
-    network = Network(table, table.clone(), torch.zeros(2, 2), torch.zeros(1))
+    factors = (torch.zeros(1, 1), torch.zeros(1, 1)) if factored else ()
+    network = Network(table, table.clone(), torch.zeros(2, 2), torch.zeros(1), *factors)
     return Engine(network, dict.fromkeys(network.named(), Rule()), threads=1)
 
 
@@ -63,6 +69,16 @@ def _train_on_rows() -> None:
     sampler = Sampler(*data, n_columns=2, n_levels=2, threads=1)
     _engine().step(sampler.draw(_ROWS, seed=0, step=0))
     _score_cells()
+
+
+def _train_factors() -> None:
+    """What a hidden layer between factors needs besides."""
+    engine = _engine(factored=True)
+    sampler = Sampler(_OFFSETS, _COLUMNS, _LEVELS, n_columns=2, n_levels=2, threads=1)
+    batch = sampler.draw(_ROWS, seed=0, step=0)
+    engine.encode(batch.context)
+    engine.begin()
+    engine.fit_context(batch.context)
 
 
 def _draw_for_ranks() -> None:
@@ -124,6 +140,7 @@ def _train_with_ridge() -> None:
 def _learn_posteriors() -> None:
     """What factor analyses need, and a ridge part beside the step of several sides."""
     SecondProcess.wait()
+    _tilt()  # first of all, as others need it soon
     rows, evidence, state = _posteriors()
     one, cells = np.zeros((1, 2), np.float32), (np.array([0, 1, 1]), _ROWS.astype(np.int32), _ROWS)
     V, b = np.zeros((2, 2, 2), np.float32), np.zeros((2, 2), np.float32)
@@ -140,6 +157,9 @@ def _learn_posteriors() -> None:
     vector_draws.draw_vectors(0, 1, rows[:2], factor[:, 0], (factor, factor), prior, noise, out)
     asked = tuple(np.zeros(1, np.int64) for _ in range(3))
     posterior.posteriors_without(rows, asked, evidence, state.means, state.unknown)
+
+
+def _tilt() -> None:
     mean_tilt.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
 
 
@@ -167,7 +187,7 @@ def _posteriors() -> tuple[Any, Any, Any]:
 
 def _score_cells() -> None:
     """What validation does after an epoch, and a request about many cells."""
-    mean_tilt.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
+    _tilt()
     table, state = np.zeros((2, 2, 1), np.float32), np.zeros((1, 1), np.float32)
     ratings = grouping.ratings_of(_OFFSETS, _COLUMNS, _LEVELS, _ROWS)
     grouping.levels_of(ratings, _ROWS, _ROWS, 2)
@@ -204,23 +224,29 @@ def _answer_requests() -> None:
 
 
 def _learn_picks() -> None:
-    """All that a choice is made of, and asked with."""
+    """All that a choice is made of; how it is asked is a task of its own."""
     weights, table = np.ones(4, np.float32), np.zeros((2, 1), np.float32)
     data = _OFFSETS, _COLUMNS, weights
     ragged_sums.sum_rows(*data, table)
     ragged_sums.add_entries(*data, *data)
     conjugate.solve_rows(*data, table, np.ones(1), np.ones(len(_OFFSETS) - 1))
-    scores = likeliest.log_softmax(table.T.copy())
-    least = likeliest.nth_largest(scores, 1)
-    likeliest.cells_between(scores, least, least, expected=1)
     cooccurrence.co_picks(*data, 2)
     pairs = cooccurrence.largest_co_picks(*data, 2, most=1)
     cooccurrence.neighbour_systems(np.arange(2), *pairs, 1, 1.0)
 
 
+def _list_picks() -> None:
+    """How lists are made of a choice's scores; a part of it, so that two processes have the same
+    work."""
+    SecondProcess.wait()
+    scores = likeliest.log_softmax(np.zeros((1, 2), np.float32))
+    least = likeliest.nth_largest(scores, 1)
+    likeliest.cells_between(scores, least, least, expected=1)
+
+
 _CELLS = (grouping._sort, grouping._find, passes.sum_context, passes.add_scores)
 _SCORING = (mean_tilt._tilt, *_CELLS)
-_DRAWING = (drawing._cursors, drawing._scatter)
+_DRAWING = (drawing._scatter,)
 _NEWCOMERS = (request._add_ratings, request._affine, request._score_cells, newton._descend)
 _LISTS = (bounds._means, bounds._calibrated_bounds, bounds._keep_possible, spelling._edits)
 _FITTING = (passes.context_step, passes.flat_step)
@@ -236,11 +262,13 @@ _SHARED = (
 )
 _SUMS = (ragged_sums._add_rows, ragged_sums._transpose, ragged_sums._add_entries)
 _LIKELIEST = (likeliest._log_softmax, likeliest._nth_largest, likeliest._between)
+_FACTORS = (dense.pack, dense.hidden_forward, dense.hidden_backward, dense.hidden_step)
 _NEAR = (nearness.near_weights, nearness.near_cells, nearness.near_row, nearness.near_column)
 _TOGETHER = (cooccurrence._dense_rows, cooccurrence._sparse_rows, cooccurrence._systems)
 
 TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
     "rows": (_train_on_rows, (marking.mark, passes.target_step, *_DRAWING, *_FITTING, *_SCORING)),
+    "factors": (_train_factors, (*_FACTORS, passes.context_step)),
     "ridge": (_train_with_ridge, (marking.mark, *_SEVERAL, *_LEARNING)),
     POSTERIORS: (_learn_posteriors, _LEARNING),
     "near": (_ask_neighbours, (*_NEAR, cooccurrence._dense_rows)),
@@ -257,11 +285,13 @@ TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
             *_SCORING,
         ),
     ),
-    "picks": (_learn_picks, (conjugate._solve_rows, *_SUMS, *_TOGETHER, *_LIKELIEST)),
+    PICKS: (_learn_picks, (conjugate._solve_rows, *_SUMS, *_TOGETHER)),
+    LISTED: (_list_picks, _LIKELIEST),
     "ranks": (_draw_for_ranks, (marking.mark_part, *_DRAWING)),
     "blocks on ranks": (_draw_blocks_for_ranks, (_mark_block_part, *_DRAWING)),
     "ridge on ranks": (_share_posteriors, (*_SHARED, *_POSTERIORS)),
 }
-"""What kernels are for: training a CF-NADE alone on its rows, with a ridge part, its posteriors, a
-neighbourhood, on blocks of users and items; people whom training did not know; answering requests;
-learning and listing what people pick; drawing by ranks, and their ridge part."""
+"""What kernels are for: training a CF-NADE alone on its rows, with factors, with a ridge part, its
+posteriors, a neighbourhood, on blocks of users and items; people whom training did not know;
+answering requests; learning what people pick, and listing it; drawing by ranks, and their ridge
+part."""

@@ -111,7 +111,7 @@ def one_torch_thread() -> AbstractContextManager[None]:
 class Helper:
     """A thread that takes over parts, one after the other.
 
-    A step of training hands out seven times. A pool of the standard library, with its locks and
+    A step of training hands out once or twice. A pool of the standard library, with its locks and
     conditions for each part, takes half as long again.
     """
 

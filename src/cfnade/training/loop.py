@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from cfnade.data.ratings import IntArray
 from cfnade.errors import TrainingError
 from cfnade.training.schedule import Schedule
 from cfnade.training.state import NAME, Progress, read_state, write_state
@@ -150,10 +152,11 @@ class Run:
         passes = range(self.settings.passes)
         order = np.concatenate([rng.permutation(self._rows) for _ in passes])
         self._began = time.monotonic() - progress.epoch_seconds
-        for end in self._bounds:
+        for number, end in enumerate(self._bounds):
             if end <= progress.epoch_rows:
                 continue  # done before the run was interrupted
             rows = order[progress.epoch_rows : end]
+            self._expect(order, number)
             rate = self._schedule.factor(progress.step)
             cost = self._stepper.step(rows, step=progress.step, rate=rate)
             progress.step += 1
@@ -169,6 +172,13 @@ class Run:
             if self._saving and self._saving.due(progress.step, since):
                 self._save()
         self._end_epoch()
+
+    def _expect(self, order: IntArray, number: int) -> None:
+        """Tell which rows follow in this epoch, from the batch of that number on."""
+        draws = self._stepper.draws
+        ends = [self.progress.epoch_rows, *self._bounds[number : number + draws.at_once]]
+        batches = [order[lo:hi] for lo, hi in pairwise(ends)]
+        draws.expect(batches, self.progress.step)
 
     def _end_epoch(self) -> None:
         progress = self.progress

@@ -1,0 +1,62 @@
+"""Threads that wait for each other inside kernels."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cfnade.kernels.compiled import kernel
+from cfnade.kernels.gates import OPEN, Gate, Gates, pass_gate
+from cfnade.kernels.memory import Array
+from cfnade.kernels.threads import run
+
+
+@kernel
+def _wait(gate: Any) -> None:
+    pass_gate(gate)
+
+
+def test_nobody_passes_a_gate_before_all_have_come() -> None:
+    threads, rounds = 3, 20
+    gates, done = Gates(threads), np.zeros((rounds, threads))
+    seen: list[Array] = []
+
+    def work(thread: int) -> None:
+        for number in range(1, rounds + 1):
+            if (number + thread) % 5 == 0:
+                time.sleep(0.001)  # one is late, each in turn
+            done[number - 1, thread] = 1
+            _wait(gates.at(thread, number))
+            seen.append(done[number - 1].copy())
+
+    run(work, [(thread,) for thread in range(threads)])
+    assert np.all(seen)
+    assert len(seen) == threads * rounds
+
+
+def test_an_open_gate_waits_for_nobody() -> None:
+    _wait(OPEN)
+    _wait(Gates(4).at(2, 0))
+
+
+def test_a_thread_that_fails_is_not_waited_for() -> None:
+    gates = Gates(2)
+
+    def work(thread: int) -> None:
+        with gates.left_open(thread):
+            if thread == 0:
+                raise KeyboardInterrupt
+            for number in range(1, 4):
+                _wait(gates.at(thread, number))
+
+    with pytest.raises(KeyboardInterrupt):
+        run(work, [(0,), (1,)])
+    assert run(lambda thread: thread, [(0,), (1,)]) == [0, 1]  # the other one is done, too
+
+
+def test_a_gate_names_its_thread() -> None:
+    gate: Gate = Gates(3).at(2, 7)
+    assert (gate.thread, gate.threads, gate.number) == (2, 3, 7)
