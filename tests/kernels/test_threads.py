@@ -5,12 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 
 from cfnade.errors import ModelError
-from cfnade.kernels.threads import one_torch_thread, run, thread_count, torch_threads
+from cfnade.kernels.threads import (
+    Answers,
+    Helper,
+    one_torch_thread,
+    run,
+    thread_count,
+    torch_threads,
+)
 
 
 def test_results_come_in_the_order_of_the_parts() -> None:
@@ -27,6 +36,33 @@ def test_parts_run_on_threads_of_their_own() -> None:
     names = run(part, [(0,), (1,), (2,)])
     assert len(set(names)) == 3
     assert names[0] == threading.get_ident()
+
+
+def test_parts_that_wait_for_each_other_end_whoever_else_hands_out_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Helpers that had the parts of two callers in different orders would wait for ever."""
+    begin = Helper.begin
+
+    def slowly(helper: Helper, function: Callable[..., object], part: Sequence[object]) -> Answers:
+        time.sleep(0.001)  # in which others come to hand out theirs
+        return begin(helper, function, part)
+
+    monkeypatch.setattr(Helper, "begin", slowly)
+    done: list[bool] = []
+
+    def many() -> None:
+        for _ in range(20):
+            meeting = threading.Barrier(4, timeout=20)
+            run(lambda _, meeting=meeting: meeting.wait(), [(number,) for number in range(4)])
+            done.append(True)
+
+    callers = [threading.Thread(target=many) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert len(done) == 80
 
 
 def test_an_error_in_a_part_is_raised_here() -> None:

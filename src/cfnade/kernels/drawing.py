@@ -150,7 +150,7 @@ def _scatter(
 ) -> None:
     """Write all rows' ratings in this thread's share of the columns, once all have been marked.
 
-    Shares of rows would lie between each other: two threads would write to every cache line. A
+    Shares of rows would lie between each other, and threads write to the same cache lines. A
     target counts as many as its row (of `sizes` ratings) has over those that are targets, or 1.
     Traffic: 6 bytes read, 9 written a rating; a role and a column read of those of others.
     """
@@ -226,8 +226,7 @@ class Sampler:
     def several(self, batches: Sequence[Array], *, seed: int, step: int) -> list[DrawnBatch]:
         """`draw` of some batches, whose steps follow each other, each on a thread of its own.
 
-        Threads that make one batch together write between each other's ratings and wait for the
-        other's cache; so two batches take little longer than one.
+        Two threads that made one batch together were hardly faster than one alone.
         """
         alone = self._alone[: len(batches)]
         if len(alone) < 2 or self.whole is not None:

@@ -24,7 +24,7 @@ from cfnade.errors import ModelError
 Answers = SimpleQueue[tuple[Any, BaseException | None]]
 HandedOver = tuple[Callable[..., Any], Sequence[Any], Answers]
 
-_known: dict[tuple[int, int], list[Helper]] = {}
+_known: dict[tuple[int, int], Crew] = {}
 _making = Lock()
 
 
@@ -147,14 +147,30 @@ class Helper:
             del function, part, answers, handed_over
 
 
-def _helpers(count: int) -> list[Helper]:
-    """So many threads; a child after a fork has none of its parent's."""
+class Crew:
+    """Helpers that work together.
+
+    Their parts may wait for each other (gates.py). So all of one caller's parts stand before all of
+    another's: if two helpers had them in different orders, both callers would wait for ever.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._helpers, self._handing_out = [Helper(number) for number in range(count)], Lock()
+
+    def begin(self, function: Callable[..., Any], parts: Sequence[Sequence[Any]]) -> list[Answers]:
+        with self._handing_out:
+            pairs = zip(self._helpers, parts, strict=True)
+            return [helper.begin(function, part) for helper, part in pairs]
+
+
+def _crew(count: int) -> Crew:
+    """Of so many threads; a child after a fork has none of its parent's."""
     key = os.getpid(), count
     if key in _known:
         return _known[key]
     with _making:
         if key not in _known:
-            _known[key] = [Helper(number) for number in range(count)]
+            _known[key] = Crew(count)
         return _known[key]
 
 
@@ -162,11 +178,7 @@ def run(function: Callable[..., Any], parts: Sequence[Sequence[Any]]) -> list[An
     """function(*part) for every part, each on a thread of its own, the first on this one."""
     if len(parts) == 1:
         return [function(*parts[0])]
-    others = parts[1:]
-    begun = [
-        helper.begin(function, part)
-        for helper, part in zip(_helpers(len(others)), others, strict=True)
-    ]
+    begun = _crew(len(parts) - 1).begin(function, parts[1:])
     results = [function(*parts[0])]
     for answers in begun:
         result, error = answers.get()
