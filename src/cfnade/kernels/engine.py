@@ -229,7 +229,10 @@ class Engine:
         shares = [_Share(t, rows, move=move) for t, (rows, move) in enumerate(parts)]
         if self.group.size == 1:
             self._together(
-                lambda gates, share: self._back(OPEN, gates.at(share.number, 1), share), shares
+                lambda gates, share: self._back(
+                    gates.at(share.number, 0), gates.at(share.number, 1), share
+                ),
+                shares,
             )
             return
         self._add_up_ranks(self._out)
