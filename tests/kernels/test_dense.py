@@ -15,7 +15,7 @@ from cfnade.kernels.adam import Rule, Update
 from cfnade.kernels.gates import OPEN, Gates
 from cfnade.kernels.hidden import (
     BatchRows,
-    Hidden,
+    HiddenPass,
     HiddenInKernels,
     HiddenInTorch,
     cut_evenly,
@@ -48,7 +48,7 @@ def _network(given: int, hidden: int, wanted: int, dtype: torch.dtype) -> Networ
 
 
 def _through(
-    hidden: Hidden, network: Network, rows: int, threads: int, scale: bool
+    hidden: HiddenPass, network: Network, rows: int, threads: int, scale: bool
 ) -> tuple[Tensor, Tensor]:
     """States, gradients of the sums; the weights have moved by one step of Adam."""
     given, wanted = (Workspace(t, threads) for t in (network.input_table, network.output_table))

@@ -137,7 +137,7 @@ def test_a_draw_that_failed_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("cfnade.kernels.drawing._scatter", fail)
+        patched.setattr("cfnade.kernels.drawing.scatter", fail)
         with pytest.raises(KeyboardInterrupt):
             sampler.draw(rows, seed=1, step=2)
     assert same(sampler.draw(rows, seed=1, step=2), right)

@@ -13,25 +13,20 @@ import numpy as np
 
 from cfnade.errors import ModelError
 from cfnade.group import ALONE, Group
-from cfnade.kernels.compiled import glue, inner, kernel
-from cfnade.kernels.gates import Gate, Gates, pass_gate
+from cfnade.kernels.gates import Gates
 from cfnade.kernels.grouping import NO_WEIGHTS, CellArrays, Grouped, require_inside
 from cfnade.kernels.marking import (
     CONTEXT,
-    DROPPED,
     TARGET,
     ChosenRows,
     MarkedRatings,
     WholeRows,
-    bare_rows,
     mark,
     mark_part,
 )
 from cfnade.kernels.memory import Array, frozen
-from cfnade.kernels.simd import address, beyond
+from cfnade.kernels.scattering import ROLES, GroupedPlaces, no_tallies, scatter
 from cfnade.kernels.threads import run, thread_count
-
-ROLES = 3
 
 
 @dataclass(frozen=True)
@@ -66,122 +61,6 @@ class Drawn(NamedTuple):
     weights: Array  # (n,) float32
 
 
-class Tallies(NamedTuple):
-    """How many ratings each thread has marked of each role and column; and where the next one is
-    written, which every thread finds by itself."""
-
-    counts: Array  # (threads · 3 · M,) int32
-    cursors: Array  # the same
-
-
-class GroupedPlaces(NamedTuple):
-    """Where contexts and targets are, by column; each begins with 0."""
-
-    starts: Array  # (2 · (M+1),) int64: targets, contexts
-    touched: Array  # (2 · M,) int32: the columns that have any
-    found: Array  # (2,) int64: how many these are
-
-
-@inner
-def _place(role: int, first: int, gate: Any, tallies: Any, n_columns: int, groups: Any) -> int:
-    """Where the ratings of a role are written, from `first` on; one thread notes where columns
-    begin. Returns how many ratings of that role there are."""
-    counts = beyond(address(tallies.counts), role * n_columns)
-    stride = ROLES * n_columns
-    end = gate.threads * stride
-    cursors = beyond(address(tallies.cursors), gate.thread * stride + role * n_columns)
-    starts = beyond(address(groups.starts), role * (n_columns + 1))
-    touched, place, n = beyond(address(groups.touched), role * n_columns), 0, 0
-    notes = role != DROPPED and gate.thread == role % gate.threads
-    for c in range(n_columns):
-        begin = place
-        cursors[c] = first + place
-        for t in range(c, end, stride):
-            place += counts[t]
-        if notes:
-            starts[c] = begin
-            touched[n] = c
-            n += place > begin
-    if notes:
-        starts[n_columns] = place
-        groups.found[role] = n
-    return place
-
-
-@glue
-def _first_column(part: int, gate: Any, tallies: Any, n_columns: int, total: int) -> int:
-    """Where a thread's columns begin, so that each has about as many ratings to write."""
-    if part == gate.threads:
-        return n_columns
-    cursors = beyond(address(tallies.cursors), gate.thread * ROLES * n_columns)
-    contexts = beyond(cursors, CONTEXT * n_columns)
-    targets = beyond(cursors, TARGET * n_columns)
-    goal = total * part // gate.threads + contexts[0] + targets[0]
-    lo, hi = 0, n_columns
-    while lo < hi:
-        middle = (lo + hi) // 2
-        if contexts[middle] + targets[middle] < goal:
-            lo = middle + 1
-        else:
-            hi = middle
-    return lo
-
-
-@glue
-def _clear_tally(gate: Any, tallies: Any, n_columns: int) -> None:
-    """This thread's, for the next batch, once nobody reads it."""
-    pass_gate(Gate(gate.passed, gate.thread, gate.threads, gate.number + 1))
-    counts, first = address(tallies.counts), gate.thread * ROLES * n_columns
-    for i in range(first, first + ROLES * n_columns):
-        counts[i] = 0
-
-
-@kernel
-def _scatter(
-    gate: Any,
-    source: Any,
-    levels: Any,
-    marks: Any,
-    sizes: Any,
-    paper: bool,
-    drawn: Any,
-    tallies: Any,
-    groups: Any,
-) -> None:
-    """Write all rows' ratings in this thread's share of the columns, once all have been marked.
-
-    Shares of rows would lie between each other, and threads write to the same cache lines. A
-    target counts as many as its row (of `sizes` ratings) has over those that are targets, or 1.
-    Traffic: 6 bytes read, 9 written a rating; a role and a column read of those of others.
-    """
-    pass_gate(gate)
-    n_columns = len(groups.touched) // 2
-    middle = _place(np.int64(CONTEXT), np.int64(0), gate, tallies, n_columns, groups)
-    end = middle + _place(np.int64(TARGET), middle, gate, tallies, n_columns, groups)
-    if end < len(marks.roles):  # they are written too, behind all others
-        _place(np.int64(DROPPED), end, gate, tallies, n_columns, groups)
-    lo = _first_column(gate.thread, gate, tallies, n_columns, end)
-    hi = _first_column(gate.thread + 1, gate, tallies, n_columns, end)
-    n_rows, source, roles = len(source.rows), bare_rows(source), address(marks.roles)
-    next_place = beyond(address(tallies.cursors), gate.thread * ROLES * n_columns)
-    level_of = address(levels)
-    rows, new_levels, weights = address(drawn.rows), address(drawn.levels), address(drawn.weights)
-    for b in range(n_rows):
-        row, place = source.rows[b], source.places[b]
-        begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
-        weight = np.float32(sizes[b] / max(1, sizes[b] - marks.counts[b]) if paper else 1.0)
-        for j in range(count):
-            column = source.columns[begin + j]
-            if lo <= column < hi:
-                c = np.int64(roles[place + j]) * n_columns + column
-                p = next_place[c]
-                next_place[c] = p + 1
-                rows[p] = b
-                new_levels[p] = level_of[begin + j]
-                weights[p] = weight
-    _clear_tally(gate, tallies, n_columns)
-
-
 class Sampler:
     """Draws batches from ragged rows: offsets (N+1) int64, columns (n) int32, levels (n) uint8.
 
@@ -214,7 +93,7 @@ class Sampler:
         self._how = (-1.0, -1.0, 0.0) if rate is None else (*rate, float(small))
         self._paper = weights == "paper"
         self._threads = thread_count(threads)
-        self._n_columns, self._tallies = n_columns, _tallies(self._threads, n_columns)
+        self._n_columns, self._tallies = n_columns, no_tallies(self._threads, n_columns)
         self.whole, self._group = whole and WholeRows(*map(frozen, whole)), group
 
     def draw(self, rows: Array, *, seed: int, step: int) -> DrawnBatch:
@@ -247,7 +126,7 @@ class Sampler:
     def _with_threads(self, threads: int) -> Sampler:
         one = copy(self)
         one._threads = threads
-        one._tallies = _tallies(threads, self._n_columns)
+        one._tallies = no_tallies(threads, self._n_columns)
         return one
 
     def split(self, rows: Array, marking: Callable[..., None], how: tuple[Any, ...]) -> DrawnBatch:
@@ -280,7 +159,7 @@ class Sampler:
             marking(*cut, *how, self._tally(thread))
 
         def write_columns(thread: int) -> None:
-            _scatter(gates.at(thread, 1), *scattered)
+            scatter(gates.at(thread, 1), *scattered)
 
         def both(thread: int, cut: tuple[int, int]) -> None:
             with gates.left_open(thread):
@@ -312,11 +191,6 @@ class Sampler:
         M = self._n_columns
         starts, touched = np.empty(2 * (M + 1), np.int64), np.empty(2 * M, np.int32)
         return GroupedPlaces(starts, touched, np.empty(2, np.int64))
-
-
-def _tallies(threads: int, n_columns: int) -> Tallies:
-    numbers = threads * ROLES * n_columns
-    return Tallies(np.zeros(numbers, np.int32), np.empty(numbers, np.int32))
 
 
 def _parts(drawn: Drawn, groups: GroupedPlaces, size: int) -> tuple[Grouped, Grouped]:

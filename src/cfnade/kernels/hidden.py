@@ -46,7 +46,7 @@ class BatchRows(NamedTuple):
     scale: Array  # (B,) what multiplies the sums, or nothing
 
 
-class Hidden(Protocol):
+class HiddenPass(Protocol):
     """All but the first two are called by each thread for its part."""
 
     def alone(self) -> AbstractContextManager[None]:
@@ -71,7 +71,7 @@ class Hidden(Protocol):
         """Adam on the thread's share of the weights, once all threads have been back."""
 
 
-def hidden_of(network: Network, threads: int, group: Group) -> Hidden:
+def hidden_of(network: Network, threads: int, group: Group) -> HiddenPass:
     """By kernels if there are any for this network. Ranks add up gradients: that is torch's."""
     plain = network.B is None or network.deep or network.activation != "tanh"
     if plain or group.size > 1:

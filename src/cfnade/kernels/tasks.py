@@ -24,6 +24,7 @@ from cfnade.kernels import (
     posterior,
     ragged_sums,
     request,
+    scattering,
     shared_posterior,
     spelling,
     vector_draws,
@@ -246,7 +247,7 @@ def _list_picks() -> None:
 
 _CELLS = (grouping._sort, grouping._find, passes.sum_context, passes.add_scores)
 _SCORING = (mean_tilt._tilt, *_CELLS)
-_DRAWING = (drawing._scatter,)
+_DRAWING = (scattering.scatter,)
 _NEWCOMERS = (request._add_ratings, request._affine, request._score_cells, newton._descend)
 _LISTS = (bounds._means, bounds._calibrated_bounds, bounds._keep_possible, spelling._edits)
 _FITTING = (passes.context_step, passes.flat_step)
