@@ -17,7 +17,7 @@ from cfnade.kernels import drawing, engine, hidden
 
 PARTS = {
     (drawing, "mark"): "draw and group",
-    (drawing, "_scatter"): "draw and group",
+    (drawing, "scatter"): "draw and group",
     (engine, "sum_context"): "sum contexts",
     (hidden, "pack"): "hidden layers, both ways",
     (hidden, "hidden_forward"): "hidden layers, both ways",
