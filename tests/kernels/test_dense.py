@@ -15,9 +15,9 @@ from cfnade.kernels.adam import Rule, Update
 from cfnade.kernels.gates import OPEN, Gates
 from cfnade.kernels.hidden import (
     BatchRows,
-    HiddenPass,
     HiddenInKernels,
     HiddenInTorch,
+    HiddenPass,
     cut_evenly,
     hidden_of,
 )
