@@ -38,8 +38,9 @@ def test_nobody_passes_a_gate_before_all_have_come() -> None:
 
 
 def test_an_open_gate_waits_for_nobody() -> None:
-    _wait(OPEN)
-    _wait(Gates(4).at(2, 0))
+    for gate in (OPEN, Gates(4).at(2, 0)):
+        assert gate.passed.min() >= gate.number  # asked first, as below
+        _wait(gate)
 
 
 def test_a_thread_that_fails_is_not_waited_for() -> None:
