@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.bad_lines import BadLines
 from cfnade.data.characters import clean
 from cfnade.data.columns import Where, titles, typed_ids
-from cfnade.data.fields import cut_fields
+from cfnade.data.fields import BadLines, cut_fields
 from cfnade.data.parquet_check import MAGIC as PARQUET
 from cfnade.data.ratings import Ratings
 from cfnade.data.roles import PLAIN, TEXTS, USUAL, find_name

@@ -23,16 +23,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 import polars as pl
 
-from cfnade.data.columns import (
-    Columns,
-    Where,
-    by_item,
-    counts,
-    no_ratings,
-    numbers,
-    times,
-    typed_ids,
-)
+from cfnade.data.columns import Columns, Where, columns_of, typed_ids
 from cfnade.data.fields import POLARS_ERRORS
 from cfnade.data.parquet_check import MAGIC, check_parquet
 from cfnade.data.ratings import Ratings
@@ -194,25 +185,16 @@ def _columns(
 
     if not len(columns[names[roles.user]]):
         raise DataError(f"{label or 'the frame'}: has columns but no rows; there are no ratings")
-    own = scale is not None
-    (users, at_user), (items, at_item) = placed(roles.user), placed(roles.item)
-    item_ids = typed_ids(items, "item", at_item)
-    texts: dict[str, Any] = {
-        kind: by_item(item_ids, columns[names[place]], sure=own)
-        for kind, place in roles.texts(names).items()
-        if names[place] in columns
-    }
-    return Columns(
-        users=typed_ids(users, "user", at_user),
-        items=item_ids,
-        values=no_ratings(item_ids) if roles.rating is None else numbers(*placed(roles.rating)),
-        times=None if roles.time is None else times(*placed(roles.time), exact=own),
+    described = {kind: names[place] for kind, place in roles.texts(names).items()}
+    return columns_of(
+        roles,
+        placed,
+        typed_ids,
+        {kind: columns[name] for kind, name in described.items() if name in columns},
+        scale=scale,
         source=source,
         where=where,
-        scale=INTERACTIONS if roles.rating is None else scale,
-        weights=None if roles.weight is None else counts(*placed(roles.weight)),
         assumed="" if scale == INTERACTIONS else roles.notice(_given(names)),
-        **texts,
     )
 
 
@@ -220,10 +202,8 @@ def _own_metadata(own: dict[str, str], label: str) -> tuple[Scale | None, str]:
     if "cfnade.scale" not in own:
         return None, ""
     try:
-        edges = json.loads(own["cfnade.edges"])
-        values = tuple(float(value) for value in json.loads(own["cfnade.scale"]))
-        scale = Scale(values, None if edges is None else tuple(float(edge) for edge in edges))
-        return scale, str(json.loads(own["cfnade.source"]))
+        edges, values = json.loads(own["cfnade.edges"]), json.loads(own["cfnade.scale"])
+        return Scale.saved(values, edges), str(json.loads(own["cfnade.source"]))
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{label}: its cfnade.* metadata is damaged ({error}); write it again, or name the "

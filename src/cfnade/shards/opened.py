@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.array_files import Arrays, digest_text, read_arrays, unpack_texts
-from cfnade.data.ratings import IndexArray, Ratings, Rows, Side, offsets_of
+from cfnade.data.array_files import Arrays, digest_text, read_arrays, unpacked
+from cfnade.data.ratings import OTHER, IndexArray, Ratings, Rows, Side, offsets_of
 from cfnade.data.scale import LevelArray, Scale
 from cfnade.errors import DataError
 from cfnade.shards import layout
-from cfnade.shards.layout import DIVISIONS, MANIFEST, OTHER, PARTS
+from cfnade.shards.layout import DIVISIONS, MANIFEST, PARTS
 
 _BAND = 1 << 22  # ratings put in order at a time
 
@@ -55,8 +55,7 @@ class Shards:
         """What rows may be."""
         self.weighted = bool(manifest["weights"])
         self.fingerprint = str(manifest["fingerprint"])
-        edges = manifest["edges"]
-        self.scale = Scale(tuple(manifest["scale"]), None if edges is None else tuple(edges))
+        self.scale = Scale.saved(manifest["scale"], manifest["edges"])
 
     @classmethod
     def open(cls, folder: str | Path) -> Shards:
@@ -99,7 +98,7 @@ class Shards:
         first = 0
         for piece, size in enumerate(self._manifest["pieces"][axis]):
             arrays = self._read(layout.ids_file(axis, piece))
-            yield first, ids_in(arrays)
+            yield first, unpacked("ids", arrays)
             first += size
 
     def ids(self, axis: Side) -> npt.NDArray[Any]:
@@ -218,13 +217,6 @@ def checked_arrays(path: Path, check: str | None) -> Arrays:
     if check is not None and texts["check"] != check:
         raise DataError(f"{path}: is of other shards; {again}")
     return arrays
-
-
-def ids_in(arrays: Arrays, name: str = "ids") -> npt.NDArray[Any]:
-    """Raw ids as they are stored: integers, or texts end to end. Returns (n,)."""
-    if name in arrays:
-        return arrays[name]
-    return unpack_texts(arrays[f"{name}.bytes"], arrays[f"{name}.starts"])
 
 
 def fingerprint(manifest: dict[str, Any]) -> str:
