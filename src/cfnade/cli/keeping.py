@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cfnade.cli.arguments import Command, Data, Json, with_reading
+from cfnade.cli.dataset import check_name, write_table
 from cfnade.data.addresses import STORE, masked
-from cfnade.errors import CfnadeError, StoreError
+from cfnade.errors import StoreError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -110,13 +111,9 @@ def export(
       cfnade store export ratings.db ratings.parquet
     """
     from cfnade.data.loader import load
-    from cfnade.data.typed_tables import write_parquet
 
-    if out.suffix != ".parquet":
-        raise CfnadeError(f"{out}: the name of the file to write must end in .parquet")
-    ratings = load(store if store.startswith(STORE) else f"{STORE}{store}")
-    write_parquet(ratings, out)
-    print(f"{out}: {len(ratings):,} {'interactions' if ratings.implicit else 'ratings'}")
+    check_name(out)
+    write_table(load(store if store.startswith(STORE) else f"{STORE}{store}"), out)
 
 
 @app.command(cls=Command)

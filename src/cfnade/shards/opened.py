@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from cfnade.data.array_files import Arrays, digest_text, read_arrays, unpacked
 from cfnade.data.ratings import OTHER, IndexArray, Ratings, Rows, Side, offsets_of
 from cfnade.data.scale import LevelArray, Scale
+from cfnade.data.splits import Split
 from cfnade.errors import DataError
 from cfnade.shards import layout
 from cfnade.shards.layout import DIVISIONS, MANIFEST, PARTS
@@ -164,6 +165,16 @@ class Shards:
             item_ids=self.ids("item"),
             weights=arrays.get("weights"),
         )
+
+    def split(self) -> Split:
+        """All of them in one process, cut as they have been."""
+        train = self.ratings("train")
+        valid, test = (
+            replace(self.ratings(name), user_ids=train.user_ids, item_ids=train.item_ids)
+            for name in ("valid", "test")
+        )
+        none = test.select(np.arange(0))
+        return Split("shards", train, valid, test, none, self.fingerprint, self.fingerprint)
 
     def _check(self, side: Side, rank: int, size: int) -> None:
         if side not in self.sides:
