@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,11 +59,8 @@ def info(store: Address, *, as_json: Json = False) -> None:
     from cfnade.store.opening import open_store
     from cfnade.store.prequential import summary_of
 
-    opened = open_store(store)
-    try:
+    with closing(open_store(store)) as opened:
         summary = summary_of(opened)
-    finally:
-        opened.close()
     if as_json:
         print(json.dumps(asdict(summary), indent=1))
     else:
@@ -84,17 +82,16 @@ def bring(store: Address, data: Data, *, reading: dict[str, Any]) -> None:
     from cfnade.store.bulk import bring_in, scale_of, set_scale
     from cfnade.store.opening import open_store
 
-    opened = open_store(store)
-    try:
+    with closing(open_store(store)) as opened:
         ratings = load(data, **reading)
         if not ratings.implicit:
             scale = scale_of(opened) or []
             if "scale" not in reading:
                 _check_scale(ratings, scale, masked(data))
             set_scale(opened, sorted({*scale, *ratings.scale.values}))
-        came = bring_in(opened, table_of(ratings), source=_source(ratings, data))
-    finally:
-        opened.close()
+        # where the events came from, in a word
+        source = ratings.source or Path(masked(data)).name or "import"
+        came = bring_in(opened, table_of(ratings), source=source)
     left = len(ratings) - came
     what = f"; {left:,} stayed out: there already, or of people who were forgotten" if left else ""
     print(f"{opened.shown}: {came:,} events came in{what}")
@@ -131,11 +128,8 @@ def forget(
     from cfnade.store.forgetting import forget as forget_person
     from cfnade.store.opening import open_store
 
-    opened = open_store(store)
-    try:
+    with closing(open_store(store)) as opened:
         forgot = forget_person(opened, person)
-    finally:
-        opened.close()
     print(f"{opened.shown}: {forgot.events:,} events of {person!r} are gone")
     if not forgot.wiped:
         print(
@@ -175,11 +169,6 @@ def table_of(ratings: Ratings) -> pl.DataFrame:
         if texts is not None:
             columns[name] = pl.Series(texts.tolist(), dtype=pl.String)[ratings.items]
     return pl.DataFrame(columns)
-
-
-def _source(ratings: Ratings, data: str) -> str:
-    """Where the events came from, in a word."""
-    return ratings.source or Path(masked(data)).name or "import"
 
 
 _BARS = "▁▂▃▄▅▆▇█"

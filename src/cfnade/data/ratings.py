@@ -88,7 +88,7 @@ class Ratings:
         return Ratings, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     def __len__(self) -> int:
-        return len(self.columns()["levels"])
+        return len(vars(self)["levels"])  # perhaps to come later: no array is made
 
     @property
     def implicit(self) -> bool:
