@@ -32,7 +32,12 @@ from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.errors import DataError
 from cfnade.files import replacing
 
-ARROW = b"ARROW1"
+_ARROW = b"ARROW1"
+
+
+def is_table(start: bytes) -> bool:
+    """Whether a file that starts so is one of them."""
+    return start.startswith((MAGIC, _ARROW))
 
 
 def read_frame(frame: Any, options: ReadOptions = PLAIN) -> Columns:
@@ -228,7 +233,12 @@ def _column(table: nw.DataFrame[Any], position: int, name: str) -> pl.Series:
         values = zip(column.to_list(), gaps, strict=True)
         return pl.Series([None if gap else value for value, gap in values])
     except (*POLARS_ERRORS, TypeError, ValueError, ArithmeticError) as error:
-        raise DataError(
-            f"column {name!r} holds values of several types or of one that cannot be read "
-            f"({str(error)[:120]}); convert it to numbers or strings"
-        ) from error
+        raise mixed_types(name, str(error)) from error
+
+
+def mixed_types(name: str, reason: str) -> DataError:
+    """Of a column that polars cannot hold as one."""
+    return DataError(
+        f"column {name!r} holds values of several types or of one that cannot be read "
+        f"({reason[:120]}); convert it to numbers or strings"
+    )
