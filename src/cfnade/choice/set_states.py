@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -27,6 +28,13 @@ class Hidden(NamedTuple):
     state: Tensor  # (B, H)
     factor: Tensor  # (B, 1)
     places: Any  # (n,) the row of W that each pick reads
+
+
+def largest_of(scores: Tensor, group: Group) -> npt.NDArray[Any]:
+    """The largest score of each row (B, S), of all ranks. Returns (B,)."""
+    tops = np.zeros((group.size, len(scores)), scores.numpy().dtype)
+    tops[group.rank] = scores.max(1).values.numpy()
+    return np.asarray(group.sum_(tops).max(0))
 
 
 def hidden_of(network: ChoiceNetwork, known: Picks, group: Group = ALONE) -> Hidden:
