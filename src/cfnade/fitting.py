@@ -11,7 +11,7 @@ import numpy as np
 from cfnade.choice.planning import ChoicePlan, choice_plan, seconds_of
 from cfnade.data.loader import load
 from cfnade.data.predefined import together
-from cfnade.data.ratings import Ratings
+from cfnade.data.ratings import Ratings, cells_of
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.splits import TRAIN, VALID, Split, add_validation, cut
 from cfnade.errors import DataError, TrainingError
@@ -21,6 +21,7 @@ from cfnade.options import checked, whole
 from cfnade.recipes import Recipe, default_recipe, training_settings
 from cfnade.recipes.auto import Shape, about, is_automatic, plans_for, usual_seconds
 from cfnade.settings import Settings
+from cfnade.sides.side import AnsweringMember
 from cfnade.training.run import Plan
 
 ARCHITECTURE = (
@@ -55,7 +56,7 @@ def parts_of(data: Any, valid: Any, seed: int) -> Split:
         return cut(ratings, add_validation(parts, seed), f"5 % validation, seed {seed}")
     chosen_by = read(valid, ratings.scale)
     both = together(ratings, chosen_by)
-    cells = both.users.astype(np.int64) * both.n_items + both.items
+    cells = cells_of(both.users, both.items, both.n_items)
     if repeated := len(cells) - len(np.unique(cells)):
         raise DataError(
             f"{repeated:,} of {len(chosen_by):,} validation ratings are of a user and an item that "
@@ -106,11 +107,12 @@ def lists_plan(
         raise TrainingError(f"lists (={lists!r}) must be True, False or None")
     if lists and any(one.architecture.get("time") or "time" in one.side for one in plans):
         raise TrainingError("lists=True: a model that knows time makes no lists; leave one out")
+    if lists is False or (lists is None and not auto):
+        return None
     plan = choice_plan(split.train, seed=seed)
-    if lists is None:
-        shape = Shape.of(split.train)
-        lists = auto and seconds_of(split.train, plan) <= CHEAP * about(shape, list(plans))
-    return plan if lists else None
+    shape = Shape.of(split.train)
+    dear = lists is None and seconds_of(split.train, plan) > CHEAP * about(shape, list(plans))
+    return None if dear else plan
 
 
 def refuse_said(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
@@ -183,10 +185,7 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
         own = {"minutes": fitted.facts["auto"]["minutes"], "seed": run["settings"]["seed"]}
         own |= {"lists": fitted.facts["auto"].get("lists")}
         return own | {"threads": run.get("threads"), "device": run.get("device", "cpu")}
-    fields: dict[str, Any] = {}
-    for side in reversed(fitted.answering[0].to_dict().values()):
-        fields |= side  # where several have a field, the first one counts
-    fields.setdefault("ridge", 0)
+    fields = {"ridge": 0} | member_fields(fitted.answering[0])
     base = default_recipe(fitted.side, fields["ridge"])
     usual, model = base.training.to_dict(), _PLAIN | base.model
     settings = Settings.from_dict(run["settings"]).to_dict() if "settings" in run else usual
@@ -214,6 +213,14 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
         "threads": run.get("threads"),
         "device": run.get("device", "cpu"),
     }
+
+
+def member_fields(member: AnsweringMember) -> dict[str, Any]:
+    """The fields of all sides; where several have one, that of the first counts."""
+    fields: dict[str, Any] = {}
+    for side in reversed(member.to_dict().values()):
+        fields |= side
+    return fields
 
 
 def _as_given(value: Any) -> Any:

@@ -14,7 +14,7 @@ from cfnade.errors import ModelError
 from cfnade.options import unknown
 
 if TYPE_CHECKING:
-    from cfnade_rivals.interface import Rival
+    from cfnade_rivals.interface import Fitted, Rival
 
 CLASSES = {
     "means": "cfnade_rivals.means:Means",
@@ -34,14 +34,14 @@ CLASSES = {
 """Name → module:class."""
 
 
-def rival_class(name: str) -> type[Rival]:
+def rival_class(name: str) -> type[Rival[Fitted]]:
     """The class of this name."""
-    return cast("type[Rival]", class_of(name, CLASSES, "model"))
+    return cast("type[Rival[Fitted]]", class_of(name, CLASSES, "model"))
 
 
-def make(name: str, **options: Any) -> Rival:
+def make(name: str, **options: Any) -> Rival[Fitted]:
     """A model of this name, to be fitted: make("autorec", side="item")."""
-    return cast("Rival", made(name, rival_class(name), options))
+    return cast("Rival[Fitted]", made(name, rival_class(name), options))
 
 
 def class_of(name: str, classes: Mapping[str, str], what: str) -> Any:

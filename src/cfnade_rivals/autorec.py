@@ -20,9 +20,8 @@ from typing import Annotated, ClassVar, NamedTuple
 import numpy as np
 
 from cfnade.data.ratings import Ratings, Rows, Side
-from cfnade.errors import ModelError
 from cfnade.kernels.threads import run, thread_count
-from cfnade.options import TRUE_OR_FALSE, check_fields, one_of
+from cfnade.options import TRUE_OR_FALSE, one_of
 from cfnade_rivals import autorec_kernels as kernels
 from cfnade_rivals.batches import (
     Floats,
@@ -37,11 +36,12 @@ from cfnade_rivals.batches import (
 from cfnade_rivals.choosing import LOOK, best_by_validation
 from cfnade_rivals.interface import (
     Count,
+    Fitted,
     FloatArray,
     IntArray,
     NotNegative,
     Positive,
-    require_ratings,
+    Rival,
 )
 from cfnade_rivals.seen import Seen
 
@@ -93,7 +93,7 @@ def _columns(ratings: RatedColumns, threads: int) -> list[Range]:
 
 
 @dataclass(frozen=True)
-class FittedAutoRec:
+class FittedAutoRec(Fitted):
     """The net and what it makes of every row's training ratings."""
 
     net: AutoRecNet
@@ -111,12 +111,9 @@ class FittedAutoRec:
         out[both] = stars
         return np.clip(out, scale[0], scale[-1])
 
-    def probabilities(self, users: IntArray, items: IntArray) -> None:
-        """AutoRec has no distribution."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class AutoRec:
+class AutoRec(Rival[FittedAutoRec]):
     """One hidden layer that reads a row's ratings and writes them all."""
 
     name: ClassVar[str] = "autorec"
@@ -136,14 +133,8 @@ class AutoRec:
     centre: Annotated[bool, TRUE_OR_FALSE] = False
     """Read ratings less the mean of all, in place of ratings as they are."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FittedAutoRec:
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedAutoRec:
         """Train for all epochs, keep the weights that predict `valid` best."""
-        require_ratings(train)
         rows, count = train.rows(self.side), thread_count(threads)
         everything = by_column(rows, np.arange(len(rows)), train.scale.array())
         mean, seen = float(train.values.mean()), Seen.of(train, self.side)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
 
 import numpy as np
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import TrainingError
-from cfnade_rivals.interface import Fitted
-
-F = TypeVar("F", bound=Fitted)
+from cfnade_rivals.interface import F, Fitted
 
 LOOK = 5
 """Epochs between looks at validation, where a look costs much beside an epoch."""

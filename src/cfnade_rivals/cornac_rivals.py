@@ -12,15 +12,22 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from cfnade.data.ratings import Ratings
-from cfnade.errors import ModelError
-from cfnade.options import check_fields, number, one_of
+from cfnade.options import number, one_of
 from cfnade_rivals.factor_tables import FactorTables
-from cfnade_rivals.interface import Count, FloatArray, IntArray, NotNegative, Positive
+from cfnade_rivals.interface import (
+    Count,
+    Fitted,
+    FloatArray,
+    IntArray,
+    NotNegative,
+    Positive,
+    Rival,
+)
 from cfnade_rivals.libraries import library
 
 
 @dataclass(frozen=True, kw_only=True)
-class BiasMF:
+class BiasMF(Rival[FactorTables]):
     """Cornac's MF with biases (Koren et al. 2009), by stochastic gradient descent."""
 
     name: ClassVar[str] = "biasmf"
@@ -34,12 +41,7 @@ class BiasMF:
     regularisation: NotNegative = 0.05
     """What a factor or bias is pulled to 0 with at each of its ratings."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FactorTables:
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FactorTables:
         """Fit with Cornac, on one thread."""
         del valid, threads
         model = _fitted("MF", self, train, seed, use_bias=True)
@@ -48,44 +50,8 @@ class BiasMF:
         return FactorTables.of(train, float(model.global_mean), biases, factors)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PMF:
-    """Cornac's PMF (Mnih and Salakhutdinov 2007), factors without biases, by RMSProp."""
-
-    name: ClassVar[str] = "pmf"
-
-    variant: Annotated[str, one_of("linear", "non_linear")] = "non_linear"
-    """linear, or non_linear: the product of the factors goes through a sigmoid."""
-    factors: Count = 10
-    """How many numbers a taste has."""
-    epochs: Count = 50
-    """Passes over the ratings."""
-    learning_rate: Positive = 0.001
-    """The step of an update."""
-    momentum: Annotated[float, number(0, below=1)] = 0.9
-    """How much of the mean square of gradients each update keeps (Cornac's gamma)."""
-    regularisation: NotNegative = 0.01
-    """What a factor is pulled to 0 with at each of its ratings."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FittedPMF:
-        """Fit with Cornac, on one thread."""
-        del valid, threads
-        model = _fitted("PMF", self, train, seed, gamma=self.momentum, variant=self.variant)
-        no_biases = np.zeros(train.n_users), np.zeros(train.n_items)
-        tables = FactorTables.of(train, 0.0, no_biases, (model.U, model.V))
-        # Cornac maps the ratings that it sees, not the scale, to 0..1.
-        ends = float(train.values.min()), float(train.values.max())
-        sigmoid = self.variant == "non_linear"
-        return FittedPMF(tables, float(train.values.mean()), ends if sigmoid else None)
-
-
 @dataclass(frozen=True)
-class FittedPMF:
+class FittedPMF(Fitted):
     """Products of factors, or their sigmoids if these have `ends` in stars."""
 
     tables: FactorTables
@@ -103,8 +69,36 @@ class FittedPMF:
         both = (users >= 0) & (items >= 0) & tastes[0][users] & tastes[1][items]
         return np.clip(np.where(both, scores, self.mean), tables.low, tables.high)
 
-    def probabilities(self, users: IntArray, items: IntArray) -> None:
-        """Cornac's PMF gives no spread of its Gaussian."""
+
+@dataclass(frozen=True, kw_only=True)
+class PMF(Rival[FittedPMF]):
+    """Cornac's PMF (Mnih and Salakhutdinov 2007), factors without biases, by RMSProp."""
+
+    name: ClassVar[str] = "pmf"
+
+    variant: Annotated[str, one_of("linear", "non_linear")] = "non_linear"
+    """linear, or non_linear: the product of the factors goes through a sigmoid."""
+    factors: Count = 10
+    """How many numbers a taste has."""
+    epochs: Count = 50
+    """Passes over the ratings."""
+    learning_rate: Positive = 0.001
+    """The step of an update."""
+    momentum: Annotated[float, number(0, below=1)] = 0.9
+    """How much of the mean square of gradients each update keeps (Cornac's gamma)."""
+    regularisation: NotNegative = 0.01
+    """What a factor is pulled to 0 with at each of its ratings."""
+
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedPMF:
+        """Fit with Cornac, on one thread."""
+        del valid, threads
+        model = _fitted("PMF", self, train, seed, gamma=self.momentum, variant=self.variant)
+        no_biases = np.zeros(train.n_users), np.zeros(train.n_items)
+        tables = FactorTables.of(train, 0.0, no_biases, (model.U, model.V))
+        # Cornac maps the ratings that it sees, not the scale, to 0..1.
+        ends = float(train.values.min()), float(train.values.max())
+        sigmoid = self.variant == "non_linear"
+        return FittedPMF(tables, float(train.values.mean()), ends if sigmoid else None)
 
 
 def _fitted(kind: str, options: BiasMF | PMF, train: Ratings, seed: int, **further: Any) -> Any:
@@ -118,16 +112,20 @@ def _fitted(kind: str, options: BiasMF | PMF, train: Ratings, seed: int, **furth
         seed=seed,
         **further,
     )
-    return model.fit(_dataset(train, seed, options.name))
+    return model.fit(_shuffled(train, seed, options.name))
 
 
-def _dataset(train: Ratings, seed: int, name: str) -> Any:
-    """Cornac's data set in which every user and item has its own index."""
-    data = library("cornac.data", "cornac", name)
+def _shuffled(train: Ratings, seed: int, name: str) -> Any:
+    """The ratings as Cornac has them."""
     order = np.random.default_rng(seed).permutation(len(train))
     cells = train.users[order].astype(np.int64), train.items[order].astype(np.int64)
-    users = {i: i for i in range(train.n_users)}
-    items = {i: i for i in range(train.n_items)}
-    return data.Dataset(
-        train.n_users, train.n_items, users, items, (*cells, train.values[order]), seed=seed
-    )
+    return cornac_data((train.n_users, train.n_items), (*cells, train.values[order]), seed, name)
+
+
+def cornac_data(
+    sizes: tuple[int, int], cells: tuple[IntArray, IntArray, FloatArray], seed: int, model: str
+) -> Any:
+    """Cornac's data set in which every user and item, so many, has its own index."""
+    users, items = ({i: i for i in range(size)} for size in sizes)
+    data = library("cornac.data", "cornac", model)
+    return data.Dataset(*sizes, users, items, cells, seed=seed)

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.ratings import Ratings
-from cfnade_rivals.interface import FloatArray, IntArray, checked_cells
+from cfnade_rivals.interface import Fitted, FloatArray, IntArray, checked_cells
 
 _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
-class FactorTables:
+class FactorTables(Fitted):
     """mean + user bias + item bias + user factors · item factors, clipped to the scale.
 
     Whoever has no training rating, and -1, has the bias 0 and no taste: the others' biases remain.
@@ -62,9 +62,6 @@ class FactorTables:
     def predict(self, users: IntArray, items: IntArray) -> FloatArray:
         """Expected ratings. Returns (n,)."""
         return np.clip(self.scores(users, items), self.low, self.high)
-
-    def probabilities(self, users: IntArray, items: IntArray) -> None:
-        """Sums have no distribution."""
 
     def _scores(self, rows: IntArray, columns: IntArray) -> FloatArray:
         is_row, is_column = rows >= 0, columns >= 0

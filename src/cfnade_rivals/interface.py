@@ -7,14 +7,16 @@ small options and changed values from tests/rivals/cases/<name>.toml.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
-from cfnade.options import number, whole
+from cfnade.options import check_fields, number, whole
 
 IntArray = npt.NDArray[np.signedinteger[Any]]
 FloatArray = npt.NDArray[np.float64]
@@ -25,7 +27,27 @@ NotNegative = Annotated[float, number(0)]
 """Options that most models have some of."""
 
 
-class Rival(Protocol):
+class Fitted(ABC):
+    """A model that has learnt."""
+
+    @abstractmethod
+    def predict(self, users: IntArray, items: IntArray) -> FloatArray:
+        """Expected ratings in stars, inside the scale. Returns (n,).
+
+        -1, and whoever has no training rating, get the model's documented fallback: always finite.
+        """
+
+    def probabilities(self, users: IntArray, items: IntArray) -> FloatArray | None:
+        """The chance of every level, (n, K); None, as here, if the model has no distribution."""
+        del users, items
+        return None
+
+
+F = TypeVar("F", bound=Fitted, covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival(ABC, Generic[F]):
     """A model by its options: a frozen dataclass, such as AutoRec(side="item"), that checks them.
 
     It stays as it is: what a fit has learnt is a thing of its own.
@@ -34,36 +56,27 @@ class Rival(Protocol):
     name: ClassVar[str]
     """As in the registry."""
 
+    def __post_init__(self) -> None:
+        check_fields(self, ModelError)
+
     def fit(
         self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> Fitted:
+    ) -> F:
         """Learn from `train`; `valid` (it may be empty) only says when to stop, or what to keep.
 
         The same seed and threads give the same bits. Without `threads` all cores are used.
         """
+        if len(train) == 0:
+            raise ModelError("there are no ratings to learn from; give at least one")
+        return self._fit(train, valid, seed, threads)
 
-
-class Fitted(Protocol):
-    """A model that has learnt."""
-
-    def predict(self, users: IntArray, items: IntArray) -> FloatArray:
-        """Expected ratings in stars, inside the scale. Returns (n,).
-
-        -1, and whoever has no training rating, get the model's documented fallback: always finite.
-        """
-
-    def probabilities(self, users: IntArray, items: IntArray) -> FloatArray | None:
-        """The chance of every level, (n, K); None if the model has no distribution."""
+    @abstractmethod
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> F:
+        """The same of at least one rating."""
 
 
 class MissingError(ModelError):
     """A library that a model needs is not installed; the message says how to install it."""
-
-
-def require_ratings(train: Ratings) -> None:
-    """Refuse to learn from nothing."""
-    if len(train) == 0:
-        raise ModelError("there are no ratings to learn from; give at least one")
 
 
 def checked_cells(

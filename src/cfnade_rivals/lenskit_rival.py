@@ -20,16 +20,15 @@ import numpy as np
 
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
-from cfnade.options import check_fields
 from cfnade_rivals.factor_tables import FactorTables
-from cfnade_rivals.interface import Count, FloatArray, MissingError, Positive
+from cfnade_rivals.interface import Count, FloatArray, MissingError, Positive, Rival
 
 PYTHON = "CFNADE_LENSKIT_PYTHON"
 _WORKER = Path(__file__).with_name("lenskit_worker.py")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ALS:
+class ALS(Rival[FactorTables]):
     """LensKit's BiasedMFScorer: alternating least squares on what biases leave."""
 
     name: ClassVar[str] = "als"
@@ -45,12 +44,7 @@ class ALS:
     damping: Positive = 5.0
     """Imagined ratings at the mean in the biases."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FactorTables:
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FactorTables:
         """Fit in another process; `valid` is not looked at."""
         del valid
         python = interpreter()

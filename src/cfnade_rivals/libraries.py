@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module, metadata, util
 from types import ModuleType
 from typing import Any
@@ -25,6 +25,15 @@ def library(module: str, package: str, model: str) -> Any:
             f"{model} needs {package}, which cannot be imported ({error}); install it with: "
             "pip install 'cfnade[compare]'"
         ) from error
+
+
+def blas_threads(threads: int | None, model: str) -> AbstractContextManager[Any]:
+    """So many threads of NumPy's and SciPy's BLAS inside; as many as it likes without a number."""
+    if threads is None:
+        return nullcontext()
+    limits = library("threadpoolctl", "threadpoolctl", model).threadpool_limits
+    limited: AbstractContextManager[Any] = limits(threads, "blas")
+    return limited
 
 
 @contextmanager

@@ -23,13 +23,20 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from cfnade.data.ratings import IndexArray, Ratings, Side, stable_order
-from cfnade.errors import ModelError
 from cfnade.kernels.threads import run, thread_count
-from cfnade.options import check_fields, whole
+from cfnade.options import whole
 from cfnade_rivals.batches import Floats, Range, equal_work
 from cfnade_rivals.choosing import best_by_validation
 from cfnade_rivals.factor_tables import FactorTables
-from cfnade_rivals.interface import Count, FloatArray, IntArray, Positive, checked_cells
+from cfnade_rivals.interface import (
+    Count,
+    Fitted,
+    FloatArray,
+    IntArray,
+    Positive,
+    Rival,
+    checked_cells,
+)
 from cfnade_rivals.llorma_kernels import add_part, average, solve_rows
 from cfnade_rivals.means import Means
 
@@ -146,7 +153,7 @@ def _kernel(factors: Floats, anchors: IndexArray, bandwidth: float) -> Floats:
 
 
 @dataclass(frozen=True)
-class FittedLLORMA:
+class FittedLLORMA(Fitted):
     """Local low-rank matrices, their weights around anchors, and what answers elsewhere."""
 
     guide: Pair  # (N, g), (M, g)
@@ -170,12 +177,9 @@ class FittedLLORMA:
         out[both] = np.clip(stars, self.means.low, self.means.high)
         return out
 
-    def probabilities(self, users: IntArray, items: IntArray) -> None:
-        """Low-rank matrices have no distribution."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class LLORMA:
+class LLORMA(Rival[FittedLLORMA]):
     """How many local models, how local, and how they are fitted."""
 
     name: ClassVar[str] = "llorma"
@@ -199,12 +203,7 @@ class LLORMA:
     guide_penalty: Positive = 0.05
     """Ridge of that fit."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FittedLLORMA:
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedLLORMA:
         """Guide, anchors, local sweeps, joint sweeps; validation says which sweep to keep."""
         means, random = Means().fit(train, valid), np.random.default_rng(seed)
         count = thread_count(threads)

@@ -12,14 +12,13 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from cfnade.data.ratings import Ratings
-from cfnade.errors import ModelError
-from cfnade.options import check_fields, one_of
+from cfnade.options import one_of
 from cfnade_rivals.factor_tables import FactorTables
-from cfnade_rivals.interface import FloatArray, IntArray, NotNegative, require_ratings
+from cfnade_rivals.interface import FloatArray, IntArray, NotNegative, Rival
 
 
 @dataclass(frozen=True, kw_only=True)
-class Means:
+class Means(Rival[FactorTables]):
     """Global mean, item offsets, user offsets."""
 
     name: ClassVar[str] = "means"
@@ -31,15 +30,9 @@ class Means:
     user_shrinkage: NotNegative = 5.0
     """Imagined ratings at their items' means that each user has."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FactorTables:
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FactorTables:
         """Count; validation, seed and threads make no difference."""
         del valid, seed, threads
-        require_ratings(train)
         mean = float(train.values.mean())
         above = train.values - mean  # (n,)
         items, users = np.zeros(train.n_items), np.zeros(train.n_users)

@@ -17,8 +17,15 @@ import numpy as np
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
 from cfnade.kernels.threads import thread_count
-from cfnade.options import check_fields
-from cfnade_rivals.interface import Count, FloatArray, IntArray, Positive, checked_cells
+from cfnade_rivals.interface import (
+    Count,
+    Fitted,
+    FloatArray,
+    IntArray,
+    Positive,
+    Rival,
+    checked_cells,
+)
 from cfnade_rivals.libraries import library
 
 
@@ -41,7 +48,7 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class FittedFM:
+class FittedFM(Fitted):
     """Ratings as numbers with Gaussian noise."""
 
     samples: Sampled
@@ -52,12 +59,9 @@ class FittedFM:
         cells = drawn.features(users, items)
         return drawn.clipped(drawn.model.predict(cells, n_workers=drawn.threads))
 
-    def probabilities(self, users: IntArray, items: IntArray) -> None:
-        """Of levels there are none: ratings are numbers here."""
-
 
 @dataclass(frozen=True)
-class FittedOrderedFM:
+class FittedOrderedFM(Fitted):
     """Ratings as levels: a normal variable falls between cut points."""
 
     samples: Sampled
@@ -77,7 +81,7 @@ class FittedOrderedFM:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BayesianFM:
+class BayesianFM(Rival[Fitted]):
     """myFM's regression."""
 
     name: ClassVar[str] = "bfm"
@@ -92,13 +96,11 @@ class BayesianFM:
     """The standard deviation that factors start from."""
 
     def __post_init__(self) -> None:
-        check_fields(self, ModelError)
+        super().__post_init__()
         if self.kept > self.iterations:
             raise ModelError(f"kept (={self.kept}) must not exceed iterations ({self.iterations})")
 
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FittedFM | FittedOrderedFM:
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> Fitted:
         """Draw the samples."""
         del valid
         return FittedFM(self._sample("MyFMRegressor", train, train.values, seed, threads))
@@ -126,9 +128,7 @@ class OrderedProbitFM(BayesianFM):
 
     name: ClassVar[str] = "bfm-ordinal"
 
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FittedFM | FittedOrderedFM:
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> Fitted:
         """Draw the samples."""
         del valid
         # A level that nobody used has no cut point to be learnt, and the chance 0.
@@ -138,7 +138,7 @@ class OrderedProbitFM(BayesianFM):
 
 
 def _features(users: IntArray, items: IntArray, n_users: int, n_items: int) -> Any:
-    """A one for the user and a one for the item; an unis_there one has none. Returns (n, N+M)."""
+    """A one for the user and a one for the item; who is not there has none. Returns (n, N+M)."""
     sparse = library("scipy.sparse", "scipy", "myFM")
     columns = np.stack([users, np.where(items >= 0, items + n_users, -1)], axis=1)  # (n, 2)
     is_there = columns >= 0

@@ -25,16 +25,17 @@ from torch.nn import functional
 from cfnade.data.ratings import Ratings
 from cfnade.errors import ModelError
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.options import Allowed, check_fields, whole
+from cfnade.options import Allowed, whole
 from cfnade_rivals.choosing import best_by_validation
 from cfnade_rivals.interface import (
     Count,
+    Fitted,
     FloatArray,
     IntArray,
     NotNegative,
     Positive,
+    Rival,
     checked_cells,
-    require_ratings,
 )
 
 _CHUNK = 1 << 14  # cells predicted at a time
@@ -105,7 +106,7 @@ def _first_network(train: Ratings, options: NNMF, random: torch.Generator) -> NN
 
 
 @dataclass(frozen=True)
-class FittedNNMF:
+class FittedNNMF(Fitted):
     """A network whose tables have one row more: the mean vector, for -1."""
 
     network: NNMFNetwork
@@ -132,9 +133,6 @@ class FittedNNMF:
             out[part] = self.network(U[rows[part]], V[columns[part]]).numpy()  # -1: the last row
         return np.clip(out + self.mean, self.low, self.high)
 
-    def probabilities(self, users: IntArray, items: IntArray) -> None:
-        """A squared error has no distribution."""
-
 
 def _with_mean(table: Tensor, index: IntArray) -> Tensor:
     seen = torch.from_numpy(np.bincount(index, minlength=len(table)) > 0)
@@ -148,7 +146,7 @@ def _are_sizes(sizes: Any) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NNMF:
+class NNMF(Rival[FittedNNMF]):
     """Sizes of the vectors and the network, and how they are trained."""
 
     name: ClassVar[str] = "nnmf"
@@ -171,15 +169,12 @@ class NNMF:
     """Adam's, in the first step; it falls to zero in a straight line."""
 
     def __post_init__(self) -> None:
-        check_fields(self, ModelError)
+        super().__post_init__()
         if self.direct + self.product == 0:
             raise ModelError("direct and product are both 0, so there is nothing to learn from")
 
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FittedNNMF:
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedNNMF:
         """Train for all epochs and keep the best by validation, or the last without any."""
-        require_ratings(train)
         mean = float(train.values.mean())
 
         def fits() -> Iterator[FittedNNMF]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from cfnade import CFNADE, Ratings, Split
 from cfnade.errors import ModelError
 from cfnade.recipes import recipe
-from cfnade_rivals.interface import FloatArray, IntArray, checked_cells
+from cfnade_rivals.interface import Fitted, FloatArray, IntArray, Rival, checked_cells
 
 # What a recipe that says nothing of them means; the estimator has other defaults.
 _PAPER = {"ridge": 0, "ordinal_weight": 1.0, "context_scale": "sum", "target_weight": "paper"}
@@ -22,7 +22,7 @@ _NOBODY = "nobody, nothing: 6f1e0c93-b7d2"
 
 
 @dataclass(frozen=True)
-class FittedCFNADE:
+class FittedCFNADE(Fitted):
     """The estimator, asked by index; it conditions on training and validation ratings."""
 
     estimator: CFNADE
@@ -54,7 +54,7 @@ def _with_nobody(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ours:
+class Ours(Rival[FittedCFNADE]):
     """A recipe of `cfnade train` and what differs from it."""
 
     name: ClassVar[str] = "cfnade"
@@ -67,13 +67,12 @@ class Ours:
     """Training settings that replace the recipe's; the seed comes from `fit`."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if "seed" in self.training:
             raise ModelError("training holds a seed; the seed is an argument of fit")
         self._estimator()
 
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FittedCFNADE:
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedCFNADE:
         """Train by the recipe; validation chooses the epoch and the calibration."""
         none = train.select(np.empty(0, np.int64))
         estimator = self._estimator().set_params(seed=seed, threads=threads)

@@ -29,9 +29,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from cfnade.data.ratings import Ratings, Rows, Side
-from cfnade.errors import ModelError
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
-from cfnade.options import TRUE_OR_FALSE, check_fields, number, one_of
+from cfnade.options import TRUE_OR_FALSE, number, one_of
 from cfnade_rivals import rbm_kernels as kernels
 from cfnade_rivals.batches import (
     Floats,
@@ -45,11 +44,12 @@ from cfnade_rivals.batches import (
 from cfnade_rivals.choosing import LOOK, best_by_validation
 from cfnade_rivals.interface import (
     Count,
+    Fitted,
     FloatArray,
     IntArray,
     NotNegative,
     Positive,
-    require_ratings,
+    Rival,
 )
 from cfnade_rivals.seen import Seen
 
@@ -137,7 +137,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class FittedRBM:
+class FittedRBM(Fitted):
     """The machine and what its hidden units get from every row's training ratings."""
 
     machine: Machine
@@ -162,7 +162,7 @@ class FittedRBM:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RBM:
+class RBM(Rival[FittedRBM]):
     """Softmax ratings and binary hidden units, by contrastive divergence."""
 
     name: ClassVar[str] = "rbm"
@@ -186,14 +186,8 @@ class RBM:
     exact: Annotated[bool, TRUE_OR_FALSE] = True
     """Sum hidden units out for predictions; else they stay at their mean given the row."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FittedRBM:
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedRBM:
         """Train for all epochs, keep the weights that predict `valid` best."""
-        require_ratings(train)
         rows, count, seen = train.rows(self.side), thread_count(threads), Seen.of(train, self.side)
         everything = by_column(rows, np.arange(len(rows)), seen.stars)
 

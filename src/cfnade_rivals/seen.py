@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings, Side
+from cfnade.data.ratings import OTHER, Ratings, Side
 from cfnade_rivals.interface import FloatArray, IntArray, checked_cells
 
 Counts = npt.NDArray[np.int64]
@@ -26,10 +26,7 @@ class Seen:
     @staticmethod
     def of(train: Ratings, side: Side) -> Seen:
         """Count."""
-        K = len(train.scale)
-        by_user = _count(train.users, train.levels, (train.n_users, K))
-        by_item = _count(train.items, train.levels, (train.n_items, K))
-        counts = (by_user, by_item) if side == "user" else (by_item, by_user)
+        counts = train.level_counts(side), train.level_counts(OTHER[side])
         return Seen(side, *counts, train.scale.array())
 
     def cells(self, users: IntArray, items: IntArray) -> tuple[IntArray, IntArray]:
@@ -57,11 +54,6 @@ class Seen:
             own = counts[index[has]] + share
             out[has] = own / own.sum(1, keepdims=True)
         return out
-
-
-def _count(index: IntArray, levels: npt.NDArray[np.uint8], shape: tuple[int, int]) -> Counts:
-    cells = index.astype(np.int64) * shape[1] + levels
-    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
 
 
 def _has(counts: Counts, index: IntArray) -> Mask:

@@ -9,15 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cfnade.data.ratings import Ratings, Side
-from cfnade.errors import ModelError
-from cfnade.options import check_fields
 from cfnade_rivals.factor_tables import FactorTables
-from cfnade_rivals.interface import Count, FloatArray, NotNegative, Positive
+from cfnade_rivals.interface import Count, FloatArray, NotNegative, Positive, Rival
 from cfnade_rivals.libraries import library
 
 
 @dataclass(frozen=True, kw_only=True)
-class SVD:
+class SVD(Rival[FactorTables]):
     """Biases and factors, by stochastic gradient descent."""
 
     name: ClassVar[str] = "svd"
@@ -33,12 +31,7 @@ class SVD:
     spread: Positive = 0.1
     """The standard deviation that factors start from."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FactorTables:
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FactorTables:
         """Fit with Surprise."""
         del valid, threads
         model = self._fitted("SVD", train, seed)
@@ -62,9 +55,7 @@ class SVDPP(SVD):
 
     name: ClassVar[str] = "svdpp"
 
-    def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
-    ) -> FactorTables:
+    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FactorTables:
         """Fit with Surprise: minutes for 100,000 ratings, hours for a million."""
         del valid, threads
         model = self._fitted("SVDpp", train, seed)

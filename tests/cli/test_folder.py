@@ -29,7 +29,7 @@ LONG = 100_000  # epochs: more than any test waits for
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """As if Ctrl-C were pressed in the first epoch."""
-    monkeypatch.setattr("cfnade.cli.rated.interruptible", lambda: nullcontext(lambda: True))
+    monkeypatch.setattr("cfnade.cli.one_process.interruptible", lambda: nullcontext(lambda: True))
     return monkeypatch
 
 
@@ -96,7 +96,7 @@ def test_a_run_stopped_in_its_refit_is_not_finished(
         return len(history.read_text().splitlines()) == 2  # the run's epochs are done
 
     with monkeypatch.context() as patched:
-        patched.setattr("cfnade.cli.rated.interruptible", lambda: nullcontext(pressed))
+        patched.setattr("cfnade.cli.one_process.interruptible", lambda: nullcontext(pressed))
         done = shell("train", ratings_file, *options(out, 2), "--refit")
     assert done.code == 0, done.err
     assert load(out).facts["best_epoch"] == 2  # so the refit was stopped after the first of two

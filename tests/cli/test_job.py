@@ -57,7 +57,7 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
 ) -> None:
     out = tmp_path / "model"
     with monkeypatch.context() as patched:  # Ctrl-C in the first epoch
-        patched.setattr("cfnade.cli.rated.interruptible", lambda: nullcontext(lambda: True))
+        patched.setattr("cfnade.cli.one_process.interruptible", lambda: nullcontext(lambda: True))
         assert "stopped" in shell("train", ratings_file, *options(out, EPOCHS)).out
     before = digest_file(out / "training.safetensors"), (out / "run.json").read_text()
     refused = shell("train", ratings_file, *options(out, 2))

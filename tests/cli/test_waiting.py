@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cfnade.cli.lasting import lasting
+from cfnade.cli.at_work import lasting
 
 FIRST_ANSWER = """
 import sys

@@ -17,7 +17,7 @@ from cfnade.choice.nade_training import ChoiceSettings, ChoiceTrainer, draw, sof
 from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan, choice_plan
 from cfnade.choice.set_states import score_all
-from cfnade.cli.parts import load_parts
+from cfnade.cli.job import load_parts
 from cfnade.data.splits import Split
 from cfnade.group import Group
 from cfnade.ranks import rank_training

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.ranks.given import on_ranks, small_shards
 
-from cfnade.cli.parts import load_parts
+from cfnade.cli.job import load_parts
 from cfnade.group import Group
 from cfnade.ranks.owned import owned_by
 from cfnade.ranks.rank_training import train_together

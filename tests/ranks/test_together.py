@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cfnade import checkpoint
 from cfnade.cli import app
-from cfnade.cli.parts import load_parts
+from cfnade.cli.job import load_parts
 from cfnade.data.splits import Split
 from cfnade.errors import CheckpointError, TrainingError
 from cfnade.group import Array, Group

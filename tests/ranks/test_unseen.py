@@ -10,7 +10,7 @@ import pytest
 from tests.ranks.given import on_ranks, small_shards
 
 from cfnade import checkpoint
-from cfnade.cli.parts import load_parts
+from cfnade.cli.job import load_parts
 from cfnade.ranks.rank_training import train_together
 from cfnade.scorer import Scorer
 from cfnade.settings import Settings

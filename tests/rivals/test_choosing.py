@@ -11,13 +11,13 @@ import pytest
 from cfnade import Ratings, synthetic
 from cfnade.errors import TrainingError
 from cfnade_rivals.choosing import best_by_validation
-from cfnade_rivals.interface import FloatArray, IntArray
+from cfnade_rivals.interface import Fitted, FloatArray, IntArray
 
 NAN = float("nan")
 
 
 @dataclass(frozen=True)
-class Off:
+class Off(Fitted):
     """Predicts every rating too high by the same."""
 
     by: float
@@ -27,9 +27,6 @@ class Off:
         assert (users == self.valid.users).all()
         assert (items == self.valid.items).all()
         return self.valid.values + self.by
-
-    def probabilities(self, users: IntArray, items: IntArray) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")

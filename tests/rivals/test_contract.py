@@ -50,7 +50,7 @@ def case(name: str) -> dict[str, Any]:
     return {"base": {}, "with": {}} | tomllib.loads((CASES / f"{name}.toml").read_text())
 
 
-def fit(rival: Rival, parts: MadeUp, seed: int = 1) -> Fitted:
+def fit(rival: Rival[Fitted], parts: MadeUp, seed: int = 1) -> Fitted:
     try:
         return rival.fit(parts.train, parts.valid, seed=seed, threads=1)
     except MissingError as error:

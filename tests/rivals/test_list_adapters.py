@@ -14,7 +14,7 @@ from cfnade_rivals.interface import MissingError
 from cfnade_rivals.libraries import library
 from cfnade_rivals.listers import ease, item_knn, make_lister
 from cfnade_rivals.listers.blend import FittedBlend, standardised
-from cfnade_rivals.listers.cornac_networks import cornac_data
+from cfnade_rivals.listers.cornac_networks import cornac_likes
 from cfnade_rivals.listers.list_rival import FittedLists
 
 LIKES, STRANGERS = made_up(240, 1)[0], made_up(30, 2)[0]
@@ -127,7 +127,7 @@ def test_mult_vae_scores_training_people_as_cornac_does() -> None:
         k=4, autoencoder_structure=[10], n_epochs=5, batch_size=50, beta=0.2, seed=3
     )
     with one_torch_thread():
-        theirs.fit(cornac_data(LIKES, 3, "this test"))
+        theirs.fit(cornac_likes(LIKES, 3, "this test"))
     chances = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     for person in range(0, 240, 40):
         np.testing.assert_allclose(theirs.score(person), chances[person], rtol=1e-4)
@@ -142,7 +142,7 @@ def test_recvae_learns_what_cornac_learns(monkeypatch: pytest.MonkeyPatch) -> No
         latent_dim=4, hidden_dim=10, n_epochs=3, batch_size=50, lr=1e-3, use_gpu=False, seed=3
     )
     with one_torch_thread():
-        theirs.fit(cornac_data(LIKES, 3, "this test"))
+        theirs.fit(cornac_likes(LIKES, 3, "this test"))
     theirs.recvae_model.eval()  # it leaves dropout on
     found = model.scores(LIKES)
     for person in range(0, 240, 40):

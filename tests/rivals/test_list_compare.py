@@ -18,9 +18,9 @@ from cfnade_rivals import comparison, contestants
 from cfnade_rivals.comparison import Task, compare
 from cfnade_rivals.contestants import contestant, names
 from cfnade_rivals.listers import LISTERS, make_lister, one_list_fit
-from cfnade_rivals.listers.liked_items import LikedItems
 from cfnade_rivals.listers.likes import Likes
 from cfnade_rivals.listers.list_questions import ListQuestion, list_parts
+from cfnade_rivals.listers.list_rival import LikedItems
 from cfnade_rivals.listers.list_scoring import score_lists
 from cfnade_rivals.one_fit import answer
 from cfnade_rivals.standings import LIST_COLUMNS, as_json, best, standings

@@ -34,7 +34,7 @@ def case(name: str) -> dict[str, dict[str, Any]]:
     return tomllib.loads((CASES / f"{name}.toml").read_text())
 
 
-def fit(rival: ListRival, seed: int = 1) -> FittedLists:
+def fit(rival: ListRival[FittedLists], seed: int = 1) -> FittedLists:
     try:
         return rival.fit(LIKES, seed=seed, threads=1)
     except MissingError as error:
@@ -98,7 +98,7 @@ def test_it_is_better_than_popularity(name: str, fitted: Fits) -> None:
     if name == "popularity":
         shuffled = np.random.default_rng(0).random((1, ITEMS)).astype(np.float32)
 
-        class _Any:
+        class _Any(FittedLists):
             def scores(self, given: Likes) -> Any:
                 return np.tile(shuffled, (len(given), 1))
 

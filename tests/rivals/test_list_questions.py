@@ -14,9 +14,9 @@ from cfnade.data.ratings import Ratings
 from cfnade.data.splits import split
 from cfnade.errors import DataError
 from cfnade_rivals.listers.ease import EASE
-from cfnade_rivals.listers.liked_items import LikedItems
 from cfnade_rivals.listers.likes import Likes
 from cfnade_rivals.listers.list_questions import ListQuestion, list_parts
+from cfnade_rivals.listers.list_rival import LikedItems
 from cfnade_rivals.listers.list_scoring import score_lists
 
 USERS, ITEMS = 60, 40

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from cfnade.choice.picks import Picks
-from cfnade.choice.set_states import Hidden, hidden_of
+from cfnade.choice.set_states import Hidden, hidden_of, largest_of
 from cfnade.data.ratings import IntArray
 from cfnade.errors import TrainingError
 from cfnade.group import ALONE, Group
@@ -176,9 +176,7 @@ def softmax_of(scores: Tensor, group: Group) -> Tensor:
     """Over the items of all ranks. scores (B, S) may be used up."""
     if group.size == 1:
         return torch.softmax(scores, 1)
-    tops = np.zeros((group.size, len(scores)), np.float32)
-    tops[group.rank] = scores.max(1).values.numpy()
-    top = torch.from_numpy(group.sum_(tops).max(0)).unsqueeze(1)
+    top = torch.from_numpy(largest_of(scores, group)).unsqueeze(1)
     weights = scores.sub_(top).exp_()
     total = group.sum_(weights.sum(1, dtype=torch.float64).numpy())
     return weights.div_(torch.from_numpy(total).float().unsqueeze(1))

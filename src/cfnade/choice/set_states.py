@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,18 +22,26 @@ def score_all(network: ChoiceNetwork, known: Picks) -> Tensor:
         return torch.addmm(network.b, hidden_of(network, known).state, network.V.T)
 
 
-class Hidden:
+class Hidden(NamedTuple):
     """h(C) of some people, and what a gradient needs of it."""
 
-    def __init__(self, state: Tensor, factor: Tensor, places: Any) -> None:
-        self.state, self.factor, self.places = state, factor, places
+    state: Tensor  # (B, H)
+    factor: Tensor  # (B, 1)
+    places: Any  # (n,) the row of W that each pick reads
+
+
+def largest_of(scores: Tensor, group: Group) -> npt.NDArray[Any]:
+    """The largest score of each row (B, S), of all ranks. Returns (B,)."""
+    tops = np.zeros((group.size, len(scores)), scores.numpy().dtype)
+    tops[group.rank] = scores.max(1).values.numpy()
+    return np.asarray(group.sum_(tops).max(0))
 
 
 def hidden_of(network: ChoiceNetwork, known: Picks, group: Group = ALONE) -> Hidden:
     """As ChoiceNetwork.hidden, without its gradient; of picks that a group's ranks share."""
     places = places_of(known, network.config.levels)
-    data = known.offsets, places, known.weights
-    sums = torch.from_numpy(sum_rows(*data, table_of(network).numpy()))
+    table = network.W.detach().view(-1, network.config.hidden)  # (K·M, H)
+    sums = torch.from_numpy(sum_rows(known.offsets, places, known.weights, table.numpy()))
     total = np.bincount(known.rows, known.weights, minlength=len(known)).astype(np.float64)
     group.scatter_sum(sums)
     group.gather(sums)
@@ -40,8 +49,3 @@ def hidden_of(network: ChoiceNetwork, known: Picks, group: Group = ALONE) -> Hid
     factor = np.sqrt(np.divide(network.config.usual, total, out=0 * total, where=total > 0))
     scale = torch.from_numpy(factor.astype(np.float32)).unsqueeze(1)
     return Hidden(sums.mul_(scale).add_(network.c.detach()).tanh_(), scale, places)
-
-
-def table_of(network: ChoiceNetwork) -> Tensor:
-    """W as such rows (K·M, H)."""
-    return network.W.detach().view(-1, network.config.hidden)

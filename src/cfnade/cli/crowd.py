@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from cfnade.cli.folder import own_folder
 from cfnade.errors import PredictionError
-from cfnade.lock import TakenError, only_one
 
 
 def is_large(questions: Path, running: dict[str, Any]) -> bool:
@@ -41,20 +42,13 @@ def answer_all(
         raise PredictionError("answers for many people go into a folder; name it with --out")
     if out.is_file():
         raise PredictionError(f"{out}: is a file; answers for many people go into a folder")
-    engine = open_engine(running["engine"] or "local", running["workers"])
     people: Any = questions if questions == EVERYBODY else [questions]
-    new = not out.exists()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with only_one(out / ".lock"):
-            force = bool(running["force"])
-            told = score_everybody(model, people, out, engine, what, force=force, **how)
-    except TakenError as taken:
-        raise PredictionError(f"{out}: {taken} is writing to it; wait until it ends") from None
-    finally:
-        engine.close()
-        if new and out.exists() and not any(out.iterdir()):
-            out.rmdir()
+    busy, force = "is writing to it; wait until it ends", bool(running["force"])
+    with (
+        own_folder(out, ".lock", PredictionError, busy),
+        closing(open_engine(running["engine"] or "local", running["workers"])) as engine,
+    ):
+        told = score_everybody(model, people, out, engine, what, force=force, **how)
     words = f"{told['rows']:,} rows in {told['parts']} Parquet files, {told['seconds']:.1f} s"
     print(f"{out}: {words}; {SUCCESS} says it is whole", file=sys.stderr)
     return told

@@ -11,6 +11,7 @@ import typer
 
 from cfnade.cli.arguments import Command, Data, Json, with_reading
 from cfnade.data.addresses import masked
+from cfnade.errors import CfnadeError
 
 if TYPE_CHECKING:
     from cfnade.data.ratings import Ratings
@@ -84,16 +85,12 @@ def convert(
     cfnade data convert ml-1m.zip ml-1m.parquet
     """
     from cfnade.data.loader import load
-    from cfnade.data.typed_tables import write_parquet
-    from cfnade.errors import CfnadeError
 
-    if out.suffix != ".parquet":
-        raise CfnadeError(f"{out}: the name of the file to write must end in .parquet")
+    check_name(out)
     with _waiting(f"reading {masked(data)}"):
         ratings = load(data, **reading)
     with _waiting(f"writing {out}"):
-        write_parquet(ratings, out)
-    print(f"{out}: {len(ratings):,} {_kind(ratings)}")
+        write_table(ratings, out)
 
 
 @app.command("split", cls=Command)
@@ -111,7 +108,6 @@ def split_command(
     cfnade data split ml-100k u1 --out parts
     """
     from cfnade.data.loader import load_split
-    from cfnade.data.typed_tables import write_parquet
     from cfnade.files import write_text
 
     with _waiting(f"splitting {masked(data)}"):
@@ -119,15 +115,24 @@ def split_command(
     sizes = {}
     for part, ratings in split.parts().items():
         if len(ratings) or part != "given":
-            write_parquet(ratings, out / f"{part}.parquet")
+            write_table(ratings, out / f"{part}.parquet")
             sizes[part] = len(ratings)
-            print(f"{out / part}.parquet: {len(ratings):,} {_kind(ratings)}")
     facts = {"split": split.name, "fingerprint": split.fingerprint, "ratings": sizes}
     write_text(out / "split.json", json.dumps(facts, indent=1) + "\n")
 
 
-def _kind(ratings: Ratings) -> str:
-    return "interactions" if ratings.implicit else "ratings"
+def check_name(out: Path) -> None:
+    """Refuse a file that would be no table, before anything is read."""
+    if out.suffix != ".parquet":
+        raise CfnadeError(f"{out}: the name of the file to write must end in .parquet")
+
+
+def write_table(ratings: Ratings, out: Path) -> None:
+    """Write ratings as Parquet, and say how many."""
+    from cfnade.data.typed_tables import write_parquet
+
+    write_parquet(ratings, out)
+    print(f"{out}: {len(ratings):,} {'interactions' if ratings.implicit else 'ratings'}")
 
 
 def _show_interactions(summary: Summary) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ from typing import Annotated
 import typer
 
 from cfnade import __version__
-from cfnade.cli.lasting import lasting
+from cfnade.cli.at_work import compile_kernels
 from cfnade.errors import DataError
 
 _LIBRARIES = ("torch", "numba", "numpy", "polars", "narwhals", "rich", "typer", "optuna")
@@ -46,25 +45,6 @@ def _machine() -> list[tuple[str, str]]:
         ("threads", str(torch.get_num_threads())),
         ("graphics card", cuda),
     ]
-
-
-def compile_kernels(*tasks: str) -> None:
-    """Compile what the tasks (all if none) need, and say so first, for it takes a while."""
-    with lasting():
-        from cfnade.kernels.prepare import prepare
-
-        prepare(_say, *tasks)
-
-
-def compile_ahead(*tasks: str) -> None:
-    """Begin with that while other things are done."""
-    from cfnade.kernels.prepare import ahead
-
-    ahead(_say, *tasks)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _cache() -> tuple[str, str]:

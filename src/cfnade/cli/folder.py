@@ -1,4 +1,4 @@
-"""The folder of a training run: one run at a time, and nothing in it is lost by mistake."""
+"""The folder that a command writes: one command at a time, and nothing in it is lost by mistake."""
 
 from __future__ import annotations
 
@@ -8,26 +8,32 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cfnade.cli.job import RUN, Job, refuse_unfinished
-from cfnade.errors import CheckpointError, TrainingError
+from cfnade.errors import CfnadeError, CheckpointError, TrainingError
 from cfnade.lock import TakenError, only_one
 
 LOCK = "training.lock"
+_TRAINING = "is training into it; wait until that has ended, or give another folder with --out"
 _FINISHED = "finished"  # in run.json: the run is at its end
 
 
 @contextmanager
-def own_folder(out: Path) -> Iterator[None]:
-    """Make the folder and keep other runs out; if nothing comes into it, it goes again."""
+def own_folder(
+    out: Path,
+    lock: str = LOCK,
+    error: type[CfnadeError] = TrainingError,
+    busy: str = _TRAINING,
+) -> Iterator[None]:
+    """Make the folder and keep other runs out; if nothing comes into it, it goes again.
+
+    `busy` says what another one that holds the lock is doing, and what to do about it.
+    """
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
     out.mkdir(parents=True, exist_ok=True)
     try:
-        with only_one(out / LOCK):
+        with only_one(out / lock):
             yield
     except TakenError as taken:
-        raise TrainingError(
-            f"{out}: {taken} is training into it; wait until that has ended, or give another "
-            "folder with --out"
-        ) from None
+        raise error(f"{out}: {taken} {busy}") from None
     finally:
         for folder in missing:
             with suppress(OSError):  # it holds something

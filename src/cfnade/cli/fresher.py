@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cfnade.cli.arguments import Model
-from cfnade.cli.doctor import compile_kernels
+from cfnade.cli.at_work import compile_kernels, say
 from cfnade.errors import CfnadeError, StoreAwayError, TrainingError
 from cfnade.options import checked, number, whole
 
@@ -67,7 +66,7 @@ def refresh(
         except StoreAwayError as away:
             if seconds is None:
                 raise
-            print(f"not now: {away}", file=sys.stderr)
+            say(f"not now: {away}")
         if seconds is None:
             return
         time.sleep(seconds)
@@ -75,9 +74,6 @@ def refresh(
 
 def _once(model: Path, store: str, bar: float, epochs: int, threads: int | None) -> None:
     from cfnade.fresh.refreshing import refresh as refresh_model
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr)
 
     done = refresh_model(model, store, bar=bar, epochs=epochs, threads=threads, say=say)
     how = "published" if done.published else "not published"

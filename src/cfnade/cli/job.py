@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cfnade.cli.arguments import READING
 from cfnade.errors import TrainingError
 from cfnade.options import checked, whole
+
+if TYPE_CHECKING:
+    from cfnade.data.splits import Split
 
 RUN = "run.json"
 
@@ -204,6 +207,16 @@ def read_job(out: Path) -> Job:
     if job["side"] != "auto":
         _check_side(job["side"], f"{out / RUN}:")
     return job
+
+
+def load_parts(job: Job) -> Split:
+    """The parts of a job's data: ratings that are cut, or shards that have been."""
+    from cfnade.data.loader import load_split
+    from cfnade.shards import Shards
+
+    if Shards.is_one(job["data"]):
+        return Shards.open(job["data"]).split()
+    return load_split(job["data"], job["split"], **job["reading"])
 
 
 def settings_of_members(job: Job) -> list[Any]:

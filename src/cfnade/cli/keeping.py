@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cfnade.cli.arguments import Command, Data, Json, with_reading
+from cfnade.cli.dataset import check_name, write_table
 from cfnade.data.addresses import STORE, masked
-from cfnade.errors import CfnadeError, StoreError
+from cfnade.errors import StoreError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,11 +59,8 @@ def info(store: Address, *, as_json: Json = False) -> None:
     from cfnade.store.opening import open_store
     from cfnade.store.prequential import summary_of
 
-    opened = open_store(store)
-    try:
+    with closing(open_store(store)) as opened:
         summary = summary_of(opened)
-    finally:
-        opened.close()
     if as_json:
         print(json.dumps(asdict(summary), indent=1))
     else:
@@ -83,17 +82,16 @@ def bring(store: Address, data: Data, *, reading: dict[str, Any]) -> None:
     from cfnade.store.bulk import bring_in, scale_of, set_scale
     from cfnade.store.opening import open_store
 
-    opened = open_store(store)
-    try:
+    with closing(open_store(store)) as opened:
         ratings = load(data, **reading)
         if not ratings.implicit:
             scale = scale_of(opened) or []
             if "scale" not in reading:
                 _check_scale(ratings, scale, masked(data))
             set_scale(opened, sorted({*scale, *ratings.scale.values}))
-        came = bring_in(opened, table_of(ratings), source=_source(ratings, data))
-    finally:
-        opened.close()
+        # where the events came from, in a word
+        source = ratings.source or Path(masked(data)).name or "import"
+        came = bring_in(opened, table_of(ratings), source=source)
     left = len(ratings) - came
     what = f"; {left:,} stayed out: there already, or of people who were forgotten" if left else ""
     print(f"{opened.shown}: {came:,} events came in{what}")
@@ -110,13 +108,9 @@ def export(
       cfnade store export ratings.db ratings.parquet
     """
     from cfnade.data.loader import load
-    from cfnade.data.typed_tables import write_parquet
 
-    if out.suffix != ".parquet":
-        raise CfnadeError(f"{out}: the name of the file to write must end in .parquet")
-    ratings = load(store if store.startswith(STORE) else f"{STORE}{store}")
-    write_parquet(ratings, out)
-    print(f"{out}: {len(ratings):,} {'interactions' if ratings.implicit else 'ratings'}")
+    check_name(out)
+    write_table(load(store if store.startswith(STORE) else f"{STORE}{store}"), out)
 
 
 @app.command(cls=Command)
@@ -134,11 +128,8 @@ def forget(
     from cfnade.store.forgetting import forget as forget_person
     from cfnade.store.opening import open_store
 
-    opened = open_store(store)
-    try:
+    with closing(open_store(store)) as opened:
         forgot = forget_person(opened, person)
-    finally:
-        opened.close()
     print(f"{opened.shown}: {forgot.events:,} events of {person!r} are gone")
     if not forgot.wiped:
         print(
@@ -178,11 +169,6 @@ def table_of(ratings: Ratings) -> pl.DataFrame:
         if texts is not None:
             columns[name] = pl.Series(texts.tolist(), dtype=pl.String)[ratings.items]
     return pl.DataFrame(columns)
-
-
-def _source(ratings: Ratings, data: str) -> str:
-    """Where the events came from, in a word."""
-    return ratings.source or Path(masked(data)).name or "import"
 
 
 _BARS = "▁▂▃▄▅▆▇█"

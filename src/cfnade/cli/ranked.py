@@ -16,11 +16,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cfnade.cli.doctor import compile_kernels
+from cfnade.cli.at_work import compile_kernels, interruptible, say
 from cfnade.cli.folder import begin_run, end_run, own_folder, refuse_finished, refuse_overwriting
-from cfnade.cli.interrupt import interruptible
 from cfnade.cli.job import Job, earlier_job, new_job
-from cfnade.cli.picked import say
 from cfnade.errors import CfnadeError, TrainingError
 
 
@@ -72,8 +70,6 @@ def _begun(given: Launch, held: ExitStack) -> Job:
     from cfnade.shards import Shards
 
     out, asked = given.out, given.asked
-    if not out.exists():
-        held.callback(_remove_if_empty, out)
     held.enter_context(own_folder(out))
     again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and is_begun(out)
     if given.resume or again:
@@ -108,11 +104,6 @@ def _named(job: Job) -> Job:
     blank: Job = {"model": {}, "training": {}, "recipe": None, "side": "user", "minutes": None}
     kept = {name: job["training"][name] for name in ("seed",)}
     return new_job(job | blank | {"training": kept})
-
-
-def _remove_if_empty(folder: Path) -> None:
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
 
 
 def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:

@@ -136,7 +136,7 @@ def _how_lists(about_lists: bool, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
-    from cfnade.cli.parts import load_parts
+    from cfnade.cli.job import load_parts
     from cfnade.data.addresses import masked
     from cfnade.data.loader import load
 

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from cfnade.cli.arguments import Model
-from cfnade.cli.doctor import compile_kernels
-from cfnade.cli.lasting import lasting
+from cfnade.cli.at_work import compile_kernels, lasting
 from cfnade.errors import CfnadeError
 
 Style = Literal["plain", "json"]

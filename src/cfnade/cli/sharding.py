@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cfnade.cli.arguments import panel, with_engine, with_reading_in_pieces
+from cfnade.cli.folder import own_folder
 from cfnade.errors import DataError
-from cfnade.lock import TakenError, only_one
 
 _division = panel("How ratings are divided")
 
@@ -57,16 +58,10 @@ def shard(
     chosen: dict[str, Any] = {k: v for k, v in said.items() if v is not None}
     chosen |= {name: reading.pop(name) for name in list(reading) if name in meant}
     options, how = ShardOptions(**chosen), ReadOptions(**reading)
-    new = not out.exists()
-    engine = open_engine(running["engine"] or "local", running["workers"])
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with only_one(out / ".lock"):
-            shards = run(ratings, out, engine, options, how, force=bool(running["force"]))
-    except TakenError as taken:
-        raise DataError(f"{out}: {taken} is writing to it; wait until that has ended") from None
-    finally:
-        engine.close()
-        if new and out.exists() and not any(out.iterdir()):
-            out.rmdir()
+    busy = "is writing to it; wait until that has ended"
+    with (
+        own_folder(out, ".lock", DataError, busy),
+        closing(open_engine(running["engine"] or "local", running["workers"])) as engine,
+    ):
+        shards = run(ratings, out, engine, options, how, force=bool(running["force"]))
     print(f"{out}: {shards!r}"[:-1].replace("<Shards ", ""))

@@ -10,12 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from cfnade.cli.arguments import RATINGS, panel, with_options, with_reading
-from cfnade.cli.doctor import compile_ahead
+from cfnade.cli.at_work import compile_ahead, lasting
 from cfnade.cli.folder import own_folder, refuse_finished, refuse_overwriting
-from cfnade.cli.interrupt import interruptible
-from cfnade.cli.job import Job, earlier_job, new_job
-from cfnade.cli.lasting import lasting
-from cfnade.cli.picked import train_interactions
+from cfnade.cli.job import Job, earlier_job, load_parts, new_job
 from cfnade.errors import TrainingError
 from cfnade.journals import journal
 
@@ -156,15 +153,13 @@ def _train(job: Job, out: Path, resume: bool, save_every: float, reporter: Any) 
         if job["side"] == "auto" and job["device"] == "cpu":
             # While all else is imported and the ratings are read.
             compile_ahead("ridge", "blocks", "picks")
-        from cfnade.cli.parts import load_parts
-        from cfnade.cli.rated import train_ratings
+        from cfnade.cli.one_process import train_interactions, train_ratings
         from cfnade.training.loop import Saving
 
     parts = load_parts(job)
     print(parts, file=sys.stderr)
     saving = Saving(out, save_every, resume)
     if parts.train.implicit:
-        with interruptible() as stop:
-            train_interactions(job, parts, saving, stop)
+        train_interactions(job, parts, saving)
     else:
         train_ratings(job, parts, saving, reporter)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cfnade.cli.arguments import Json, Model, panel, with_engine, with_options
-from cfnade.cli.lasting import lasting
+from cfnade.cli.at_work import lasting
 from cfnade.errors import PredictionError
 from cfnade.options import checked, whole
 

@@ -89,11 +89,8 @@ def write_ratings(path: Path, ratings: Ratings, note: str = "") -> None:
     meta = _ratings_texts(ratings.scale, ratings.source, note)
     arrays = ratings.columns()
     for name in _TEXTS:
-        array = getattr(ratings, name)
-        if array is not None and array.dtype == object:
-            arrays[f"{name}.bytes"], arrays[f"{name}.starts"] = pack_texts(array)
-        elif array is not None:
-            arrays[name] = array
+        if (array := getattr(ratings, name)) is not None:
+            arrays |= packed(name, array)
     write_arrays(path, arrays, meta)
 
 
@@ -146,14 +143,27 @@ def read_noted(path: Path) -> tuple[Ratings, str]:
             raise DataError("it is not a ratings file of this version")
         for name in _TEXTS:
             if f"{name}.bytes" in arrays:
-                arrays[name] = unpack_texts(
-                    arrays.pop(f"{name}.bytes"), arrays.pop(f"{name}.starts")
-                )
-        edges = json.loads(meta["edges"])
-        scale = Scale(tuple(json.loads(meta["scale"])), None if edges is None else tuple(edges))
+                arrays[name] = unpacked(name, arrays)
+                del arrays[f"{name}.bytes"], arrays[f"{name}.starts"]
+        scale = Scale.saved(json.loads(meta["scale"]), json.loads(meta["edges"]))
         return Ratings(scale=scale, source=meta["source"], **arrays), meta["note"]
     except (ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path}: cannot be read as saved ratings: {error}") from error
+
+
+def packed(name: str, array: npt.NDArray[Any]) -> Arrays:
+    """What an array is stored as: itself, or the two arrays of its texts."""
+    if array.dtype != object:
+        return {name: array}
+    data, starts = pack_texts(array)
+    return {f"{name}.bytes": data, f"{name}.starts": starts}
+
+
+def unpacked(name: str, arrays: Arrays) -> npt.NDArray[Any]:
+    """The inverse of `packed`."""
+    if name in arrays:
+        return arrays[name]
+    return unpack_texts(arrays[f"{name}.bytes"], arrays[f"{name}.starts"])
 
 
 def pack_texts(
@@ -230,7 +240,7 @@ def read_arrays(path: Path, *, verified: bool = False) -> tuple[Arrays, dict[str
     with the file is a DataError that does not name it: callers do.
     """
     try:
-        arrays, texts = mapped_arrays(path)
+        arrays, texts = _map(path, "r")
         if texts.get("check") != _check(texts):
             raise DataError("its header is damaged")
         digests = json.loads(texts["digests"])

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from cfnade.data.roles import Roles
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.errors import DataError
 
@@ -70,6 +71,41 @@ class Columns:
             titles={raw: text for raw, text in titled if text},
             genres={raw: text for raw, text in classed if text},
         )
+
+
+def columns_of(
+    roles: Roles,
+    column: Callable[[int], tuple[pl.Series, Where]],
+    ids: Callable[[pl.Series, str, Where], pl.Series],
+    texts: Mapping[str, pl.Series],
+    *,
+    scale: Scale | None = None,
+    **known: Any,
+) -> Columns:
+    """Columns of a table by their roles, each checked; `texts` may be titles and genres.
+
+    `column` gives one and its places in words, `ids` reads ids. A table that states its `scale` is
+    one that we wrote; `known` is what else its reader knows.
+    """
+    (users, at_user), (items, at_item) = column(roles.user), column(roles.item)
+    item_ids, own = ids(items, "item", at_item), scale is not None
+    described: dict[str, Any] = {
+        kind: by_item(item_ids, text, sure=own) for kind, text in texts.items()
+    }
+    return Columns(
+        users=ids(users, "user", at_user),
+        items=item_ids,
+        values=(
+            np.ones(len(item_ids), np.uint8)
+            if roles.rating is None
+            else numbers(*column(roles.rating))
+        ),
+        times=None if roles.time is None else times(*column(roles.time), exact=own),
+        scale=INTERACTIONS if roles.rating is None else scale,
+        weights=None if roles.weight is None else counts(*column(roles.weight)),
+        **described,
+        **known,
+    )
 
 
 # -- ids ------------------------------------------------------------------------------------------
@@ -164,11 +200,6 @@ def numbers(column: pl.Series, where: Where, what: str = "rating") -> npt.NDArra
             cure = "write decimals with a point, as in 3.5"
         raise DataError(f"{where(row)}: {what} {_shown(text)} is not a number; {cure}")
     return finite(values.to_numpy(), what, where)
-
-
-def no_ratings(items: pl.Series) -> npt.NDArray[np.uint8]:
-    """What stands for the ratings of interactions. Returns (n,)."""
-    return np.ones(len(items), np.uint8)
 
 
 def counts(column: pl.Series, where: Where) -> npt.NDArray[np.float64]:

@@ -14,6 +14,7 @@ import polars as pl
 
 from cfnade.data.fields import POLARS_ERRORS
 from cfnade.data.roles import NO_COLUMN, USUAL, ReadOptions, find_name
+from cfnade.data.typed_tables import mixed_types
 from cfnade.errors import DataError
 
 _WIDTHS = (2, 3, 4)
@@ -143,9 +144,9 @@ def _series(name: str, column: Any) -> pl.Series:
             column = np.asarray(column)
         series = pl.Series(name, column)
     except (*POLARS_ERRORS, TypeError, ValueError) as error:
-        raise _mixed(name, str(error).splitlines()[0]) from error
+        raise mixed_types(name, str(error).splitlines()[0]) from error
     if series.dtype == pl.Object:
-        raise _mixed(name, f"{type(column[0]).__name__} among them")
+        raise mixed_types(name, f"{type(column[0]).__name__} among them")
     return series
 
 
@@ -164,11 +165,4 @@ def _are_numbers(column: Any) -> bool:
     return len(kinds) > 1 and all(
         issubclass(kind, int | float | np.integer | np.floating) and kind is not bool
         for kind in kinds
-    )
-
-
-def _mixed(name: str, reason: str) -> DataError:
-    return DataError(
-        f"column {name!r} holds values of several types or of one that cannot be read "
-        f"({reason[:120]}); convert it to numbers or strings"
     )

@@ -19,8 +19,8 @@ from urllib.parse import quote, unquote
 import polars as pl
 
 from cfnade.data.addresses import masked, password_of
+from cfnade.data.elsewhere import keep
 from cfnade.data.fields import POLARS_ERRORS
-from cfnade.data.kept import keep
 from cfnade.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -133,9 +133,7 @@ def _said_by_driver(text: str, shown: str, password: str) -> DataError:
     for secret in filter(None, {password, unquote(password)}):
         text = text.replace(secret, "***")
     first = text.strip().splitlines()[0]
-    reason = re.sub(
-        r"^.*(?:ERROR|FATAL):\s*|^[A-Z_]+: (?:\[libpq\] )?(?:Failed to \w+: )?", "", first
-    )
+    reason = _WRAPPING.sub("", first)
     if "Failed to connect" not in first:
         return _refused(shown, reason)
     cure = "check host, port and database, and that the server runs"

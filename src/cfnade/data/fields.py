@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cfnade.data.bad_lines import BadLines
 from cfnade.errors import DataError
 
 POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OverflowError)
 SEPARATORS = {"::": '"::"', "\t": "tab", ",": "comma", ";": "semicolon", "|": "pipe", " ": "space"}
 """The usual ones and what they are called."""
+
+SKIP = "or leave such lines out with skip_bad_lines="
+TOLD = 5
+"""Bad lines of which the reason is given."""
 
 _UNIT = "\x1f"  # stands in for a separator of several characters: neither polars nor csv takes one
 _QUOTE = "\x1e"  # stands in for a quote that a backslash keeps from closing its field
@@ -64,6 +67,33 @@ class Table:
     def only(self, rows: pl.Series) -> Table:
         """The rows where it is true."""
         return Table(self.frame.filter(rows), [self.lines[row] for row in rows.arg_true()])
+
+
+class BadLines:
+    """Lines that cannot be read: the first is an error, or all are left out, counted and told.
+
+    Lines count from 0 here and from 1 in words.
+    """
+
+    def __init__(self, label: str, skip: bool = False) -> None:
+        self.label, self.skip = label, skip
+        self._reasons: dict[int, str] = {}
+
+    def add(self, line: int, reason: str, cure: str) -> None:
+        """Leave a line out, or raise."""
+        if not self.skip:
+            raise DataError(f"{self.label}:{line + 1}: {reason}; {cure}, {SKIP}")
+        self._reasons.setdefault(line, reason)
+
+    def __str__(self) -> str:
+        """Empty if there are none."""
+        if not self._reasons:
+            return ""
+        lines = sorted(self._reasons)
+        told = "; ".join(f"line {line + 1}: {self._reasons[line]}" for line in lines[:TOLD])
+        more = "; …" if len(lines) > TOLD else ""
+        plural = "s" if len(lines) > 1 else ""
+        return f"skipped {len(lines):,} bad line{plural} ({told}{more})"
 
 
 def cut_fields(data: bytes, shape: TextShape, bad: BadLines) -> Table:

@@ -14,7 +14,7 @@ from cfnade.data.parquet_check import MAGIC as PARQUET
 from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.data.sources import HEAD, FileSource, bare, open_source
 from cfnade.data.text import read_text, recognise
-from cfnade.data.typed_tables import ARROW, read_table
+from cfnade.data.typed_tables import is_table, read_table
 from cfnade.errors import DataError
 
 _READERS = (movielens, recbole, netflix)  # of published sets
@@ -114,7 +114,7 @@ def _is_likely(
     """
     try:
         head = source.head(name)
-        if head.startswith((PARQUET, ARROW)):
+        if is_table(head):
             return True
         lines = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
         if whole:
@@ -129,7 +129,7 @@ def _is_likely(
 def _read_file(source: FileSource, name: str, options: ReadOptions) -> tuple[Columns, str]:
     label = source.label(name)
     head = source.head(name)
-    if head.startswith((PARQUET, ARROW)):
+    if is_table(head):
         data = source.plain_path(name) or source.read(name)
         kind = "Parquet" if head.startswith(PARQUET) else "Arrow (Feather)"
         if options.of_text():

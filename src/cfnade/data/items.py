@@ -11,16 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.bad_lines import BadLines
 from cfnade.data.characters import clean
 from cfnade.data.columns import Where, titles, typed_ids
-from cfnade.data.fields import cut_fields
-from cfnade.data.parquet_check import MAGIC as PARQUET
+from cfnade.data.fields import BadLines, cut_fields
 from cfnade.data.ratings import Ratings
 from cfnade.data.roles import PLAIN, TEXTS, USUAL, find_name
 from cfnade.data.sources import open_source
 from cfnade.data.text import shape_of
-from cfnade.data.typed_tables import ARROW, frame_columns, table_columns
+from cfnade.data.typed_tables import frame_columns, is_table, table_columns
 from cfnade.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -116,7 +114,7 @@ def _read_file(path: Path) -> _Items:
         raise DataError(f"{path}: holds {len(source.names())} files; give the one of the items")
     name = source.names()[0]
     label, head = source.label(name), source.head(name)
-    if head.startswith((PARQUET, ARROW)):
+    if is_table(head):
         return _typed(table_columns(source.read(name), label), label)
     data, _ = clean(source.read(name), label)
     shape, names = shape_of(data, label, PLAIN, least=2)

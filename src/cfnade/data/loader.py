@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,13 +133,10 @@ def _of_store(address: str, *, bins: Any, scale: Any, picks: bool) -> tuple[pl.D
     from cfnade.store.bulk import has_ratings, scale_of, what_counts
     from cfnade.store.opening import open_store
 
-    store = open_store(address)
-    try:
+    with closing(open_store(address)) as store:
         picks = picks or not has_ratings(store)
         table = what_counts(store, picks=picks)
         own_scale = None if picks or bins is not None else scale_of(store)
-    finally:
-        store.close()
     what = "interactions" if picks else "ratings"
     log.info("%s: a store of ratings, %s %s count", store.shown, f"{table.height:,}", what)
     return table, own_scale if scale is None else scale

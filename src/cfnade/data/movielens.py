@@ -8,10 +8,9 @@ from pathlib import PurePosixPath
 
 import polars as pl
 
-from cfnade.data.bad_lines import BadLines
 from cfnade.data.characters import clean
 from cfnade.data.columns import Columns
-from cfnade.data.fields import TextShape, cut_fields
+from cfnade.data.fields import BadLines, TextShape, cut_fields
 from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.data.sources import FileSource, bare
 from cfnade.data.text import read_columns, recognise

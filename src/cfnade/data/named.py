@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cfnade.data.cache import cache_folder
-from cfnade.data.download_bar import DownloadBar
 from cfnade.data.ratings import Ratings
 from cfnade.errors import DataError
 from cfnade.files import replacing, write_text
@@ -176,6 +175,8 @@ def fetch(published: PublishedSet) -> Path:
 
 def _download(published: PublishedSet, url: str, folder: Path) -> Path:
     import pooch
+
+    from cfnade.data.web import DownloadBar
 
     pooch.get_logger().setLevel(logging.WARNING)  # we say it ourselves
     folder.mkdir(parents=True, exist_ok=True)

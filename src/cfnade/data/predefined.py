@@ -13,12 +13,12 @@ from cfnade.data.splits import TEST, TRAIN, Split, add_validation, cut
 from cfnade.errors import DataError
 
 _NEITHER = 255
+_SEED = 0  # of the validation part: nobody says one for files
 
 
-def predefined(
-    train: Ratings, test: Ratings, *, name: str, whole: Ratings | None = None, seed: int = 0
-) -> Split:
-    """The split that two files prescribe; 5 % of the training file becomes validation.
+def predefined(train: Ratings, test: Ratings, *, name: str, whole: Ratings | None = None) -> Split:
+    """The split that two files prescribe; 5 % of the training file, always the same, becomes
+    validation.
 
     `whole` is the data set that the two were cut from (u.data): the parts then have its order,
     ids, times and titles. Without it they are put together here, training file first.
@@ -42,7 +42,7 @@ def predefined(
             f"split {name}: {int(missing.sum()):,} ratings are in neither part, for example "
             f"{_cell(whole, int(np.argmax(missing)))}; are these files cut from this data?"
         )
-    return cut(whole, add_validation(parts, seed), name)
+    return cut(whole, add_validation(parts, _SEED), name)
 
 
 def together(first: Ratings, second: Ratings) -> Ratings:

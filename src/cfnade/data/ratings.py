@@ -23,7 +23,7 @@ TimeArray = npt.NDArray[np.signedinteger[Any]]
 _TABLES = ("user_ids", "item_ids", "titles", "genres")
 _IN_FINGERPRINT = ("users", "items", "levels", "user_ids", "item_ids", "times", "titles", "genres")
 _OF_RATINGS = ("users", "items", "levels", "times", "weights")
-_OTHER: dict[Side, Side] = {"user": "item", "item": "user"}
+OTHER: dict[Side, Side] = {"user": "item", "item": "user"}
 _SORTING = Lock()
 
 
@@ -88,7 +88,7 @@ class Ratings:
         return Ratings, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     def __len__(self) -> int:
-        return len(self.columns()["levels"])
+        return len(vars(self)["levels"])  # perhaps to come later: no array is made
 
     @property
     def implicit(self) -> bool:
@@ -148,7 +148,7 @@ class Ratings:
         return self._rows[side]
 
     def _sorted_rows(self, side: Side) -> Rows:
-        (own, _), (other, n_columns) = self._axis(side), self._axis(_OTHER[side])
+        (own, _), (other, n_columns) = self._axis(side), self._axis(OTHER[side])
         offsets = _frozen(_offsets(self.counts(side)))
         if self._is_grouped(own):
             columns, levels = getattr(self, other), self.levels
@@ -185,7 +185,7 @@ class Ratings:
 
     def _axis(self, side: Side) -> tuple[str, int]:
         """The column that says whose, or of what, each rating is; and how many there are."""
-        if side not in _OTHER:
+        if side not in OTHER:
             raise DataError(f'side={side!r} is not a side of the data; choose "user" or "item"')
         return ("users", self.n_users) if side == "user" else ("items", self.n_items)
 

@@ -6,10 +6,9 @@ import re
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from cfnade.data.bad_lines import BadLines
 from cfnade.data.characters import clean
 from cfnade.data.columns import Columns, refuse_missing
-from cfnade.data.fields import TextShape, cut_fields
+from cfnade.data.fields import BadLines, TextShape, cut_fields
 from cfnade.data.roles import PLAIN, TEXTS, ReadOptions, choose, find_name
 from cfnade.data.sources import FileSource, bare
 from cfnade.data.text import Layout, read_columns

@@ -43,6 +43,11 @@ class Scale:
         ):
             raise DataError(f"{len(self.values)} bins need {inner} rising edges")
 
+    @classmethod
+    def saved(cls, values: Sequence[float], edges: Sequence[float] | None) -> Scale:
+        """From lists, as JSON has them."""
+        return cls(tuple(map(float, values)), None if edges is None else tuple(map(float, edges)))
+
     def __len__(self) -> int:
         return len(self.values)
 

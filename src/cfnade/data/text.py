@@ -7,20 +7,31 @@ import functools
 import operator
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cfnade.data.bad_lines import SKIP, TOLD, BadLines, faults, reason
+import polars as pl
+
 from cfnade.data.characters import LOST, clean
-from cfnade.data.columns import Columns, by_item, counts, no_ratings, numbers, text_ids, times
-from cfnade.data.fields import SEPARATORS, Table, TextShape, cut_fields, uses_quotes
+from cfnade.data.columns import Columns, columns_of, counts, iso_seconds, numbers, text_ids, times
+from cfnade.data.fields import (
+    SEPARATORS,
+    SKIP,
+    TOLD,
+    BadLines,
+    Table,
+    TextShape,
+    cut_fields,
+    uses_quotes,
+)
 from cfnade.data.roles import PLAIN, ReadOptions, Roles, choose
-from cfnade.data.scale import INTERACTIONS
 from cfnade.errors import DataError
 
 _WRITTEN = {"\\t": "\t", "tab": "\t"}  # as shells and people write it
 _LINES = 50  # that are looked at
 _SHOWN = 3  # lines that a message shows
+_NOWHERE = "".format  # a row's number in no words: the line is named beside it
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 
 
@@ -73,38 +84,62 @@ def _columns(table: Table, layout: Layout, label: str) -> Columns:
         return f"{label}:{table.line(row)}"
 
     roles, column = layout.roles, table.frame.to_series
-    items = text_ids(column(roles.item), "item", where)
     described = roles.texts(layout.names or ())
-    texts: dict[str, Any] = {
-        kind: by_item(items, column(place)) for kind, place in described.items()
-    }
-    return Columns(
-        users=text_ids(column(roles.user), "user", where),
-        items=items,
-        values=(
-            no_ratings(items) if roles.rating is None else numbers(column(roles.rating), where)
-        ),
-        times=None if roles.time is None else times(column(roles.time), where),
+    return columns_of(
+        roles,
+        lambda place: (column(place), where),
+        text_ids,
+        {kind: column(place) for kind, place in described.items()},
         where=where,
-        scale=INTERACTIONS if roles.rating is None else None,
-        weights=None if roles.weight is None else counts(column(roles.weight), where),
         assumed=roles.notice(layout.names),
-        **texts,
     )
 
 
 def _without_faults(table: Table, roles: Roles, bad: BadLines) -> Table | None:
     """The rows that can be read; None if that is all or none of them: no line is to blame then."""
     columns = {role: table.frame.to_series(place) for role, place in roles.named().items()}
-    wrong = {role: faults(column, role) for role, column in columns.items()}
+    wrong = {role: _faults(column, role) for role, column in columns.items()}
     any_wrong = functools.reduce(operator.or_, wrong.values())
     rows = any_wrong.arg_true().to_list()
     if len(rows) in (0, len(any_wrong)):
         return None
     for place, row in enumerate(rows if bad.skip else ()):
         role = next(role for role in wrong if wrong[role][row])
-        bad.add(table.lines[row], reason(columns[role], role, row) if place < TOLD else "", "")
+        bad.add(table.lines[row], _reason(columns[role], role, row) if place < TOLD else "", "")
     return table.only(~any_wrong)
+
+
+def _faults(column: pl.Series, role: str) -> pl.Series:
+    """Where a text cannot be an id, a rating, a weight or a time, whatever the others are."""
+    if role in ("user", "item"):
+        return (column.str.strip_chars() == "").fill_null(True) | column.str.contains(
+            LOST, literal=True
+        ).fill_null(True)
+    values = column.str.strip_chars().cast(pl.Float64, strict=False)
+    wrong = values.is_finite().fill_null(False).not_()
+    if role == "weight":
+        return wrong | (values <= 0).fill_null(True)
+    if role == "rating" or 2 * int(wrong.sum()) < len(wrong):
+        return wrong
+    distinct = column.unique()  # of dates
+    dates = [text is not None and iso_seconds(text) is not None for text in distinct.to_list()]
+    return column.is_in(distinct.filter(pl.Series(dates))).fill_null(False).not_()
+
+
+def _reason(column: pl.Series, role: str, row: int) -> str:
+    """What is wrong with the text in a row that is at fault."""
+    checks: dict[str, Callable[..., Any]] = {"rating": numbers, "weight": counts, "time": times}
+    text = column.slice(row, 1)
+    try:
+        if role in checks:
+            checks[role](text, _NOWHERE)
+        else:
+            text_ids(text, role, _NOWHERE)
+    except DataError as error:
+        return str(error).removeprefix(": ").partition(";")[0]
+    if role == "time":
+        return f"time {text[0]!r} is not written like the others (numbers, or ISO dates)"
+    return f"the {role} id holds damaged characters"
 
 
 # -- layout ---------------------------------------------------------------------------------------

@@ -23,16 +23,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 import polars as pl
 
-from cfnade.data.columns import (
-    Columns,
-    Where,
-    by_item,
-    counts,
-    no_ratings,
-    numbers,
-    times,
-    typed_ids,
-)
+from cfnade.data.columns import Columns, Where, columns_of, typed_ids
 from cfnade.data.fields import POLARS_ERRORS
 from cfnade.data.parquet_check import MAGIC, check_parquet
 from cfnade.data.ratings import Ratings
@@ -41,7 +32,12 @@ from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.errors import DataError
 from cfnade.files import replacing
 
-ARROW = b"ARROW1"
+_ARROW = b"ARROW1"
+
+
+def is_table(start: bytes) -> bool:
+    """Whether a file that starts so is one of them."""
+    return start.startswith((MAGIC, _ARROW))
 
 
 def read_frame(frame: Any, options: ReadOptions = PLAIN) -> Columns:
@@ -194,25 +190,16 @@ def _columns(
 
     if not len(columns[names[roles.user]]):
         raise DataError(f"{label or 'the frame'}: has columns but no rows; there are no ratings")
-    own = scale is not None
-    (users, at_user), (items, at_item) = placed(roles.user), placed(roles.item)
-    item_ids = typed_ids(items, "item", at_item)
-    texts: dict[str, Any] = {
-        kind: by_item(item_ids, columns[names[place]], sure=own)
-        for kind, place in roles.texts(names).items()
-        if names[place] in columns
-    }
-    return Columns(
-        users=typed_ids(users, "user", at_user),
-        items=item_ids,
-        values=no_ratings(item_ids) if roles.rating is None else numbers(*placed(roles.rating)),
-        times=None if roles.time is None else times(*placed(roles.time), exact=own),
+    described = {kind: names[place] for kind, place in roles.texts(names).items()}
+    return columns_of(
+        roles,
+        placed,
+        typed_ids,
+        {kind: columns[name] for kind, name in described.items() if name in columns},
+        scale=scale,
         source=source,
         where=where,
-        scale=INTERACTIONS if roles.rating is None else scale,
-        weights=None if roles.weight is None else counts(*placed(roles.weight)),
         assumed="" if scale == INTERACTIONS else roles.notice(_given(names)),
-        **texts,
     )
 
 
@@ -220,10 +207,8 @@ def _own_metadata(own: dict[str, str], label: str) -> tuple[Scale | None, str]:
     if "cfnade.scale" not in own:
         return None, ""
     try:
-        edges = json.loads(own["cfnade.edges"])
-        values = tuple(float(value) for value in json.loads(own["cfnade.scale"]))
-        scale = Scale(values, None if edges is None else tuple(float(edge) for edge in edges))
-        return scale, str(json.loads(own["cfnade.source"]))
+        edges, values = json.loads(own["cfnade.edges"]), json.loads(own["cfnade.scale"])
+        return Scale.saved(values, edges), str(json.loads(own["cfnade.source"]))
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{label}: its cfnade.* metadata is damaged ({error}); write it again, or name the "
@@ -248,7 +233,12 @@ def _column(table: nw.DataFrame[Any], position: int, name: str) -> pl.Series:
         values = zip(column.to_list(), gaps, strict=True)
         return pl.Series([None if gap else value for value, gap in values])
     except (*POLARS_ERRORS, TypeError, ValueError, ArithmeticError) as error:
-        raise DataError(
-            f"column {name!r} holds values of several types or of one that cannot be read "
-            f"({str(error)[:120]}); convert it to numbers or strings"
-        ) from error
+        raise mixed_types(name, str(error)) from error
+
+
+def mixed_types(name: str, reason: str) -> DataError:
+    """Of a column that polars cannot hold as one."""
+    return DataError(
+        f"column {name!r} holds values of several types or of one that cannot be read "
+        f"({reason[:120]}); convert it to numbers or strings"
+    )

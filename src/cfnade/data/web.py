@@ -16,8 +16,7 @@ from typing import IO, Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from cfnade.data.addresses import masked
-from cfnade.data.download_bar import DownloadBar
-from cfnade.data.kept import place_of
+from cfnade.data.elsewhere import place_of
 from cfnade.errors import DataError
 from cfnade.files import replacing
 
@@ -127,3 +126,29 @@ def _explaining(shown: str) -> Iterator[None]:
         reason = getattr(error, "reason", error)
         text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
         raise DataError(f"{shown}: cannot be downloaded ({text}); {_OR_BY_HAND}") from error
+
+
+class DownloadBar:
+    """How far a download is, on standard error if that is a terminal; in the shape pooch drives."""
+
+    def __init__(self, name: str) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        self.total = 0
+        columns = (progress.BarColumn(), progress.DownloadColumn(), progress.TransferSpeedColumn())
+        self._progress = progress.Progress(
+            progress.TextColumn(name), *columns, console=console, disable=not console.is_terminal
+        )
+        self._task = self._progress.add_task(name, total=None)
+
+    def update(self, amount: int) -> None:
+        self._progress.start()
+        self._progress.update(self._task, total=self.total, advance=amount)
+
+    def reset(self) -> None:
+        self._progress.reset(self._task)
+
+    def close(self) -> None:
+        self._progress.stop()

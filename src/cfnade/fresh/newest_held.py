@@ -12,7 +12,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings, places_among
+from cfnade.data.ratings import Ratings, cells_of, places_among
 from cfnade.data.splits import GIVEN, TRAIN, VALID, Split, cut, newest
 from cfnade.fitted import FittedModel
 from cfnade.sides.widening import places_of, recounted
@@ -52,8 +52,7 @@ def _told(ratings: Ratings, context: Ratings) -> BoolArray:
     items = places_of(context.item_ids, ratings.item_ids)[context.items]
     there = (users >= 0) & (items >= 0)
     told = np.sort(users[there] * ratings.n_items + items[there])
-    cells = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
-    return places_among(told, cells) >= 0
+    return places_among(told, cells_of(ratings.users, ratings.items, ratings.n_items)) >= 0
 
 
 def asked_of_both(split: Split, fitted: FittedModel) -> Ratings:

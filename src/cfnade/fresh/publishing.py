@@ -30,12 +30,12 @@ KEPT = 3
 _PART = ".part-"
 
 
-def publish(fitted: FittedModel, folder: Path, *, half: bool = False) -> None:
+def publish(fitted: FittedModel, folder: Path) -> None:
     """Put a model in the place of the one that is there, which is kept among the earlier ones."""
     _tidy(folder)
     if current(folder, NAME).exists() and check_of(folder) not in map(check_of, earlier(folder)):
         _keep(folder)
-    checkpoint.save(fitted, folder, half=half)
+    checkpoint.save(fitted, folder)
     _tidy(folder)
 
 

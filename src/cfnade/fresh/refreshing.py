@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from cfnade.data.typed_tables import read_frame
 from cfnade.errors import CfnadeError, TrainingError
 from cfnade.evaluation import evaluate
 from cfnade.fitted import FittedModel, trained_on
+from cfnade.fitting import member_fields
 from cfnade.fresh.newest_held import LEAST, asked_of_both, held_back
 from cfnade.fresh.publishing import check_of, drop_earlier, publish
 from cfnade.lock import TakenError, only_one
@@ -71,12 +72,8 @@ def refresh(
     say: Say = lambda _: None,
 ) -> Refreshed:
     """Train the folder's model on, and publish the result if its error is at most `bar` above."""
-    with alone(folder):
-        store = open_store(address)
-        try:
-            return _refresh(folder, store, bar, epochs, threads, say)
-        finally:
-            store.close()
+    with alone(folder), closing(open_store(address)) as store:
+        return _refresh(folder, store, bar, epochs, threads, say)
 
 
 @contextmanager
@@ -255,10 +252,7 @@ def plans_of(fitted: FittedModel, epochs: int) -> list[Plan]:
         )
     plans = []
     for number, (side, member) in enumerate(zip(sides, fitted.members, strict=True)):
-        fields: dict[str, Any] = {}
-        for own in reversed(member.to_dict().values()):
-            fields |= own  # where several have a field, the first one counts
-        plans.append(Plan(side, fields, _settings(fitted, number, side, epochs)))
+        plans.append(Plan(side, member_fields(member), _settings(fitted, number, side, epochs)))
     return plans
 
 

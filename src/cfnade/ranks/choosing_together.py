@@ -17,10 +17,10 @@ from cfnade.choice.blending import PLACES, SHARPNESS
 from cfnade.choice.nade_training import ChoiceTrainer
 from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan
-from cfnade.choice.set_states import hidden_of
+from cfnade.choice.set_states import hidden_of, largest_of
 from cfnade.data.choices import chosen
 from cfnade.data.ratings import IntArray
-from cfnade.group import Array, Group
+from cfnade.group import Array
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.ranking_metrics import ndcg, places
 from cfnade.ranks.owned import Owned
@@ -122,7 +122,7 @@ class ListJudge:
             return 1.0
         scores = self._scores(network).double()
         own = scores[self._answers[0], self._answers[1].astype(np.int64)].numpy()
-        tops = _largest(scores, self._group)
+        tops = largest_of(scores, self._group)
         likelihood = []
         for factor in SHARPNESS:
             weights = torch.exp(factor * (scores - torch.from_numpy(tops).unsqueeze(1))).sum(1)
@@ -130,10 +130,3 @@ class ListJudge:
             mine = factor * (own - tops[self._answers[0]]) - logs[self._answers[0]]
             likelihood.append(self._group.total(float(mine.sum())))
         return float(SHARPNESS[int(np.argmax(likelihood))])
-
-
-def _largest(scores: torch.Tensor, group: Group) -> Array:
-    """The largest score of each row, of all ranks. Returns (B,)."""
-    tops = np.zeros((group.size, len(scores)))
-    tops[group.rank] = scores.max(1).values.numpy()
-    return np.asarray(group.sum_(tops).max(0))

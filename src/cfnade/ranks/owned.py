@@ -92,6 +92,13 @@ def both_ways(user: Owned, item: Owned) -> RankRatings:
     return both
 
 
+def sizes_alone(shards: Shards, count: int) -> Ratings:
+    """So many ratings with the sizes and the scale of the shards, and nothing else: no memory."""
+    index, levels = np.broadcast_to(np.int32(0), (count,)), np.broadcast_to(np.uint8(0), (count,))
+    ids = nameless(shards.n_users), nameless(shards.n_items)
+    return Ratings(index, index, levels, shards.scale, *ids)
+
+
 def nameless(count: int) -> npt.NDArray[Any]:
     """Ids that nobody asks for, and that take no memory: indices are all that training knows."""
     return np.broadcast_to(np.int64(0), (count,))

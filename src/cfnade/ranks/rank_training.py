@@ -13,14 +13,14 @@ import torch
 
 from cfnade import __version__
 from cfnade.calibration import Calibration
-from cfnade.choice.planning import ChoicePlan, choice_plan
+from cfnade.choice.planning import choice_plan
 from cfnade.data.ratings import Ratings
 from cfnade.errors import TrainingError
 from cfnade.group import Group
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.ranks.choosing_together import SharedChoice, choose_together
 from cfnade.ranks.judging import Judge
-from cfnade.ranks.owned import Owned, both_ways, nameless, owned_by
+from cfnade.ranks.owned import Owned, both_ways, owned_by, sizes_alone
 from cfnade.ranks.rank_state import RankSaving
 from cfnade.ranks.saved_columns import load_columns
 from cfnade.ranks.writing import SharedModel, write_folder
@@ -159,21 +159,13 @@ def _with_choice(how: RankRun, model: SharedModel, seed: int) -> tuple[SharedMod
     saving = how.saving
     if saving is not None:
         saving = replace(saving, folder=lists_folder(saving.folder))
-    plan = _plan(how.shards, seed)
+    plan = choice_plan(sizes_alone(how.shards, how.shards.sizes["train"]), seed=seed)
     choice: SharedChoice = choose_together(
         owned, plan, how.shards.fingerprint, saving, how.say, how.ended
     )
     seconds = {"nade": round(time.monotonic() - began, 2)}
     facts = choice.facts | {"seconds": seconds, "total_seconds": seconds["nade"]}
     return replace(model, choice=choice, items=owned), facts
-
-
-def _plan(shards: Shards, seed: int) -> ChoicePlan:
-    """What suits data of that size."""
-    count = shards.sizes["train"]
-    index, levels = np.broadcast_to(np.int32(0), (count,)), np.broadcast_to(np.uint8(0), (count,))
-    ids = nameless(shards.n_users), nameless(shards.n_items)
-    return choice_plan(Ratings(index, index, levels, shards.scale, *ids), seed=seed)
 
 
 def _axes(names: tuple[str, ...], settings: Settings) -> list[Axis]:

@@ -51,8 +51,7 @@ def load_columns(folder: Path, own: Mapping[Axis, Ids]) -> FittedModel:
     nobody: Ids = np.empty(0, np.int64)
     kept: dict[Axis, Ids] = {"user": nobody, "item": nobody}
     kept |= {axis: ids[axis][places[axis]] for axis in own}
-    edges = manifest["scale"]["edges"]
-    scale = Scale(tuple(manifest["scale"]["values"]), None if edges is None else tuple(edges))
+    scale = Scale.saved(manifest["scale"]["values"], manifest["scale"]["edges"])
     nothing = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
     context = Ratings(*nothing, scale, kept["user"], kept["item"])
     path, numbered = current(folder, WEIGHTS), enumerate(manifest["members"])

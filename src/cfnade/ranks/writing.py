@@ -22,11 +22,10 @@ from cfnade.checkpoint.manifest import write_manifest
 from cfnade.choice import Choice
 from cfnade.choice.set_nade import ChoiceNade
 from cfnade.data.array_files import write_rating_pieces, write_streamed
-from cfnade.data.ratings import Ratings
 from cfnade.fitted import FittedModel
 from cfnade.group import Array
 from cfnade.ranks.choosing_together import SharedChoice
-from cfnade.ranks.owned import Owned, nameless
+from cfnade.ranks.owned import Owned, sizes_alone
 from cfnade.shards import Shards
 from cfnade.shards.layout import PARTS
 from cfnade.sides import Member, saved_member
@@ -216,13 +215,10 @@ def _described(
     with torch.device("meta"):
         members = (saved_member(sides, {}),) if sides else ()
     count = shards.sizes["train"] + shards.sizes["valid"] if with_context else 0
-    index, levels = np.broadcast_to(np.int32(0), (count,)), np.broadcast_to(np.uint8(0), (count,))
-    ids = nameless(shards.n_users), nameless(shards.n_items)
-    context = Ratings(index, index, levels, shards.scale, *ids)
     return FittedModel(
         members,
         model.side,
-        context,
+        sizes_alone(shards, count),
         {},
         calibration,
         with_context,

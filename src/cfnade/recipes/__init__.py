@@ -16,7 +16,7 @@ from typing import Any
 
 from cfnade.errors import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig
-from cfnade.options import TRUE_OR_FALSE, Allowed, checked, number, sequence, whole
+from cfnade.options import TRUE_OR_FALSE, Allowed, checked, number, sequence, unknown, whole
 from cfnade.settings import Settings
 from cfnade.sides import KINDS, WITH_RIDGE, are_made, side_names
 from cfnade.training.run import Plan
@@ -116,10 +116,10 @@ def recipe(name: str | Path) -> Recipe:
 
 
 def _parsed(name: str, given: dict[str, Any]) -> Recipe:
-    unknown = set(given) - {"side", "model", "training", "measured"}
-    if unknown:
+    strange = set(given) - {"side", "model", "training", "measured"}
+    if strange:
         raise TrainingError(
-            f"recipe {name}: unknown part {sorted(unknown)[0]!r}; a recipe has side, [model], "
+            f"recipe {name}: unknown part {sorted(strange)[0]!r}; a recipe has side, [model], "
             "[training] and [measured]"
         )
     side = given.get("side", "user")
@@ -147,9 +147,7 @@ def model_fields(given: dict[str, Any], where: str) -> dict[str, Any]:
     names = [*(f for f in CFNADEConfig.__dataclass_fields__ if f not in _SIZES), *_BESIDE]
     for key in given:
         if key not in names:
-            near = get_close_matches(key, names, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(names)})"
-            raise TrainingError(f"{where}: unknown model field {key!r}{hint}")
+            raise TrainingError(f"{where}: {unknown('model field', key, names)}")
     for name, rule in _BESIDE.items():
         if name in given:
             checked(name, given[name], rule, TrainingError, f"{where}:")

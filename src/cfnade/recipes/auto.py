@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cfnade.choice.planning import CORES
 from cfnade.data.ratings import Ratings
 from cfnade.errors import TrainingError
 from cfnade.options import checked, number
@@ -28,9 +29,6 @@ MOST_SECONDS, LEAST_SECONDS, SECONDS_A_RATING = 40.0, 12.0, 6e-5
 """The budget, if none is given: small data need not wait."""
 
 AXES = ("user", "item")
-
-CORES = 1.6
-"""How much faster two cores are than one."""
 
 PATIENCE = 3
 """Epochs without a gain after which a member stops."""

@@ -34,7 +34,7 @@ def chunk_name(chunk: str, what: str) -> str:
     return f"chunks/{chunk}-{what}"
 
 
-def read_piece(place: Workplace, number: int) -> dict[str, Any]:
+def read_piece(place: Workplace, number: int) -> None:
     """Read one piece; what it came to is noted when all of it is written."""
     plan = place.plan()
     chunks, skipped = [], []
@@ -44,7 +44,7 @@ def read_piece(place: Workplace, number: int) -> dict[str, Any]:
             chunks.append(chunk)
         if words:
             skipped.append(f"{plan.pieces[number].path}: {words}")
-    return place.note(piece_name(number), {"chunks": chunks, "skipped": skipped})
+    place.note(piece_name(number), {"chunks": chunks, "skipped": skipped})
 
 
 def _read(plan: ShardPlan, piece: Piece) -> Iterator[tuple[Columns, str]]:

@@ -80,7 +80,7 @@ def _scale(place: Workplace, plan: ShardPlan, chunks: list[dict[str, Any]]) -> S
         return binned_scale(plan.options.bins, float(distinct[0]), float(distinct[-1]))
     said = {repr(chunk["scale"]): chunk["scale"] for chunk in chunks}
     if len(said) == 1 and (own := next(iter(said.values()))) is not None:
-        return Scale(tuple(own[0]), None if own[1] is None else tuple(own[1]))
+        return Scale.saved(*own)
     return find_scale(distinct)
 
 

@@ -28,6 +28,16 @@ _META = {"format": layout.FORMAT, "version": str(layout.VERSION)}
 Array = npt.NDArray[Any]
 
 
+def join(place: Workplace, what: str, side: Side, number: int) -> None:
+    """One of the files that stay: raw ids, counts of rows, or a part."""
+    if what == "ids":
+        write_ids(place, side, number)
+    elif what == "rows":
+        write_rows(place, side)
+    else:
+        write_part(place, side, number)
+
+
 def write_part(place: Workplace, side: Side, part: int) -> None:
     """One part, from the bands in their order."""
     bands, weighted = _bands(place, side), bool(place.read(f"sizes/{side}")["weighted"][0])

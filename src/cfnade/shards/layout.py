@@ -28,7 +28,6 @@ MANIFEST = "manifest.json"
 PARTS: Final = 64
 DIVISIONS = ("train", "valid", "test")
 SIDES: tuple[Side, Side] = ("user", "item")
-OTHER: dict[Side, Side] = {"user": "item", "item": "user"}
 
 # splitmix64: its increment and the two factors of its finaliser
 _STEP = np.uint64(0x9E3779B97F4A7C15)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.array_files import Arrays, digest_text, read_arrays, unpack_texts
-from cfnade.data.ratings import IndexArray, Ratings, Rows, Side, offsets_of
+from cfnade.data.array_files import Arrays, digest_text, read_arrays, unpacked
+from cfnade.data.ratings import OTHER, IndexArray, Ratings, Rows, Side, offsets_of
 from cfnade.data.scale import LevelArray, Scale
+from cfnade.data.splits import Split
 from cfnade.errors import DataError
 from cfnade.shards import layout
-from cfnade.shards.layout import DIVISIONS, MANIFEST, OTHER, PARTS
+from cfnade.shards.layout import DIVISIONS, MANIFEST, PARTS
 
 _BAND = 1 << 22  # ratings put in order at a time
 
@@ -55,8 +56,7 @@ class Shards:
         """What rows may be."""
         self.weighted = bool(manifest["weights"])
         self.fingerprint = str(manifest["fingerprint"])
-        edges = manifest["edges"]
-        self.scale = Scale(tuple(manifest["scale"]), None if edges is None else tuple(edges))
+        self.scale = Scale.saved(manifest["scale"], manifest["edges"])
 
     @classmethod
     def open(cls, folder: str | Path) -> Shards:
@@ -99,7 +99,7 @@ class Shards:
         first = 0
         for piece, size in enumerate(self._manifest["pieces"][axis]):
             arrays = self._read(layout.ids_file(axis, piece))
-            yield first, ids_in(arrays)
+            yield first, unpacked("ids", arrays)
             first += size
 
     def ids(self, axis: Side) -> npt.NDArray[Any]:
@@ -166,6 +166,16 @@ class Shards:
             weights=arrays.get("weights"),
         )
 
+    def split(self) -> Split:
+        """All of them in one process, cut as they have been."""
+        train = self.ratings("train")
+        valid, test = (
+            replace(self.ratings(name), user_ids=train.user_ids, item_ids=train.item_ids)
+            for name in ("valid", "test")
+        )
+        none = test.select(np.arange(0))
+        return Split("shards", train, valid, test, none, self.fingerprint, self.fingerprint)
+
     def _check(self, side: Side, rank: int, size: int) -> None:
         if side not in self.sides:
             raise DataError(
@@ -218,13 +228,6 @@ def checked_arrays(path: Path, check: str | None) -> Arrays:
     if check is not None and texts["check"] != check:
         raise DataError(f"{path}: is of other shards; {again}")
     return arrays
-
-
-def ids_in(arrays: Arrays, name: str = "ids") -> npt.NDArray[Any]:
-    """Raw ids as they are stored: integers, or texts end to end. Returns (n,)."""
-    if name in arrays:
-        return arrays[name]
-    return unpack_texts(arrays[f"{name}.bytes"], arrays[f"{name}.starts"])
 
 
 def fingerprint(manifest: dict[str, Any]) -> str:

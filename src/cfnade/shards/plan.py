@@ -13,10 +13,9 @@ from typing import Annotated, Literal
 
 from cfnade.data.build import Options, Repeats
 from cfnade.data.formats import foreign_kind, is_document
-from cfnade.data.parquet_check import MAGIC
 from cfnade.data.ratings import Side
 from cfnade.data.roles import ReadOptions
-from cfnade.data.typed_tables import ARROW, count_rows
+from cfnade.data.typed_tables import count_rows, is_table
 from cfnade.errors import DataError
 from cfnade.files import write_text
 from cfnade.options import check_fields, number, one_of, whole
@@ -157,7 +156,7 @@ def _pieces(file: Path, reading: ReadOptions) -> Iterator[Piece]:
     with file.open("rb") as opened:
         start = opened.read(512)
     size = file.stat().st_size
-    if start.startswith((MAGIC, ARROW)):
+    if is_table(start):
         if names := reading.of_text():
             raise DataError(f"{file}: {names[0]}= is for text, and this is a table; leave it out")
         rows = count_rows(file, path)

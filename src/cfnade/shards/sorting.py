@@ -10,12 +10,12 @@ import polars as pl
 
 from cfnade.data.array_files import Arrays
 from cfnade.data.build import index_of
-from cfnade.data.ratings import Side
+from cfnade.data.ratings import OTHER, Side
 from cfnade.data.scale import Scale
 from cfnade.errors import DataError
 from cfnade.shards.chunks import chunk_name
 from cfnade.shards.finding import ids_name, raw_id
-from cfnade.shards.layout import OTHER, PARTS, SIDES, arrays_of, chances, part_of
+from cfnade.shards.layout import PARTS, SIDES, arrays_of, chances, part_of
 from cfnade.shards.plan import ShardOptions
 from cfnade.shards.workplace import StoredIds, Workplace, id_arrays
 
@@ -59,7 +59,7 @@ def scatter(place: Workplace, chunk: int) -> None:
     facts = place.found()
     ratings = place.read(chunk_name(facts["chunks"][chunk], "ratings"))
     whole = {axis: _numbered(place, axis, chunk)[ratings[axis]] for axis in SIDES}
-    scale = Scale(tuple(facts["scale"]), facts["edges"] and tuple(facts["edges"]))
+    scale = Scale.saved(facts["scale"], facts["edges"])
     levels = scale.levels_of(ratings["values"])[0][ratings["codes"]]
     if len(scale) == 1:
         levels = np.zeros(len(levels), np.uint8)
@@ -148,7 +148,8 @@ def _once_each(place: Workplace, side: Side, ratings: Arrays, options: ShardOpti
     new[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
     starts = np.flatnonzero(new)
     sizes = np.diff(starts, append=len(rows))
-    scale = place.found()["scale"]
+    facts = place.found()
+    scale = Scale.saved(facts["scale"], facts["edges"])
     if len(scale) == 1:
         return _counted(ratings, starts, sizes)
     if len(starts) == len(rows):
@@ -163,9 +164,8 @@ def _once_each(place: Workplace, side: Side, ratings: Arrays, options: ShardOpti
             "line: --repeats last)"
         )
     if options.repeats == "mean":
-        grid = Scale(tuple(scale), place.found()["edges"])
-        means = np.add.reduceat(grid.array()[ratings["levels"]], starts) / sizes
-        return {"rows": rows[starts], "columns": columns[starts], "levels": grid.nearest(means)}
+        means = np.add.reduceat(scale.array()[ratings["levels"]], starts) / sizes
+        return {"rows": rows[starts], "columns": columns[starts], "levels": scale.nearest(means)}
     kept = starts if options.repeats == "first" else starts + sizes - 1
     return {name: array[kept] for name, array in ratings.items()}
 

@@ -24,7 +24,8 @@ from cfnade.data.ratings import Side
 from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.engines import Task, TaskEngine
 from cfnade.errors import DataError
-from cfnade.shards import chunks, finding, finishing, sorting
+from cfnade.shards import finding, finishing, sorting
+from cfnade.shards.chunks import piece_name, read_piece
 from cfnade.shards.layout import MANIFEST, PARTS, SIDES, ids_file, part_file, rows_file
 from cfnade.shards.opened import Shards
 from cfnade.shards.plan import ShardOptions, ShardPlan, plan_of
@@ -64,48 +65,49 @@ def shard(
 
 
 def _run(place: Workplace, plan: ShardPlan, engine: TaskEngine) -> None:
-    folder, sides = str(place.folder), plan.options.sides
+    sides = plan.options.sides
 
     def stage(
         name: str, function: Callable[..., Any], tasks: Sequence[Task], done: Sequence[bool]
     ) -> None:
-        left = [(folder, *task) for task, over in zip(tasks, done, strict=True) if not over]
+        # what a worker is told is the folder and some numbers
+        left = [(place, *task) for task, over in zip(tasks, done, strict=True) if not over]
         started = time.perf_counter()
         engine.each(function, left)
         seconds = time.perf_counter() - started
         log.info("%s: %d of %d tasks, %.1f s", name, len(left), len(tasks), seconds)
 
     pieces = [(number,) for number in range(len(plan.pieces))]
-    stage("read", read, pieces, [place.noted(chunks.piece_name(i)) is not None for (i,) in pieces])
+    done = [place.noted(piece_name(number)) is not None for (number,) in pieces]
+    stage("read", read_piece, pieces, done)
     facts = place.noted("found") or finding.find_out(place)
     for words in (*facts["skipped"], facts["assumed"]):
         if words:
             log.info("%s", words)
     again = [(axis, chunk) for axis in SIDES for chunk in facts["retext"][axis]]
-    stage("texts", texts, again, [place.has(finding.ids_name(facts, *task)) for task in again])
+    done = [place.has(finding.ids_name(facts, *task)) for task in again]
+    stage("texts", sorting.write_as_texts, again, done)
     ranges = {axis: finding.cut_ids(place, axis) for axis in SIDES}
     merged = [(axis, number) for axis in SIDES for number in range(ranges[axis])]
-    stage("ids", ids, merged, [place.has(f"ids/{axis}-{number}") for axis, number in merged])
+    done = [place.has(f"ids/{axis}-{number}") for axis, number in merged]
+    stage("ids", sorting.merge_ids, merged, done)
     for axis in SIDES:
         finding.number_ids(place, axis, ranges[axis])
     each = [(number,) for number in range(len(facts["chunks"]))]
-    last = sides[-1]
-    stage("scatter", scatter, each, [place.has(f"scattered/{last}-{i:06d}") for (i,) in each])
+    done = [place.has(f"scattered/{sides[-1]}-{number:06d}") for (number,) in each]
+    stage("scatter", sorting.scatter, each, done)
     bands = [
         (side, band)
         for side in sides
         for band in range(len(place.read(f"bands/{side}")["bounds"]) - 1)
     ]
-    stage("sort", sort, bands, [place.has(f"sorted/{side}-{band:06d}") for side, band in bands])
+    done = [place.has(f"sorted/{side}-{band:06d}") for side, band in bands]
+    stage("sort", sorting.sort_band, bands, done)
     for side in sides:
         finishing.note_sizes(place, side)
     joined = _files(place, sides)
-    stage(
-        "join",
-        join,
-        [task for task, _ in joined],
-        [place.folder.joinpath(f).exists() for _, f in joined],
-    )
+    done = [(place.folder / file).exists() for _, file in joined]
+    stage("join", finishing.join, [task for task, _ in joined], done)
     finishing.write_manifest(place)
 
 
@@ -119,39 +121,6 @@ def _files(place: Workplace, sides: Sequence[Side]) -> list[tuple[Task, str]]:
     joined += [(("rows", side, 0), rows_file(side)) for side in sides]
     joined += [(("part", s, p), part_file(s, p)) for s in sides for p in range(PARTS)]
     return joined
-
-
-# -- tasks: what a worker is told is the folder and a number --------------------------------------
-
-
-def read(folder: str, piece: int) -> None:
-    chunks.read_piece(Workplace(folder), piece)
-
-
-def texts(folder: str, axis: Side, chunk: int) -> None:
-    sorting.write_as_texts(Workplace(folder), axis, chunk)
-
-
-def ids(folder: str, axis: Side, number: int) -> None:
-    sorting.merge_ids(Workplace(folder), axis, number)
-
-
-def scatter(folder: str, chunk: int) -> None:
-    sorting.scatter(Workplace(folder), chunk)
-
-
-def sort(folder: str, side: Side, band: int) -> None:
-    sorting.sort_band(Workplace(folder), side, band)
-
-
-def join(folder: str, what: str, side: Side, number: int) -> None:
-    place = Workplace(folder)
-    if what == "ids":
-        finishing.write_ids(place, side, number)
-    elif what == "rows":
-        finishing.write_rows(place, side)
-    else:
-        finishing.write_part(place, side, number)
 
 
 # -- the folder -----------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from cfnade.data.bad_lines import BadLines
 from cfnade.data.characters import clean
 from cfnade.data.columns import Columns, Where
+from cfnade.data.fields import BadLines
 from cfnade.data.roles import ReadOptions
 from cfnade.data.sources import HEAD, packing, unpacked_blocks
 from cfnade.data.text import Layout, read_columns, recognise

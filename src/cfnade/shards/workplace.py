@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.array_files import Arrays, pack_texts, read_arrays, write_arrays
+from cfnade.data.array_files import Arrays, packed, read_arrays, write_arrays
 from cfnade.errors import DataError
 from cfnade.files import write_text
 from cfnade.shards.plan import ShardPlan
@@ -85,10 +85,7 @@ def verified_arrays(path: Path) -> Arrays:
 
 def id_arrays(ids: npt.NDArray[Any]) -> Arrays:
     """Raw ids as they are stored."""
-    if ids.dtype != object:
-        return {"ids": ids.astype(np.int64)}
-    data, starts = pack_texts(ids)
-    return {"ids.bytes": data, "ids.starts": starts}
+    return packed("ids", ids if ids.dtype == object else ids.astype(np.int64))
 
 
 class StoredIds:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from itertools import islice
 from typing import Any
 
 import polars as pl
 from sqlalchemy import Connection, func, select
 
 from cfnade.errors import StoreError
-from cfnade.store.events import check_id, digest_of
+from cfnade.store.events import LONGEST, check_id, digest_of
 from cfnade.store.opening import Store
 from cfnade.store.schema import EVENTS, FORGOTTEN, ITEMS, fact, set_fact
 
@@ -51,7 +50,7 @@ def _checked(table: pl.DataFrame, now: int, source: str) -> pl.DataFrame:
         lengths = table[name].str.len_chars()
         odd = table.filter(
             (lengths == 0)
-            | (lengths > 300)
+            | (lengths > LONGEST)
             | pl.col(name).str.contains(r"[\x00-\x1f]")
             | pl.col(name).is_null()
         )
@@ -97,14 +96,8 @@ def _name_items(connection: Connection, table: pl.DataFrame) -> None:
     items = table.select("item", *told).unique("item", keep="first", maintain_order=True)
     names = set(connection.execute(select(ITEMS.c.item)).scalars())
     rows = [row for row in items.iter_rows(named=True) if row["item"] not in names]
-    for piece in _pieces(rows):
-        connection.execute(ITEMS.insert(), piece)
-
-
-def _pieces(rows: Sequence[Any]) -> Iterator[list[Any]]:
-    left = iter(rows)
-    while piece := list(islice(left, _PIECE)):
-        yield piece
+    for first in range(0, len(rows), _PIECE):
+        connection.execute(ITEMS.insert(), rows[first : first + _PIECE])
 
 
 def set_scale(store: Store, values: Sequence[float]) -> None:

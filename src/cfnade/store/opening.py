@@ -166,14 +166,10 @@ def _shown(url: URL) -> str:
 
 
 def _engine(url: URL) -> Any:
+    pool: dict[str, Any] = {"pool_size": _CONNECTIONS, "max_overflow": 0, "pool_timeout": _SECONDS}
     if url.get_backend_name() == "sqlite":
-        engine = create_engine(
-            url,
-            connect_args={"timeout": _SECONDS, "check_same_thread": False},
-            pool_size=_CONNECTIONS,
-            max_overflow=0,
-            pool_timeout=_SECONDS,
-        )
+        patience = {"timeout": _SECONDS, "check_same_thread": False}
+        engine = create_engine(url, connect_args=patience, **pool)
         event.listen(engine, "connect", _prepare_file)
         event.listen(engine, "begin", _begin_file)
         return engine
@@ -181,10 +177,8 @@ def _engine(url: URL) -> Any:
         return create_engine(
             url,
             connect_args={"connect_timeout": url.query.get("connect_timeout", _SECONDS)},
-            pool_size=_CONNECTIONS,
-            max_overflow=0,
-            pool_timeout=_SECONDS,
             pool_pre_ping=True,  # a server that was away costs no request more
+            **pool,
         )
     except ImportError:
         raise StoreError(

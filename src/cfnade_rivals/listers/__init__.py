@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from cfnade_rivals import class_of, made
 
 if TYPE_CHECKING:
-    from cfnade_rivals.listers.list_rival import ListRival
+    from cfnade_rivals.listers.list_rival import FittedLists, ListRival
 
 LISTERS = {
     "popularity": "cfnade_rivals.listers.popularity:Popularity",
@@ -21,19 +21,19 @@ LISTERS = {
     "ials": "cfnade_rivals.listers.ials:IALS",
     "implicit-als": "cfnade_rivals.listers.implicit_rivals:ImplicitALS",
     "implicit-bpr": "cfnade_rivals.listers.implicit_rivals:ImplicitBPR",
-    "mult-vae": "cfnade_rivals.listers.mult_vae:MultVAE",
-    "recvae": "cfnade_rivals.listers.recvae:RecVAE",
+    "mult-vae": "cfnade_rivals.listers.cornac_networks:MultVAE",
+    "recvae": "cfnade_rivals.listers.cornac_networks:RecVAE",
     "ease+ials": "cfnade_rivals.listers.blend:EaseAndIals",
     "cfnade": "cfnade_rivals.listers.our_lists:OurLists",
 }
 """Name → module:class."""
 
 
-def lister_class(name: str) -> type[ListRival]:
+def lister_class(name: str) -> type[ListRival[FittedLists]]:
     """The class of this name."""
-    return cast("type[ListRival]", class_of(name, LISTERS, "model of lists"))
+    return cast("type[ListRival[FittedLists]]", class_of(name, LISTERS, "model of lists"))
 
 
-def make_lister(name: str, **options: Any) -> ListRival:
+def make_lister(name: str, **options: Any) -> ListRival[FittedLists]:
     """A model of this name, to be fitted: make_lister("ease", regularisation=500.0)."""
-    return cast("ListRival", made(name, lister_class(name), options))
+    return cast("ListRival[FittedLists]", made(name, lister_class(name), options))

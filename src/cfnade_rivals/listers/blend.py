@@ -13,8 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from cfnade.errors import ModelError
-from cfnade.options import check_fields, number
+from cfnade.options import number
 from cfnade_rivals.interface import Count, Positive
 from cfnade_rivals.listers.ease import EASE
 from cfnade_rivals.listers.ials import IALS
@@ -23,7 +22,7 @@ from cfnade_rivals.listers.list_rival import FittedLists, ListRival, Scores
 
 
 @dataclass(frozen=True)
-class FittedBlend:
+class FittedBlend(FittedLists):
     """Two models and the second one's share."""
 
     members: tuple[FittedLists, FittedLists]
@@ -43,7 +42,7 @@ def standardised(scores: Any) -> Scores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EaseAndIals:
+class EaseAndIals(ListRival[FittedBlend]):
     """The options of both, and the share."""
 
     name: ClassVar[str] = "ease+ials"
@@ -58,10 +57,7 @@ class EaseAndIals:
     regularisation: Positive = 0.01
     epochs: Count = 16
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedBlend:
+    def _fit(self, likes: Likes, seed: int, threads: int | None) -> FittedBlend:
         """Fit both, unless the last fit was of the same two on the same likes."""
         ease = EASE(regularisation=self.ease_regularisation)
         ials = IALS(
@@ -75,5 +71,7 @@ class EaseAndIals:
 
 
 @lru_cache(maxsize=2)  # another weight needs no other fit
-def _fitted(rival: ListRival, likes: Likes, seed: int, threads: int | None) -> FittedLists:
+def _fitted(
+    rival: ListRival[FittedLists], likes: Likes, seed: int, threads: int | None
+) -> FittedLists:
     return rival.fit(likes, seed=seed, threads=threads)

@@ -11,15 +11,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from cfnade.data.ratings import offsets_of, stable_order
 from cfnade.errors import ModelError
-from cfnade.options import check_fields
 from cfnade_rivals.interface import Positive
-from cfnade_rivals.libraries import library
-from cfnade_rivals.listers.blas import blas_threads
+from cfnade_rivals.libraries import blas_threads, library
 from cfnade_rivals.listers.likes import Likes
-from cfnade_rivals.listers.list_rival import Scores, require_likes
+from cfnade_rivals.listers.list_rival import FittedLists, ListRival, Scores
 
 _EXACT = 6000
 """Up to so many items the inverse is of doubles: more would take much memory and time."""
@@ -29,7 +28,7 @@ Matrix = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class FittedEASE:
+class FittedEASE(FittedLists):
     """Weights, zero on the diagonal."""
 
     weights: Scores  # (M, M)
@@ -40,7 +39,7 @@ class FittedEASE:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EASE:
+class EASE(ListRival[FittedEASE]):
     """Embarrassingly shallow autoencoder."""
 
     name: ClassVar[str] = "ease"
@@ -48,13 +47,9 @@ class EASE:
     regularisation: Positive = 500.0
     """λ, what weights are pulled to 0 with."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedEASE:
+    def _fit(self, likes: Likes, seed: int, threads: int | None) -> FittedEASE:
         """Solve; the seed makes no difference."""
         del seed
-        require_likes(likes)
         kind = np.float64 if likes.n_items <= _EXACT else np.float32
         matrix = gram(likes, kind)
         matrix[np.diag_indices_from(matrix)] += kind(self.regularisation)
@@ -67,15 +62,30 @@ class EASE:
 
 def gram(likes: Likes, kind: type) -> Matrix:
     """How many people like both items, in the upper half. Returns (M, M)."""
-    from cfnade_rivals.listers.ease_kernels import count_together
-
     entries = stable_order(likes.columns, likes.n_items)
     if entries is None:
         entries = np.arange(len(likes.columns))
     out: Matrix = np.zeros((likes.n_items, likes.n_items), kind)
     starts = offsets_of(likes.columns, likes.n_items)
-    count_together(starts, entries, likes.rows(), likes.offsets, likes.columns, out)
+    _count_together(starts, entries, likes.rows(), likes.offsets, likes.columns, out)
     return out
+
+
+@njit(nogil=True, cache=True)
+def _count_together(
+    starts: Any, entries: Any, rows: Any, offsets: Any, columns: Any, out: Any
+) -> None:
+    """out[i, j] += the people who like i and j, for j from i on. Fills (M, M), the upper half.
+
+    Item i has the entries from starts[i] to starts[i+1]: places in `columns`, each with its row.
+    One row of `out` is filled at a time, so that it stays in the cache.
+    """
+    for i in range(len(starts) - 1):
+        row = out[i]
+        for p in range(starts[i], starts[i + 1]):
+            place = entries[p]
+            for q in range(place, offsets[rows[place] + 1]):
+                row[columns[q]] += 1
 
 
 def invert(matrix: Matrix) -> None:

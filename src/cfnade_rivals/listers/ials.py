@@ -13,17 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cfnade.errors import ModelError
-from cfnade.options import check_fields
 from cfnade_rivals.interface import Count, NotNegative, Positive
-from cfnade_rivals.libraries import library
-from cfnade_rivals.listers.blas import blas_threads
+from cfnade_rivals.libraries import blas_threads, library
 from cfnade_rivals.listers.likes import Likes
-from cfnade_rivals.listers.list_rival import Scores, require_likes
+from cfnade_rivals.listers.list_rival import FittedLists, ListRival, Scores
 
 
 @dataclass(frozen=True)
-class FittedIALS:
+class FittedIALS(FittedLists):
     """irspack's recommender, asked as about people it has never met."""
 
     recommender: Any
@@ -36,7 +33,7 @@ class FittedIALS:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IALS:
+class IALS(ListRival[FittedIALS]):
     """Implicit alternating least squares."""
 
     name: ClassVar[str] = "ials"
@@ -53,12 +50,8 @@ class IALS:
     epochs: Count = 16
     """How often people and items are solved for in turn."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedIALS:
+    def _fit(self, likes: Likes, seed: int, threads: int | None) -> FittedIALS:
         """Fit with irspack."""
-        require_likes(likes)
         kind = library("irspack", "irspack", self.name).IALSRecommender
         recommender = kind(
             likes.matrix(),

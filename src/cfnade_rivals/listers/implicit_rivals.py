@@ -7,17 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cfnade.errors import ModelError
-from cfnade.options import check_fields
 from cfnade_rivals.interface import Count, NotNegative, Positive
-from cfnade_rivals.libraries import library
-from cfnade_rivals.listers.blas import blas_threads
+from cfnade_rivals.libraries import blas_threads, library
 from cfnade_rivals.listers.likes import Likes
-from cfnade_rivals.listers.list_rival import Scores, require_likes
+from cfnade_rivals.listers.list_rival import FittedLists, ListRival, Scores
 
 
 @dataclass(frozen=True)
-class FittedALS:
+class FittedALS(FittedLists):
     """implicit's model; a taste is solved for from what is given."""
 
     model: Any
@@ -29,7 +26,7 @@ class FittedALS:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImplicitALS:
+class ImplicitALS(ListRival[FittedALS]):
     """Alternating least squares (Hu, Koren and Volinsky 2008)."""
 
     name: ClassVar[str] = "implicit-als"
@@ -43,12 +40,8 @@ class ImplicitALS:
     epochs: Count = 15
     """How often people and items are solved for in turn."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedALS:
+    def _fit(self, likes: Likes, seed: int, threads: int | None) -> FittedALS:
         """Fit with implicit."""
-        require_likes(likes)
         kind = library("implicit.cpu.als", "implicit", self.name).AlternatingLeastSquares
         with blas_threads(1, self.name):  # implicit's own threads would compete with BLAS's
             model = kind(
@@ -64,7 +57,7 @@ class ImplicitALS:
 
 
 @dataclass(frozen=True)
-class FittedBPR:
+class FittedBPR(FittedLists):
     """Items' factors, the last of which is the bias."""
 
     item_factors: Scores  # (M, F+1)
@@ -77,7 +70,7 @@ class FittedBPR:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImplicitBPR:
+class ImplicitBPR(ListRival[FittedBPR]):
     """Bayesian personalised ranking (Rendle et al. 2009).
 
     BPR knows only people whom it learnt from. So a person's taste is taken to be the mean of the
@@ -97,12 +90,8 @@ class ImplicitBPR:
     epochs: Count = 100
     """Passes over the likes."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedBPR:
+    def _fit(self, likes: Likes, seed: int, threads: int | None) -> FittedBPR:
         """Fit with implicit; with several threads, updates overtake each other."""
-        require_likes(likes)
         module = library("implicit.cpu.bpr", "implicit", self.name)
         with blas_threads(1, self.name):
             model = module.BayesianPersonalizedRanking(

@@ -12,19 +12,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cfnade.errors import ModelError
-from cfnade.options import check_fields
 from cfnade_rivals.interface import Count, NotNegative
 from cfnade_rivals.libraries import library
 from cfnade_rivals.listers.likes import Likes
-from cfnade_rivals.listers.list_rival import Scores, require_likes
+from cfnade_rivals.listers.list_rival import FittedLists, ListRival, Scores
 
 _ITEMS = 1000
 """How many items' likeness to all others is in memory at once."""
 
 
 @dataclass(frozen=True)
-class FittedNeighbours:
+class FittedNeighbours(FittedLists):
     """Of each item (a column) its neighbours (rows), a sparse matrix."""
 
     likeness: Any  # (M, M)
@@ -35,7 +33,7 @@ class FittedNeighbours:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ItemKNN:
+class ItemKNN(ListRival[FittedNeighbours]):
     """Cosine likeness, cut to the nearest."""
 
     name: ClassVar[str] = "item-knn"
@@ -45,13 +43,9 @@ class ItemKNN:
     shrinkage: NotNegative = 0.0
     """Makes items with few likes less alike."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedNeighbours:
+    def _fit(self, likes: Likes, seed: int, threads: int | None) -> FittedNeighbours:
         """Count, on one thread; the seed makes no difference."""
         del seed, threads
-        require_likes(likes)
         sparse = library("scipy.sparse", "scipy", self.name)
         by_person = likes.matrix()
         by_item, roots = by_person.T.tocsr(), np.sqrt(likes.item_counts()).astype(np.float32)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from cfnade.data.splits import Split
 from cfnade.errors import DataError
 from cfnade_rivals.fit_costs import cpu_seconds, peak_mb
+from cfnade_rivals.libraries import blas_threads
 from cfnade_rivals.listers import make_lister
-from cfnade_rivals.listers.blas import blas_threads
-from cfnade_rivals.listers.liked_items import LikedItems
 from cfnade_rivals.listers.list_questions import ListParts, list_parts
+from cfnade_rivals.listers.list_rival import LikedItems
 from cfnade_rivals.listers.list_scoring import PersonScores, score_lists
 
 CHOOSES = "ndcg@100"

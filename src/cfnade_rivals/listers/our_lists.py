@@ -17,16 +17,14 @@ from cfnade.choice.planning import choice_plan
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import INTERACTIONS
 from cfnade.data.splits import add_validation, cut
-from cfnade.errors import ModelError
-from cfnade.options import check_fields
 from cfnade.training.run import train_picks
 from cfnade_rivals.interface import Count
 from cfnade_rivals.listers.likes import Likes
-from cfnade_rivals.listers.list_rival import Scores, require_likes
+from cfnade_rivals.listers.list_rival import FittedLists, ListRival, Scores
 
 
 @dataclass(frozen=True)
-class FittedChoice:
+class FittedChoice(FittedLists):
     """A choice, asked about people by what they like."""
 
     choice: Choice
@@ -41,7 +39,7 @@ class FittedChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OurLists:
+class OurLists(ListRival[FittedChoice]):
     """All else follows from the data."""
 
     name: ClassVar[str] = "cfnade"
@@ -51,12 +49,8 @@ class OurLists:
     epochs: Count = 60
     """Passes over the likes, at most."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
-    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedChoice:
+    def _fit(self, likes: Likes, seed: int, threads: int | None) -> FittedChoice:
         """Train, as `cfnade train` does on interactions."""
-        require_likes(likes)
         picked = Ratings(
             likes.rows(),
             np.asarray(likes.columns, np.int32),

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from cfnade_rivals.listers.likes import Likes
-from cfnade_rivals.listers.list_rival import Scores, require_likes
+from cfnade_rivals.listers.list_rival import FittedLists, ListRival, Scores
 
 
 @dataclass(frozen=True)
-class FittedPopularity:
+class FittedPopularity(FittedLists):
     """How many people like each item."""
 
     counts: Scores  # (M,)
@@ -23,13 +23,12 @@ class FittedPopularity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Popularity:
+class Popularity(ListRival[FittedPopularity]):
     """It has no options."""
 
     name: ClassVar[str] = "popularity"
 
-    def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> FittedPopularity:
+    def _fit(self, likes: Likes, seed: int, threads: int | None) -> FittedPopularity:
         """Count; seed and threads make no difference."""
         del seed, threads
-        require_likes(likes)
         return FittedPopularity(likes.item_counts().astype(np.float32))

@@ -1,4 +1,6 @@
-"""`cfnade train` on ratings, once they are read. It imports what is heavy; import it late."""
+"""`cfnade train` in one process, once the data are read: ratings, or interactions without any, of
+which what people pick is all that is learnt. It imports what is heavy; import it late.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from cfnade import checkpoint
-from cfnade.choice.planning import ChoicePlan, seconds_of
-from cfnade.cli.doctor import compile_kernels
+from cfnade.choice.planning import ChoicePlan, choice_plan, seconds_of
+from cfnade.cli.at_work import compile_kernels, interruptible, say
 from cfnade.cli.folder import begin_run, end_run, nothing_lost
-from cfnade.cli.interrupt import interruptible
 from cfnade.cli.job import Job, plans_of, settings_of_members, with_plans
-from cfnade.cli.picked import say, show_choice
 from cfnade.cli.show import TrainingView, show_tried
 from cfnade.data.splits import Split
 from cfnade.errors import TrainingError
@@ -24,7 +25,7 @@ from cfnade.sides import kernel_tasks, side_names
 from cfnade.training import state
 from cfnade.training.floor import behind_means
 from cfnade.training.loop import DivergedError, Reporter, Saving
-from cfnade.training.run import Plan, Trained, train
+from cfnade.training.run import Plan, Trained, train, train_picks
 
 
 def train_ratings(job: Job, parts: Split, saving: Saving, reporter: Reporter) -> None:
@@ -133,7 +134,7 @@ def _say_how_it_ended(trained: Trained, out: Path, without_context: bool) -> Non
         best += f", validation RMSE {facts['valid']['rmse']:.4f}"
         best += f" (plain means {facts['valid']['means_rmse']:.4f})"
     show_tried(facts.get("tried", []))
-    show_choice(facts)
+    _show_choice(facts)
     print(f"{out}: model of {best}, {facts['seconds']:.1f} s of training")
     if (warning := behind_means(facts)) is not None:
         print(f"warning: {warning}", file=sys.stderr)
@@ -147,3 +148,52 @@ def _say_how_it_ended(trained: Trained, out: Path, without_context: bool) -> Non
         print(_WITHOUT_CONTEXT[trained.fitted.takes_histories])
     else:
         print(f"next: cfnade evaluate {out}")
+
+
+def _show_choice(facts: dict[str, Any]) -> None:
+    """What the sides of a choice gave on validation, and together."""
+    lists = facts.get("lists", {})
+    if "alone" not in lists:
+        return
+    alone = ", ".join(f"{name} {value:.4f}" for name, value in lists["alone"].items())
+    print(f"lists: validation NDCG@100 {lists['ndcg']:.4f} (alone: {alone})")
+
+
+# -- interactions --------------------------------------------------------------------------------
+
+
+def train_interactions(job: Job, parts: Split, saving: Saving) -> None:
+    """Train, save, and say how it ended."""
+    _refuse_ratings(job)
+    compile_kernels("picks", "requests")
+    out = saving.folder
+    if not (state.lists_folder(out) / state.NAME).exists():  # killed before its first state
+        saving = replace(saving, resume=False)
+    if not saving.resume:
+        begin_run(out, job)
+    plan = choice_plan(parts.train, seed=job["training"]["seed"])
+    with nothing_lost(out), interruptible() as stop:
+        trained = train_picks(
+            parts, plan, threads=job["threads"], saving=saving, say=say, stop=stop
+        )
+        model = replace(trained.fitted, facts=trained.fitted.facts | {"job": job})
+        checkpoint.save(model, out, with_context=not job["without_context"])
+        if not trained.stopped:
+            end_run(out, job)
+    _show_choice(trained.fitted.facts)
+    if trained.stopped:
+        print(f"stopped; go on with: cfnade train --resume --out {out}")
+        return
+    seconds = trained.fitted.facts["lists"]["total_seconds"]
+    print(f"{out}: model of what people pick, {seconds:.1f} s of training")
+    print(f"next: cfnade evaluate {out}")
+    state.forget(out)
+
+
+def _refuse_ratings(job: Job) -> None:
+    """What is said of a model of ratings makes no sense here."""
+    if job["side"] != "auto" or job["from"] or job["lists"] is False or job["minutes"] is not None:
+        raise TrainingError(
+            f"{job['data']}: these are interactions without ratings; leave out the options of a "
+            "model of ratings (--side, --recipe, --from, --no-lists, --minutes and the like)"
+        )
