@@ -52,7 +52,7 @@ class FittedModel:
         """The same as torch modules, in the same memory: those of a loaded model are made here."""
         return tuple(member.trainable() for member in self.answering)
 
-    @property
+    @cached_property
     def rates(self) -> bool:
         """Whether it knows how things are rated."""
         return bool(self.answering)

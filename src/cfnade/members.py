@@ -18,9 +18,9 @@ from cfnade.sides.side import Array, Folding, Row, What, Who
 class MemberScores:
     """Scores have a last axis K; a known rating is scored from the others, never from itself."""
 
-    def __init__(self, member: AnsweringMember, fitted: FittedModel) -> None:
+    def __init__(self, member: AnsweringMember, fitted: FittedModel, nobody: NothingKnown) -> None:
         self._readings = [side.reading(fitted.context) for side in member.sides.values()]
-        self._K, self._nobody = len(fitted.context.scale), NothingKnown(fitted)
+        self._K, self._nobody = len(fitted.context.scale), nobody
         self._newcomers = Newcomers(
             self._readings,
             fitted.context,

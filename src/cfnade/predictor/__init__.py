@@ -10,6 +10,7 @@ threads may ask the same one. Questions about a few people run serially on the t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -56,9 +57,9 @@ class Predictor:
         self.users = Ids("user", fitted.context.user_ids)
         self.items = Ids("item", fitted.context.item_ids)
         self._scorer, self._calibrator = Scorer(fitted), Calibrator(fitted)
-        self._values = self.scale.array()
-        asks = fitted, self._scorer, self.users
-        self._cells_of, self._raw_cells = Cells(*asks, self._calibrator), Cells(*asks, None)
+        self._cells_of = Cells(self._scorer, self.users, self._calibrator)
+        raw = Calibrator(replace(fitted, calibration=None, calibration_of_new=None))
+        self._raw_cells = Cells(self._scorer, self.users, raw)
         self.catalogue = Catalogue(self.items, fitted.context, lambda: self._scorer.known("item"))
         """The items by id and title."""
 
@@ -79,6 +80,8 @@ class Predictor:
     def person(self, history: History) -> Person:
         """Read a history once, to use it often and to see which of its items are `unknown`."""
         refusals.require_histories(self.fitted)
+        if isinstance(history, Person):
+            return history
         return read_history(history, self.catalogue, self.scale)
 
     def who(self, user: Any) -> Who:

@@ -48,10 +48,8 @@ History = Mapping[Any, float] | Iterable[tuple[Any, float]] | Iterable[Any] | Pe
 model without ratings, the items alone."""
 
 
-def read_history(history: History, items: Catalogue, scale: Scale) -> Person:
+def read_history(history: Any, items: Catalogue, scale: Scale) -> Person:
     """Check a history and look up its items; unknown ones are kept apart and logged."""
-    if isinstance(history, Person):
-        return history
     pairs = picked_pairs(history) if len(scale) == 1 else pairs_of(history, "a history is", "item")
     raws = [raw for raw, _ in pairs]
     levels = levels_on(scale, pairs, "of item")

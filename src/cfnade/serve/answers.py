@@ -40,7 +40,7 @@ def predict(loaded: Loaded, asked: schemas.PredictIn) -> Answer:
         raise Problem(422, "this model knows no ratings to predict; POST /recommend makes lists")
     who = asked_by(predictor, asked)
     _check_time(predictor, asked.time)
-    new = new_items_in(predictor, asked.new_items)
+    new = new_items_in(predictor, asked.new_items) if asked.new_items else {}
     indices = {item: predictor.catalogue.certain(item) for item in asked.items if item not in new}
     items = [index for item in asked.items if (index := indices.get(item)) is not None]
     said = iter(_predictions(predictor, who, items, asked.time))

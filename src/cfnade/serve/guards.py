@@ -42,14 +42,15 @@ _OPEN_FOLDER = "/page/"
 class Shell:
     """Puts the headers on every answer; what says nothing of caching is not kept.
 
-    What nobody expected becomes a bare 500; the reason goes to the log and nowhere else.
+    HEAD is answered as GET would be, without the body. What nobody expected becomes a bare 500; the
+    reason goes to the log and nowhere else.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        begun, bare = False, scope.get("method") == "HEAD"
 
         async def with_headers(message: Message) -> None:
             nonlocal begun
@@ -59,10 +60,13 @@ class Shell:
                 for name, value in HEADERS.items():
                     headers[name] = value
                 headers.setdefault("cache-control", "no-store")
+            elif bare and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
             await send(message)
 
         try:
-            await self.app(scope, receive, with_headers)
+            asked = {**scope, "method": "GET"} if bare else scope
+            await self.app(asked, receive, with_headers)
         except Exception:
             _log.exception("%s %s failed", scope.get("method"), scope.get("path"))
             if begun or scope["type"] != "http":

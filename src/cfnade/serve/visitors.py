@@ -98,7 +98,7 @@ class Visitors:
         user = user_of(loaded.predictor, said.person)
         self._asked[user >= 0] += 1
         if kept.new and kept.event is not None and index >= 0 and said.rating is not None:
-            came = Came(loaded, kept.event, said.person, index, said.rating)
+            came = Came(loaded, kept.event, said.person, index)
             if user >= 0 or loaded.predictor.fitted.takes_histories:
                 self._foresight.note(came)
         (line,) = _lines(loaded.predictor, [Standing(said.item, said.rating, kept.at, 0)])
