@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from cfnade.personal import Calibrator
 from cfnade.predictor import refusals
-from cfnade.predictor.histories import History, Person
+from cfnade.predictor.histories import History, NewItems, Person
 from cfnade.predictor.ids import Ids
-from cfnade.predictor.newitems import NewItems
 from cfnade.predictor.ranking import Answers, means_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import What
