@@ -15,8 +15,7 @@ import pytest
 from tests.serve.given import Asking, TestClient, serving
 
 from cfnade.serve.access import ACCESS_LOG
-from cfnade.serve.guards import Shell
-from cfnade.serve.hosts import own_names
+from cfnade.serve.guards import Shell, own_names
 
 PAGES = ["/", "/page/app.js", "/model", "/items?q=a", "/health", "/docs", "/metrics", "/nothing"]
 

@@ -23,8 +23,7 @@ from cfnade import __version__
 from cfnade.serve import answers, schemas, visit_schemas
 from cfnade.serve.access import Account, Style
 from cfnade.serve.figures import KIND, Metrics, add_model_figures
-from cfnade.serve.guards import OPEN, Door, Shell
-from cfnade.serve.hosts import HostCheck
+from cfnade.serve.guards import OPEN, Door, HostCheck, Shell
 from cfnade.serve.limits import Limits, Work
 from cfnade.serve.loading import Loaded, Models, keep_fresh
 from cfnade.serve.pages import add_pages

@@ -15,7 +15,7 @@ import numpy as np
 from cfnade.background import Background
 from cfnade.errors import StoreAwayError
 from cfnade.serve.loading import Loaded
-from cfnade.serve.standing_people import asker_of, user_of
+from cfnade.serve.people import asker_of, user_of
 from cfnade.store.events import Standing, standing_before
 from cfnade.store.opening import Store
 from cfnade.store.prequential import note_predictions
