@@ -42,7 +42,6 @@ FLOW = [
         "choice",
         "fitted",
         "unseen",
-        "nothing_known",
         "personal",
         "newcomers",
         "members",

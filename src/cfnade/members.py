@@ -1,5 +1,5 @@
 """One member's scores: those of its sides, added; where a side has no weights, newcomers.py says
-what stands for them, and of somebody unknown nothing_known.py says everything."""
+what stands for them, and of somebody of whom nothing is known unseen.py says everything."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from cfnade.data.ratings import IntArray
 from cfnade.fitted import FittedModel
 from cfnade.newcomers import Newcomer, Newcomers
-from cfnade.nothing_known import NothingKnown
 from cfnade.sides import AnsweringMember, Axis
-from cfnade.sides.side import Array, Folding, Row, What, Who
+from cfnade.sides.side import Array, Folding, Row, What, Who, other_axis
+from cfnade.unseen import NothingKnown
 
 
 class MemberScores:
@@ -169,7 +169,7 @@ class MemberScores:
         new = self._newcomers
         if new.untrained(one.axis, np.array([one.index]))[0]:
             self._put(parts, places, self._own(one, others, leave_out=leave_out))
-        axis: Axis = "item" if one.axis == "user" else "user"
+        axis = other_axis(one.axis)
         blank = np.flatnonzero(new.untrained(axis, others))
         if len(blank):
             left_out = one.index if leave_out else -1

@@ -26,7 +26,18 @@ from cfnade.data.ratings import IntArray, Ratings
 from cfnade.kernels.newton import most_probable
 from cfnade.once import once
 from cfnade.sides import Axis
-from cfnade.sides.side import NOTHING, Array, BoolArray, Folding, Reading, Row, What, Who, row_of
+from cfnade.sides.side import (
+    NOTHING,
+    Array,
+    BoolArray,
+    Folding,
+    Reading,
+    Row,
+    What,
+    Who,
+    other_axis,
+    row_of,
+)
 from cfnade.unseen import untrained_scores
 
 FloatArray = npt.NDArray[np.float64]
@@ -36,8 +47,6 @@ SHRINK = 0.5
 
 MOST = 500
 """Weights are sought for so many ratings, or some of more: rows are read whole as ever."""
-
-_OTHER: dict[Axis, Axis] = {"user": "item", "item": "user"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,9 +249,9 @@ class Newcomers:
                     total += self._rule(number, [new.without(int(other)) for other in others])
                 continue
             scores = new.ask(reading, others)
-            blank = np.flatnonzero(self.untrained(_OTHER[new.axis], others))
+            blank = np.flatnonzero(self.untrained(other_axis(new.axis), others))
             if len(blank) and reading.learns is not None:
-                both = [self.known(_OTHER[new.axis], int(other)) for other in others[blank]]
+                both = [self.known(other_axis(new.axis), int(other)) for other in others[blank]]
                 scores[blank] = self._rule(number, [one.without(new.index) for one in both])
             total += scores
         return total

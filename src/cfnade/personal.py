@@ -21,11 +21,10 @@ from cfnade.calibration import Calibration, unit_of
 from cfnade.data.ratings import IntArray
 from cfnade.fitted import FittedModel
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
-from cfnade.nothing_known import Blanks, NothingKnown
 from cfnade.once import once
 from cfnade.sides.side import Row, Who
 from cfnade.sides.state_rows import as_ratings
-from cfnade.unseen import OWN_SMOOTHING
+from cfnade.unseen import OWN_SMOOTHING, Blanks, NothingKnown
 
 FloatArray = npt.NDArray[np.float64]
 

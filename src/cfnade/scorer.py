@@ -22,12 +22,11 @@ from cfnade.fitted import FittedModel
 from cfnade.kernels.grouping import levels_of, ratings_of
 from cfnade.lists import Lists, distributions, mixed
 from cfnade.members import MemberScores
-from cfnade.nothing_known import NothingKnown
 from cfnade.once import once
 from cfnade.recent import Recent, key_of
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import Array, BoolArray, Row, What, Who, row_of
-from cfnade.unseen import UNSEEN_RULES, paper_distribution
+from cfnade.unseen import UNSEEN_RULES, NothingKnown, paper_distribution
 
 FloatArray = npt.NDArray[np.float64]
 
