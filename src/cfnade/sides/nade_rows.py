@@ -19,8 +19,7 @@ from cfnade.kernels.grouping import RowRatings, group, ratings_of
 from cfnade.models.config import CFNADEConfig
 from cfnade.once import once
 from cfnade.sides.readings import reading_of
-from cfnade.sides.row_weights import RowWeights
-from cfnade.sides.side import Array, Axis, Reading
+from cfnade.sides.side import Array, Axis, Reading, RowWeights
 from cfnade.sides.state_rows import StateRows
 
 PIECE = 1 << 22
