@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import __version__
+from cfnade.metrics import quantiles
 from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import Rank, Ranking
 from cfnade.serve import limits, schemas, visit_schemas
@@ -311,17 +312,6 @@ def _described(
     }
     lines = zip(names, *columns.values(), strict=True)
     return [named | dict(zip(columns, line, strict=True)) for named, *line in lines]
-
-
-def quantiles(chances: FloatArray, values: FloatArray, shares: FloatArray) -> FloatArray:
-    """The lowest values that a rating exceeds with chance 1 - share at most.
-
-    Of distributions (n, K) and each of some shares (s,). Returns (s, n).
-    """
-    reached = chances.cumsum(1) >= shares[:, None, None] - 1e-12  # (s, n, K)
-    reached[..., -1] = True  # whatever rounding says
-    lowest: FloatArray = values[reached.argmax(2)]
-    return lowest
 
 
 def _or_null(number: float) -> float | None:
