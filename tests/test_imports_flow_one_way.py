@@ -19,6 +19,7 @@ SOURCES = sorted([*ROOT.rglob("*.py"), *Path(cfnade_rivals.__file__).parent.rglo
 FLOW = [
     *(
         "errors",
+        "lazily",
         "options",
         "once",
         "recent",
@@ -42,7 +43,6 @@ FLOW = [
         "choice",
         "fitted",
         "unseen",
-        "nothing_known",
         "personal",
         "newcomers",
         "members",

@@ -202,7 +202,7 @@ def test_new_people_have_a_calibration_of_their_own(kind: str, rank: Any) -> Non
     every, of_me = fitted.context.item_ids, {"histories": {"me": history}}
     raw = Predictor(replace(fitted, calibration=None)).predict_proba("me", every, **of_me)
     row = row_of(fitted.context.rows("user"), 3)
-    leanings = Leanings(fitted).of_person(row).of(np.arange(ITEMS))
+    leanings = Leanings(fitted).of_person(row, np.arange(ITEMS))
     wanted = OF_NEW.apply(raw, fitted.context.scale.array(), leanings)
     said = Predictor(apart).predict_proba("me", every, **of_me)
     np.testing.assert_allclose(said, wanted, atol=1e-9)
@@ -289,14 +289,14 @@ def test_nobody_leans_of_whom_nothing_is_known() -> None:
     leanings = Leanings(fitted)
     assert not leanings.of_cells(users, items)[blank].any()
     assert np.abs(leanings.of_cells(users, items)[~blank]).max(1).min() > 0
-    assert not leanings.of_person(NOTHING).of(np.arange(ITEMS)).any()
+    assert not leanings.of_person(NOTHING, np.arange(ITEMS)).any()
     plain = Predictor(replace(fitted, calibration=replace(LEANING, personal=0.0)))
     none: dict[str, Any] = {"histories": {"me": {}}}
     said = Predictor(fitted).predict_proba("me", [101, 102], **none)
     assert np.array_equal(said, plain.predict_proba("me", [101, 102], **none))
     # A lone rating is not known where it is asked for.
     rated = Row(np.array([5], np.int32), np.array([9], np.uint8))
-    lone = leanings.of_person(rated).of(np.array([5, 6, -1]))
+    lone = leanings.of_person(rated, np.array([5, 6, -1]))
     assert not lone[0].any()
     assert lone[1].any()
     assert np.array_equal(lone[1], lone[2])
@@ -339,7 +339,7 @@ def test_one_rating_of_a_level_that_never_came_does_not_say_everything() -> None
         context=replace(fitted.context.select(np.arange(0)), scale=scale),
     )
     rated = Row(np.array([5], np.int32), np.array([0], np.uint8))
-    leaning = Leanings(fitted).of_person(rated).whole
+    leaning = Leanings(fitted).of_person(rated, np.array([-1]))[0]
     assert 1.0 < leaning[0] == leaning.max() < 5.0
 
 

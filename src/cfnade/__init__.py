@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cfnade.lazily import first_used
 
 __version__ = "0.2.0"
 
@@ -37,13 +39,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Public names are imported when first used, so that `import cfnade` is instant."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'cfnade' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"cfnade.{_HOMES[name]}"), name)
+__getattr__ = first_used(__name__, _HOMES)  # so that `import cfnade` is instant
 
 
 def __dir__() -> list[str]:

@@ -82,13 +82,17 @@ class Calibration:
         if table.ndim == 2 and len(table) == 0:
             return table.copy()
         p = checked_probabilities(table)
-        unit = _unit(values, p.shape[1])
+        unit = unit_of(checked_values(values, p.shape[1]))
         if len(self.log_weights) not in (0, p.shape[1]):
             raise PredictionError(
                 f"this calibration is for {len(self.log_weights)} levels, the probabilities have "
                 f"{p.shape[1]}"
             )
         leanings = None if leanings is None else _checked_leanings(leanings, p)
+        return self.applied(p, unit, leanings)
+
+    def applied(self, p: FloatArray, unit: FloatArray, leanings: FloatArray | None) -> FloatArray:
+        """The same of what a model says, which need not be checked; values stretched to 0..1."""
         p = _normalised(p)
         own = () if leanings is None else (self.personal,)
         if self.temperature == 1.0 and not any(self.log_weights) and not any(own):
@@ -152,7 +156,7 @@ def fit(
     """
     p = checked_probabilities(probabilities)
     truth = checked_levels(levels, p)
-    unit = _unit(values, p.shape[1])
+    unit = unit_of(checked_values(values, p.shape[1]))
     leanings = None if leanings is None else _checked_leanings(leanings, p)
     # What was called impossible stays so, and says nothing about the rest.
     fits = p[np.arange(len(p)), truth] > 0
@@ -283,8 +287,6 @@ def _normalised(p: FloatArray) -> FloatArray:
     return exact
 
 
-def _unit(values: npt.ArrayLike, levels: int) -> FloatArray:
-    """The scale's values, moved and stretched to 0..1."""
-    stars = checked_values(values, levels)
-    unit: FloatArray = (stars - stars[0]) / (stars[-1] - stars[0])
-    return unit
+def unit_of(values: FloatArray) -> FloatArray:
+    """A scale's values, moved and stretched to 0..1. Returns (K,)."""
+    return np.asarray((values - values[0]) / (values[-1] - values[0]))

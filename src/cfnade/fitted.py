@@ -14,6 +14,7 @@ from cfnade.calibration import Calibration
 from cfnade.choice import Choice
 from cfnade.data.ratings import IntArray, Ratings
 from cfnade.sides import AnsweringMember, Axis
+from cfnade.sides.side import other_axis
 
 if TYPE_CHECKING:
     from cfnade.sides import Member
@@ -52,7 +53,7 @@ class FittedModel:
         """The same as torch modules, in the same memory: those of a loaded model are made here."""
         return tuple(member.trainable() for member in self.answering)
 
-    @property
+    @cached_property
     def rates(self) -> bool:
         """Whether it knows how things are rated."""
         return bool(self.answering)
@@ -90,5 +91,4 @@ class FittedModel:
 
 def trained_on(axes: tuple[Axis, ...], ratings: Ratings) -> dict[Axis, npt.NDArray[np.int64]]:
     """The counts that a model with such rows keeps of its training ratings."""
-    others: dict[Axis, Axis] = {"user": "item", "item": "user"}
-    return {others[axis]: ratings.level_counts(others[axis]) for axis in axes}
+    return {other: ratings.level_counts(other) for other in map(other_axis, axes)}

@@ -1,5 +1,5 @@
 """One member's scores: those of its sides, added; where a side has no weights, newcomers.py says
-what stands for them, and of somebody unknown nothing_known.py says everything."""
+what stands for them, and of somebody of whom nothing is known unseen.py says everything."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from cfnade.data.ratings import IntArray
 from cfnade.fitted import FittedModel
 from cfnade.newcomers import Newcomer, Newcomers
-from cfnade.nothing_known import NothingKnown
 from cfnade.sides import AnsweringMember, Axis
-from cfnade.sides.side import Array, Folding, Row, What, Who
+from cfnade.sides.side import Array, Folding, Row, What, Who, other_axis
+from cfnade.unseen import NothingKnown
 
 
 class MemberScores:
     """Scores have a last axis K; a known rating is scored from the others, never from itself."""
 
-    def __init__(self, member: AnsweringMember, fitted: FittedModel) -> None:
+    def __init__(self, member: AnsweringMember, fitted: FittedModel, nobody: NothingKnown) -> None:
         self._readings = [side.reading(fitted.context) for side in member.sides.values()]
-        self._K, self._nobody = len(fitted.context.scale), NothingKnown(fitted)
+        self._K, self._nobody = len(fitted.context.scale), nobody
         self._newcomers = Newcomers(
             self._readings,
             fitted.context,
@@ -169,7 +169,7 @@ class MemberScores:
         new = self._newcomers
         if new.untrained(one.axis, np.array([one.index]))[0]:
             self._put(parts, places, self._own(one, others, leave_out=leave_out))
-        axis: Axis = "item" if one.axis == "user" else "user"
+        axis = other_axis(one.axis)
         blank = np.flatnonzero(new.untrained(axis, others))
         if len(blank):
             left_out = one.index if leave_out else -1

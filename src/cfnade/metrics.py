@@ -31,7 +31,20 @@ def mae(values: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
 def medians(probabilities: npt.ArrayLike, values: npt.ArrayLike) -> FloatArray:
     """The lowest value that a rating does not exceed with probability 1/2 or more. Returns (n,)."""
     p = checked_probabilities(probabilities)
-    return checked_values(values, p.shape[1])[_quantile_levels(p, 0.5)]
+    stars = checked_values(values, p.shape[1])
+    return np.asarray(quantiles(p, stars, np.array([0.5]))[0])
+
+
+def quantiles(p: FloatArray, values: FloatArray, shares: FloatArray) -> FloatArray:
+    """The lowest values that a rating does not exceed with these probabilities (s,) or more.
+
+    Of distributions (n, K) that need no check. Returns (s, n).
+    """
+    # A sum that misses a share by rounding alone has reached it.
+    reached = p.cumsum(1) >= shares[:, None, None] - 1e-12  # (s, n, K)
+    reached[..., -1] = True  # whatever rounding says
+    lowest: FloatArray = values[reached.argmax(2)]
+    return lowest
 
 
 def nll(probabilities: npt.ArrayLike, levels: npt.ArrayLike) -> float:
@@ -80,14 +93,6 @@ def calibration_error(
 
 
 # -- pieces --------------------------------------------------------------------------------------
-
-
-def _quantile_levels(p: FloatArray, q: float) -> LevelIndex:
-    # A sum that misses q by rounding alone has reached it.
-    reached = np.cumsum(p, axis=1) >= q - 1e-12
-    reached[:, -1] = True
-    levels: LevelIndex = np.argmax(reached, axis=1)
-    return levels
 
 
 def _bin_error(predicted: FloatArray, happened: npt.NDArray[np.bool_], bins: int) -> float:

@@ -24,9 +24,20 @@ import numpy.typing as npt
 
 from cfnade.data.ratings import IntArray, Ratings
 from cfnade.kernels.newton import most_probable
-from cfnade.once import once
+from cfnade.once import Guard, once
 from cfnade.sides import Axis
-from cfnade.sides.side import NOTHING, Array, BoolArray, Folding, Reading, Row, What, Who, row_of
+from cfnade.sides.side import (
+    NOTHING,
+    Array,
+    BoolArray,
+    Folding,
+    Reading,
+    Row,
+    What,
+    Who,
+    other_axis,
+    row_of,
+)
 from cfnade.unseen import untrained_scores
 
 FloatArray = npt.NDArray[np.float64]
@@ -36,8 +47,6 @@ SHRINK = 0.5
 
 MOST = 500
 """Weights are sought for so many ratings, or some of more: rows are read whole as ever."""
-
-_OTHER: dict[Axis, Axis] = {"user": "item", "item": "user"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +91,8 @@ class Newcomers:
         self._readings, self._context, self._trained_on = readings, context, trained_on
         self._frequencies, self._folds = frequencies, folds
         self._kept: dict[tuple[Axis, int], FloatArray | None] = {}
+        self._folded: dict[tuple[Axis, bool], dict[int, Folding]] = {}
+        self._guard = Guard()
 
     # -- who is one ---------------------------------------------------------------------------
 
@@ -133,7 +144,7 @@ class Newcomers:
         learning = [n for n, reading in enumerate(self._readings) if reading.learns == axis]
         known = any(len(new.known.levels) for new in news)
         if self._folds and not known and self._all_learn(axis):
-            means = self._means(axis)
+            means = self._foldings(axis, mean_only=True)
             return {
                 number: _scores(features(means[number]), np.ones((1, 1)), 0 * which)
                 if number in means
@@ -171,31 +182,17 @@ class Newcomers:
 
     # -- folding ------------------------------------------------------------------------------
 
-    def _foldings(self, axis: Axis) -> dict[int, Folding]:
-        """What newcomers are folded into, by number of the side."""
-        return self._for_users if axis == "user" else self._for_items
+    def _foldings(self, axis: Axis, *, mean_only: bool = False) -> dict[int, Folding]:
+        """What newcomers are folded into, by number of the side; those of whom nothing is known
+        into the mean of the trained alone."""
+        key = axis, mean_only
+        if key not in self._folded:  # one thread makes it for all
+            with self._guard:
+                if key not in self._folded:
+                    self._folded[key] = self._made(axis, mean_only)
+        return self._folded[key]
 
-    @once
-    def _for_users(self) -> dict[int, Folding]:
-        return self._made("user")
-
-    @once
-    def _for_items(self) -> dict[int, Folding]:
-        return self._made("item")
-
-    def _means(self, axis: Axis) -> dict[int, Folding]:
-        """What stands for those of whom nothing is known: the mean of the trained."""
-        return self._mean_user if axis == "user" else self._mean_item
-
-    @once
-    def _mean_user(self) -> dict[int, Folding]:
-        return self._made("user", mean_only=True)
-
-    @once
-    def _mean_item(self) -> dict[int, Folding]:
-        return self._made("item", mean_only=True)
-
-    def _made(self, axis: Axis, *, mean_only: bool = False) -> dict[int, Folding]:
+    def _made(self, axis: Axis, mean_only: bool) -> dict[int, Folding]:
         sides = [n for n, reading in enumerate(self._readings) if reading.learns == axis]
         counts = self._trained_on[axis].sum(1) if sides else np.empty(0, np.int64)
         foldings = {
@@ -240,9 +237,9 @@ class Newcomers:
                     total += self._rule(number, [new.without(int(other)) for other in others])
                 continue
             scores = new.ask(reading, others)
-            blank = np.flatnonzero(self.untrained(_OTHER[new.axis], others))
+            blank = np.flatnonzero(self.untrained(other_axis(new.axis), others))
             if len(blank) and reading.learns is not None:
-                both = [self.known(_OTHER[new.axis], int(other)) for other in others[blank]]
+                both = [self.known(other_axis(new.axis), int(other)) for other in others[blank]]
                 scores[blank] = self._rule(number, [one.without(new.index) for one in both])
             total += scores
         return total

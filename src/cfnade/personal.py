@@ -12,21 +12,19 @@ take it back. As everywhere, a cell's own rating is left out of what is said of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.calibration import Calibration
-from cfnade.data.ratings import IndexArray, IntArray
+from cfnade.calibration import Calibration, unit_of
+from cfnade.data.ratings import IntArray
 from cfnade.fitted import FittedModel
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
-from cfnade.nothing_known import Blanks, NothingKnown
 from cfnade.once import once
 from cfnade.sides.side import Row, Who
 from cfnade.sides.state_rows import as_ratings
-from cfnade.unseen import OWN_SMOOTHING
+from cfnade.unseen import OWN_SMOOTHING, Blanks, NothingKnown
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -38,36 +36,6 @@ RAREST = 0.1
 ever comes would say everything about a person."""
 
 _PIECE = 1 << 20  # ratings that are looked at at once
-
-
-class Leaning(NamedTuple):
-    """Of one person: the level of each of their ratings, less what was to be expected."""
-
-    among: Leanings
-    rated: Row
-    excess: FloatArray  # (K,) summed over their ratings
-
-    @property
-    def whole(self) -> FloatArray:
-        """For items that they have not rated. Returns (K,)."""
-        count = np.array([len(self.rated.levels)])
-        return self.among.projected(self.excess[None], count).reshape(-1)
-
-    @property
-    def own(self) -> IndexArray:
-        """The items for which it differs: those that they rated."""
-        return self.rated.columns
-
-    def of(self, items: IntArray) -> FloatArray:
-        """For each of these items, without what the person said of it. Returns (n, K)."""
-        level = np.full(self.among.n_items + 1, -1)  # the last one: of an unknown item
-        level[self.rated.columns] = self.rated.levels
-        own = level[items]
-        held = np.flatnonzero(own >= 0)
-        out = np.repeat(self.whole[None], len(items), axis=0)
-        excess, count = np.tile(self.excess, (len(held), 1)), len(self.rated.levels)
-        out[held] = self.among.left_out(excess, np.full(len(held), count), items[held], own[held])
-        return out
 
 
 class Leanings:
@@ -95,10 +63,15 @@ class Leanings:
         """π (K,), the direction along the values (K,), and what is expected of items (M, K)."""
         return self._everyone, self._along, self._expected
 
-    def of_person(self, rated: Row) -> Leaning:
-        """Of somebody who is known by what they rated."""
+    def of_person(self, rated: Row, items: IntArray) -> FloatArray:
+        """Of somebody known by what they rated: for each of these items, without what they said of
+        it; -1 stands for any that they have not rated. Returns (n, K)."""
+        level = np.full(self.n_items + 1, -1)  # the last one: of an unknown item
+        level[rated.columns] = rated.levels
         gave = np.bincount(rated.levels, minlength=len(self._everyone))
-        return Leaning(self, rated, gave - self._expected[rated.columns].sum(0))
+        excess = np.tile(gave - self._expected[rated.columns].sum(0), (len(items), 1))
+        counts = np.full(len(items), len(rated.levels))
+        return self.left_out(excess, counts, items, level[items])
 
     def of_cells(self, users: IntArray, items: IntArray) -> FloatArray:
         """Of each cell's user, from their other ratings in the context. Returns (n, K)."""
@@ -134,14 +107,12 @@ class Leanings:
     def left_out(
         self, excess: FloatArray, counts: IntArray, items: IntArray, own: IntArray
     ) -> FloatArray:
-        """From what persons gave in excess (n, K), without their own levels of items (-1: none)."""
+        """The leaning that an excess (n, K) among so many ratings (n,) is, without the person's own
+        level of the item (n,), -1 for none. Returns (n, K)."""
         held = np.flatnonzero(own >= 0)
         excess[held] += self._expected[items[held]]
         excess[held, own[held]] -= 1.0
-        return self.projected(excess, counts - (own >= 0))
-
-    def projected(self, excess: FloatArray, counts: IntArray) -> FloatArray:
-        """The leaning that an excess (n, K) among so many ratings (n,) is. Returns (n, K)."""
+        counts = counts - (own >= 0)
         share = np.where((counts > 0)[:, None], excess, 0.0) / (counts + IMAGINED)[:, None]
         slope = (share * self._values).sum(1, keepdims=True)
         return np.asarray(share / self._everyone - slope * self._along)
@@ -155,7 +126,7 @@ class Calibrator:
     """
 
     def __init__(self, fitted: FittedModel) -> None:
-        self._fitted, self._values = fitted, fitted.context.scale.array()
+        self._fitted = fitted
         self._known = fitted.calibration
         self._new = fitted.calibration_of_new or fitted.calibration
         self._alike = fitted.calibration_of_new is None
@@ -166,13 +137,13 @@ class Calibrator:
     def of_cells(self, chances: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
         """Distributions (n, K) of cells, users being known ones or -1. Returns (n, K)."""
         leanings = None if self._leanings is None else self._leanings.of_cells(users, items)
-        return self._apply(chances, leanings, users, self._nobody.cells(users, items))
+        return self._apply(chances, leanings, users, lambda: self._nobody.cells(users, items))
 
     def of_person(self, chances: FloatArray, who: Who, items: IntArray) -> FloatArray:
         """Distributions (n, K) of items for one person. Returns (n, K)."""
-        leanings = None if self._leanings is None else self._leanings.of_person(who.rated).of(items)
+        leanings = None if self._leanings is None else self._leanings.of_person(who.rated, items)
         users = np.full(len(items), who.user)
-        return self._apply(chances, leanings, users, self._nobody.person(who, items))
+        return self._apply(chances, leanings, users, lambda: self._nobody.person(who, items))
 
     def of_people(
         self, chances: FloatArray, people: Sequence[Who], which: IntArray, items: IntArray
@@ -183,21 +154,34 @@ class Calibrator:
             ratings = as_ratings([who.rated for who in people])
             leanings = self._leanings.of_rows(ratings, which, items)
         users = np.array([who.user for who in people], np.int64)[which]
-        return self._apply(chances, leanings, users, self._nobody.people(people, which, items))
+        return self._apply(
+            chances, leanings, users, lambda: self._nobody.people(people, which, items)
+        )
 
     def _apply(
-        self, chances: FloatArray, leanings: FloatArray | None, users: IntArray, blanks: Blanks
+        self,
+        chances: FloatArray,
+        leanings: FloatArray | None,
+        users: IntArray,
+        blanks: Callable[[], Blanks],
     ) -> FloatArray:
+        """Each by whose it is; blanks are looked for where they are told from others."""
         if self._known is None or self._new is None:
             return chances
+        if self._alike:
+            return self._known.applied(chances, self._unit, leanings)
         out, new = np.array(chances), self._fitted.new(users)
         calibrated = np.ones(len(users), bool)
-        calibrated[blanks.places] = self._alike
+        calibrated[blanks().places] = False
         for calibration, which in ((self._known, ~new), (self._new, new)):
             mine = np.flatnonzero(which & calibrated)
             own = None if leanings is None else leanings[mine]
-            out[mine] = calibration.apply(chances[mine], self._values, own)
+            out[mine] = calibration.applied(chances[mine], self._unit, own)
         return out
+
+    @once
+    def _unit(self) -> FloatArray:
+        return unit_of(self._fitted.context.scale.array())
 
     def for_person(self, who: Who) -> Calibration:
         """What is applied to all that one person has not rated, as one that asks for no leaning."""
@@ -208,4 +192,4 @@ class Calibrator:
             return Calibration()
         if self._leanings is None:
             return calibration
-        return calibration.for_leaning(self._leanings.of_person(who.rated).whole)
+        return calibration.for_leaning(self._leanings.of_person(who.rated, np.array([-1]))[0])

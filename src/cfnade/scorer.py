@@ -26,7 +26,7 @@ from cfnade.once import once
 from cfnade.recent import Recent, key_of
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import Array, BoolArray, Row, What, Who, row_of
-from cfnade.unseen import UNSEEN_RULES, paper_distribution
+from cfnade.unseen import UNSEEN_RULES, NothingKnown, paper_distribution
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -56,7 +56,8 @@ class Scorer:
 
     def _set(self, fitted: FittedModel) -> None:
         self.fitted = fitted
-        self._members = [MemberScores(member, fitted) for member in fitted.answering]
+        nobody = NothingKnown(fitted)
+        self._members = [MemberScores(member, fitted, nobody) for member in fitted.answering]
         self._recent: Recent[list[Array]] = Recent(RECENT, lambda all: sum(a.nbytes for a in all))
 
     def with_members(self, *members: AnsweringMember) -> Scorer:
@@ -89,7 +90,7 @@ class Scorer:
 
     def known_of(self, axis: Axis, indices: IntArray) -> IntArray:
         """The same of some, 0 for an unknown one. Returns (n,)."""
-        counts = self.known(axis)
+        counts = self._known[axis]
         return np.where(indices >= 0, counts[indices], 0) if len(counts) else 0 * indices
 
     def unknown(self, users: IntArray, items: IntArray) -> tuple[BoolArray, BoolArray]:
@@ -125,18 +126,16 @@ class Scorer:
             people, which = np.unique(cells[0], return_inverse=True)
             if len(people) <= FEW_PEOPLE:
                 return self.of_people([self.person(user) for user in people], which, cells[1])
-        chances = self._mean(lambda member: member.cells(*cells, times), self.fitted.new(cells[0]))
-        return self._or_instead(chances, *cells)
+        return self._mean(lambda member: member.cells(*cells, times), *cells)
 
     def of_person(self, who: Who, items: IntArray) -> FloatArray:
         """The distributions of some items for one person, on the calling thread. Returns (n, K)."""
-        new = self.fitted.new(np.full(len(items), who.user))
-        chances = self._mean(lambda member: member.person(who, items), new)
-        return self._or_instead(chances, np.full(len(items), who.user), items)
+        users = np.full(len(items), who.user)
+        return self._mean(lambda member: member.person(who, items), users, items)
 
     def of_item(self, what: What, users: IntArray) -> FloatArray:
         """The distributions of some users for one item, on the calling thread. Returns (n, K)."""
-        return self._mean(lambda member: member.item(what, users), self.fitted.new(users))
+        return self._mean(lambda member: member.item(what, users), users)
 
     def of_people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> FloatArray:
         """The distributions of cells of many people: whose each is, and the item. (n, K)."""
@@ -147,14 +146,11 @@ class Scorer:
                 out[mine] = self.of_person(who, items[mine])
             return out
         users = np.array([who.user for who in people], np.int64)[which]
-        chances = self._mean(
-            lambda member: member.people(people, which, items), self.fitted.new(users)
-        )
-        return self._or_instead(chances, users, items)
+        return self._mean(lambda member: member.people(people, which, items), users, items)
 
     def of_pair(self, who: Who, what: What) -> FloatArray:
         """The distribution of a new item for a new person. Returns (1, K)."""
-        return self._mean(lambda member: member.pair(who, what), np.ones(1, bool))
+        return self._mean(lambda member: member.pair(who, what), np.array([-1]))
 
     def lists(self, people: Sequence[Who], wanted: IntArray, *, leave_out: bool) -> Lists:
         """Of so many people as fit into memory with all items (predictor/listing.py).
@@ -162,8 +158,7 @@ class Scorer:
         Every item has scores, but only those of the wanted ones hold where training saw nothing.
         If leave_out, what a person rated is scored from the other ratings.
         """
-        new = self.fitted.new(np.array([who.user for who in people], np.int64))
-        members, shares = self._counting(new)
+        members, shares = self._counting(np.array([who.user for who in people], np.int64))
 
         def made() -> list[Array]:
             return [member.lists(people, wanted, leave_out=leave_out) for member in members]
@@ -181,20 +176,13 @@ class Scorer:
         key = key_of(who.user, who.rated.columns, who.rated.levels, *what)
         return self._recent.get(key, make)
 
-    def _or_instead(self, chances: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
-        """With the paper's rule: its constant where nothing is known of the user or the item."""
-        if self._instead is not None:
-            user, item = self.unknown(users, items)
-            chances[user | item] = self._instead
-        return chances
-
     # -- why ----------------------------------------------------------------------------------
 
     def effects(self, who: Who, item: int) -> Effects:
         """How a person's other ratings move an item's distribution; others' ratings stay."""
         return Effects(
             self.of_person(who, np.array([item]))[0],
-            self._mean(lambda member: member.without_each(who, item), self._new_one(who)),
+            self._mean(lambda member: member.without_each(who, item), np.array([who.user])),
         )
 
     def effects_of_others(self, who: Who, item: int) -> tuple[Row, Effects, FloatArray]:
@@ -203,35 +191,43 @@ class Scorer:
         Returns those ratings by user, their effects, and distributions without each level (K, K).
         """
         raters = row_of(self.fitted.context.rows("item"), item).without(who.user)
-        new = self._new_one(who)
+        users = np.array([who.user])
         effects = Effects(
             self.of_person(who, np.array([item]))[0],
-            self._mean(lambda member: member.without_raters(raters, who, item), new),
+            self._mean(lambda member: member.without_raters(raters, who, item), users),
         )
-        by_level = self._mean(lambda member: member.without_levels(raters, who, item), new)
+        by_level = self._mean(lambda member: member.without_levels(raters, who, item), users)
         return raters, effects, by_level
 
     # -- several members ----------------------------------------------------------------------
 
-    def _mean(self, scores: Callable[[MemberScores], Array], new: BoolArray) -> FloatArray:
+    def _mean(
+        self,
+        scores: Callable[[MemberScores], Array],
+        users: IntArray,
+        items: IntArray | None = None,
+    ) -> FloatArray:
         """The mean distribution of members, given the scores (n, K) of each. Returns (n, K).
 
-        new (n,), or (1,) for all: whether each is of a new person.
+        users are those of each, (n,), or of all, (1,). With items (n,) the paper's rule, if it is
+        asked for, has its constant where nothing is known of the user or the item.
         """
-        members, shares = self._counting(new)
-        return mixed([distributions(scores(member)) for member in members], shares)
+        members, shares = self._counting(users)
+        chances = mixed([distributions(scores(member)) for member in members], shares)
+        if self._instead is not None and items is not None:
+            user, item = self.unknown(users, items)
+            chances[user | item] = self._instead
+        return chances
 
-    def _counting(self, new: BoolArray) -> tuple[list[MemberScores], FloatArray]:
-        """The members that count for any of these, and how much: (members, n)."""
+    def _counting(self, users: IntArray) -> tuple[list[MemberScores], FloatArray]:
+        """The members that count for any of these users, and how much: (members, n)."""
         shares, members = self.fitted.shares, self._members
         if not shares:
-            return members, np.full((len(members), len(new)), 1 / len(members))
+            return members, np.full((len(members), len(users)), 1 / len(members))
+        new = self.fitted.new(users)
         each = np.array([np.where(new, fresh, trained) for trained, fresh in shares])
         counting = [n for n, share in enumerate(each) if share.any()] or [0]
         return [members[n] for n in counting], each[counting]
-
-    def _new_one(self, who: Who) -> BoolArray:
-        return self.fitted.new(np.array([who.user]))
 
     # -- borders ------------------------------------------------------------------------------
 

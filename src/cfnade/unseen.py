@@ -1,8 +1,13 @@
-"""What is said where training saw nothing.
+"""What is said where nothing is known.
 
 A user or an item without training ratings has no weights on a side. It then says there what it
 would have started training with: the frequencies of its known ratings, among a few imagined ones
 spread like everyone's. A row of which nothing is known is read as an empty one.
+
+Of a person of whom nothing is known, whatever the sides of a member make of an empty row, all
+members say how often each item gets each level: there is nothing that a model could know better.
+Frequencies are those of the ratings that the model conditions on, among SMOOTHING imagined ones
+spread like everyone's.
 
 Rule "paper", for reproduction: the constant 3, in the data's own stars, for a cell of whose user or
 item nothing is known.
@@ -10,11 +15,19 @@ item nothing is known.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.data.ratings import IntArray
 from cfnade.data.scale import Scale
 from cfnade.errors import ModelError
+from cfnade.fitted import FittedModel
+from cfnade.once import once
+from cfnade.sides.ridge_rows import SETTLED_SMOOTHING as SMOOTHING
+from cfnade.sides.side import Array, Who
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -46,3 +59,86 @@ def paper_distribution(scale: Scale) -> FloatArray:
             'rule "mean"'
         )
     return np.array([float(value == PAPER_RATING) for value in scale.values])
+
+
+# -- somebody of whom nothing is known -----------------------------------------------------------
+
+
+class Blanks(NamedTuple):
+    """Of some cells those whose user nothing is known of but, maybe, the cell itself."""
+
+    places: IntArray  # (n,)
+    own: IntArray  # (n,) the level that the context has for the cell itself, or -1
+
+
+NO_BLANKS = Blanks(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+class NothingKnown:
+    """Of a model that reads what people rated; another one takes nobody for unknown."""
+
+    def __init__(self, fitted: FittedModel) -> None:
+        self._fitted, self._reads = fitted, fitted.takes_histories
+
+    def cells(self, users: IntArray, items: IntArray) -> Blanks:
+        """Of cells by index; an unknown item (-1) has no frequencies."""
+        if not self._reads:
+            return NO_BLANKS
+        few = np.flatnonzero((self._counts[users] <= 1) & (items >= 0))
+        own, rows = np.full(len(few), -1), self._fitted.context.rows("user")
+        once = np.flatnonzero(self._counts[users[few]] == 1)
+        first = rows.offsets[users[few[once]]]
+        held = rows.columns[first] == items[few[once]]
+        own[once] = np.where(
+            held, rows.levels[first].astype(np.int64), -2
+        )  # -2: the one rating is another
+        return Blanks(few[own > -2], own[own > -2])
+
+    def person(self, who: Who, items: IntArray) -> Blanks:
+        """Of one person's cells."""
+        rated = who.rated
+        if not self._reads or len(rated.columns) > 1:
+            return NO_BLANKS
+        same = np.isin(items, rated.columns) if len(rated.columns) else np.ones(len(items), bool)
+        places = np.flatnonzero(same & (items >= 0))
+        counted = len(rated.levels) and who.user >= 0  # a history is not in the context
+        return Blanks(places, np.full(len(places), int(rated.levels[0]) if counted else -1))
+
+    def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Blanks:
+        """Of cells of many people: whose each is, and the item."""
+        few = np.array([len(who.rated.columns) <= 1 for who in people], bool)
+        blanks = [NO_BLANKS]
+        for number in np.unique(which[few[which]]).tolist():
+            mine = np.flatnonzero(which == number)
+            places, own = self.person(people[number], items[mine])
+            blanks.append(Blanks(mine[places], own))
+        return Blanks(*map(np.concatenate, zip(*blanks, strict=True)))
+
+    def put(self, scores: Array, blanks: Blanks, items: IntArray) -> None:
+        """Scores (n, K) of blanks among cells of these items become log frequencies."""
+        if len(blanks.places):
+            scores[blanks.places] = self._logs(items[blanks.places], blanks.own)
+
+    def _logs(self, items: IntArray, own: IntArray) -> FloatArray:
+        counts, held = self._levels[items], np.flatnonzero(own >= 0)
+        counts[held, own[held]] -= 1.0
+        smoothed = counts + SMOOTHING * self._everyone
+        return np.asarray(np.log(smoothed / smoothed.sum(1, keepdims=True)))
+
+    @once
+    def _counts(self) -> IntArray:
+        """Known ratings of each user, and last of one who is not in the data. (users + 1,)."""
+        return np.append(self._fitted.context.counts("user"), 0)
+
+    @once
+    def _levels(self) -> FloatArray:
+        """Known ratings of each item at each level, (items, K)."""
+        fitted = self._fitted
+        counts = fitted.context.level_counts("item") if fitted.has_context else None
+        return (fitted.trained_on["item"] if counts is None else counts).astype(np.float64)
+
+    @once
+    def _everyone(self) -> FloatArray:
+        """How often each level comes at all; one that never came a little above 0. (K,)."""
+        counts = self._levels.sum(0) + 1.0
+        return np.asarray(counts / counts.sum())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cfnade.exports.rounded import packed, rounded
+from cfnade.exports.static_page import packed, rounded
 
 
 @pytest.mark.parametrize("summed", [False, True])

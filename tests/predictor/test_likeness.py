@@ -17,7 +17,7 @@ from cfnade.choice.set_nade import ChoiceNade
 from cfnade.errors import PredictionError
 from cfnade.models.batch import Context
 from cfnade.predictor import Predictor
-from cfnade.predictor.embeddings import unit_vectors
+from cfnade.predictor.likeness import unit_vectors
 from cfnade.sides.side import Row
 
 

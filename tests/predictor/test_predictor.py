@@ -39,7 +39,7 @@ from cfnade.errors import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.models.batch import Context
 from cfnade.predictor import Predictor
-from cfnade.predictor.embeddings import embeddings
+from cfnade.predictor.likeness import embeddings
 
 
 @cache

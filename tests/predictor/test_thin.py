@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfnade.predictor.thin import MOST, SHARE, default_min_ratings
+from cfnade.predictor.wishes import MOST, SHARE, default_min_ratings
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=80))

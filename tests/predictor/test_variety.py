@@ -9,8 +9,8 @@ import pytest
 from tests.predictor.picked import ITEMS, chances_of, picked_model, rated_model
 
 from cfnade.predictor import Predictor
+from cfnade.predictor.likeness import LONGER, varied
 from cfnade.predictor.ranking import Best
-from cfnade.predictor.variety import LONGER, varied
 
 
 def some_lists(scores: Any, lengths: list[int]) -> Best:

@@ -14,8 +14,8 @@ import anyio
 import pytest
 from tests.serve.given import Asking, TestClient, serving
 
-from cfnade.serve.access import ACCESS_LOG, Head
-from cfnade.serve.hosts import own_names
+from cfnade.serve.access import ACCESS_LOG
+from cfnade.serve.guards import Shell, own_names
 
 PAGES = ["/", "/page/app.js", "/model", "/items?q=a", "/health", "/docs", "/metrics", "/nothing"]
 
@@ -96,7 +96,7 @@ def test_head_sends_no_body_whatever_the_server_does_with_it() -> None:
         sent.append(message)
 
     async def ask() -> None:
-        await Head(app)({"type": "http", "method": "HEAD"}, None, send)  # type: ignore[arg-type]
+        await Shell(app)({"type": "http", "method": "HEAD"}, None, send)  # type: ignore[arg-type]
 
     anyio.run(ask)
     assert [message.get("body") for message in sent] == [None, b""]

@@ -12,8 +12,8 @@ import pytest
 from tests.serve.given import ITEMS, TITLES, Asking, ClientOf, TestClient, history, rated
 
 from cfnade import __version__, checkpoint
+from cfnade.metrics import quantiles
 from cfnade.predictor import Predictor
-from cfnade.serve.answers import quantiles
 
 
 def test_a_distribution_has_its_own_mean_spread_median_and_interval(client: TestClient) -> None:

@@ -64,9 +64,9 @@ def test_people_are_asked_about_as_new_ones(kind: str, monkeypatch: pytest.Monke
     for user in np.unique(valid.users).tolist():
         for row in contexts(row_of(rows, user), user, 2):
             told = known | {(-1, item): level for item, level in pairs(row)}
-            leaning = Leanings(fitted).of_person(row)
             for item, level in pairs(row_of(valid.rows("user"), user)):
-                asked.append((literal(fitted, -1, item, told), level, leaning.of(np.array([item]))))
+                leaning = Leanings(fitted).of_person(row, np.array([item]))
+                asked.append((literal(fitted, -1, item, told), level, leaning))
     assert len(few.levels) == len(asked) > 30
 
     def sorted_lines(*parts: Any) -> Any:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from cfnade.choice.choice_side import Tables
 from cfnade.fitted import FittedModel
+from cfnade.sides.side import other_axis
 
 
 def fault_of(fitted: FittedModel) -> str | None:
@@ -59,7 +60,7 @@ def _finite(table: npt.NDArray[np.float32]) -> bool:
 
 def _counts(fitted: FittedModel) -> str | None:
     context, counted = fitted.context, fitted.trained_on
-    others = {"item" if axis == "user" else "user" for axis in fitted.axes}
+    others = set(map(other_axis, fitted.axes))
     if set(counted) != others:
         return f"training counts are of {sorted(counted)}; such a model has those of {others}"
     for axis, counts in counted.items():

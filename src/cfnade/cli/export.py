@@ -81,7 +81,7 @@ def export(
 def _table(model: Path, out: Path, what: str, n: int) -> None:
     from cfnade.cli.sheets import check_out, write_frame
     from cfnade.predictor import Predictor
-    from cfnade.predictor.embeddings import embeddings
+    from cfnade.predictor.likeness import embeddings
 
     check_out(out)
     predictor = Predictor.load(model)

@@ -70,8 +70,7 @@ def serve(
     if any(find_spec(name) is None for name in ("fastapi", "prometheus_client", "uvicorn")):
         raise CfnadeError('serving needs a few more packages: pip install "cfnade[serve]"')
     with lasting():
-        from cfnade.serve.guards import key_from_environment
-        from cfnade.serve.hosts import checked_name
+        from cfnade.serve.guards import checked_name, key_from_environment
         from cfnade.serve.server import ServeSettings
         from cfnade.serve.server import serve as run
         from cfnade.serve.shelf import checked_noun

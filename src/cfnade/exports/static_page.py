@@ -5,7 +5,7 @@ answered in the browser (static/). model.json says what the model is and where e
 weights.bin. Nobody's ratings are in it, and those that are given on the page stay there: it may ask
 for its own files and nothing else.
 
-Large tables are rounded (rounded.py), to 16 bits a number. The weights that a posterior meets are
+Large tables are rounded (below), to 16 bits a number. The weights that a posterior meets are
 float32, for it is large; CF-NADE says little beside it, so there what is summed has 12 bits.
 """
 
@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from cfnade.errors import PredictionError
 from cfnade.exports.portable import NadePart, Part, Portable, portable
-from cfnade.exports.rounded import packed, rounded
 from cfnade.files import replacing
 from cfnade.personal import IMAGINED, Leanings
 from cfnade.predictor import Predictor
 from cfnade.predictor.samples import samples_of
+
+IntArray = npt.NDArray[np.int64]
 
 FORMAT = 2
 ON_MAP = 500
@@ -173,3 +175,38 @@ def _calibration(predictor: Predictor, items: Any, tables: _Tables) -> dict[str,
         "along": along.tolist(),
         "expected": tables(expected[items]),
     }
+
+
+# -- tables in 12 or 16 bits a number: whole numbers, times a scale of each item -----------------
+# An item's weights are of one size, so that 16 bits are several times as exact as float16, which
+# gives five of its bits to how large each number is. Where a level also counts what those below it
+# say, the sums are rounded, and the numbers are their differences: errors do not add up over
+# levels.
+
+
+class Rounded(NamedTuple):
+    """values ≈ steps × scales of their first axis."""
+
+    steps: IntArray
+    scales: npt.NDArray[np.float32]  # (M,)
+
+
+def rounded(table: npt.NDArray[Any], bits: int, *, summed: bool) -> Rounded:
+    """Of a table (M, …), `summed` over its second axis before it is used."""
+    values = np.asarray(table, np.float64)
+    others = tuple(range(1, values.ndim))
+    # One less than fits: a difference of rounded sums may be one larger than what it rounds.
+    scales = np.abs(values).max(others) / ((1 << (bits - 1)) - 2)
+    scales = np.where(scales > 0, scales, 1.0).astype(np.float32)
+    units = values / scales.reshape(-1, *[1] * len(others))
+    steps = np.diff(np.rint(units.cumsum(1)), axis=1, prepend=0) if summed else np.rint(units)
+    return Rounded(steps.astype(np.int64), scales)
+
+
+def packed(steps: IntArray, bits: int) -> npt.NDArray[Any]:
+    """As int16, or two of 12 bits in three bytes, the lower first, each 2048 above what it is."""
+    if bits == 16:
+        return steps.astype("<i2")
+    low, high = np.append(steps + 2048, np.zeros(steps.size % 2, np.int64)).reshape(-1, 2).T
+    both = low | high << 12
+    return np.stack([both & 255, both >> 8 & 255, both >> 16], 1).astype(np.uint8)

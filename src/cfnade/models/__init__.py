@@ -5,7 +5,9 @@ Names are imported when first used: who only wants the fields of a model (config
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cfnade.lazily import first_used
 
 if TYPE_CHECKING:
     from cfnade.models.batch import Batch, Context, Targets
@@ -21,12 +23,6 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'cfnade.models' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"cfnade.models.{_HOMES[name]}"), name)
-
+__getattr__ = first_used(__name__, _HOMES)
 
 __all__ = ["Batch", "CFNADEConfig", "CFNADENetwork", "Context", "Targets"]

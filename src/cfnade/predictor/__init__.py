@@ -10,6 +10,7 @@ threads may ask the same one. Questions about a few people run serially on the t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -30,13 +31,16 @@ from cfnade.predictor.atlas import laid_out
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.cells import Beside, Cells, CellsAsked
 from cfnade.predictor.explain import explanation
-from cfnade.predictor.histories import History, Person, read_history
+from cfnade.predictor.histories import (
+    History,
+    NewItems,
+    Person,
+    read_history,
+    read_new_items,
+)
 from cfnade.predictor.ids import Ids, listed, paired
-from cfnade.predictor.newitems import NewItems, read_new_items
 from cfnade.predictor.ranking import Answers, How, Ranking
-from cfnade.predictor.thin import default_min_ratings
-from cfnade.predictor.usual import usual_of
-from cfnade.predictor.wishes import Wishes, genres_of
+from cfnade.predictor.wishes import Wishes, usual_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import What, Who
 
@@ -56,11 +60,12 @@ class Predictor:
         self.users = Ids("user", fitted.context.user_ids)
         self.items = Ids("item", fitted.context.item_ids)
         self._scorer, self._calibrator = Scorer(fitted), Calibrator(fitted)
-        self._values = self.scale.array()
-        asks = fitted, self._scorer, self.users
-        self._cells_of, self._raw_cells = Cells(*asks, self._calibrator), Cells(*asks, None)
+        self._cells_of = Cells(self._scorer, self.users, self._calibrator)
+        raw = Calibrator(replace(fitted, calibration=None, calibration_of_new=None))
+        self._raw_cells = Cells(self._scorer, self.users, raw)
         self.catalogue = Catalogue(self.items, fitted.context, lambda: self._scorer.known("item"))
         """The items by id and title."""
+        self._wishes = Wishes(self._scorer, self._calibrator, self.catalogue)
 
     def __reduce__(self) -> tuple[type[Predictor], tuple[FittedModel]]:
         """For other processes: the model alone, because locks and what they guard stay here."""
@@ -79,6 +84,8 @@ class Predictor:
     def person(self, history: History) -> Person:
         """Read a history once, to use it often and to see which of its items are `unknown`."""
         refusals.require_histories(self.fitted)
+        if isinstance(history, Person):
+            return history
         return read_history(history, self.catalogue, self.scale)
 
     def who(self, user: Any) -> Who:
@@ -229,8 +236,7 @@ class Predictor:
         **how: Unpack[How],
     ) -> Ranking:
         """As recommend, for one person and as arrays: for a service that writes its own answers."""
-        _, people = self._people(None if user is None else [user], history)
-        lists = self._wishes.rankings(people, n, exclude_seen, how)
+        lists = self._wishes.rankings([self._one(user, history)], n, exclude_seen, how)
         counts = int(lists.known_of_users[0]), int(lists.hidden[0]), self._wishes.least(how)
         top = lists.top
         picks = top.picks if self._wishes.tells_picks(how) else None
@@ -241,20 +247,15 @@ class Predictor:
         """How many ratings of each item are known. Returns (items,)."""
         return self._scorer.known("item")
 
-    @once
+    @property
     def default_min_ratings(self) -> int:
         """How many ratings an item needs to be recommended, if min_ratings is not given."""
-        return default_min_ratings(self._scorer.known("item"))
+        return self._wishes.usual_least
 
-    @once
+    @property
     def genres(self) -> dict[str, Any]:
         """The items (M,) of each genre that the data name."""
-        return genres_of(self._scorer)
-
-    @once
-    def _wishes(self) -> Wishes:
-        least = self.default_min_ratings
-        return Wishes(self._scorer, self._calibrator, self.catalogue, least, lambda: self.genres)
+        return self._wishes.genres
 
     def similar_items(self, item: Any, *, n: int = 10) -> pl.DataFrame:
         """The items most like one: rank, item, title, similarity, known_of_item.
@@ -275,8 +276,7 @@ class Predictor:
         best known come first, where no side of the model says what it knows of people. `without`
         names items that are not asked about.
         """
-        _, people = self._people(None if user is None else [user], history)
-        return self.interview.frame(people[0], n, self._indices(without))
+        return self.interview.frame(self._one(user, history), n, self._indices(without))
 
     @once
     def interview(self) -> Interview:
@@ -330,17 +330,20 @@ class Predictor:
         One that reads items alone: a line for each level at which others rated the item: rating,
         count, prediction, `without` all of these, `change`, and `mean_change` of leaving out one.
         """
-        _, people = self._people(None if user is None else [user], history)
-        index = self.catalogue.known(item)
-        if history is None and people[0].user < 0:
+        who, index = self._one(user, history), self.catalogue.known(item)
+        if history is None and who.user < 0:
             raise PredictionError(
                 f"user {user!r} is unknown to the model, so no rating moved the prediction; "
                 "give history= to explain it for a new person"
             )
         of_pick = refusals.explains_picks(self.fitted, of)
-        return explanation(self._scorer, people[0], index, of_pick=of_pick)
+        return explanation(self._scorer, who, index, of_pick=of_pick)
 
     # -- shared -------------------------------------------------------------------------------
+
+    def _one(self, user: Any, history: History | None) -> Who:
+        """The one person that a question is about."""
+        return self._people(None if user is None else [user], history)[1][0]
 
     def _people(
         self, users: Any, history: History | None, histories: Mapping[Any, History] | None = None

@@ -18,7 +18,7 @@ from cfnade.errors import PredictionError
 from cfnade.kernels.posterior import Evidence
 from cfnade.once import once
 from cfnade.options import checked, whole
-from cfnade.predictor import frames
+from cfnade.predictor.frames import item_columns
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
 
@@ -126,13 +126,11 @@ class Interview:
 
     def frame(self, who: Who, n: int, without: IntArray) -> pl.DataFrame:
         """The same by raw id."""
-        asked, context = self.questions(who, n, without), self._scorer.fitted.context
-        ids = context.item_ids[asked.items]
+        asked = self.questions(who, n, without)
         return pl.DataFrame(
             {
-                "rank": 1 + np.arange(len(ids)),
-                "item": frames.id_series(ids, texts=context.item_ids.dtype == object),
-                "title": frames.title_series(context, asked.items),
+                "rank": 1 + np.arange(len(asked.items)),
+                **item_columns(self._scorer.fitted.context, asked.items),
                 "reduction": pl.Series(asked.reductions, dtype=pl.Float64).fill_nan(None),
                 "known_of_item": self._scorer.known_of("item", asked.items),
             }

@@ -8,12 +8,10 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.fitted import FittedModel
 from cfnade.personal import Calibrator
 from cfnade.predictor import refusals
-from cfnade.predictor.histories import History, Person
+from cfnade.predictor.histories import History, NewItems, Person
 from cfnade.predictor.ids import Ids
-from cfnade.predictor.newitems import NewItems
 from cfnade.predictor.ranking import Answers, means_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import What
@@ -65,40 +63,42 @@ def _places_in(named: Mapping[Any, Any], names: Any) -> IntArray:
 
 
 class Cells:
-    """Puts questions about cells to the scorer; with a calibrator, distributions are honest."""
+    """Puts questions about cells to the scorer; a calibrator makes distributions honest."""
 
-    def __init__(
-        self, fitted: FittedModel, scorer: Scorer, users: Ids, calibrator: Calibrator | None
-    ) -> None:
-        self._fitted, self._scorer, self._users = fitted, scorer, users
-        self._values, self._calibrator = fitted.context.scale.array(), calibrator
+    def __init__(self, scorer: Scorer, users: Ids, calibrator: Calibrator) -> None:
+        self._scorer, self._users, self._calibrator = scorer, users, calibrator
+        self._values = scorer.fitted.context.scale.array()
 
     def users(self, users: IntArray, items: IntArray, times: Any = None) -> Answers:
         """Of users and items of the data, by index."""
-        refusals.require_context(self._fitted)
+        refusals.require_context(self._scorer.fitted)
         if times is not None and np.ndim(times) == 0:
             times = np.full(len(users), times)
         chances = self._scorer.probabilities(users, items, times)
-        answers = self._answers(items, chances, self._scorer.known_of("user", users))
-        return self._honest_of_users(answers, users)
+        honest = self._calibrator.of_cells(chances, users, items)
+        return self._answers(items, chances, honest, self._scorer.known_of("user", users))
 
     def history(self, person: Person, items: IntArray) -> Answers:
         """Of a new person and items of the data."""
-        chances = self._scorer.of_person(person.who(), items)
-        answers = self._answers(items, chances, np.full(len(items), len(person)))
-        return self._honest_of_person(answers, person)
+        who = person.who()
+        chances = self._scorer.of_person(who, items)
+        honest = self._calibrator.of_person(chances, who, items)
+        return self._answers(items, chances, honest, np.full(len(items), len(who.rated.columns)))
 
     def new_item(self, thing: What, users: IntArray) -> Answers:
         """Of a new item and users of the data."""
-        chances = self._scorer.of_item(thing, users)
-        answers = self._of_new(thing, chances, self._scorer.known_of("user", users))
-        return self._honest_of_users(answers, users)
+        chances, unknown = self._scorer.of_item(thing, users), np.full(len(users), -1)
+        honest = self._calibrator.of_cells(chances, users, unknown)
+        answers = self._answers(unknown, chances, honest, self._scorer.known_of("user", users))
+        return _of_new(answers, thing)
 
     def pair(self, person: Person, thing: What) -> Answers:
         """Of a new person and a new item: one cell."""
-        chances = self._scorer.of_pair(person.who(), thing)
-        answers = self._of_new(thing, chances, np.array([len(person)]))
-        return self._honest_of_person(answers, person)
+        who, unknown = person.who(), np.array([-1])
+        chances = self._scorer.of_pair(who, thing)
+        honest = self._calibrator.of_person(chances, who, unknown)
+        count = np.array([len(who.rated.columns)])
+        return _of_new(self._answers(unknown, chances, honest, count), thing)
 
     def histories(self, people: Sequence[Person], which: IntArray, items: IntArray) -> Answers:
         """Of many new people and items of the data: whose each cell is, and the item."""
@@ -110,11 +110,8 @@ class Cells:
             some, local = np.unique(which[mine], return_inverse=True)
             asked = [everyone[i] for i in some], local, items[mine]
             chances = self._scorer.of_people(*asked)
-            answers = self._answers(items[mine], chances, counts[which[mine]])
-            if self._calibrator is not None:
-                honest = self._calibrator.of_people(chances, *asked)
-                answers = answers._replace(probabilities=honest)
-            parts.append(answers)
+            honest = self._calibrator.of_people(chances, *asked)
+            parts.append(self._answers(items[mine], chances, honest, counts[which[mine]]))
         return Answers(*map(np.concatenate, zip(*parts, strict=True)))
 
     def mixed(self, asked: CellsAsked, people: Sequence[Person], things: Sequence[What]) -> Answers:
@@ -143,25 +140,16 @@ class Cells:
         joined = zip(*(answers for _, answers in parts), strict=True)
         return Answers(*(np.concatenate(column)[order] for column in joined))
 
-    def _honest_of_users(self, answers: Answers, users: IntArray) -> Answers:
-        if self._calibrator is None:
-            return answers
-        honest = self._calibrator.of_cells(answers.probabilities, users, answers.items)
-        return answers._replace(probabilities=honest)
+    def _answers(
+        self, items: IntArray, chances: FloatArray, honest: FloatArray, of_user: IntArray
+    ) -> Answers:
+        means = means_of(chances, self._values)  # which calibration does not move
+        return Answers(items, means, honest, of_user, self._scorer.known_of("item", items))
 
-    def _honest_of_person(self, answers: Answers, person: Person) -> Answers:
-        if self._calibrator is None:
-            return answers
-        honest = self._calibrator.of_person(answers.probabilities, person.who(), answers.items)
-        return answers._replace(probabilities=honest)
 
-    def _of_new(self, thing: What, chances: FloatArray, of_user: IntArray) -> Answers:
-        counts = np.full(len(chances), len(thing.raters.columns))
-        return self._answers(0 * counts - 1, chances, of_user)._replace(known_of_item=counts)
-
-    def _answers(self, items: IntArray, chances: FloatArray, of_user: IntArray) -> Answers:
-        means = means_of(chances, self._values)
-        return Answers(items, means, chances, of_user, self._scorer.known_of("item", items))
+def _of_new(answers: Answers, thing: What) -> Answers:
+    """With what is known of a new item."""
+    return answers._replace(known_of_item=np.full(len(answers.items), len(thing.raters.columns)))
 
 
 def _plain(raw: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from cfnade.predictor import frames
+from cfnade.predictor.frames import item_columns
 from cfnade.predictor.picking import known_picks
 from cfnade.predictor.ranking import means_of
 from cfnade.scorer import Scorer
@@ -31,11 +31,9 @@ def by_item(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     without = means_of(effects.without, values)
     order = np.lexsort((rated.columns, -np.abs(prediction - without)))
     items, without = rated.columns[order].astype(np.int64), without[order]
-    texts = context.item_ids.dtype == object
     return pl.DataFrame(
         {
-            "item": frames.id_series(context.item_ids[items], texts=texts),
-            "title": frames.title_series(context, items),
+            **item_columns(context, items),
             "rating": values[rated.levels[order]],
             "prediction": np.full(len(items), prediction),
             "without": without,
@@ -59,8 +57,7 @@ def by_pick(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     order = np.lexsort((rated.columns, without - whole))  # what helped most comes first
     items = rated.columns[order].astype(np.int64)
     columns = {
-        "item": frames.id_series(context.item_ids[items], texts=context.item_ids.dtype == object),
-        "title": frames.title_series(context, items),
+        **item_columns(context, items),
         "rating": context.scale.array()[rated.levels[order]],
         "pick": np.full(len(items), np.exp(whole)),
         "without": np.exp(without[order]),

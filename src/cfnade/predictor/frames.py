@@ -31,6 +31,12 @@ def id_series(raw: Sequence[Any] | npt.NDArray[Any], *, texts: bool) -> pl.Serie
     return pl.Series(listed, dtype=pl.Int64)
 
 
+def item_columns(context: Ratings, items: IntArray) -> dict[str, pl.Series]:
+    """item and title, of items by index."""
+    raws = id_series(context.item_ids[items], texts=context.item_ids.dtype == object)
+    return {"item": raws, "title": title_series(context, items)}
+
+
 def item_series(ids: Ids, items: Any, indices: IntArray) -> pl.Series:
     """Raw ids of items that were asked for by id or title; an unknown id stays as it was given."""
     if isinstance(items, np.ndarray):
@@ -68,8 +74,7 @@ def list_frame(context: Ratings, users: Any, lists: Rankings, *, picks: bool) ->
         ids = id_series(users, texts=context.user_ids.dtype == object)
         columns["user"] = ids.gather(top.which)
     columns["rank"] = 1 + np.arange(len(top.which)) - np.searchsorted(top.which, top.which)
-    columns["item"] = id_series(context.item_ids[top.items], texts=context.item_ids.dtype == object)
-    columns["title"] = title_series(context, top.items)
+    columns |= item_columns(context, top.items)
     columns["score"] = top.scores
     if picks:  # even of nobody: columns do not depend on how long lists are
         columns["pick"] = top.picks
@@ -83,11 +88,9 @@ def list_frame(context: Ratings, users: Any, lists: Rankings, *, picks: bool) ->
 
 def search_frame(scorer: Scorer, items: IntArray, distances: FloatArray) -> pl.DataFrame:
     """Items that were searched for, by index."""
-    context = scorer.fitted.context
     return pl.DataFrame(
         {
-            "item": id_series(context.item_ids[items], texts=context.item_ids.dtype == object),
-            "title": title_series(context, items),
+            **item_columns(scorer.fitted.context, items),
             "known_of_item": scorer.known_of("item", items),
             "distance": distances,
         }

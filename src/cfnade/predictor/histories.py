@@ -1,4 +1,4 @@
-"""Histories: what a person says of items, as the model reads it."""
+"""Histories as the model reads them: what a new person said of items, users of a new item."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from cfnade.data.ratings import IndexArray
 from cfnade.data.scale import LevelArray, Scale
 from cfnade.errors import PredictionError
 from cfnade.predictor.catalogue import Catalogue
-from cfnade.sides.side import Row, Who
+from cfnade.predictor.ids import Ids
+from cfnade.sides.side import Row, What, Who
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -47,11 +48,12 @@ History = Mapping[Any, float] | Iterable[tuple[Any, float]] | Iterable[Any] | Pe
 """{raw item id or title: rating in stars}, the same as pairs, or one that was read before; of a
 model without ratings, the items alone."""
 
+NewItems = Mapping[Any, Any]
+"""{new item's id or name: {user id: rating in stars}}, or pairs in place of the inner mapping."""
 
-def read_history(history: History, items: Catalogue, scale: Scale) -> Person:
+
+def read_history(history: Any, items: Catalogue, scale: Scale) -> Person:
     """Check a history and look up its items; unknown ones are kept apart and logged."""
-    if isinstance(history, Person):
-        return history
     pairs = picked_pairs(history) if len(scale) == 1 else pairs_of(history, "a history is", "item")
     raws = [raw for raw, _ in pairs]
     levels = levels_on(scale, pairs, "of item")
@@ -67,6 +69,52 @@ def read_history(history: History, items: Catalogue, scale: Scale) -> Person:
             ", ".join(repr(raw) for raw in unknown[:5]) + (", …" if len(unknown) > 5 else ""),
         )
     return Person(indices[met].astype(np.int32), levels[met], unknown)
+
+
+def read_new_items(
+    given: NewItems | None, catalogue: Catalogue, users: Ids, scale: Scale
+) -> dict[Any, What]:
+    """Check them and look up their users."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise PredictionError(
+            "new_items is a mapping from new items to what users rated them, such as "
+            f"{{'A new film': {{user: 4}}}}; got a {type(given).__name__}"
+        )
+    return {
+        name: _read_item(name, ratings, catalogue, users, scale) for name, ratings in given.items()
+    }
+
+
+def _read_item(name: Any, ratings: Any, catalogue: Catalogue, users: Ids, scale: Scale) -> What:
+    if catalogue.certain(name) is not None:
+        raise PredictionError(
+            f"new_items: {name!r} is an item that the model knows; leave it out, or give it "
+            "another name"
+        )
+    pairs = pairs_of(ratings, f"the ratings of new item {name!r} are", "user")
+    if not pairs:
+        raise PredictionError(
+            f"new_items: there are no ratings of {name!r}; give at least one, or leave it out"
+        )
+    raters = [user for user, _ in pairs]
+    levels = levels_on(scale, pairs, f"of new item {name!r} by user")
+    indices = users.indices(raters)
+    if (indices < 0).any():
+        raise PredictionError(
+            f"new_items: user {raters[int(np.argmin(indices))]!r}, who rated {name!r}, is unknown "
+            "to the model; only ratings by users that it knows can be read"
+        )
+    if len(np.unique(indices)) < len(indices):
+        twice = next(user for place, user in enumerate(raters) if user in raters[:place])
+        raise PredictionError(
+            f"new_items: user {twice!r} rated {name!r} more than once; give one rating of each user"
+        )
+    return What(-1, Row(indices.astype(np.int32), levels))
+
+
+# -- ratings beside ids ---------------------------------------------------------------------------
 
 
 def picked_pairs(history: Any) -> list[tuple[Any, Any]]:

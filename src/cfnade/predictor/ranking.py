@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.calibration import Calibration
+from cfnade.calibration import Calibration, unit_of
 from cfnade.data.scale import Scale, usual_threshold
 from cfnade.errors import PredictionError
 from cfnade.kernels.bounds import (
@@ -135,8 +135,7 @@ class RankBy:
     @property
     def unit(self) -> FloatArray:
         """The scale's values, moved and stretched to 0..1. Returns (K,)."""
-        values = self.scale.array()
-        return np.asarray((values - values[0]) / (values[-1] - values[0]))
+        return unit_of(self.scale.array())
 
     def criterion(self, calibrations: Sequence[Calibration]) -> Criterion:
         """A chance or a quantile as the kernel takes it: a calibration of each person, all of one

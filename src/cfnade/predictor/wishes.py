@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +10,21 @@ import numpy as np
 import polars as pl
 
 from cfnade.choice.choice_side import ScoreArray
+from cfnade.data.ratings import IntArray
 from cfnade.errors import PredictionError
+from cfnade.fitted import FittedModel
 from cfnade.once import once
 from cfnade.options import checked, number, whole
 from cfnade.personal import Calibrator
 from cfnade.predictor.catalogue import Catalogue
-from cfnade.predictor.embeddings import unit_vectors
 from cfnade.predictor.ids import listed
-from cfnade.predictor.likeness import similar_by_picks, similar_by_vectors
+from cfnade.predictor.likeness import (
+    LONGER,
+    similar_by_picks,
+    similar_by_vectors,
+    unit_vectors,
+    varied,
+)
 from cfnade.predictor.listing import (
     BoolArray,
     Listable,
@@ -29,13 +36,18 @@ from cfnade.predictor.listing import (
     rankings,
 )
 from cfnade.predictor.picking import TASTE, PickedLists, with_picks
-from cfnade.predictor.ranking import How, Rank, RankBy, rank_by
+from cfnade.predictor.ranking import FloatArray, How, Rank, RankBy, rank_by
 from cfnade.predictor.refusals import check_names
-from cfnade.predictor.variety import LONGER, varied
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
 
 _SHOWN = 5  # items in a refusal
+
+MOST, SHARE = 20, 0.25
+"""An item needs at most so many ratings to be listed; what is hidden has at most such a share."""
+
+_IMAGINED = 5.0
+"""Ratings added to each item, spread like those of all items: few ratings are no average."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +57,16 @@ class Wishes:
     scorer: Scorer
     calibrator: Calibrator
     catalogue: Catalogue
-    usual_least: int
-    """Ratings that an item needs to be listed by what is said of ratings."""
-    genres: Callable[[], dict[str, BoolArray]]
+
+    @once
+    def usual_least(self) -> int:
+        """Ratings that an item needs to be listed by what is said of ratings."""
+        return default_min_ratings(self.scorer.known("item"))
+
+    @once
+    def genres(self) -> dict[str, BoolArray]:
+        """The items (M,) of each genre that the data name."""
+        return genres_of(self.scorer)
 
     def rankings(
         self, people: Sequence[Who], n: int, exclude_seen: bool, how: How, *, evenly: bool = False
@@ -179,7 +198,7 @@ class Wishes:
         if not isinstance(genres, Iterable):
             raise PredictionError(f"genres (={genres!r}) must be a genre or a list of them")
         asked = [genres] if isinstance(genres, str) else list(genres)
-        masks = self.genres()
+        masks = self.genres
         if not masks:
             raise PredictionError("genres: this model's data name no genres; leave it out")
         names = {name.casefold(): name for name in masks}
@@ -191,6 +210,9 @@ class Wishes:
         if not asked:
             raise PredictionError(f"genres is empty; name one of {', '.join(masks)}")
         return np.asarray(np.logical_or.reduce([masks[names[one.casefold()]] for one in asked]))
+
+
+# -- what is known of items -----------------------------------------------------------------------
 
 
 def genres_of(scorer: Scorer) -> dict[str, BoolArray]:
@@ -208,3 +230,29 @@ def genres_of(scorer: Scorer) -> dict[str, BoolArray]:
         masks[name] = np.zeros(len(texts), bool)
         masks[name][members[name]] = True
     return masks
+
+
+def default_min_ratings(counts: IntArray) -> int:
+    """At least 1, at most 20; as many as hide no more than a quarter of all ratings.
+
+    counts (items,) are the ratings of each. docs/python.md says why.
+    """
+    ordered = np.sort(counts)
+    sums = np.concatenate([[0], np.cumsum(ordered)])
+    for least in range(MOST, 1, -1):
+        below = int(np.searchsorted(ordered, least))
+        if sums[below] <= SHARE * sums[-1]:
+            return least
+    return 1
+
+
+def usual_of(fitted: FittedModel) -> FloatArray:
+    """How people rated each item on the whole, which a personal prediction is seen against:
+    smoothed shares of levels. Returns (M, K)."""
+    counts = fitted.trained_on.get("item")
+    if counts is None:
+        counts = fitted.context.level_counts("item")
+    total = counts.sum(0)
+    shares = total / max(total.sum(), 1)
+    some = counts + _IMAGINED * shares
+    return np.asarray(some / np.maximum(some.sum(1, keepdims=True), 1e-12))

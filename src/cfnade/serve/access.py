@@ -86,22 +86,3 @@ def line(scope: Scope, status: int, size: int, seconds: float, style: Style) -> 
         return json.dumps(said)
     asked = json.dumps(f"{said['method']} {said['path']}")  # no line end gets through
     return f"{said['time']} {said['client']} {asked} {status} {size} {said['ms']} ms"
-
-
-class Head:
-    """Answers HEAD as GET would, without the body."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "HEAD":
-            await self.app(scope, receive, send)
-            return
-
-        async def without_body(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                message = {**message, "body": b""}
-            await send(message)
-
-        await self.app({**scope, "method": "GET"}, receive, without_body)

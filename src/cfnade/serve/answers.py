@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import __version__
+from cfnade.metrics import quantiles
 from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import Rank, Ranking
 from cfnade.serve import limits, schemas, visit_schemas
@@ -40,7 +41,7 @@ def predict(loaded: Loaded, asked: schemas.PredictIn) -> Answer:
         raise Problem(422, "this model knows no ratings to predict; POST /recommend makes lists")
     who = asked_by(predictor, asked)
     _check_time(predictor, asked.time)
-    new = new_items_in(predictor, asked.new_items)
+    new = new_items_in(predictor, asked.new_items) if asked.new_items else {}
     indices = {item: predictor.catalogue.certain(item) for item in asked.items if item not in new}
     items = [index for item in asked.items if (index := indices.get(item)) is not None]
     said = iter(_predictions(predictor, who, items, asked.time))
@@ -311,17 +312,6 @@ def _described(
     }
     lines = zip(names, *columns.values(), strict=True)
     return [named | dict(zip(columns, line, strict=True)) for named, *line in lines]
-
-
-def quantiles(chances: FloatArray, values: FloatArray, shares: FloatArray) -> FloatArray:
-    """The lowest values that a rating exceeds with chance 1 - share at most.
-
-    Of distributions (n, K) and each of some shares (s,). Returns (s, n).
-    """
-    reached = chances.cumsum(1) >= shares[:, None, None] - 1e-12  # (s, n, K)
-    reached[..., -1] = True  # whatever rounding says
-    lowest: FloatArray = values[reached.argmax(2)]
-    return lowest
 
 
 def _or_null(number: float) -> float | None:

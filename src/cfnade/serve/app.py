@@ -21,10 +21,9 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from cfnade import __version__
 from cfnade.serve import answers, schemas, visit_schemas
-from cfnade.serve.access import Account, Head, Style
+from cfnade.serve.access import Account, Style
 from cfnade.serve.figures import KIND, Metrics, add_model_figures
-from cfnade.serve.guards import OPEN, Door, Shell
-from cfnade.serve.hosts import HostCheck
+from cfnade.serve.guards import OPEN, Door, HostCheck, Shell
 from cfnade.serve.limits import Limits, Work
 from cfnade.serve.loading import Loaded, Models, keep_fresh
 from cfnade.serve.pages import add_pages
@@ -133,7 +132,6 @@ def create_app(
     if hosts is not None:
         app.add_middleware(HostCheck, names=hosts)
     app.add_middleware(Shell)
-    app.add_middleware(Head)
     app.add_middleware(Account, metrics=metrics, paths=paths, style=access_log)
     return app
 

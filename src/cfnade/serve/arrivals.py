@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from cfnade.predictor import Predictor
 from cfnade.serve.loading import Loaded
-from cfnade.serve.standing_people import index_of, user_of
+from cfnade.serve.people import index_of, user_of
 from cfnade.sides.side import Row, What
 from cfnade.store.opening import Store
 from cfnade.store.schema import EVENTS, ITEMS

@@ -8,7 +8,6 @@ when a process is killed is missed in the figures and nowhere else.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -16,14 +15,13 @@ import numpy as np
 from cfnade.background import Background
 from cfnade.errors import StoreAwayError
 from cfnade.serve.loading import Loaded
-from cfnade.serve.standing_people import asker_of, user_of
+from cfnade.serve.people import asker_of, user_of
 from cfnade.store.events import Standing, standing_before
 from cfnade.store.opening import Store
 from cfnade.store.prequential import note_predictions
 
 _log = logging.getLogger("cfnade.serve")
 _WAITING = 5_000
-_RECENT = 10_000
 _PAUSE = 0.2
 """Seconds in which more may come: to note many takes hardly longer than to note one."""
 
@@ -35,7 +33,6 @@ class Came(NamedTuple):
     event: int
     person: str
     item: int
-    rating: float
 
 
 class Foresight:
@@ -43,7 +40,6 @@ class Foresight:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._errors: deque[float] = deque(maxlen=_RECENT)
         self._ratings: Background[Came] = Background(
             "foresight", self._predict, waiting=_WAITING, pause=_PAUSE
         )
@@ -52,11 +48,6 @@ class Foresight:
         """If more come than can be predicted, some are not: figures are worth no delay."""
         if not self._ratings.leave(came):
             _log.debug("a rating was not predicted: too many wait")
-
-    def rmse(self) -> float | None:
-        """Of the ratings that this process predicted most recently."""
-        errors = list(self._errors)
-        return float(np.sqrt(np.square(errors).mean())) if errors else None
 
     def close(self) -> None:
         """Predict what waits, then end; the next rating begins again."""
@@ -80,6 +71,5 @@ class Foresight:
         who = asker_of(predictor, came.person, before)
         said = predictor.predicted(np.array([came.item]), who.user, history=who.history)
         expected = float(said.predictions[0])
-        self._errors.append(expected - came.rating)
         known, model = int(user_of(predictor, came.person) >= 0), came.loaded.fingerprint
         return {"event": came.event, "expected": expected, "known": known, "model": model}

@@ -1,8 +1,10 @@
-"""Who asks, and about what: ids and titles of a request as the model knows them."""
+"""Who asks, and about what, as the model knows them: ids and titles of a request, or what counts of
+a person of the store."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +13,13 @@ from cfnade.data.scale import LevelArray
 from cfnade.errors import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import Person
+from cfnade.predictor.ids import Ids
 from cfnade.serve.problems import Problem
 from cfnade.serve.schemas import Asker, NewItem, Rated
 from cfnade.sides.side import What, Who
+
+if TYPE_CHECKING:
+    from cfnade.store.events import Standing
 
 IntArray = npt.NDArray[np.int64]
 
@@ -170,3 +176,61 @@ def _off_scale(predictor: Predictor, rating: float, where: str) -> Problem:
 def _repeated(predictor: Predictor, index: int, where: str) -> Problem:
     raw = predictor.items.raw(index)
     return Problem(422, f"{where}: item {raw!r} is there more than once; give it once", where=where)
+
+
+# -- people of the store --------------------------------------------------------------------------
+
+
+def index_of(ids: Ids, text: str) -> int:
+    """The index of an id as the store writes it; -1 if the model does not know it."""
+    try:
+        raw = ids.typed(text)
+    except PredictionError:
+        return -1
+    return ids.index(raw) if str(raw) == text else -1  # 007 is not 7
+
+
+def user_of(predictor: Predictor, person: str) -> int:
+    """The person's index if the model has met them, else -1."""
+    return index_of(predictor.users, person) if predictor.fitted.has_context else -1
+
+
+def asker_of(predictor: Predictor, person: str, standing: Sequence[Standing]) -> Asked:
+    """Who asks: with all that counts of them, or as the model knows them if it reads no histories.
+
+    Somebody of whom the store knows nothing is nobody whom the model knows: they may have been
+    forgotten.
+    """
+    user = user_of(predictor, person) if standing else -1
+    if predictor.fitted.takes_histories:
+        return Asked(None, _read_standing(predictor, standing, user), [])
+    if user < 0:
+        raise Problem(
+            422,
+            "this model reads items alone, so it knows nobody whom it was not trained on; serve a "
+            "model of users or of both for that",
+        )
+    return Asked(predictor.users.raw(user), None, [])
+
+
+def _read_standing(predictor: Predictor, standing: Sequence[Standing], user: int) -> Person:
+    """Ratings of items that the model knows, on its scale; of a model of picks, all that count."""
+    rated = predictor.fitted.rates
+    counting = [one for one in standing if not rated or one.rating is not None]
+    indices = np.array([index_of(predictor.items, one.item) for one in counting], np.int64)
+    if not rated:
+        levels, fits = np.zeros(len(counting), np.uint8), np.ones(len(counting), bool)
+    else:
+        values = np.array([one.rating for one in counting], np.float64)
+        levels, fits = predictor.scale.levels_of(values)
+    good = np.flatnonzero((indices >= 0) & fits)
+    unknown = tuple(one.item for one, index in zip(counting, indices, strict=True) if index < 0)
+    return Person(indices[good].astype(np.int32), levels[good], unknown, user)
+
+
+def name_of(predictor: Predictor, item: str) -> tuple[Any, str | None]:
+    """The id that the model has for an item of the store, as it is if there is none; its title."""
+    index, titles = index_of(predictor.items, item), predictor.catalogue.titles
+    if index < 0:
+        return item, None
+    return predictor.items.raw(index), None if titles is None else titles[index] or None

@@ -33,8 +33,7 @@ from cfnade.errors import CfnadeError
 from cfnade.serve.access import ACCESS_LOG, Style
 from cfnade.serve.app import create_app
 from cfnade.serve.figures import SHARED
-from cfnade.serve.guards import HEADERS
-from cfnade.serve.hosts import own_names
+from cfnade.serve.guards import HEADERS, own_names
 from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
 from cfnade.serve.problems import problem_body

@@ -22,10 +22,9 @@ from cfnade.serve.arrivals import Arrivals
 from cfnade.serve.foresight import Came, Foresight
 from cfnade.serve.limits import Limits, Work
 from cfnade.serve.loading import Loaded
-from cfnade.serve.people import Asked
+from cfnade.serve.people import Asked, asker_of, index_of, name_of, user_of
 from cfnade.serve.person_schemas import PersonListQuery
 from cfnade.serve.problems import Problem
-from cfnade.serve.standing_people import asker_of, index_of, names_of, user_of
 from cfnade.store.events import (
     Kept,
     OtherRequestError,
@@ -98,7 +97,7 @@ class Visitors:
         user = user_of(loaded.predictor, said.person)
         self._asked[user >= 0] += 1
         if kept.new and kept.event is not None and index >= 0 and said.rating is not None:
-            came = Came(loaded, kept.event, said.person, index, said.rating)
+            came = Came(loaded, kept.event, said.person, index)
             if user >= 0 or loaded.predictor.fitted.takes_histories:
                 self._foresight.note(came)
         (line,) = _lines(loaded.predictor, [Standing(said.item, said.rating, kept.at, 0)])
@@ -218,14 +217,10 @@ def _merged(lines: list[Answer], new: list[Answer], n: int) -> list[Answer]:
 
 def _lines(predictor: Predictor, stands: Sequence[Standing]) -> list[Answer]:
     """Items by the id that the model has, where it knows them."""
-    titles = names_of(predictor, [one.item for one in stands])
-    raws = [
-        predictor.items.typed(one.item) if index_of(predictor.items, one.item) >= 0 else one.item
-        for one in stands
-    ]
+    named = [name_of(predictor, one.item) for one in stands]
     return [
         {"item": raw, "title": title, "rating": one.rating, "at": one.at}
-        for raw, title, one in zip(raws, titles, stands, strict=True)
+        for (raw, title), one in zip(named, stands, strict=True)
     ]
 
 

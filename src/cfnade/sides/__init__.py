@@ -5,8 +5,9 @@ What trains is imported when first used: to answer takes no torch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from cfnade.lazily import first_used
 from cfnade.sides.side import AnsweringMember, AnsweringSide, Axis
 
 if TYPE_CHECKING:
@@ -23,18 +24,6 @@ if TYPE_CHECKING:
         side_names,
     )
     from cfnade.sides.trainable import Member, Side
-
-_TRAINABLE = ("Member", "Side")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'cfnade.sides' has no attribute {name!r}")
-    from importlib import import_module
-
-    home = "trainable" if name in _TRAINABLE else "kinds"
-    return getattr(import_module(f"cfnade.sides.{home}"), name)
-
 
 __all__ = [
     "KINDS",
@@ -53,3 +42,8 @@ __all__ = [
     "saved_member",
     "side_names",
 ]
+
+_TRAINABLE = ("Member", "Side")
+__getattr__ = first_used(
+    __name__, {name: "trainable" if name in _TRAINABLE else "kinds" for name in __all__}
+)

@@ -13,8 +13,7 @@ from cfnade.models.config import FactorConfig
 from cfnade.models.mean_link import MeanLink
 from cfnade.sides.posterior_rows import PosteriorRows
 from cfnade.sides.readings import reading_of
-from cfnade.sides.row_weights import RowWeights
-from cfnade.sides.side import NOTHING, Array, Axis, Reading, Row
+from cfnade.sides.side import NOTHING, Array, Axis, Reading, Row, RowWeights
 from cfnade.sides.state_features import StateFeatures, features_of
 
 

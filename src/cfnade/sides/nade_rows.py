@@ -19,8 +19,7 @@ from cfnade.kernels.grouping import RowRatings, group, ratings_of
 from cfnade.models.config import CFNADEConfig
 from cfnade.once import once
 from cfnade.sides.readings import reading_of
-from cfnade.sides.row_weights import RowWeights
-from cfnade.sides.side import Array, Axis, Reading
+from cfnade.sides.side import Array, Axis, Reading, RowWeights
 from cfnade.sides.state_rows import StateRows
 
 PIECE = 1 << 22
@@ -94,23 +93,21 @@ class NadeRows(StateRows):
         self._deep = [(tables[f"deep_W.{n}"], tables[f"deep_c.{n}"]) for n in layers]
 
     def states(self, ratings: RowRatings) -> Array:
-        return self._states(self._sums(ratings), np.diff(ratings.offsets))
+        sums = request.sum_ratings(ratings, self._input, shared=self.shared)  # (B, D)
+        return self._states(sums, np.diff(ratings.offsets))
 
     def states_without(
         self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
     ) -> Array:
         out = np.empty((len(rows), self._output.shape[2]), self.dtype)
-        sums, counts = self._sums(ratings), np.diff(ratings.offsets)
+        sums = request.sum_ratings(ratings, self._input, shared=self.shared)
+        counts = np.diff(ratings.offsets)
         step = max(1, PIECE // self._input.shape[2])
         for first in range(0, len(out), step):
             part = slice(first, first + step)
             own = request.embed(columns[part], levels[part], self._input, shared=self.shared)
             out[part] = self._states(sums[rows[part]] - own, counts[rows[part]] - 1)
         return out
-
-    def _sums(self, ratings: RowRatings) -> Array:
-        """The summed context of each row. Returns (B, D)."""
-        return request.sum_ratings(ratings, self._input, shared=self.shared)
 
     def _many_states(self, ratings: RowRatings) -> Array:
         return self._states(self._threaded_sums(ratings), np.diff(ratings.offsets), _product)

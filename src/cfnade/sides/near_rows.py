@@ -16,8 +16,7 @@ from cfnade.models.config import NearConfig
 from cfnade.once import once
 from cfnade.sides.factor_rows import FactorRows, FactorWeights
 from cfnade.sides.readings import reading_of
-from cfnade.sides.row_weights import RowWeights
-from cfnade.sides.side import Array, Reading, Row
+from cfnade.sides.side import Array, Reading, Row, RowWeights
 from cfnade.sides.state_rows import as_ratings, rows_in_pieces
 
 _FACTORS = "factors."

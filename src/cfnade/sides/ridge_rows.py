@@ -12,8 +12,7 @@ from cfnade.kernels.posterior import Evidence, lower_products
 from cfnade.models.config import RidgeConfig
 from cfnade.sides.posterior_rows import PosteriorRows
 from cfnade.sides.readings import reading_of
-from cfnade.sides.row_weights import RowWeights
-from cfnade.sides.side import NOTHING, Array, Axis, Reading
+from cfnade.sides.side import NOTHING, Array, Axis, Reading, RowWeights
 
 SETTLED_SMOOTHING = 2.0
 """Imagined ratings of a column where nothing is known of the row."""

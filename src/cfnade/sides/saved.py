@@ -13,7 +13,7 @@ from cfnade.sides.factor_rows import FactorWeights
 from cfnade.sides.nade_rows import NadeWeights
 from cfnade.sides.near_rows import NearWeights
 from cfnade.sides.ridge_rows import RidgeWeights
-from cfnade.sides.side import AnsweringMember, AnsweringSide, Array, Axis, SideWeights
+from cfnade.sides.side import AnsweringMember, AnsweringSide, Array, Axis, SavedSide, SideWeights
 from cfnade.sides.time_reading import TimeWeights
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ def loaded_member(described: Described, tables: ByName, arrays: ByName) -> Answe
         return network_member(described, tables, arrays)
     return SavedMember(
         {
-            name: kind.weights.from_saved(kind.axis, fields, tables[name], arrays.get(name, {}))
+            name: kind.weights.from_saved(
+                SavedSide(kind.axis, fields, tables[name], arrays.get(name, {}))
+            )
             for name, fields in described.items()
             for kind in [SAVED[name]]
         }

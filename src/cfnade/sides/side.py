@@ -182,6 +182,17 @@ class AnsweringSide(ABC):
         """What a rating tells of its row, where what is known of a row is a Gaussian."""
 
 
+class SavedSide(NamedTuple):
+    """What a folder holds of a side."""
+
+    axis: Axis | None
+    fields: Mapping[str, Any]
+    """What `to_dict` gave."""
+    tables: Mapping[str, Array]
+    arrays: Mapping[str, Array]
+    """What it keeps of the training ratings."""
+
+
 class SideWeights(AnsweringSide):
     """A side as its numbers: tables by the names that its network has for them, and its fields.
 
@@ -199,14 +210,8 @@ class SideWeights(AnsweringSide):
 
     @classmethod
     @abstractmethod
-    def from_saved(
-        cls,
-        axis: Axis | None,
-        fields: Mapping[str, Any],
-        tables: Mapping[str, Array],
-        arrays: Mapping[str, Array],
-    ) -> Self:
-        """From what `to_dict`, the network and `arrays` gave."""
+    def from_saved(cls, saved: SavedSide) -> Self:
+        """A side as it was saved."""
 
     def vectors(self, context: Ratings, axis: Axis) -> Array | None:
         del context, axis
@@ -214,6 +219,35 @@ class SideWeights(AnsweringSide):
 
     def evidence(self) -> Evidence | None:
         return None
+
+
+class RowWeights(SideWeights):
+    """The numbers of a side that reads rows: its configuration has so many columns and levels.
+
+    What CF-NADE, ridge, factor analysis and neighbourhoods have in common.
+    """
+
+    axis: Axis
+
+    def __init__(self, axis: Axis, config: Any, tables: Mapping[str, Array]) -> None:
+        self.axis, self.config, self.tables = axis, config, tables
+
+    @staticmethod
+    @abstractmethod
+    def config_of(fields: Mapping[str, Any]) -> Any:
+        """From what `to_dict` gave."""
+
+    @classmethod
+    def from_saved(cls, saved: SavedSide) -> Self:
+        assert saved.axis is not None
+        return cls(saved.axis, cls.config_of(saved.fields), saved.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        fields: dict[str, Any] = self.config.to_dict()
+        return fields
+
+    def fault(self, ratings: Ratings) -> str | None:
+        return column_fault(self.config, ratings, self.axis)
 
 
 class _Sized(Protocol):

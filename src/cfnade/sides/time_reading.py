@@ -11,7 +11,7 @@ from cfnade.data.ratings import IntArray, Ratings
 from cfnade.data.time_features import FEATURES, TimeFeatures
 from cfnade.errors import ModelError, PredictionError
 from cfnade.models.config import TIME_UNITS
-from cfnade.sides.side import Array, Axis, Row, SideWeights, What, Who
+from cfnade.sides.side import Array, Axis, Row, SavedSide, SideWeights, What, Who
 
 
 def check_features(fields: Mapping[str, Any]) -> None:
@@ -41,15 +41,9 @@ class TimeWeights(SideWeights):
         return {"A": (F, K), "M1": (F, TIME_UNITS), "m1": (TIME_UNITS,), "M2": (TIME_UNITS, K)}
 
     @classmethod
-    def from_saved(
-        cls,
-        axis: Axis | None,
-        fields: Mapping[str, Any],
-        tables: Mapping[str, Array],
-        arrays: Mapping[str, Array],
-    ) -> Self:
-        del axis
-        return cls(tables, TimeFeatures.from_arrays(arrays), shared=bool(fields["shared"]))
+    def from_saved(cls, saved: SavedSide) -> Self:
+        features, shared = TimeFeatures.from_arrays(saved.arrays), bool(saved.fields["shared"])
+        return cls(saved.tables, features, shared=shared)
 
     def to_dict(self) -> dict[str, Any]:
         features, levels = self.tables["A"].shape
