@@ -15,6 +15,9 @@ serve: .venv/.serve demo
 
 # Kernels are compiled first, once, so that the two workers do not compile them twice. Files are taken
 # in their order: by size, those with few but long tests would come last and keep one worker waiting.
+# Python keeps what it compiled, too, whatever the environment says: it is read by both workers and by
+# all the processes that tests start.
+test: export PYTHONDONTWRITEBYTECODE =
 test: check
 	$(BIN)/cfnade doctor
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder

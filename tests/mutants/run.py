@@ -52,16 +52,19 @@ class Mutant:
         return "kernels" in self.file or "njit" in (ROOT / self.file).read_text("utf-8")
 
     @property
+    def test_texts(self) -> list[bytes]:
+        return [(ROOT / test.partition("::")[0]).read_bytes() for test in self.tests.split()]
+
+    @property
     def key(self) -> str:
         """Of the fault, its file and its tests as they are now."""
-        paths = [self.file, *(test.partition("::")[0] for test in self.tests.split())]
-        texts = [(ROOT / path).read_bytes() for path in paths]
-        return sha256(b"\0".join([repr(self).encode(), *texts])).hexdigest()
+        texts = [repr(self).encode(), (ROOT / self.file).read_bytes(), *self.test_texts]
+        return sha256(b"\0".join(texts)).hexdigest()
 
 
 def mutants(part: str) -> list[Mutant]:
-    """Those of mutants.toml whose file has `part` in its name; each must still apply. What needs no
-    compiling comes first."""
+    """Those of mutants.toml whose file has `part` in its name; each must still apply. What compiles
+    nothing and has short tests comes first."""
     text = (Path(__file__).parent / "mutants.toml").read_text(encoding="utf-8")
     chosen = [Mutant(**one) for one in tomllib.loads(text)["mutant"] if part in one["file"]]
     if not chosen:
@@ -70,7 +73,7 @@ def mutants(part: str) -> list[Mutant]:
         count = (ROOT / mutant.file).read_text(encoding="utf-8").count(mutant.old)
         if count != 1:
             sys.exit(f"{mutant}: stands {count} times in the file; it must stand there once")
-    return sorted(chosen, key=lambda mutant: mutant.compiled)
+    return sorted(chosen, key=lambda one: (one.compiled, sum(map(len, one.test_texts))))
 
 
 def workshop(folder: Path) -> Path:
