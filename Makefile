@@ -15,6 +15,9 @@ serve: .venv/.serve demo
 
 # Kernels are compiled first, once, so that the two workers do not compile them twice. Files are taken
 # in their order: by size, those with few but long tests would come last and keep one worker waiting.
+# Python keeps what it compiled, too, whatever the environment says: it is read by both workers and by
+# all the processes that tests start.
+test: export PYTHONDONTWRITEBYTECODE =
 test: check
 	$(BIN)/cfnade doctor
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -38,9 +41,10 @@ check: .venv/.dev
 docs: .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-# Deliberate faults, each of which the tests must notice.
+# Deliberate faults, each of which the tests must notice; hours on two cores. Those that were noticed
+# are not tried again until the fault, its file or its tests change.
 mutants: .venv/.dev
-	$(BIN)/python tests/mutants/run.py
+	$(BIN)/python tests/mutants/run.py --dead .venv/.dead
 
 # Thousands of broken files instead of the 60 of each format that `make test` tries.
 fuzz: .venv/.dev

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
+from tests.cli.forks import Server
 
 with suppress(ModuleNotFoundError):  # environments of engines have none
     import hypothesis
@@ -27,12 +30,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason="takes minutes; run with --slow"))
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Empty folders; pytest's own numbers are found by looking through all folders each time."""
+    whole = tmp_path_factory.mktemp("caches")
+    return (whole / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_cache(caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """Each test has an empty cache of its own."""
-    folder = tmp_path_factory.mktemp("cache")
+    folder = next(caches)
+    folder.mkdir()
     monkeypatch.setenv("CFNADE_CACHE", str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Commands in processes of their own, for what may happen to a process."""
+    server = Server(tmp_path_factory.mktemp("said"))
+    yield server
+    server.close()
 
 
 @pytest.fixture

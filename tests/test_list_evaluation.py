@@ -251,7 +251,7 @@ def test_ease_by_liangs_protocol_is_what_a_prototype_measured(real_data: Path) -
     people, catalogue = np.flatnonzero(wanted.sum(1)), np.flatnonzero(train.sum(0))
     train = train[:, catalogue]
     given, wanted = (of[np.ix_(people, catalogue)] for of in (given, wanted))
-    inverse = np.linalg.inv(train.T @ train + 500 * np.eye(len(catalogue)))
+    inverse = np.linalg.inv(train.T @ train + 500 * np.eye(len(catalogue), dtype=np.float32))
     weights = -inverse / np.diag(inverse) * (1 - np.eye(len(catalogue)))
     scores = np.where(given > 0, np.nan, given @ weights)
     order = np.argsort(-scores, 1)  # NaN last

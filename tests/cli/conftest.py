@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.cli.forks import Server
 
 from cfnade.cli import main
 from cfnade.data.synthetic import synthetic
@@ -47,14 +46,6 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         return Done(code if isinstance(code, int) else 1, said.out, said.err)
 
     return run
-
-
-@pytest.fixture(scope="session")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Commands in processes of their own, for what may happen to a process."""
-    server = Server(tmp_path_factory.mktemp("said"))
-    yield server
-    server.close()
 
 
 @pytest.fixture(scope="session")

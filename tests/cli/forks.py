@@ -16,6 +16,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 
@@ -32,14 +33,22 @@ class Server:
             text=True,
         )
 
-    def start(self, *arguments: str | Path, file_bytes: int | None = None) -> Run:
-        """Run `cfnade`; no file may grow beyond file_bytes, as on a full disk."""
+    def start(
+        self,
+        *arguments: str | Path,
+        file_bytes: int | None = None,
+        program: Path | None = None,
+        env: dict[str, str] | None = None,
+    ) -> Run:
+        """Run `cfnade` or a program; no file may grow beyond file_bytes, as on a full disk."""
         self._count += 1
         out, err = (self._folder / f"{self._count}.{name}" for name in ("out", "err"))
         out.touch()  # it may be killed before it writes anything
         err.touch()
-        request = {"arguments": [str(one) for one in arguments], "out": str(out), "err": str(err)}
-        return Run(self, self.ask(request | {"file_bytes": file_bytes}), out, err)
+        request: dict[str, Any] = {"arguments": [str(one) for one in arguments]}
+        request |= {"out": str(out), "err": str(err)}
+        request |= {"file_bytes": file_bytes, "env": env or {}, "program": program and str(program)}
+        return Run(self, self.ask(request), out, err)
 
     def ask(self, request: dict[str, Any]) -> Any:
         assert self._process.stdin is not None
@@ -117,7 +126,14 @@ def _code_of(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
-def _command(arguments: list[str], out: str, err: str, file_bytes: int | None) -> None:
+def _command(
+    arguments: list[str],
+    out: str,
+    err: str,
+    file_bytes: int | None,
+    env: dict[str, str],
+    program: str | None,
+) -> None:
     from cfnade.cli import main
 
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -126,7 +142,11 @@ def _command(arguments: list[str], out: str, err: str, file_bytes: int | None) -
     if file_bytes is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    os.environ |= env
     sys.argv = ["cfnade", *arguments]
+    if program is not None:
+        run_path(program, run_name="__main__")
+        sys.exit(0)
     main()
 
 

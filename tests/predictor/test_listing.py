@@ -42,20 +42,21 @@ def assert_same(many: pl.DataFrame, alone: list[pl.DataFrame]) -> None:
 
 @pytest.mark.parametrize("how", RANKS)
 @pytest.mark.parametrize("kind", TIMELESS)
-@pytest.mark.parametrize(("listed", "threads"), [(1 << 21, 2), (1 << 9, 3), (1, 1)])
 def test_many_users_get_the_lists_of_each(
-    kind: str, how: dict[str, Any], listed: int, threads: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Known ones, one without training, one unknown: in few pieces, many, and one by one."""
-    monkeypatch.setattr(listing, "LISTED", listed)
     calibration = Calibration(1.3, (), 0.7)
     fitted = replace(make_kind(kind), calibration=calibration)
     shares = ((0.7, 0.2), (0.2, 0.3), (0.1, 0.5)) if len(fitted.members) == 3 else ()
     predictor = Predictor(replace(fitted, shares=shares))
     users = [*predictor.users.table.tolist(), 999_999, int(predictor.users.table[0])]
-    with torch_threads(threads):
-        many = predictor.recommend(users, n=4, **how)
-    assert_same(many, [predictor.recommend([user], n=4, **how) for user in users])
+    alone = [predictor.recommend([user], n=4, **how) for user in users]
+    for listed, threads in ((1 << 21, 2), (1 << 9, 3), (1, 1)):
+        monkeypatch.setattr(listing, "LISTED", listed)
+        with torch_threads(threads):
+            many = predictor.recommend(users, n=4, **how)
+        assert_same(many, alone)
 
 
 @pytest.mark.parametrize("kind", FOR_PEOPLE)

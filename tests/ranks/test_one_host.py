@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import socket
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cli.forks import Server
 
 from cfnade.group import Array
 from cfnade.ranks.one_host import FOLDER, ORDERED, GoneError, OneHost, own_room, rooms_of
@@ -105,22 +104,20 @@ with gloo.joined(60) as group:
 """
 
 
-def test_sums_are_the_same_by_memory_and_by_sockets_and_so_are_their_bytes() -> None:
+def test_sums_are_the_same_by_memory_and_by_sockets_and_so_are_their_bytes(
+    processes: Server, tmp_path: Path
+) -> None:
+    program = tmp_path / "both_ways.py"
+    program.write_text(BOTH_WAYS)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    known = os.environ | {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    known = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     running = [
-        subprocess.Popen(
-            [sys.executable, "-c", BOTH_WAYS],
-            env=known | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(3)
+        processes.start(program=program, env=known | {"RANK": str(rank)}) for rank in range(3)
     ]
-    told = [process.communicate(timeout=120)[0].splitlines() for process in running]
-    assert [process.returncode for process in running] == [0, 0, 0]
+    told = [process.end()[0].splitlines() for process in running]
+    assert [process.code for process in running] == [0, 0, 0]
     for lines in told:
         sent = [line.partition(" ")[2] for line in lines]
         assert sent[:3] == sent[3:]

@@ -1,4 +1,4 @@
-"""Real processes: torchrun with 2 and 3 ranks, one of them killed or hanging.
+"""Real processes: 2 and 3 ranks, one of them killed or hanging; torchrun starts them once.
 
 Two ranks add two numbers, in whatever order: so threads that stand for them give the same bits.
 """
@@ -6,6 +6,7 @@ Two ranks add two numbers, in whatever order: so threads that stand for them giv
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.cli.forks import Server
 from tests.ranks.given import on_ranks, small_shards
 
 from cfnade import checkpoint
@@ -70,33 +72,38 @@ def torchrun(ranks: int, *command: str, restarts: int = 0, **more: str) -> str:
     return done.stdout + done.stderr
 
 
-def by_hand(ranks: int, *command: str, **more: str) -> tuple[list[int], str]:
-    """The same without a launcher that ends the others: codes, and all that ranks say."""
+def meeting(ranks: int) -> dict[str, str]:
+    """What torchrun would tell each rank."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     known = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return known | {"GLOO_SOCKET_IFNAME": "lo"}
+
+
+def by_hand(
+    processes: Server, ranks: int, *command: str | Path, **more: str
+) -> tuple[list[int | None], str]:
+    """The same without a launcher that ends the others: codes, and all that ranks say."""
+    known = meeting(ranks) | {"FAULT": "none:step:0", "FAILED": "-"} | more
     running = [
-        subprocess.Popen(
-            [sys.executable, str(FAULTY), *command],
-            env=environment(RANK=str(rank), **known, **more),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        processes.start(*command, program=FAULTY, env=known | {"RANK": str(rank)})
         for rank in range(ranks)
     ]
-    said = [running[0].communicate(timeout=240)[0]]
+    said = [*running[0].end()]
     for process in running[1:]:
-        if "hang" in more["FAULT"]:
-            process.kill()  # it ends no other way
-        said.append(process.communicate(timeout=240)[0])
-    return [process.returncode for process in running], "".join(said)
+        if "hang" in known["FAULT"]:
+            process.signal(signal.SIGKILL)  # it ends no other way
+        said += process.end()
+    return [process.code for process in running], "".join(said)
 
 
-def test_three_ranks_of_torchrun_train_and_save_a_model(shards: Shards, tmp_path: Path) -> None:
+def test_three_ranks_train_and_save_a_model(
+    processes: Server, shards: Shards, tmp_path: Path
+) -> None:
     out = tmp_path / "model"
-    said = torchrun(3, "-m", "cfnade", "train", str(shards.folder), "--out", str(out), *OPTIONS)
+    codes, said = by_hand(processes, 3, "train", shards.folder, "--out", out, *OPTIONS)
+    assert codes == [0, 0, 0]
     assert "on 3 ranks" in said
     assert said.count("next: cfnade evaluate") == 1
     fitted = checkpoint.load(out)
@@ -117,17 +124,18 @@ def test_a_rank_killed_during_a_save_comes_back_and_nothing_is_different(
     out, failed = tmp_path / "model", tmp_path / "failed"
     fault = {"FAULT": "1:save:2", "FAILED": str(failed)}
     command = [str(FAULTY), "train", str(shards.folder), "--out", str(out), *OPTIONS]
-    torchrun(2, *command, restarts=1, **fault)
+    said = torchrun(2, *command, restarts=1, **fault)
+    assert said.count("next: cfnade evaluate") == 1
     assert failed.exists()
     assert (out / "model.safetensors").read_bytes() == expected
 
 
 def test_a_rank_killed_between_saves_is_one_message_and_the_run_can_be_gone_on_with(
-    shards: Shards, expected: bytes, tmp_path: Path
+    processes: Server, shards: Shards, expected: bytes, tmp_path: Path
 ) -> None:
     out = tmp_path / "model"
     fault = {"FAULT": "1:step:13", "FAILED": str(tmp_path / "failed")}
-    codes, said = by_hand(2, "train", str(shards.folder), "--out", str(out), *OPTIONS, **fault)
+    codes, said = by_hand(processes, 2, "train", shards.folder, "--out", out, *OPTIONS, **fault)
     assert codes == [1, -9]
     assert said.count("error:") == 1
     assert "rank 0 of 2: another rank is gone" in said
@@ -137,39 +145,39 @@ def test_a_rank_killed_between_saves_is_one_message_and_the_run_can_be_gone_on_w
     assert (out / "model.safetensors").read_bytes() == expected
 
 
-def test_a_rank_that_hangs_is_one_message(shards: Shards, tmp_path: Path) -> None:
+def test_a_rank_that_hangs_is_one_message(
+    processes: Server, shards: Shards, tmp_path: Path
+) -> None:
     fault = {"FAULT": "1:hang:3", "FAILED": str(tmp_path / "failed")}
-    command = ["train", str(shards.folder), "--out", str(tmp_path / "model"), *OPTIONS]
-    codes, said = by_hand(2, *command, "--timeout", "15", **fault)
+    command: list[str | Path] = ["train", shards.folder, "--out", tmp_path / "model", *OPTIONS]
+    codes, said = by_hand(processes, 2, *command, "--timeout", "15", **fault)
     assert codes == [1, -9]
     assert said.count("error:") == 1
     assert "another rank does not answer" in said
 
 
-def test_a_rank_whose_others_never_come_is_one_message(shards: Shards, tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    known = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    command = ["train", str(shards.folder), "--out", str(tmp_path / "model"), "--timeout", "3"]
-    done = subprocess.run(
-        [sys.executable, "-m", "cfnade", *command],
-        capture_output=True,
-        text=True,
-        env=environment(**known),
-        timeout=240,
-    )
-    assert done.returncode == 1
-    assert "error: rank 0 of 2: cannot reach the others" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_rank_whose_others_never_come_is_one_message(
+    processes: Server, shards: Shards, tmp_path: Path
+) -> None:
+    command: list[str | Path] = [
+        "train",
+        shards.folder,
+        "--out",
+        tmp_path / "model",
+        "--timeout",
+        "3",
+    ]
+    alone = processes.start(*command, env=meeting(2) | {"RANK": "0"})
+    _, said = alone.end()
+    assert alone.code == 1
+    assert "error: rank 0 of 2: cannot reach the others" in said
+    assert "Traceback" not in said
 
 
-def test_ranks_are_told_once_that_they_need_shards(tmp_path: Path) -> None:
+def test_ranks_are_told_once_that_they_need_shards(processes: Server, tmp_path: Path) -> None:
     file = tmp_path / "ratings.csv"
     file.write_text("user,item,rating\n1,1,5\n2,1,3\n")
-    codes, said = by_hand(
-        2, "train", str(file), "--out", str(tmp_path / "model"), FAULT="9:step:0", FAILED="-"
-    )
+    codes, said = by_hand(processes, 2, "train", file, "--out", tmp_path / "model")
     assert codes == [1, 1]
     assert said.count("error:") == 1
     assert "make them with: cfnade shard" in said

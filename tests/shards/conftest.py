@@ -17,5 +17,5 @@ def _small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "BYTES", 1500)
     monkeypatch.setattr(chunks, "BYTES", 1500)
     monkeypatch.setattr(finding, "IDS_AT_ONCE", 60)
-    monkeypatch.setattr(finding, "BAND", 220)
+    monkeypatch.setattr(finding, "BAND", 300)
     monkeypatch.setattr(finishing, "ID_PIECE", 40)

@@ -59,7 +59,7 @@ def main(folder: Path) -> None:
     register()
     # Parameters become tensors of another class there, which the older way of moving cannot do.
     torch.__future__.set_swap_module_params_on_conversion(True)
-    ratings = synthetic(50, 30, 700, seed=2).ratings
+    ratings = synthetic(30, 20, 250, seed=2).ratings
     ratings = replace(ratings, times=np.arange(len(ratings), dtype=np.int64))
     parts = split(ratings, "paper:1")
     found = {

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from tests.serve.browser.films import trained, with_picks, without_stars
-from tests.serve.browser.visit import Visit, open_visit
+from tests.serve.browser.visit import Visit, new_profile
 from tests.serve.given import serving
 
 
@@ -29,6 +29,14 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="package")
+def profile(browser: Browser) -> Iterator[BrowserContext]:
+    """Of one visitor after another: to make a profile costs more than most visits."""
+    context = new_profile(browser)
+    yield context
+    context.close()
 
 
 @pytest.fixture(scope="session")
@@ -80,19 +88,25 @@ def serve() -> Iterator[Serve]:
 @pytest.fixture
 def visit_to(
     browser: Browser,
+    profile: BrowserContext,
     pictures: Path,
     serve: Serve,  # noqa: ARG001  what it serves ends after all visits: a page that asks on complains
 ) -> Iterator[Open]:
-    """visit_to(address, …): a visitor; at the end the page's manners are checked."""
+    """visit_to(address, …): a visitor; at the end the page's manners are checked. Who comes second
+    or with options has a new profile."""
     visits: list[Visit] = []
 
     def make(url: str, **options: Any) -> Visit:
-        visits.append(open_visit(browser, url, pictures, **options))
+        own = new_profile(browser, **options) if visits or options else profile
+        visits.append(Visit(own.new_page(), url, pictures))
         return visits[-1]
 
     yield make
     for visit in visits:
-        visit.page.context.close()
+        if visit.page.context is profile:
+            visit.forget()
+        else:
+            visit.page.context.close()
         visit.check_manners()
 
 

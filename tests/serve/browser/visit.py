@@ -8,11 +8,26 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, FilePayload, Locator, Page, Request, expect
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page, Request, expect
 
 _WITHOUT_OTHER_NAMES = """headings => headings.map((heading) =>
   [...heading.childNodes].filter((node) => node.nodeName !== "SMALL")
     .map((node) => node.textContent).join(""))"""
+
+_TIMERS = """{
+  const [set, clear] = [setTimeout, clearTimeout];
+  window.due = new Set(); // what the page is about to do
+  window.setTimeout = (work, wait = 0, ...given) => {
+    const timer = set(() => { due.delete(timer); work(...given); }, wait);
+    if (wait < 1000) due.add(timer);
+    return timer;
+  };
+  window.clearTimeout = (timer) => { due.delete(timer); clear(timer); };
+}"""
+_SETTLED = """() => due.size === 0 && !document.querySelector(".ghost")
+  && document.querySelector("#films[aria-busy=false]")"""
+_STILL = """() => document.getAnimations().every((one) =>
+  one.playState !== "running" || one.effect.getComputedTiming().endTime === Infinity)"""
 
 
 class Visit:
@@ -36,6 +51,13 @@ class Visit:
         if not request.url.startswith(("data:", "blob:")):
             self.hosts.add(urlsplit(request.url).netloc)
 
+    def forget(self) -> None:
+        """End the visit; the profile is as new."""
+        asking = self.page.context.new_cdp_session(self.page)
+        asking.send("Storage.clearDataForOrigin", {"origin": self.url, "storageTypes": "all"})
+        asking.send("Network.clearBrowserCache")
+        self.page.close()
+
     def check_manners(self) -> None:
         """No error in the console, no word to another host."""
         assert not self.faults, self.faults
@@ -54,9 +76,7 @@ class Visit:
 
     def settled(self) -> None:
         """Until the list answers the latest change."""
-        self.page.wait_for_timeout(200)  # longer than the page waits before it asks
-        expect(self.page.locator("#films")).to_have_attribute("aria-busy", "false")
-        expect(self.page.locator(".ghost")).to_have_count(0)
+        self.page.wait_for_function(_SETTLED, polling=20)
 
     def find(self, text: str) -> Locator:
         """Type into the search; the options found."""
@@ -91,7 +111,7 @@ class Visit:
         return report.inner_text()
 
     def picture(self, name: str, *, whole: bool = False) -> None:
-        self.page.wait_for_timeout(350)  # films that change places have arrived
+        self.page.wait_for_function(_STILL)  # films that change places have arrived
         self.page.screenshot(path=self.pictures / f"{name}.png", full_page=whole)
 
     # -- seeing --------------------------------------------------------------------------------
@@ -132,8 +152,9 @@ def _first(text: str) -> str:
     return found[0]
 
 
-def open_visit(browser: Browser, url: str, pictures: Path, **options: Any) -> Visit:
+def new_profile(browser: Browser, **options: Any) -> BrowserContext:
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
     context.set_default_timeout(60_000)
+    context.add_init_script(_TIMERS)
     expect.set_options(timeout=60_000)
-    return Visit(context.new_page(), url, pictures)
+    return context
