@@ -173,9 +173,10 @@ def test_at_a_glance_a_number_is_met_only_if_ours_is_not_above_it(tmp_path: Path
     path = tmp_path / "table.toml"
     runs = [("a", "facts = { paper = 0.9 }"), ("b", 'facts = { paper = 0.9, row = "ours" }')]
     runs += [("c", 'facts = { paper = 0.9, row = "paper\'s settings" }')]
+    runs += [("d", 'facts = { paper = 0.9, row = "ours, on an easy split" }')]
     text = "".join(f'[[runs]]\nname = "{name}"\nlabel = "A"\n{facts}\n' for name, facts in runs)
     path.write_text(HEAD + text)
-    scores = {"a": [0.91, 0.93], "b": [0.90, 0.88], "c": [0.9002]}
+    scores = {"a": [0.91, 0.93], "b": [0.90, 0.88], "c": [0.9002], "d": [0.80]}
     splits = read_plan(path).entry("a").splits
     records = {
         name: [record(name, x, split=split) for x, split in zip(found, splits, strict=False)]
