@@ -225,12 +225,9 @@ def target_step(
     output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
     d_rows, weight_of, starts = address(d_states), address(weights), cells.starts
     clear(d_rows, len(d_states))
-    apart, which, u, fetched = _apart(lo, hi, which), address(which), lo, lo
+    apart, which, u = _apart(lo, hi, which), address(which), lo
     while u < hi:
         n = _bunch(u, hi, which, starts, shape.most)
-        while apart and fetched < min(u + n + shape.most, hi):  # those of the next tile, at most
-            fetch_block(updates[0], which[fetched], shape)
-            fetched += 1
         for j in range(n):
             own = share_of(scratch, j, 0, shape)
             _read(which[u + j], output, own)
@@ -249,6 +246,8 @@ def target_step(
             for j in range(n):
                 c = which[u + j]
                 first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
+                if apart and p <= starts[c]:
+                    fetch_block(updates[0], which[min(u + j + shape.most, hi - 1)], shape)
                 if first < last:
                     own = share_of(scratch, j, first - p, shape)
                     _collect(last - first, output, d_rows, own)
