@@ -24,13 +24,13 @@ from cfnade.kernels.tiles import (
     add_row,
     clear,
     fetch_vectors,
-    read_bias,
     read_block,
+    share_scores,
     tile_back,
     tile_outer,
     tile_scores,
     unshare,
-    unshare_bias,
+    unshare_slopes,
 )
 
 AHEAD = 4
@@ -130,9 +130,10 @@ class Output(NamedTuple):
 
 @glue
 def _read(c: int, output: Any, scratch: Any) -> None:
-    """Read column c."""
-    read_block(output.table, c, output.shape, output.shared, scratch.block)
-    read_bias(output.bias, c, output.shape.levels, output.shared, scratch.bias)
+    """Read column c, its levels as they are in the table."""
+    read_block(output.table, c, output.shape, False, scratch.block)
+    for k in range(output.shape.levels):
+        scratch.bias[k] = output.bias[c * output.shape.levels + k]
 
 
 @glue
@@ -166,14 +167,10 @@ def _collect(count: int, output: Any, d_states: Any, scratch: Any) -> None:
 
 @glue
 def _move(which: Any, n: int, output: Any, updates: Any, scratch: Any) -> None:
-    """Adam moves columns which[:n]: first from gradients of cumulated levels to the table's."""
+    """Adam moves columns which[:n]."""
     shape, K = output.shape, output.shape.levels
     for j in range(n):
-        own = share_of(scratch, j, 0, shape)
-        if output.shared:
-            unshare(own.d_block, shape)
-            unshare_bias(own.d_bias, K)
-        adam_run(updates[1], which[j] * K, own.d_bias, K)
+        adam_run(updates[1], which[j] * K, share_of(scratch, j, 0, shape).d_bias, K)
     adam_blocks(updates[0], which, n, shape, scratch.d_block, scratch.running)
 
 
@@ -241,8 +238,12 @@ def target_step(
                 first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
                 own = share_of(scratch, j, first - p, shape)
                 _score(first, last - first, cells, output, own)
+            if shared:
+                share_scores(scratch.scores, shape.levels)
             _fill_tile(p, count, cells, weight_of, factor, scratch)
             cost += tile_costs(shape.levels, ordinal, scratch)
+            if shared:
+                unshare_slopes(scratch.slopes, shape.levels)
             for j in range(n):
                 c = which[u + j]
                 first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
@@ -283,7 +284,7 @@ def score_step(
         c = which[u]
         if apart:
             fetch_block(updates[0], which[min(u + AHEAD, hi - 1)], shape)
-        read_block(output.table, c, shape, shared, scratch.block)
+        read_block(output.table, c, shape, False, scratch.block)
         _clear_gradients(shape, scratch)
         for p in range(cells.starts[c], cells.starts[c + 1], LANES):
             count = min(LANES, cells.starts[c + 1] - p)
@@ -291,6 +292,8 @@ def score_step(
             for t in range(count):
                 for k in range(K):
                     scratch.slopes[LANES * k + t] = slope_of[place_of[p + t] * K + k]
+            if shared:
+                unshare_slopes(scratch.slopes, K)
             _collect(count, output, d_rows, scratch)
         _move(beyond(which, u), np.int64(1), output, updates, scratch)
 
@@ -320,6 +323,8 @@ def add_scores(
         for p in range(cells.starts[c], cells.starts[c + 1], LANES):
             count = min(LANES, cells.starts[c + 1] - p)
             _score(p, count, cells, output, scratch)
+            if shared:
+                share_scores(scratch.scores, K)
             for t in range(count):
                 for k in range(K):
                     sums[place_of[p + t] * K + k] += scratch.scores[LANES * k + t]

@@ -3,7 +3,8 @@
 A block is copied in (cumulated if shared) and padded with zeros to whole vectors; rows are given by
 where they begin. So no loop has a rest, sums stay in registers, and every operand lies in the
 first- or second-level cache. Sharing (Eq. 9 and 10) makes level k the sum of the table's levels up
-to k, so a gradient runs back the other way.
+to k, so a gradient runs back the other way. Targets meet the table's own levels: to add up scores
+and slopes, 16 targets at a time, is less than to add up every column's block.
 """
 
 from __future__ import annotations
@@ -336,21 +337,18 @@ def unshare(block: Any, shape: Any) -> None:
         add_row(block, k * shape.whole, block, (k + 1) * shape.whole, shape.whole)
 
 
+# -- a tile's levels ------------------------------------------------------------------------------
+
+
 @glue
-def read_bias(bias: Any, column: int, levels: int, shared: bool, out: Any) -> None:
-    """out[k] = the bias of level k, or the sum of those up to k."""
-    running = bias[column * levels]
-    out[0] = running
+def share_scores(scores: Any, levels: int) -> None:
+    """The scores of the table's own levels become those of their sums: each of those up to it."""
     for k in range(1, levels):
-        step = bias[column * levels + k]
-        running = running + step if shared else step
-        out[k] = running
+        add_row(scores, k * LANES, scores, (k - 1) * LANES, LANES)
 
 
 @glue
-def unshare_bias(grad: Any, levels: int) -> None:
-    """As `unshare`, for a bias."""
-    running = grad[levels - 1]
+def unshare_slopes(slopes: Any, levels: int) -> None:
+    """As `unshare`, for the gradient of a tile's scores."""
     for k in range(levels - 2, -1, -1):
-        running += grad[k]
-        grad[k] = running
+        add_row(slopes, k * LANES, slopes, (k + 1) * LANES, LANES)
