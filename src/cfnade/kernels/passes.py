@@ -21,6 +21,7 @@ from cfnade.kernels.grouping import bare_cells
 from cfnade.kernels.memory import Array, BlockShape, scratch_in, share_of
 from cfnade.kernels.simd import LANES, address, beyond, fill, load_part, store, total
 from cfnade.kernels.tiles import (
+    Soon,
     add_row,
     clear,
     fetch_vectors,
@@ -143,10 +144,10 @@ def _find_rows(p: int, count: int, cells: Any, pitch: int, scratch: Any) -> None
 
 
 @glue
-def _score(p: int, count: int, cells: Any, output: Any, scratch: Any) -> None:
+def _score(p: int, count: int, cells: Any, output: Any, scratch: Any, soon: Any) -> None:
     """Scores of targets p..p+count of one column."""
     _find_rows(p, count, cells, output.shape.pitch, scratch)
-    tile_scores(output.states, count, output.shape, scratch)
+    tile_scores(output.states, count, output.shape, scratch, soon)
 
 
 @glue
@@ -157,12 +158,12 @@ def _clear_gradients(shape: Any, scratch: Any) -> None:
 
 
 @glue
-def _collect(count: int, output: Any, d_states: Any, scratch: Any) -> None:
-    """Add what the tile's slopes say about block, bias and states."""
+def _collect(count: int, output: Any, d_states: Any, scratch: Any, soon: Any) -> None:
+    """Add what the tile's slopes say about block, bias and states; two blocks come soon."""
     for k in range(output.shape.levels):
         scratch.d_bias[k] += total(load_part(scratch.slopes, LANES * k, count))
-    tile_outer(output.states, count, output.shape, scratch)
-    tile_back(d_states, count, output.shape, scratch)
+    tile_outer(output.states, count, output.shape, scratch, soon[0])
+    tile_back(d_states, count, output.shape, scratch, soon[1])
 
 
 @glue
@@ -172,6 +173,19 @@ def _move(which: Any, n: int, output: Any, updates: Any, scratch: Any) -> None:
     for j in range(n):
         adam_run(updates[1], which[j] * K, share_of(scratch, j, 0, shape).d_bias, K)
     adam_blocks(updates[0], which, n, shape, scratch.d_block, scratch.running)
+
+
+@glue
+def _coming(u: int, hi: int, which: Any, first: bool, shape: Any, update: Any) -> Any:
+    """Weights, and both moments, of the column after which[u], asked for with its first tile.
+
+    That is for large blocks: `fetch_block` asks for all of a small one at once.
+    """
+    begin = which[min(u + 1, hi - 1)] * shape.levels * shape.width
+    levels = shape.levels if first and shape.most == 1 else 0
+    table, moment = beyond(update.table, begin), beyond(update.moment, begin)
+    square = Soon(table, 0) if update.rowwise else Soon(beyond(update.square, begin), levels)
+    return Soon(table, levels), (Soon(moment, levels), square)
 
 
 @glue
@@ -222,7 +236,7 @@ def target_step(
     output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
     d_rows, weight_of, starts = address(d_states), address(weights), cells.starts
     clear(d_rows, len(d_states))
-    apart, which, u = _apart(lo, hi, which), address(which), lo
+    apart, which, u = shape.most > 1 and _apart(lo, hi, which), address(which), lo
     while u < hi:
         n = _bunch(u, hi, which, starts, shape.most)
         for j in range(n):
@@ -237,7 +251,8 @@ def target_step(
                 c = which[u + j]
                 first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
                 own = share_of(scratch, j, first - p, shape)
-                _score(first, last - first, cells, output, own)
+                soon, _ = _coming(u + j, hi, which, p <= starts[c], shape, updates[0])
+                _score(first, last - first, cells, output, own, soon)
             if shared:
                 share_scores(scratch.scores, shape.levels)
             _fill_tile(p, count, cells, weight_of, factor, scratch)
@@ -251,7 +266,8 @@ def target_step(
                     fetch_block(updates[0], which[min(u + j + shape.most, hi - 1)], shape)
                 if first < last:
                     own = share_of(scratch, j, first - p, shape)
-                    _collect(last - first, output, d_rows, own)
+                    _, soon = _coming(u + j, hi, which, p <= starts[c], shape, updates[0])
+                    _collect(last - first, output, d_rows, own, soon)
         _move(beyond(which, u), n, output, updates, scratch)
         u += n
     return cost
@@ -279,7 +295,7 @@ def score_step(
     output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
     d_rows, place_of, slope_of = address(d_states), address(order), address(slopes)
     clear(d_rows, len(d_states))
-    apart, which = _apart(lo, hi, which), address(which)
+    apart, which = shape.most > 1 and _apart(lo, hi, which), address(which)
     for u in range(lo, hi):
         c = which[u]
         if apart:
@@ -294,7 +310,8 @@ def score_step(
                     scratch.slopes[LANES * k + t] = slope_of[place_of[p + t] * K + k]
             if shared:
                 unshare_slopes(scratch.slopes, K)
-            _collect(count, output, d_rows, scratch)
+            _, soon = _coming(u, hi, which, p == cells.starts[c], shape, updates[0])
+            _collect(count, output, d_rows, scratch, soon)
         _move(beyond(which, u), np.int64(1), output, updates, scratch)
 
 
@@ -322,7 +339,7 @@ def add_scores(
         _read(c, output, scratch)
         for p in range(cells.starts[c], cells.starts[c + 1], LANES):
             count = min(LANES, cells.starts[c + 1] - p)
-            _score(p, count, cells, output, scratch)
+            _score(p, count, cells, output, scratch, Soon(output.table, 0))
             if shared:
                 share_scores(scratch.scores, K)
             for t in range(count):
