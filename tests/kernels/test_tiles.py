@@ -41,6 +41,7 @@ def loops(request: pytest.FixtureRequest) -> Any:
     """Scores, gradient of the block and gradient of the states of one tile."""
     module = copy_of_tiles(request.param)
     tile_scores, tile_outer, tile_back = module.tile_scores, module.tile_outer, module.tile_back
+    Soon = module.Soon
 
     @njit
     def run(
@@ -53,9 +54,10 @@ def loops(request: pytest.FixtureRequest) -> Any:
             scratch.slopes[i] = slopes[i]
         for t in range(count):
             scratch.begins[t] = begins[t]
-        tile_scores(address(states), count, shape, scratch)
-        tile_outer(address(states), count, shape, scratch)
-        tile_back(address(d_states), count, shape, scratch)
+        soon = Soon(scratch.block, shape.levels)
+        tile_scores(address(states), count, shape, scratch, soon)
+        tile_outer(address(states), count, shape, scratch, soon)
+        tile_back(address(d_states), count, shape, scratch, soon)
         scores, d_block = np.empty(len(slopes)), np.empty(len(block))
         for i in range(len(slopes)):
             scores[i] = scratch.scores[i]

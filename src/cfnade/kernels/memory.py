@@ -35,9 +35,9 @@ class Scratch(NamedTuple):
     Up to `most` columns follow each other in the first four.
     """
 
-    block: Any  # (K · whole,) a column's vectors, cumulated if shared
+    block: Any  # (K · whole,) a column's vectors
     d_block: Any  # (K · whole,) their gradient
-    bias: Any  # (K,) a column's biases, cumulated if shared
+    bias: Any  # (K,) a column's biases
     d_bias: Any  # (K,) their gradient
     scores: Any  # (16 · K,)
     slopes: Any  # (16 · K,) gradient of the scores

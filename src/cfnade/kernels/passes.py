@@ -21,16 +21,17 @@ from cfnade.kernels.grouping import bare_cells
 from cfnade.kernels.memory import Array, BlockShape, scratch_in, share_of
 from cfnade.kernels.simd import LANES, address, beyond, fill, load_part, store, total
 from cfnade.kernels.tiles import (
+    Soon,
     add_row,
     clear,
     fetch_vectors,
-    read_bias,
     read_block,
+    share_scores,
     tile_back,
     tile_outer,
     tile_scores,
     unshare,
-    unshare_bias,
+    unshare_slopes,
 )
 
 AHEAD = 4
@@ -130,9 +131,10 @@ class Output(NamedTuple):
 
 @glue
 def _read(c: int, output: Any, scratch: Any) -> None:
-    """Read column c."""
-    read_block(output.table, c, output.shape, output.shared, scratch.block)
-    read_bias(output.bias, c, output.shape.levels, output.shared, scratch.bias)
+    """Read column c, its levels as they are in the table."""
+    read_block(output.table, c, output.shape, False, scratch.block)
+    for k in range(output.shape.levels):
+        scratch.bias[k] = output.bias[c * output.shape.levels + k]
 
 
 @glue
@@ -142,10 +144,10 @@ def _find_rows(p: int, count: int, cells: Any, pitch: int, scratch: Any) -> None
 
 
 @glue
-def _score(p: int, count: int, cells: Any, output: Any, scratch: Any) -> None:
+def _score(p: int, count: int, cells: Any, output: Any, scratch: Any, soon: Any) -> None:
     """Scores of targets p..p+count of one column."""
     _find_rows(p, count, cells, output.shape.pitch, scratch)
-    tile_scores(output.states, count, output.shape, scratch)
+    tile_scores(output.states, count, output.shape, scratch, soon)
 
 
 @glue
@@ -156,25 +158,34 @@ def _clear_gradients(shape: Any, scratch: Any) -> None:
 
 
 @glue
-def _collect(count: int, output: Any, d_states: Any, scratch: Any) -> None:
-    """Add what the tile's slopes say about block, bias and states."""
+def _collect(count: int, output: Any, d_states: Any, scratch: Any, soon: Any) -> None:
+    """Add what the tile's slopes say about block, bias and states; two blocks come soon."""
     for k in range(output.shape.levels):
         scratch.d_bias[k] += total(load_part(scratch.slopes, LANES * k, count))
-    tile_outer(output.states, count, output.shape, scratch)
-    tile_back(d_states, count, output.shape, scratch)
+    tile_outer(output.states, count, output.shape, scratch, soon[0])
+    tile_back(d_states, count, output.shape, scratch, soon[1])
 
 
 @glue
 def _move(which: Any, n: int, output: Any, updates: Any, scratch: Any) -> None:
-    """Adam moves columns which[:n]: first from gradients of cumulated levels to the table's."""
+    """Adam moves columns which[:n]."""
     shape, K = output.shape, output.shape.levels
     for j in range(n):
-        own = share_of(scratch, j, 0, shape)
-        if output.shared:
-            unshare(own.d_block, shape)
-            unshare_bias(own.d_bias, K)
-        adam_run(updates[1], which[j] * K, own.d_bias, K)
+        adam_run(updates[1], which[j] * K, share_of(scratch, j, 0, shape).d_bias, K)
     adam_blocks(updates[0], which, n, shape, scratch.d_block, scratch.running)
+
+
+@glue
+def _coming(u: int, hi: int, which: Any, first: bool, shape: Any, update: Any) -> Any:
+    """Weights, and both moments, of the column after which[u], asked for with its first tile.
+
+    That is for large blocks: `fetch_block` asks for all of a small one at once.
+    """
+    begin = which[min(u + 1, hi - 1)] * shape.levels * shape.width
+    levels = shape.levels if first and shape.most == 1 else 0
+    table, moment = beyond(update.table, begin), beyond(update.moment, begin)
+    square = Soon(table, 0) if update.rowwise else Soon(beyond(update.square, begin), levels)
+    return Soon(table, levels), (Soon(moment, levels), square)
 
 
 @glue
@@ -225,12 +236,9 @@ def target_step(
     output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
     d_rows, weight_of, starts = address(d_states), address(weights), cells.starts
     clear(d_rows, len(d_states))
-    apart, which, u, fetched = _apart(lo, hi, which), address(which), lo, lo
+    apart, which, u = shape.most > 1 and _apart(lo, hi, which), address(which), lo
     while u < hi:
         n = _bunch(u, hi, which, starts, shape.most)
-        while apart and fetched < min(u + n + shape.most, hi):  # those of the next tile, at most
-            fetch_block(updates[0], which[fetched], shape)
-            fetched += 1
         for j in range(n):
             own = share_of(scratch, j, 0, shape)
             _read(which[u + j], output, own)
@@ -243,15 +251,23 @@ def target_step(
                 c = which[u + j]
                 first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
                 own = share_of(scratch, j, first - p, shape)
-                _score(first, last - first, cells, output, own)
+                soon, _ = _coming(u + j, hi, which, p <= starts[c], shape, updates[0])
+                _score(first, last - first, cells, output, own, soon)
+            if shared:
+                share_scores(scratch.scores, shape.levels)
             _fill_tile(p, count, cells, weight_of, factor, scratch)
             cost += tile_costs(shape.levels, ordinal, scratch)
+            if shared:
+                unshare_slopes(scratch.slopes, shape.levels)
             for j in range(n):
                 c = which[u + j]
                 first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
+                if apart and p <= starts[c]:
+                    fetch_block(updates[0], which[min(u + j + shape.most, hi - 1)], shape)
                 if first < last:
                     own = share_of(scratch, j, first - p, shape)
-                    _collect(last - first, output, d_rows, own)
+                    _, soon = _coming(u + j, hi, which, p <= starts[c], shape, updates[0])
+                    _collect(last - first, output, d_rows, own, soon)
         _move(beyond(which, u), n, output, updates, scratch)
         u += n
     return cost
@@ -279,12 +295,12 @@ def score_step(
     output = Output(address(states), updates[0].table, updates[1].table, shape, shared)
     d_rows, place_of, slope_of = address(d_states), address(order), address(slopes)
     clear(d_rows, len(d_states))
-    apart, which = _apart(lo, hi, which), address(which)
+    apart, which = shape.most > 1 and _apart(lo, hi, which), address(which)
     for u in range(lo, hi):
         c = which[u]
         if apart:
             fetch_block(updates[0], which[min(u + AHEAD, hi - 1)], shape)
-        read_block(output.table, c, shape, shared, scratch.block)
+        read_block(output.table, c, shape, False, scratch.block)
         _clear_gradients(shape, scratch)
         for p in range(cells.starts[c], cells.starts[c + 1], LANES):
             count = min(LANES, cells.starts[c + 1] - p)
@@ -292,7 +308,10 @@ def score_step(
             for t in range(count):
                 for k in range(K):
                     scratch.slopes[LANES * k + t] = slope_of[place_of[p + t] * K + k]
-            _collect(count, output, d_rows, scratch)
+            if shared:
+                unshare_slopes(scratch.slopes, K)
+            _, soon = _coming(u, hi, which, p == cells.starts[c], shape, updates[0])
+            _collect(count, output, d_rows, scratch, soon)
         _move(beyond(which, u), np.int64(1), output, updates, scratch)
 
 
@@ -320,7 +339,9 @@ def add_scores(
         _read(c, output, scratch)
         for p in range(cells.starts[c], cells.starts[c + 1], LANES):
             count = min(LANES, cells.starts[c + 1] - p)
-            _score(p, count, cells, output, scratch)
+            _score(p, count, cells, output, scratch, Soon(output.table, 0))
+            if shared:
+                share_scores(scratch.scores, K)
             for t in range(count):
                 for k in range(K):
                     sums[place_of[p + t] * K + k] += scratch.scores[LANES * k + t]

@@ -3,12 +3,13 @@
 A block is copied in (cumulated if shared) and padded with zeros to whole vectors; rows are given by
 where they begin. So no loop has a rest, sums stay in registers, and every operand lies in the
 first- or second-level cache. Sharing (Eq. 9 and 10) makes level k the sum of the table's levels up
-to k, so a gradient runs back the other way.
+to k, so a gradient runs back the other way. Targets meet the table's own levels: to add up scores
+and slopes, 16 targets at a time, is less than to add up every column's block.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils
@@ -223,12 +224,32 @@ _back4, _back4_1 = _back(4, STRIP), _back(4, 1)
 _back1, _back1_1 = _back(1, STRIP), _back(1, 1)
 
 
+class Soon(NamedTuple):
+    """A block in memory, of weights or moments, whose turn comes soon.
+
+    The processor can ask memory for few lines at once, and waits if a program asks for more. So the
+    loops of a tile ask for a part of such a block each time that they have worked on as much.
+    """
+
+    start: Any
+    levels: int  # of the block that are asked for: 0 if it is near already
+
+
+@glue
+def _fetch_part(soon: Any, k: int, levels: int, i: int, vectors: int, width: int) -> None:
+    """Ask for some vectors from the i-th number on of some levels from the k-th on."""
+    for level in range(k, min(k + levels, soon.levels)):
+        for s in range(vectors):
+            fetch(soon.start, level * width + i + s * LANES)
+
+
 @inner
-def tile_scores(states: Any, count: int, shape: Any, scratch: Any) -> None:
+def tile_scores(states: Any, count: int, shape: Any, scratch: Any, soon: Any) -> None:
     """scores[16·k + t] = block[k] · state of target t + bias[k], for the first `count` targets."""
     block, begins, whole, out = scratch.block, scratch.begins, shape.whole, scratch.scores
     for k in range(shape.levels):
         bias = scratch.bias[k]
+        _fetch_part(soon, k, 1, 0, whole // LANES, shape.width)
         if WIDE and count == LANES:
             _dots16(block, k * whole, states, begins, 0, whole, out, k * LANES, bias)
             continue
@@ -242,7 +263,7 @@ def tile_scores(states: Any, count: int, shape: Any, scratch: Any) -> None:
 
 
 @inner
-def tile_outer(states: Any, count: int, shape: Any, scratch: Any) -> None:
+def tile_outer(states: Any, count: int, shape: Any, scratch: Any, soon: Any) -> None:
     """d_block[k] += Σ_t slopes[16·k + t] · state of target t."""
     block, begins, whole, slopes = scratch.d_block, scratch.begins, shape.whole, scratch.slopes
     k = 0
@@ -250,6 +271,7 @@ def tile_outer(states: Any, count: int, shape: Any, scratch: Any) -> None:
         several = k + GROUP <= shape.levels
         e, g, i = k * whole, k * LANES, 0
         while i < whole:
+            _fetch_part(soon, k, GROUP if several else 1, i, STRIP, shape.width)
             if STRIP > 1 and i + STRIP * LANES <= whole:
                 if several:
                     _outer_group(block, e, whole, slopes, g, states, begins, count, i)
@@ -266,26 +288,25 @@ def tile_outer(states: Any, count: int, shape: Any, scratch: Any) -> None:
 
 
 @inner
-def tile_back(d_states: Any, count: int, shape: Any, scratch: Any) -> None:
+def tile_back(d_states: Any, count: int, shape: Any, scratch: Any, soon: Any) -> None:
     """d_state of target t += Σ_k slopes[16·k + t] · block[k]."""
     block, begins, whole, slopes = scratch.block, scratch.begins, shape.whole, scratch.slopes
-    t = 0
-    while t < count:
-        four, i = t + 4 <= count, 0
-        while i < whole:
-            if STRIP > 1 and i + STRIP * LANES <= whole:
-                if four:
-                    _back4(d_states, begins, t, slopes, block, whole, shape.levels, i)
-                else:
-                    _back1(d_states, begins, t, slopes, block, whole, shape.levels, i)
-                i += STRIP * LANES
+    i = 0
+    while i < whole:
+        wide, t = STRIP > 1 and i + STRIP * LANES <= whole, 0
+        _fetch_part(soon, 0, shape.levels, i, STRIP, shape.width)
+        while t < count:
+            four = t + 4 <= count
+            if wide and four:
+                _back4(d_states, begins, t, slopes, block, whole, shape.levels, i)
+            elif wide:
+                _back1(d_states, begins, t, slopes, block, whole, shape.levels, i)
+            elif four:
+                _back4_1(d_states, begins, t, slopes, block, whole, shape.levels, i)
             else:
-                if four:
-                    _back4_1(d_states, begins, t, slopes, block, whole, shape.levels, i)
-                else:
-                    _back1_1(d_states, begins, t, slopes, block, whole, shape.levels, i)
-                i += LANES
-        t += 4 if four else 1
+                _back1_1(d_states, begins, t, slopes, block, whole, shape.levels, i)
+            t += 4 if four else 1
+        i += STRIP * LANES if wide else LANES
 
 
 # -- a column's block -----------------------------------------------------------------------------
@@ -336,21 +357,18 @@ def unshare(block: Any, shape: Any) -> None:
         add_row(block, k * shape.whole, block, (k + 1) * shape.whole, shape.whole)
 
 
+# -- a tile's levels ------------------------------------------------------------------------------
+
+
 @glue
-def read_bias(bias: Any, column: int, levels: int, shared: bool, out: Any) -> None:
-    """out[k] = the bias of level k, or the sum of those up to k."""
-    running = bias[column * levels]
-    out[0] = running
+def share_scores(scores: Any, levels: int) -> None:
+    """The scores of the table's own levels become those of their sums: each of those up to it."""
     for k in range(1, levels):
-        step = bias[column * levels + k]
-        running = running + step if shared else step
-        out[k] = running
+        add_row(scores, k * LANES, scores, (k - 1) * LANES, LANES)
 
 
 @glue
-def unshare_bias(grad: Any, levels: int) -> None:
-    """As `unshare`, for a bias."""
-    running = grad[levels - 1]
+def unshare_slopes(slopes: Any, levels: int) -> None:
+    """As `unshare`, for the gradient of a tile's scores."""
     for k in range(levels - 2, -1, -1):
-        running += grad[k]
-        grad[k] = running
+        add_row(slopes, k * LANES, slopes, (k + 1) * LANES, LANES)
