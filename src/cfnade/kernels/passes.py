@@ -132,7 +132,7 @@ class Output(NamedTuple):
 @glue
 def _read(c: int, output: Any, scratch: Any) -> None:
     """Read column c, its levels as they are in the table."""
-    read_block(output.table, c, output.shape, False, scratch.block)
+    read_block(output.table, c, output.shape, np.bool_(False), scratch.block)
     for k in range(output.shape.levels):
         scratch.bias[k] = output.bias[c * output.shape.levels + k]
 
@@ -300,7 +300,7 @@ def score_step(
         c = which[u]
         if apart:
             fetch_block(updates[0], which[min(u + AHEAD, hi - 1)], shape)
-        read_block(output.table, c, shape, False, scratch.block)
+        read_block(output.table, c, shape, np.bool_(False), scratch.block)
         _clear_gradients(shape, scratch)
         for p in range(cells.starts[c], cells.starts[c + 1], LANES):
             count = min(LANES, cells.starts[c + 1] - p)
