@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from cfnade.kernels.blocks import fetch_vectors
 from cfnade.kernels.compiled import glue, inner
 from cfnade.kernels.memory import Array
 from cfnade.kernels.simd import (
@@ -23,7 +24,6 @@ from cfnade.kernels.simd import (
     store_part,
     total,
 )
-from cfnade.kernels.tiles import fetch_vectors
 
 
 class Numbers(NamedTuple):

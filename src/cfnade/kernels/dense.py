@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from cfnade.kernels.adam import adam_run, bare_update
+from cfnade.kernels.blocks import clear
 from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.exponentials import exp
 from cfnade.kernels.gates import pass_gate
@@ -27,7 +28,6 @@ from cfnade.kernels.simd import (
     store,
     where_at_most,
 )
-from cfnade.kernels.tiles import clear
 
 CHUNK = 48  # rows whose hidden units stay in the second-level cache
 

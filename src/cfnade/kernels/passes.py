@@ -14,25 +14,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cfnade.kernels.adam import adam_blocks, adam_run, bare_update, fetch_block
+from cfnade.kernels.blocks import (
+    add_row,
+    clear,
+    fetch_vectors,
+    read_block,
+    share_scores,
+    unshare,
+    unshare_slopes,
+)
 from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.costing import tile_costs
 from cfnade.kernels.gates import pass_gate
 from cfnade.kernels.grouping import bare_cells
 from cfnade.kernels.memory import Array, BlockShape, scratch_in, share_of
 from cfnade.kernels.simd import LANES, address, beyond, fill, load_part, store, total
-from cfnade.kernels.tiles import (
-    Soon,
-    add_row,
-    clear,
-    fetch_vectors,
-    read_block,
-    share_scores,
-    tile_back,
-    tile_outer,
-    tile_scores,
-    unshare,
-    unshare_slopes,
-)
+from cfnade.kernels.tiles import Soon, tile_back, tile_outer, tile_scores
 
 AHEAD = 4
 """Columns that lie apart are not foreseen by the processor: they are fetched so many before their
@@ -208,6 +205,17 @@ def _fill_tile(p: int, count: int, cells: Any, weight_of: Any, factor: float, sc
         scratch.weights[t] = weight_of[p + t] * factor
 
 
+@glue
+def _cost_of(output: Any, ordinal: float, scratch: Any) -> float:
+    """The cost of a tile, its scores and slopes those of the table's own levels."""
+    if output.shared:
+        share_scores(scratch.scores, output.shape.levels)
+    cost: float = tile_costs(output.shape.levels, ordinal, scratch)
+    if output.shared:
+        unshare_slopes(scratch.slopes, output.shape.levels)
+    return cost
+
+
 @kernel
 def target_step(
     lo: int,
@@ -253,12 +261,8 @@ def target_step(
                 own = share_of(scratch, j, first - p, shape)
                 soon, _ = _coming(u + j, hi, which, p <= starts[c], shape, updates[0])
                 _score(first, last - first, cells, output, own, soon)
-            if shared:
-                share_scores(scratch.scores, shape.levels)
             _fill_tile(p, count, cells, weight_of, factor, scratch)
-            cost += tile_costs(shape.levels, ordinal, scratch)
-            if shared:
-                unshare_slopes(scratch.slopes, shape.levels)
+            cost += _cost_of(output, ordinal, scratch)
             for j in range(n):
                 c = which[u + j]
                 first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
