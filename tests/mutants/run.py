@@ -5,7 +5,8 @@
     python tests/mutants/run.py --dead dead.txt   # goes on where it was interrupted
 
 The package and its tests are copied to a temporary folder and changed there. A mutant is dead if a
-test fails or never ends that passes without the fault, and alive if all pass.
+test fails or never ends that passes without the fault, and alive if all pass. A fault that lets no
+test begin says nothing: it is as bad as one alive.
 """
 
 from __future__ import annotations
@@ -110,9 +111,12 @@ def failed(folder: Path) -> list[str]:
     return list(json.loads(noted.read_text(encoding="utf-8"))) if noted.exists() else []
 
 
-def noticed(mutant: Mutant, folder: Path) -> list[str]:
-    """The tests that fail or crash with the fault. Compiled code is made anew and thrown away: the
-    copy's own stays as it was, and as the file gets its time back, it stays valid."""
+def noticed(mutant: Mutant, folder: Path) -> list[str] | None:
+    """The tests that fail or crash with the fault; None if none began.
+
+    Compiled code is made anew and thrown away: the copy's own stays as it was, and as the file gets
+    its time back, it stays valid.
+    """
     path, tests = folder / mutant.file, mutant.tests.split()
     whole, times = path.read_bytes(), path.stat()
     path.write_text(whole.decode().replace(mutant.old, mutant.new), encoding="utf-8")
@@ -123,7 +127,9 @@ def noticed(mutant: Mutant, folder: Path) -> list[str]:
     finally:
         path.write_bytes(whole)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    return (failed(folder) or tests) if code == FAILED or code < 0 else []
+    if code == FAILED or code < 0:
+        return failed(folder) or tests
+    return [] if code == PASSED else None
 
 
 class Trial:
@@ -141,7 +147,8 @@ class Trial:
         tests = noticed(mutant, folder)
         dies = bool(tests) and self.pass_without(tests, folder)
         self.folders.put(folder)
-        how = "dead " if dies else "FAILS WITHOUT" if tests else "ALIVE"
+        how = "FAILS WITHOUT" if tests else "ALIVE" if tests == [] else "BREAKS THE TESTS"
+        how = "dead " if dies else how
         print(f"{how} {time.monotonic() - start:4.0f} s  {mutant}", flush=True)
         if dies and self.dead:
             with self.dead.open("a") as file:
