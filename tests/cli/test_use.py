@@ -135,6 +135,26 @@ def test_recommend_for_a_new_person_by_titles_ids_or_file(
     assert json.loads(typed.out) == json.loads(from_file.out) == expected.to_dicts()
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"Title;Rating\nFilm 03, The (1953);5,0\n11;1\n",
+        b"\xef\xbb\xbfTitle\tRating\r\nFilm 03, The (1953)\t5\r\n11\t1,0\r\n",
+        "Title|Rating|Why\nFilm 03, The (1953)|5|très beau\n11|1|\n".encode("cp1252"),
+    ],
+    ids=["semicolons", "tabs of Windows", "an older encoding"],
+)
+def test_a_history_is_the_same_however_it_is_written(
+    shell: Shell, user_model: Path, tmp_path: Path, data: bytes
+) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_bytes(data)
+    expected = Predictor.load(user_model).recommend(history={3: 5.0, 11: 1.0}).to_dicts()
+    assert json.loads(shell("recommend", user_model, "--history", file, "--json").out) == expected
+    typed = shell("recommend", user_model, "film 03=5,0", "11=1", "--json")
+    assert json.loads(typed.out) == expected
+
+
 def test_explain_says_which_ratings_moved_it(
     shell: Shell, user_model: Path, item_model: Path
 ) -> None:

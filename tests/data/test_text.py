@@ -51,6 +51,9 @@ EXPECTED = [(1, 10, 4.5, 978300760), (2, 20, 3.0, 978300761)]
         GOOD.encode("utf-16"),
         GOOD.replace(",", "\t"),
         GOOD.replace(",", ";"),
+        GOOD.replace(",", ";").replace("4.5", "4,5"),
+        GOOD.replace(",", "\t").replace("4.5", " 4,50 "),
+        GOOD.replace("4.5", '"4,5"'),
         GOOD.replace(",", "|"),
         GOOD.replace(",", "::"),
         GOOD.replace(",", " "),
@@ -110,12 +113,25 @@ def test_the_same_ratings_however_they_are_written(data: str | bytes) -> None:
         ("ann,up\nbob,up\n", r"which column is the user and which the item.*header=False"),
         ("a,b,c\n1,2,3\n", r"which column is the user and which the item .*'a', 'b', 'c'; say"),
         ("1,2,3,4,5\n1,2,3,4,5\n", r"which column is the user .*5 columns without names"),
-        ("1;2;3,5\n1;3;4,5\n", r"rating '3,5' is not a number; write decimals with a point"),
+        ("1;2;1,000\n1;3;4,5\n", r"r\.csv:1: rating '1,000' is not a number; write decimals wi"),
+        ("1;2;3\n1;3;1,2,3\n", r"r\.csv:2: rating '1,2,3' is not a number; write decimals wi"),
     ],
 )
 def test_a_bad_line_is_named_with_its_value_and_a_remedy(data: str | bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):
         text(data)
+
+
+def test_a_first_line_with_a_decimal_comma_is_no_header() -> None:
+    assert rows(text("ann;alien;4,5\nbob;brazil;,5\n")) == [
+        ("ann", "alien", 4.5),
+        ("bob", "brazil", 0.5),
+    ]
+
+
+def test_bad_lines_among_decimal_commas_are_skipped_alone() -> None:
+    data = "ann;alien;4,5\nbob;brazil;a lot\nann;brazil;3,0\n"
+    assert text(data, skip_bad_lines=True).values.tolist() == [4.5, 3.0]
 
 
 @pytest.mark.parametrize(

@@ -145,10 +145,10 @@ class Trial:
     def dies(self, mutant: Mutant) -> bool:
         folder, start = self.folders.get(), time.monotonic()
         tests = noticed(mutant, folder)
-        dies = bool(tests) and self.pass_without(tests, folder)
+        dies = self.pass_without(tests, folder) if tests else False
         self.folders.put(folder)
-        how = "FAILS WITHOUT" if tests else "ALIVE" if tests == [] else "BREAKS THE TESTS"
-        how = "dead " if dies else how
+        alive = "BREAKS THE TESTS" if tests is None else "ALIVE"
+        how = "dead " if dies else "FAILS WITHOUT" if tests else alive
         print(f"{how} {time.monotonic() - start:4.0f} s  {mutant}", flush=True)
         if dies and self.dead:
             with self.dead.open("a") as file:

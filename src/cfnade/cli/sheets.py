@@ -10,13 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.columns import times
+from cfnade.data.characters import clean
+from cfnade.data.columns import as_numbers, times
 from cfnade.data.roles import USUAL
 from cfnade.errors import DataError, PredictionError
 from cfnade.predictor import Predictor
 
 _ITEMS = (*USUAL["item"], "id", "title", "name")
 _RATINGS = (*USUAL["rating"], "yourrating")
+_SEPARATORS = (",", ";", "\t", "|")
 
 
 class Sheet:
@@ -66,9 +68,10 @@ def _read(file: Path) -> pl.DataFrame:
     try:
         if file.suffix == ".parquet":
             return pl.read_parquet(file).select(pl.all().cast(pl.String))
-        separator = "\t" if file.suffix in (".tsv", ".tab") else ","
-        return pl.read_csv(file, separator=separator, infer_schema=False)
-    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+        data, _ = clean(file.read_bytes(), str(file))
+        separator = max(_SEPARATORS, key=data.partition(b"\n")[0].decode().count)
+        return pl.read_csv(data, separator=separator, infer_schema=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
         reason = str(error).splitlines()[0]
         raise PredictionError(f"{file}: cannot be read as CSV or Parquet: {reason}") from error
 
@@ -98,12 +101,13 @@ def history_of(
         sheet = Sheet(file)
         lines = zip(sheet.column("item", _ITEMS), sheet.column("rating", _RATINGS), strict=True)
         for row, (text, stars) in enumerate(lines):
-            fault = f"rating {stars!r} is not a number"
-            _add(history, predictor, (text, stars), sheet.where(row), fault)
+            where = sheet.where(row)
+            _add(history, item_id(text, predictor), _stars(stars, where), where)
     for entry in typed:
         text, _, stars = entry.rpartition("=")
         fault = 'write a title or id and its rating, such as "Alien (1979)=5"'
-        _add(history, predictor, (text, stars if text else ""), repr(entry), fault)
+        number = _stars(stars if text else "", repr(entry), fault)
+        _add(history, item_id(text, predictor), number, repr(entry))
     return history if file is not None or typed else None
 
 
@@ -139,11 +143,12 @@ def new_items_of(predictor: Predictor, file: Path | None) -> dict[Any, list[Any]
     return ratings
 
 
-def _stars(text: str, where: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise PredictionError(f"{where}: rating {text!r} is not a number") from None
+def _stars(text: str, where: str, fault: str = "") -> float:
+    """`fault` is said of what is no number."""
+    stars: float | None = as_numbers(pl.Series([text], dtype=pl.String))[0]
+    if stars is None:
+        raise PredictionError(f"{where}: {fault or f'rating {text!r} is not a number'}")
+    return stars
 
 
 def item_id(text: str, predictor: Predictor) -> Any:
@@ -151,15 +156,8 @@ def item_id(text: str, predictor: Predictor) -> Any:
     return predictor.items.raw(predictor.catalogue.typed(text))
 
 
-def _add(
-    history: dict[Any, float], predictor: Predictor, rated: tuple[str, str], where: str, fault: str
-) -> None:
-    """An item with its stars; `fault` is said of stars that are no number."""
-    try:
-        stars = float(rated[1])
-    except ValueError:
-        raise PredictionError(f"{where}: {fault}") from None
-    item = item_id(rated[0], predictor)
+def _add(history: dict[Any, float], item: Any, stars: float, where: str) -> None:
+    """An item with its stars."""
     if item in history:
         raise PredictionError(
             f"{where}: item {item!r} is rated twice, {history[item]:g} and {stars:g}; give one "

@@ -188,7 +188,7 @@ def numbers(column: pl.Series, where: Where, what: str = "rating") -> npt.NDArra
     if column.dtype == pl.Float32:
         # 3.7 is stored as 3.70000005: the shortest decimal that rounds to it is what was meant
         column = column.cast(pl.String)
-    values = _cast(column, pl.Float64)
+    values = as_numbers(column)
     if values.null_count():
         row = _first(values.is_null())
         text = str(column[row])
@@ -235,7 +235,7 @@ def times(column: pl.Series, where: Where, exact: bool = False) -> npt.NDArray[n
         return column.cast(pl.Int64).to_numpy()
     fractions = column.dtype.is_float() or column.dtype.is_decimal()
     for kind in (pl.Float64,) if fractions else (pl.Int64, pl.Float64):
-        values = _cast(column, kind)
+        values = as_numbers(column, kind)
         if not values.null_count():
             return _seconds(finite(values.to_numpy(), "time", where), where)
     return _from_iso(column, where)
@@ -266,11 +266,13 @@ def _unpacked(column: pl.Series) -> pl.Series:
     return column.cast(pl.String) if packed else column
 
 
-def _cast(column: pl.Series, kind: type[pl.DataType]) -> pl.Series:
-    """The column as numbers, null where it is none; blanks around a text are forgiven."""
+def as_numbers(column: pl.Series, kind: type[pl.DataType] = pl.Float64) -> pl.Series:
+    """The column as numbers, null where it is none. Blanks around a text are forgiven; a comma with
+    one or two digits behind it is a decimal point, one with three may stand between thousands."""
     values = column.cast(kind, strict=False)
     if values.null_count() and column.dtype == pl.String:
-        values = column.str.strip_chars().cast(kind, strict=False)
+        plain = column.str.strip_chars().str.replace(r"^([+-]?\d*),(\d\d?)$", "${1}.$2")
+        values = plain.cast(kind, strict=False)
     return values
 
 

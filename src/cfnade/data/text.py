@@ -14,7 +14,16 @@ from typing import Any
 import polars as pl
 
 from cfnade.data.characters import LOST, clean
-from cfnade.data.columns import Columns, columns_of, counts, iso_seconds, numbers, text_ids, times
+from cfnade.data.columns import (
+    Columns,
+    as_numbers,
+    columns_of,
+    counts,
+    iso_seconds,
+    numbers,
+    text_ids,
+    times,
+)
 from cfnade.data.fields import (
     SEPARATORS,
     SKIP,
@@ -32,7 +41,7 @@ _WRITTEN = {"\\t": "\t", "tab": "\t"}  # as shells and people write it
 _LINES = 50  # that are looked at
 _SHOWN = 3  # lines that a message shows
 _NOWHERE = "".format  # a row's number in no words: the line is named beside it
-_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+_NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*")
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,7 @@ def _faults(column: pl.Series, role: str) -> pl.Series:
         return (column.str.strip_chars() == "").fill_null(True) | column.str.contains(
             LOST, literal=True
         ).fill_null(True)
-    values = column.str.strip_chars().cast(pl.Float64, strict=False)
+    values = as_numbers(column)
     wrong = values.is_finite().fill_null(False).not_()
     if role == "weight":
         return wrong | (values <= 0).fill_null(True)
