@@ -49,6 +49,19 @@ def test_on_a_full_table_it_finds_what_principal_components_say() -> None:
     np.testing.assert_allclose(found.mean, table.mean(0), atol=0.02 * table.std())
 
 
+def test_noise_is_found_where_columns_have_few_ratings() -> None:
+    """What is unsure of two loadings from eight ratings counts: taken for certain, or the other way
+    round, the noise would seem to be half as much."""
+    N, M, each = 80, 400, 8
+    rng = np.random.default_rng(0)
+    loadings = np.stack([14.0 + 5.0 * rng.normal(size=M), 10.0 * rng.normal(size=M)], 1)
+    values = 100 + rng.normal(size=(N, 2)) @ loadings.T + 6.0 * rng.normal(size=(N, M))
+    rated = rng.random((N, M)).argsort(0) < each
+    levels = np.clip(values.round(), 0, 199)[rated]
+    rows = ratings_of(np.argwhere(rated), levels, (N, M), 200).rows("user")
+    assert analyse(rows, 2, seed=0, threads=1).noise == pytest.approx(6.0**2, rel=0.12)
+
+
 def test_dimensions_that_nothing_needs_are_switched_off() -> None:
     rows, _ = dense(1500, 10)
     found = analyse(rows, 6, seed=0, threads=1, sweeps=60)
