@@ -50,8 +50,8 @@ def test_on_a_full_table_it_finds_what_principal_components_say() -> None:
 
 
 def test_noise_is_found_where_columns_have_few_ratings() -> None:
-    """What is unsure of two loadings from eight ratings counts: taken for certain, or the other way
-    round, the noise would seem to be half as much."""
+    """What is unsure of two loadings from eight ratings counts: taken for certain, they would seem
+    to leave much less noise."""
     N, M, each = 80, 400, 8
     rng = np.random.default_rng(0)
     loadings = np.stack([14.0 + 5.0 * rng.normal(size=M), 10.0 * rng.normal(size=M)], 1)
