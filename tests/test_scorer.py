@@ -35,10 +35,16 @@ SIDES: dict[str, tuple[str, ...]] = {
 }
 each_side = pytest.mark.parametrize("side", list(SIDES))
 K = len(STARS)
+LONE = 4
+"""A user with one rating, where a test asks for one."""
 
 
-def make(side: str, *, members: int = 2, **fields: Any) -> FittedModel:
+def make(side: str, *, members: int = 2, lone: int | None = None, **fields: Any) -> FittedModel:
+    """Of some ratings; only one of them is of the user `lone`."""
     context = some_ratings()
+    if lone is not None:
+        others = np.flatnonzero(context.users == lone)[1:]
+        context = context.select(np.delete(np.arange(len(context)), others))
     train = context.select((context.users != NEW_USER) & (context.items != NEW_ITEM))
     some = [
         some_member(SIDES[side], {"hidden": (5,), **fields}, ratings=context, seed=3 + n)
@@ -109,6 +115,20 @@ def test_every_cell_is_what_the_equations_say(
     # Scores of a single person are added up in single precision.
     close = 1e-6 if few else 1e-12
     np.testing.assert_allclose(answer[~new], expected[~new], rtol=0, atol=close)
+
+
+@pytest.mark.parametrize("few", [256, 0], ids=["person by person", "at once"])
+@each_side
+def test_the_only_rating_of_a_person_is_not_known_of_them_when_it_is_asked_for(
+    side: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FEW_CELLS", few)
+    fitted, items = make(side, lone=LONE), np.arange(N_ITEMS)
+    known = known_of(fitted.context)
+    assert [user for user, _ in known].count(LONE) == 1
+    answer = Scorer(fitted).probabilities(np.full(N_ITEMS, LONE), items)
+    expected = np.array([said(fitted, known, LONE, item) for item in range(N_ITEMS)])
+    np.testing.assert_allclose(answer, expected, rtol=0, atol=1e-6)
 
 
 @each_side

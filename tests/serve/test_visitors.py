@@ -124,11 +124,17 @@ def test_an_item_model_answers_for_those_it_knows_and_says_so_of_others(
     assert "reads items alone" in refused.json()["detail"]
 
 
-def test_somebody_of_whom_the_store_knows_nothing_is_nobody(client: TestClient) -> None:
+@pytest.mark.parametrize("kind", ["user", "both", "item"])
+def test_somebody_of_whom_the_store_knows_nothing_is_nobody(
+    asking: Asking, model_of: ModelOf, place: str, kind: str
+) -> None:
     """They may have been forgotten: what the model still knows of them is not used."""
-    known, new = (client.get(f"/people/{who}/recommendations").json() for who in ("7", "nobody"))
-    assert known == new
-    assert client.get("/people/7").json() == {"person": "7", "known": False, "ratings": []}
+    with asking(model_of(kind), store=place) as client:
+        known, new = (client.get(f"/people/{who}/recommendations") for who in ("7", "nobody"))
+        about = client.get("/people/7").json()
+    assert known.status_code == new.status_code == (422 if kind == "item" else 200)
+    assert known.json() == new.json()
+    assert about == {"person": "7", "known": False, "ratings": []}
 
 
 def test_what_is_put_twice_or_deleted_twice_is_done_once(client: TestClient) -> None:
