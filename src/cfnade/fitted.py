@@ -13,11 +13,15 @@ import numpy.typing as npt
 from cfnade.calibration import Calibration
 from cfnade.choice import Choice
 from cfnade.data.ratings import IntArray, Ratings
+from cfnade.once import OnceOf
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import other_axis
 
 if TYPE_CHECKING:
     from cfnade.sides import Member
+
+_LEVELS = OnceOf[IntArray]()
+"""Of contexts, which other weights of a model may share."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,11 @@ class FittedModel:
         if counts is None or not len(counts):
             return users < 0
         return np.asarray((users < 0) | (counts[users].sum(1) == 0))
+
+    def known_levels(self, axis: Axis) -> IntArray:
+        """Known ratings of each user or item at each level, counted once and not to be written to.
+        Returns (n, K)."""
+        return _LEVELS.get(self.context, axis, lambda: self.context.level_counts(axis))
 
     @property
     def level_frequencies(self) -> npt.NDArray[np.float64]:

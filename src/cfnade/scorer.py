@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -76,17 +76,11 @@ class Scorer:
     def _known(self) -> dict[Axis, IntArray]:
         fitted = self.fitted
         if fitted.has_context:
-            return {"user": self._counts["user"].sum(1), "item": self._counts["item"].sum(1)}
+            return {axis: fitted.known_levels(axis).sum(1) for axis in get_args(Axis)}
         none = {"user": fitted.context.n_users, "item": fitted.context.n_items}
         counts: dict[Axis, IntArray] = {"user": np.zeros(none["user"], np.int64)}
         counts["item"] = np.zeros(none["item"], np.int64)
         return counts | {axis: levels.sum(1) for axis, levels in fitted.trained_on.items()}
-
-    @once
-    def _counts(self) -> dict[Axis, IntArray]:
-        """Known ratings of each user and item at each level, (n, K)."""
-        context = self.fitted.context
-        return {"user": context.level_counts("user"), "item": context.level_counts("item")}
 
     def known_of(self, axis: Axis, indices: IntArray) -> IntArray:
         """The same of some, 0 for an unknown one. Returns (n,)."""

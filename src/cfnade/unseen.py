@@ -119,11 +119,18 @@ class NothingKnown:
         if len(blanks.places):
             scores[blanks.places] = self._logs(items[blanks.places], blanks.own)
 
+    def frequencies(self) -> FloatArray:
+        """What is said of every item. Returns (items, K)."""
+        return self._smoothed(self._levels)
+
     def _logs(self, items: IntArray, own: IntArray) -> FloatArray:
         counts, held = self._levels[items], np.flatnonzero(own >= 0)
         counts[held, own[held]] -= 1.0
-        smoothed = counts + SMOOTHING * self._everyone
-        return np.asarray(np.log(smoothed / smoothed.sum(1, keepdims=True)))
+        return np.log(self._smoothed(counts))
+
+    def _smoothed(self, counts: FloatArray) -> FloatArray:
+        some = counts + SMOOTHING * self._everyone
+        return np.asarray(some / some.sum(1, keepdims=True))
 
     @once
     def _counts(self) -> IntArray:
@@ -134,8 +141,8 @@ class NothingKnown:
     def _levels(self) -> FloatArray:
         """Known ratings of each item at each level, (items, K)."""
         fitted = self._fitted
-        counts = fitted.context.level_counts("item") if fitted.has_context else None
-        return (fitted.trained_on["item"] if counts is None else counts).astype(np.float64)
+        counts = None if fitted.has_context else fitted.trained_on.get("item")
+        return (fitted.known_levels("item") if counts is None else counts).astype(np.float64)
 
     @once
     def _everyone(self) -> FloatArray:

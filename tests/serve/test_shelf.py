@@ -29,22 +29,27 @@ from cfnade.serve.shelf import checked_noun
 # -- usual, genres, decades ----------------------------------------------------------------------
 
 
-def test_usual_is_how_people_rated_it(client: TestClient) -> None:
-    """Counted from the training ratings, with five imagined ones spread like all."""
-    known = split(ratings(KINDS["user"]), "paper:0").train
+def test_usual_is_how_people_rated_it(client: TestClient, user_model: Path) -> None:
+    """Counted from all that the model knows, with two imagined ones spread like all."""
+    known = Predictor.load(user_model).fitted.context
     counts = np.zeros((ITEMS, 5))
     np.add.at(counts, (known.items, known.levels), 1)
-    whole = counts.sum(0) / counts.sum()
+    whole = (counts.sum(0) + 1) / (counts.sum(0) + 1).sum()
     body = {"ratings": rated(history()), "n": 40, "min_ratings": 0}
     listed = client.post("/recommend", json=body).json()["items"]
     assert len(listed) == 35
     order = {int(raw): at for at, raw in enumerate(known.item_ids)}
     for film in listed:
-        own = counts[order[film["item"]]] + 5 * whole
+        own = counts[order[film["item"]]] + 2 * whole
         np.testing.assert_allclose(film["usual"], own / own.sum(), rtol=1e-9)
-    said = client.post("/predict", json={"ratings": [], "items": [105]}).json()["predictions"]
-    own = counts[order[105]] + 5 * whole
-    np.testing.assert_allclose(said[0]["usual"], own / own.sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["user", "both", "several", "ridge", "bare", "lists"])
+def test_who_has_said_nothing_is_told_what_is_usual(client_of: ClientOf, kind: str) -> None:
+    body = {"ratings": [], "items": [101, 105, 120]}
+    for film in client_of(kind).post("/predict", json=body).json()["predictions"]:
+        usual = np.array(film["usual"]) @ np.arange(1.0, 6.0)
+        assert film["expected"] == pytest.approx(usual, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["item", "both", "bare", "lists"])

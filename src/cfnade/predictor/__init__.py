@@ -40,9 +40,10 @@ from cfnade.predictor.histories import (
 )
 from cfnade.predictor.ids import Ids, listed, paired
 from cfnade.predictor.ranking import Answers, How, Ranking
-from cfnade.predictor.wishes import Wishes, usual_of
+from cfnade.predictor.wishes import Wishes
 from cfnade.scorer import Scorer
 from cfnade.sides.side import What, Who
+from cfnade.unseen import NothingKnown
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -285,8 +286,8 @@ class Predictor:
 
     @once
     def usual(self) -> FloatArray:
-        """How people rated each item, whoever asks: smoothed shares of levels. Returns (M, K)."""
-        return usual_of(self.fitted)
+        """How people rated each item, whoever asks: what is said to a stranger. Returns (M, K)."""
+        return NothingKnown(self.fitted).frequencies()
 
     def item_map(self, n: int) -> tuple[IntArray, FloatArray]:
         """The n best known items, and places between 0 and 1 (n, 2), like ones near each other."""

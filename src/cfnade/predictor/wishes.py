@@ -12,7 +12,6 @@ import polars as pl
 from cfnade.choice.choice_side import ScoreArray
 from cfnade.data.ratings import IntArray
 from cfnade.errors import PredictionError
-from cfnade.fitted import FittedModel
 from cfnade.once import once
 from cfnade.options import checked, number, whole
 from cfnade.personal import Calibrator
@@ -36,7 +35,7 @@ from cfnade.predictor.listing import (
     rankings,
 )
 from cfnade.predictor.picking import TASTE, PickedLists, with_picks
-from cfnade.predictor.ranking import FloatArray, How, Rank, RankBy, rank_by
+from cfnade.predictor.ranking import How, Rank, RankBy, rank_by
 from cfnade.predictor.refusals import check_names
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
@@ -45,9 +44,6 @@ _SHOWN = 5  # items in a refusal
 
 MOST, SHARE = 20, 0.25
 """An item needs at most so many ratings to be listed; what is hidden has at most such a share."""
-
-_IMAGINED = 5.0
-"""Ratings added to each item, spread like those of all items: few ratings are no average."""
 
 
 @dataclass(frozen=True)
@@ -244,15 +240,3 @@ def default_min_ratings(counts: IntArray) -> int:
         if sums[below] <= SHARE * sums[-1]:
             return least
     return 1
-
-
-def usual_of(fitted: FittedModel) -> FloatArray:
-    """How people rated each item on the whole, which a personal prediction is seen against:
-    smoothed shares of levels. Returns (M, K)."""
-    counts = fitted.trained_on.get("item")
-    if counts is None:
-        counts = fitted.context.level_counts("item")
-    total = counts.sum(0)
-    shares = total / max(total.sum(), 1)
-    some = counts + _IMAGINED * shares
-    return np.asarray(some / np.maximum(some.sum(1, keepdims=True), 1e-12))
