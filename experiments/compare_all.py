@@ -2,7 +2,7 @@
 
 Every model with a recipe on u1…u5 of MovieLens 100K and the authors' five splits of MovieLens 1M;
 the slow ones on fewer. Netflix is asked for by name, and has only those that can be fitted there in
-minutes. What lies in results/comparison/ already is not fitted again.
+an hour. What lies in results/comparison/ already is not fitted again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SPLITS = {
 }
 USUAL = ["ml-100k", "ml-1m"]
 RATINGS = {"ml-100k": 100_000, "ml-1m": 1_000_209, "netflix": 100_480_507}
-LARGE = ["biasmf"]
+LARGE = ["biasmf", "i-autorec"]
 """Who is fitted on Netflix, with the options of MovieLens 1M."""
 SLOW = {"bfm": 2, "bfm-ordinal": 1}
 """How many splits of MovieLens 1M are enough for these."""
