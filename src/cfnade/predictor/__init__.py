@@ -31,13 +31,7 @@ from cfnade.predictor.atlas import laid_out
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.cells import Beside, Cells, CellsAsked
 from cfnade.predictor.explain import explanation
-from cfnade.predictor.histories import (
-    History,
-    NewItems,
-    Person,
-    read_history,
-    read_new_items,
-)
+from cfnade.predictor.histories import History, NewItems, Person, read_history, read_new_items
 from cfnade.predictor.ids import Ids, listed, paired
 from cfnade.predictor.ranking import Answers, How, Ranking
 from cfnade.predictor.wishes import Wishes
