@@ -138,9 +138,7 @@ def misses(data: str, results: list[Outcome], papers: dict[str, tuple[float, str
         figure = row.figures["rmse"]
         if row.model in papers and figure and figure.mean - papers[row.model][0] > MISS:
             gap = figure.mean - papers[row.model][0]
-            tried = contestant(row.model).measured.get("tried") or _searched(row.model)
-            if data not in TUNED:
-                tried = "Its options are those of MovieLens 1M; no others were tried here."
+            tried = _tried(row.model, data)
             lines.append(f"- {row.title}: {gap:.4f} above its published figure. {tried}")
     absent = [_title(model) for model in papers if model not in {o.model for o in results}]
     notes = [f"Not run here, though published: {', '.join(absent)}.", ""] if absent else []
@@ -155,8 +153,12 @@ def _title(model: str) -> str:
     return contestant(model).title if model in names() else model
 
 
-def _searched(model: str) -> str:
-    """What the search on validation has tried, by its own record."""
+def _tried(model: str, data: str) -> str:
+    """What the search on validation has tried, as its options or its own record tell."""
+    if data not in TUNED:
+        return "Its options are those of MovieLens 1M; no others were tried here."
+    if told := contestant(model).measured.get("tried"):
+        return str(told)
     file = TUNING / f"ml-1m-{contestant(model).model}.jsonl"
     tried = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     if not tried:

@@ -174,9 +174,11 @@ def test_at_a_glance_a_number_is_met_only_if_ours_is_not_above_it(tmp_path: Path
     runs = [("a", "facts = { paper = 0.9 }"), ("b", 'facts = { paper = 0.9, row = "ours" }')]
     runs += [("c", 'facts = { paper = 0.9, row = "paper\'s settings" }')]
     runs += [("d", 'facts = { paper = 0.9, row = "ours, on an easy split" }')]
+    theirs = 'splits = ["authors-code:1", "authors-code:2"]\n'
+    runs += [("e", theirs + 'facts = { paper = 0.9, row = "paper\'s settings, another part" }')]
     text = "".join(f'[[runs]]\nname = "{name}"\nlabel = "A"\n{facts}\n' for name, facts in runs)
     path.write_text(HEAD + text)
-    scores = {"a": [0.91, 0.93], "b": [0.90, 0.88], "c": [0.9002], "d": [0.80]}
+    scores = {"a": [0.91, 0.93], "b": [0.90, 0.88], "c": [0.9002], "d": [0.80], "e": [0.7, 0.7]}
     splits = read_plan(path).entry("a").splits
     records = {
         name: [record(name, x, split=split) for x, split in zip(found, splits, strict=False)]
@@ -184,6 +186,7 @@ def test_at_a_glance_a_number_is_met_only_if_ours_is_not_above_it(tmp_path: Path
     }
     line = tables.glance([(read_plan(path), records)]).splitlines()[-1]
     assert "| A | 0.900 | 0.9002, missed (1 of 2 splits) | 0.8900, met |" in line
+    assert line.endswith("| 0.7000, met |")
 
 
 def test_a_change_is_compared_on_the_test_parts_that_both_have(tmp_path: Path) -> None:
