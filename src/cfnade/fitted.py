@@ -86,7 +86,7 @@ class FittedModel:
             return users < 0
         return np.asarray((users < 0) | (counts[users].sum(1) == 0))
 
-    def known_levels(self, axis: Axis) -> IntArray:
+    def counted_levels(self, axis: Axis) -> IntArray:
         """Known ratings of each user or item at each level, counted once and not to be written to.
         Returns (n, K)."""
         return _LEVELS.get(self.context, axis, lambda: self.context.level_counts(axis))

@@ -55,7 +55,7 @@ class Leanings:
         """How often an item's raters give each level. Returns (items, K)."""
         counts = self._fitted.trained_on.get("item")
         if counts is None:  # a model of items alone, which is nothing without its context
-            counts = self._fitted.known_levels("item")
+            counts = self._fitted.counted_levels("item")
         smoothed = counts + OWN_SMOOTHING * self._everyone
         return np.asarray(smoothed / smoothed.sum(1, keepdims=True))
 

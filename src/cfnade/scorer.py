@@ -76,7 +76,7 @@ class Scorer:
     def _known(self) -> dict[Axis, IntArray]:
         fitted = self.fitted
         if fitted.has_context:
-            return {axis: fitted.known_levels(axis).sum(1) for axis in get_args(Axis)}
+            return {axis: fitted.counted_levels(axis).sum(1) for axis in get_args(Axis)}
         none = {"user": fitted.context.n_users, "item": fitted.context.n_items}
         counts: dict[Axis, IntArray] = {"user": np.zeros(none["user"], np.int64)}
         counts["item"] = np.zeros(none["item"], np.int64)

@@ -142,7 +142,7 @@ class NothingKnown:
         """Known ratings of each item at each level, (items, K)."""
         fitted = self._fitted
         counts = None if fitted.has_context else fitted.trained_on.get("item")
-        return (fitted.known_levels("item") if counts is None else counts).astype(np.float64)
+        return (fitted.counted_levels("item") if counts is None else counts).astype(np.float64)
 
     @once
     def _everyone(self) -> FloatArray:
