@@ -103,6 +103,8 @@ CASES = [
     ("recommend {user} --user 1 -n 0", "-n (=0) must be a whole number of at least 1", 1),
     ("recommend {user} --history nowhere.csv", "there is no such file", 1),
     ("recommend {user} --history {bad}", ":2: rating 'x' is not a number", 1),
+    ("recommend {user} --history {blank}", "is empty; give CSV with a header, in UTF-8, or", 1),
+    ("recommend {user} --history {null}", ":2: a NUL byte: this is not text, or it is damaged", 1),
     ("recommend {user} 3=5 03=4", "item 3 is rated twice, 5 and 4; give one rating", 1),
     ("recommend {user} 3=5 3=5", "item 3 is rated twice, 5 and 5; give one rating", 1),
     ("recommend {user} --history {again}", ":4: item 3 is rated twice, 5 and 2", 1),
@@ -163,6 +165,8 @@ FILES = {
     "letters.csv": "user,item\nanna,3\n",
     "gap.csv": "user,item\n1,3\n2,\n",
     "bad.csv": "item,rating\n3,x\n",
+    "blank.csv": "\n",
+    "null.csv": "item,rating\n3,\0\n",
 }
 
 

@@ -74,6 +74,13 @@ def _read(file: Path) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, OSError) as error:
         reason = str(error).splitlines()[0]
         raise PredictionError(f"{file}: cannot be read as CSV or Parquet: {reason}") from error
+    except DataError as error:
+        raise _advising(error, "give CSV with a header, in UTF-8, or Parquet") from error
+
+
+def _advising(error: DataError, cure: str) -> PredictionError:
+    """The same fault; what was advised is for files of ratings."""
+    return PredictionError(f"{str(error).partition(';')[0]}; {cure}")
 
 
 def _plain(column: str) -> str:
@@ -86,8 +93,7 @@ def seconds_of(texts: list[str], where: Callable[[int], str]) -> npt.NDArray[np.
     try:
         return times(pl.Series(texts, dtype=pl.String), where)
     except DataError as error:
-        # What it advises after that is for files of ratings.
-        raise PredictionError(str(error).partition(";")[0] + "; correct it") from error
+        raise _advising(error, "correct it") from error
 
 
 def history_of(
