@@ -22,8 +22,8 @@ from cfnade.data.addresses import DATABASES, PIPE, STORE, WEB, masked, scheme
 from cfnade.data.array_files import digest_file, digest_text
 from cfnade.data.cache import cache_folder
 from cfnade.data.named import SETS
-from cfnade.errors import DataError
-from cfnade.files import replacing
+from cfnade.exceptions import DataError
+from cfnade.utils.files import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def keep(name: str, write: Callable[[IO[bytes]], None]) -> Path:
     scratch = _folder() / f".{secrets.token_hex(8)}.part"
     with _writable():
         try:
-            with replacing(scratch / name) as file:
+            with atomic_write(scratch / name) as file:
                 write(file)
             place = _folder() / digest_file(scratch / name)
             if not (place / name).exists():
