@@ -40,12 +40,12 @@ def is_table(start: bytes) -> bool:
     return start.startswith((MAGIC, _ARROW))
 
 
-def read_frame(frame: Any, options: ReadOptions = PLAIN) -> Columns:
-    """The ratings of a pandas, polars or pyarrow frame."""
+def read_frame(frame: Any, options: ReadOptions = PLAIN, label: str = "the frame") -> Columns:
+    """The ratings of a pandas, polars or pyarrow frame, which messages call `label`."""
     if names := options.of_text():
         raise DataError(f"{names[0]}= is for text files, not for frames; leave it out")
     table, names = _opened(frame)
-    roles = _roles(names, options, "the frame")
+    roles = _roles(names, options, label)
     columns = {names[i]: _column(table, i, names[i]) for i in _needed(names, roles)}
     return _columns(columns, names, roles, "")
 
