@@ -11,7 +11,7 @@ import torch
 from tests.sides.given import some_member, some_ratings
 
 from cfnade.data.ratings import Rows
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.settings import Settings
 from cfnade.sides import new_member, ridge
 from cfnade.sides.factors import Factors, analyse
