@@ -22,7 +22,7 @@ from cfnade.choice.nade_training import (
 )
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_states import score_all
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.models.batch import Context
 from cfnade.models.choice_network import ChoiceNetwork, DrawnSets, choice_cost
 

@@ -24,7 +24,8 @@ from tests.store.given import bytes_below
 
 from cfnade import CFNADE, checkpoint
 from cfnade.cli import fresher
-from cfnade.errors import CheckpointError, TrainingError
+from cfnade.evaluation import evaluate
+from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.fresh import refreshing
 from cfnade.fresh.newest_held import by_newest, held_back
@@ -180,7 +181,7 @@ def test_who_came_and_went_between_refreshes_forces_nothing(
     store = open_store(place)
     assert forget(store, "n0").known
     store.close()
-    real = refreshing.evaluate
+    real = evaluate
     rmse = iter([1.0, 2.0])
     monkeypatch.setattr(
         refreshing, "evaluate", lambda *given: replace(real(*given), rmse=next(rmse))
@@ -369,7 +370,7 @@ def test_every_goes_on_after_a_failure(
     model: Path, place: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that may pass at first, any after it worked once; a mistake in the command ends it."""
-    outcomes: list[Exception | None] = []
+    outcomes: list[BaseException | None] = []
 
     def once(*_: object) -> None:
         if (outcome := outcomes.pop(0)) is not None:
@@ -378,7 +379,7 @@ def test_every_goes_on_after_a_failure(
     monkeypatch.setattr(fresher, "_once", once)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     command = ("refresh", model, "--store", place, "--every", "1s")
-    stop = KeyboardInterrupt()
+    stop: BaseException = KeyboardInterrupt()
     outcomes += [FolderBusyError("busy"), None, TrainingError("too few"), None, stop]
     said = shell(*command)
     assert outcomes == []

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from cfnade.data.splits import Split
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.settings import Settings
 from cfnade.sides import Member, new_member
 from cfnade.training import state

@@ -19,7 +19,7 @@ from torch import Tensor
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_states import Hidden, hidden_of, largest_of
 from cfnade.data.ratings import IntArray
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.ragged_sums import add_rows, transposed
 from cfnade.models.choice_network import ChoiceNetwork

@@ -12,7 +12,7 @@ import typer
 
 from cfnade import __version__
 from cfnade.cli.at_work import compile_kernels
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _LIBRARIES = ("torch", "numba", "numpy", "polars", "narwhals", "rich", "typer", "optuna")
 

@@ -11,7 +11,7 @@ import typer
 
 from cfnade.cli.arguments import Model
 from cfnade.cli.at_work import compile_kernels, say
-from cfnade.errors import CfnadeError, StoreAwayError, TrainingError
+from cfnade.exceptions import CfnadeError, StoreUnavailableError, TrainingError
 from cfnade.options import checked, number, whole
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -79,7 +79,7 @@ def refresh(
 def _may_pass(error: CfnadeError) -> bool:
     from cfnade.fresh.refreshing import FolderBusyError
 
-    return isinstance(error, StoreAwayError | FolderBusyError)
+    return isinstance(error, StoreUnavailableError | FolderBusyError)
 
 
 def _once(model: Path, store: str, bar: float, epochs: int, threads: int | None) -> None:

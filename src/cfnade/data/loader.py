@@ -30,7 +30,7 @@ from cfnade.data.sources import open_source
 from cfnade.data.splits import Split, split
 from cfnade.data.text import read_text
 from cfnade.data.typed_tables import read_frame
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 log = logging.getLogger(__name__)
 

@@ -25,9 +25,8 @@ from cfnade.data.ratings import Ratings
 from cfnade.data.roles import PLAIN
 from cfnade.data.splits import Split
 from cfnade.data.typed_tables import read_frame
-from cfnade.errors import CfnadeError, TrainingError
 from cfnade.evaluation import evaluate
-from cfnade.files import write_text
+from cfnade.exceptions import CfnadeError, TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.fitting import member_fields
 from cfnade.fresh.newest_held import LEAST, asked_of_both, held_back
@@ -41,6 +40,7 @@ from cfnade.store.forgetting import count_forgotten
 from cfnade.store.opening import Store, open_store
 from cfnade.training.member import gone_on, settle_member
 from cfnade.training.run import Plan, train
+from cfnade.utils.files import write_text
 
 LOCK = "training.lock"
 """The same as that of `cfnade train`: one of them writes into a folder at a time."""

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 
 Answers = SimpleQueue[tuple[Any, BaseException | None]]
 HandedOver = tuple[Callable[..., Any], Sequence[Any], Answers]
