@@ -17,13 +17,12 @@ SOURCES = sorted([*ROOT.rglob("*.py"), *Path(cfnade_rivals.__file__).parent.rglo
 # Each part may import from itself and from those before it.
 FLOW = [
     *(
-        "errors",
+        "exceptions",
+        "utils",
         "lazily",
         "options",
-        "once",
         "recent",
         "background",
-        "files",
         "lock",
         "settings",
         "store",

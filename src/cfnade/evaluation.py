@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from cfnade import metrics
 from cfnade.data.ratings import IntArray, Ratings, places_among
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.metrics import FloatArray
 from cfnade.personal import Calibrator

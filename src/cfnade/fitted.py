@@ -13,14 +13,14 @@ import numpy.typing as npt
 from cfnade.calibration import Calibration
 from cfnade.choice import Choice
 from cfnade.data.ratings import IntArray, Ratings
-from cfnade.once import OnceOf
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import other_axis
+from cfnade.utils.caching import WeakMemo
 
 if TYPE_CHECKING:
     from cfnade.sides import Member
 
-_LEVELS = OnceOf[IntArray]()
+_LEVELS = WeakMemo[IntArray]()
 """Of contexts, which other weights of a model may share."""
 
 

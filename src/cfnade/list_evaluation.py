@@ -11,8 +11,8 @@ import numpy as np
 from cfnade.data.choices import chosen
 from cfnade.data.ratings import IntArray, Ratings, places_among
 from cfnade.data.scale import usual_threshold
-from cfnade.errors import PredictionError
 from cfnade.evaluation import cells_asked
+from cfnade.exceptions import PredictionError
 from cfnade.options import checked, number, optional, sequence, whole
 from cfnade.predictor import Predictor
 from cfnade.ranking_metrics import (

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from cfnade.cli.crowd import refuse
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.shards import Shards
 

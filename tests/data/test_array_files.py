@@ -21,7 +21,7 @@ from cfnade.data.array_files import (
 )
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 
 def tiny(**changes: object) -> Ratings:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cfnade.data import later
 from cfnade.data.ratings import Ratings, Side, offsets_of, stable_order, sums_of
 from cfnade.data.scale import Scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 SIDES: list[Side] = ["user", "item"]
 STARS = Scale((1.0, 2.0, 3.0, 4.0, 5.0))

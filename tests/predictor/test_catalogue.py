@@ -10,7 +10,7 @@ import pytest
 from tests.predictor.given import make, ratings
 
 from cfnade.data.ratings import Ratings
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 
 TITLES = [

@@ -28,7 +28,7 @@ from cfnade.choice.choice_side import Tables
 from cfnade.data.array_files import read_arrays, read_ratings, write_arrays, write_ratings
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import Scale
-from cfnade.errors import CfnadeError, CheckpointError, DataError
+from cfnade.exceptions import CfnadeError, CheckpointError, DataError
 from cfnade.fitted import FittedModel
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.saved import expected_tables, loaded_member

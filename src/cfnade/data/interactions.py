@@ -11,7 +11,7 @@ import polars as pl
 
 from cfnade.data.columns import Columns
 from cfnade.data.ratings import IntArray, Ratings, cells_of
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 Weighting = Literal["linear", "log"]
 """What a pair's total count c weighs: c, or 1 + ln c."""

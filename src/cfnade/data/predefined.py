@@ -10,7 +10,7 @@ import numpy.typing as npt
 from cfnade.data.ratings import IndexArray, IntArray, Ratings, cells_of
 from cfnade.data.scale import Scale, find_scale
 from cfnade.data.splits import TEST, TRAIN, Split, add_validation, cut
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _NEITHER = 255
 _SEED = 0  # of the validation part: nobody says one for files

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from cfnade.data.later import Column, Later, in_part, joined, pieces, slices
 from cfnade.data.scale import LevelArray, Scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 Side = Literal["user", "item"]
 IntArray = npt.NDArray[np.int64]

@@ -22,7 +22,7 @@ from cfnade.data.array_files import digest, digest_text
 from cfnade.data.choices import BoolArray, chosen, keys_of
 from cfnade.data.ratings import IndexArray, Ratings, TimeArray, stable_order
 from cfnade.data.scale import usual_threshold
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 TEST_FRACTION = Fraction(1, 10)
 VALID_FRACTION = Fraction(1, 20)

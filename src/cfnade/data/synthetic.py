@@ -14,7 +14,7 @@ import numpy.typing as npt
 from cfnade.data.draws import RatedCells, draw_cells, draw_levels, in_blocks, key_of
 from cfnade.data.ratings import IndexArray, Ratings
 from cfnade.data.scale import FloatArray, LevelArray, Scale, given_scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.options import checked, number, unknown, whole
 
 PRESETS = {

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from cfnade.data.ratings import Ratings
 from cfnade.data.scale import INTERACTIONS
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.options import checked, whole
 
 TASTES = 4

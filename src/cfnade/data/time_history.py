@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from cfnade.data.parallel import in_threads
 from cfnade.data.ratings import IndexArray, IntArray, Ratings, Side, offsets_of, stable_order
 from cfnade.data.scale import FloatArray
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
+from cfnade.utils.threads import parallel_map
 
 Floats = npt.NDArray[np.float32]
 
@@ -157,7 +157,7 @@ def _biases(
         _biases_without(fold, offsets, columns, values, mean, biases[fold])
         biases[fold] += mean
 
-    in_threads(fit, range(FOLDS))
+    parallel_map(fit, range(FOLDS))
     return biases
 
 

@@ -15,7 +15,7 @@ from cfnade.data.array_files import Arrays, digest_text, read_arrays, unpacked
 from cfnade.data.ratings import OTHER, IndexArray, Ratings, Rows, Side, offsets_of
 from cfnade.data.scale import LevelArray, Scale
 from cfnade.data.splits import Split
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.shards import layout
 from cfnade.shards.layout import DIVISIONS, MANIFEST, PARTS
 

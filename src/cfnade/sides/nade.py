@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cfnade.data.ratings import IntArray, Ratings
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch
 from cfnade.kernels.engine import Engine

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cfnade.data.ratings import IntArray, Ratings
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch

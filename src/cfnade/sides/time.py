@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cfnade.data.ratings import IntArray, Ratings
 from cfnade.data.time_features import FEATURES, TimeFeatures
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.models.time_network import TimeNetwork
 from cfnade.settings import Settings

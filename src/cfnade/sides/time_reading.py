@@ -9,7 +9,7 @@ import numpy as np
 
 from cfnade.data.ratings import IntArray, Ratings
 from cfnade.data.time_features import FEATURES, TimeFeatures
-from cfnade.errors import ModelError, PredictionError
+from cfnade.exceptions import ModelError, PredictionError
 from cfnade.models.config import TIME_UNITS
 from cfnade.sides.side import Array, Axis, Row, SavedSide, SideWeights, What, Who
 

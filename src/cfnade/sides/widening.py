@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cfnade.data.ratings import IntArray, Ratings
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import Axis, other_axis
 from cfnade.sides.trainable import Member, Side

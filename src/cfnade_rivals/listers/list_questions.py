@@ -8,7 +8,7 @@ import numpy as np
 
 from cfnade.data.ratings import IntArray, Ratings
 from cfnade.data.splits import Split
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.ranking_metrics import BoolArray
 from cfnade_rivals.listers.likes import Likes
 
