@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cfnade.data.build import Options, Repeats
-from cfnade.data.formats import foreign_kind, is_document
+from cfnade.data.formats import foreign_kind, is_document, rating_file
 from cfnade.data.ratings import Side
 from cfnade.data.roles import ReadOptions
+from cfnade.data.sources import open_source, packing
 from cfnade.data.typed_tables import count_rows, is_table
 from cfnade.exceptions import DataError
 from cfnade.options import check_fields, number, one_of, whole
@@ -66,6 +67,8 @@ class Piece:
     kind: Kind
     first: int
     last: int
+    member: str = ""
+    """The file in a zip archive."""
 
 
 @dataclass(frozen=True)
@@ -151,12 +154,29 @@ def _is_part(file: Path, folder: Path) -> bool:
     return file.is_file() and not hidden and not is_document(file.name)
 
 
+def _member(archive: Path, reading: ReadOptions) -> str:
+    """Return the file of ratings in a zip archive: a text that is read as a stream."""
+    source = open_source(archive)
+    member = rating_file(source, reading)
+    head = source.head(member)
+    kind = "a Parquet or Arrow table" if is_table(head) else foreign_kind(head)
+    if kind is not None:
+        raise DataError(
+            f"{source.label(member)}: is {kind}; only text can be read from a zip archive in "
+            "pieces: unpack it and give the file"
+        )
+    is_whole_stream(archive, reading, member)  # which refuses texts that no task can read
+    return member
+
+
 def _pieces(file: Path, reading: ReadOptions) -> Iterator[Piece]:
     path = str(file)
     with file.open("rb") as opened:
         start = opened.read(512)
     size = file.stat().st_size
-    if is_table(start):
+    if packing(file) == "zip":
+        yield Piece(path, "stream", 0, size, _member(file, reading))
+    elif is_table(start):
         if names := reading.of_text():
             raise DataError(f"{file}: {names[0]}= is for text, and this is a table; leave it out")
         rows = count_rows(file, path)
