@@ -17,8 +17,8 @@ from cfnade.models import CFNADEConfig, CFNADENetwork
     [
         ({"levels": 1}, r"levels \(=1\) must be a whole number of at least 2: one level"),
         ({"columns": 0}, r"columns \(=0\) must be a whole number of at least 1"),
-        ({"hidden": ()}, r"hidden \(=\(\)\) must be a sequence such as \(500,\)"),
-        ({"hidden": 500}, r"hidden \(=500\) must be a sequence such as \(500,\)"),
+        ({"hidden": ()}, r"hidden \(=\(\)\) must be a list of at least 1 value"),
+        ({"hidden": 500}, r"hidden \(=500\) must be a list of at least 1 value"),
         ({"hidden": (8, 0)}, r"hidden \(=\(8, 0\)\) must be .* each a whole number of at least 1"),
         ({"factors": 9}, r"factors \(=9\) must not exceed the 8 hidden units"),
         ({"hidden": (8, 4), "factors": 5}, r"factors \(=5\) must not exceed the 4 hidden units"),
