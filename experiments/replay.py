@@ -44,7 +44,7 @@ from cfnade.predictor import Predictor
 from cfnade.predictor.histories import Person
 from cfnade.recipes import load_recipe
 from cfnade.sides.widening import places_of
-from cfnade.store.bulk import bring_in, set_scale
+from cfnade.store.bulk import bring_in
 from cfnade.store.events import Saying, keep
 from cfnade.store.opening import Store, open_store
 from cfnade.store.schema import EVENTS, PREDICTED
@@ -103,8 +103,8 @@ class Replay:
         """What is to be said of each part."""
         place, model = str(self.folder / "ratings.db"), self.folder / "model"
         store = open_store(place, create=True)
-        set_scale(store, self.data.scale.values)
-        bring_in(store, table_of(self.data.select(np.arange(self._half))), source="first half")
+        half = table_of(self.data.select(np.arange(self._half)))
+        bring_in(store, half, source="first half", scale=self.data.scale.values)
         first = _from_scratch(load(f"store:{place}"))
         checkpoint.save(first, model)
         never, means = Predictor(first), OnlineMeans(self.data, self._half)

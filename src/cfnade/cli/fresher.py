@@ -61,16 +61,26 @@ def refresh(
         raise TrainingError("say where the store is with --store, such as --store ratings.db")
     if model.is_dir():
         compile_kernels("ridge", "requests")
+    if seconds is None:
+        _once(model, store, bar, epochs, threads)
+        return
+    worked = False
     while True:
         try:
             _once(model, store, bar, epochs, threads)
-        except StoreUnavailableError as away:
-            if seconds is None:
+            worked = True
+        except CfnadeError as error:
+            # What fails at first is a mistake in the command, unless it may pass by itself.
+            if not worked and not _may_pass(error):
                 raise
-            say(f"not now: {away}")
-        if seconds is None:
-            return
+            say(f"not refreshed, next try in {every}: {error}")
         time.sleep(seconds)
+
+
+def _may_pass(error: CfnadeError) -> bool:
+    from cfnade.fresh.refreshing import FolderBusyError
+
+    return isinstance(error, StoreUnavailableError | FolderBusyError)
 
 
 def _once(model: Path, store: str, bar: float, epochs: int, threads: int | None) -> None:

@@ -28,7 +28,7 @@ class Progress:
     epoch_rows: int = 0  # how many of its rows are done
     epoch_seconds: float = 0.0
     seconds: float = 0.0  # of the epochs done
-    best_epoch: int = 0  # counts from 1; 0 is none yet
+    best_epoch: int = 0  # counts from 1; 0 is the start, or none yet
     best_rmse: float | None = None  # of that epoch
     best_nll: float | None = None
     quarters: int = 0
