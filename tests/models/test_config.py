@@ -15,7 +15,7 @@ from cfnade.models import CFNADEConfig, CFNADENetwork
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"levels": 1}, r"levels \(=1\) must be a whole number of at least 2: one level"),
+        ({"levels": 1}, r"levels \(=1\) must be a whole number of at least 2"),
         ({"columns": 0}, r"columns \(=0\) must be a whole number of at least 1"),
         ({"hidden": ()}, r"hidden \(=\(\)\) must be a list of at least 1 value"),
         ({"hidden": 500}, r"hidden \(=500\) must be a list of at least 1 value"),
@@ -32,10 +32,10 @@ from cfnade.models import CFNADEConfig, CFNADENetwork
             {"context_scale": "sqrt", "mean_context": 0.0},
             r"mean_context \(=0.0\) must be a number above 0",
         ),
-        ({"hidden": (8.0,)}, r"hidden \(=\(8.0,\)\) must be a sequence"),
-        ({"hidden": ("8",)}, r"hidden \(=\('8',\)\) must be a sequence"),
-        ({"hidden": (True,)}, r"hidden \(=\(True,\)\) must be a sequence"),
-        ({"hidden": "88"}, r"hidden \(='88'\) must be a sequence"),
+        ({"hidden": (8.0,)}, r"hidden \(=\(8.0,\)\) must be a list of at least 1 value"),
+        ({"hidden": ("8",)}, r"hidden \(=\('8',\)\) must be a list of at least 1 value"),
+        ({"hidden": (True,)}, r"hidden \(=\(True,\)\) must be a list of at least 1 value"),
+        ({"hidden": "88"}, r"hidden \(='88'\) must be a list of at least 1 value"),
         ({"factors": 2.0}, r"factors \(=2.0\) must be a whole number"),
         ({"factors": True}, r"factors \(=True\) must be a whole number"),
         ({"levels": "5"}, r"levels \(='5'\) must be a whole number"),

@@ -62,7 +62,8 @@ def options(error: type[CfnadeError], noun: str = "") -> Callable[[type[C]], typ
         inherited = getattr(cls, "__post_init__", None)
 
         def check_fields(self: Any) -> None:
-            for name, rule in _field_rules(type(self)).items():
+            derived: Any = type(self)
+            for name, rule in _field_rules(derived).items():
                 value = _check(name, getattr(self, name), rule, error, noun)
                 object.__setattr__(self, name, value)  # the instance is frozen
             if inherited is not None:
@@ -157,7 +158,7 @@ def _check(name: str, value: Any, rule: _Rule, error: type[CfnadeError], noun: s
 
 
 @cache  # evaluating annotations is slow
-def _field_rules(cls: Any) -> dict[str, _Rule]:
+def _field_rules(cls: type) -> dict[str, _Rule]:
     hints = get_type_hints(cls, include_extras=True)
     rules = {field.name: _rule(hints[field.name]) for field in fields(cls)}
     return {name: rule for name, rule in rules.items() if rule is not None}
