@@ -30,6 +30,7 @@ from cfnade.fitting import (
     lists_plan,
     parts_of,
     refuse_said,
+    saved_arguments,
     settings_of,
 )
 from cfnade.journals import Several
@@ -126,8 +127,7 @@ class CFNADE(Arguments, Questions):
         if (warning := behind_means(trained.fitted.facts)) is not None:
             _log.warning(warning)
         facts = trained.fitted.facts | {"history": trained.history, "diverged": trained.diverged}
-        facts |= {"auto": {"minutes": self.minutes, "lists": self.lists}} if auto else {}
-        return self._adopt(replace(trained.fitted, facts=facts))
+        return self._adopt(self._with_arguments(replace(trained.fitted, facts=facts)))
 
     def _fit_picks(self, split: Split, start: object) -> Self:
         """Of interactions, which have no ratings."""
@@ -137,7 +137,13 @@ class CFNADE(Arguments, Questions):
         plan = lists_plan(split, True, (), auto=False, seed=self.seed)
         assert plan is not None
         say = print if self.verbose else _nothing
-        return self._adopt(train_picks(split, plan, threads=self.threads, say=say).fitted)
+        fitted = train_picks(split, plan, threads=self.threads, say=say).fitted
+        return self._adopt(self._with_arguments(fitted))
+
+    def _with_arguments(self, fitted: FittedModel) -> FittedModel:
+        """Return the model with the arguments of this estimator, for `load`."""
+        arguments = saved_arguments(self.get_params())
+        return replace(fitted, facts=fitted.facts | {"arguments": arguments})
 
     def _plans(self, split: Split, *, auto: bool) -> list[Plan]:
         """What to train: of the first `seeds` members."""

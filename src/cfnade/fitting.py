@@ -177,14 +177,36 @@ def settings_of(side: str, given: Mapping[str, Any], extra: Any, ridge: Any) -> 
     return training_config(usual | own | dict(extra), "CFNADE")
 
 
+def saved_arguments(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an estimator's arguments as JSON can hold them; `arguments_of` reads them."""
+    return {name: _plain(value) for name, value in params.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    return value
+
+
 def arguments_of(fitted: FittedModel) -> dict[str, Any]:
-    """The arguments that give a fitted model again."""
+    """Return the arguments that give a fitted model again.
+
+    A model that an estimator trained has them saved; for one that the command line trained they
+    follow from what it says of its training.
+    """
+    saved = fitted.facts.get("arguments")
+    if saved is not None:
+        return {name: _as_given(value) for name, value in saved.items()}
     run = fitted.facts.get("run", {})
     if not fitted.rates:
         return {"seed": run["settings"]["seed"], "threads": run.get("threads")}
     if "auto" in fitted.facts:
         own = {"minutes": fitted.facts["auto"]["minutes"], "seed": run["settings"]["seed"]}
-        own |= {"lists": fitted.facts["auto"].get("lists")}
+        own |= {name: fitted.facts["auto"][name] for name in ("lists", "refit")}
         return own | {"threads": run.get("threads"), "device": run.get("device", "cpu")}
     fields = {"ridge": 0} | member_fields(fitted.answering[0])
     base = default_recipe(fitted.side, fields["ridge"])
@@ -226,7 +248,9 @@ def member_fields(member: AnsweringMember) -> dict[str, Any]:
 
 def _as_given(value: Any) -> Any:
     """A field of a model as the argument that it was: a tuple, where JSON has a list."""
-    return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, Mapping):
+        return {name: _as_given(one) for name, one in value.items()}
+    return tuple(map(_as_given, value)) if isinstance(value, list) else value
 
 
 def _unless_usual(value: Any, usual: Any) -> Any:

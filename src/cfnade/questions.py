@@ -108,9 +108,11 @@ class Questions:
 
     def ask(
         self, user: Any = None, *, history: History | None = None, n: int = 10, without: Any = ()
-    ) -> pl.DataFrame:
+    ) -> Any:
         """What to ask somebody next: the items whose ratings would tell most (Predictor.ask)."""
-        return self.predictor_.ask(user, history=history, n=n, without=without)
+        rated = self._history(history)
+        frame = self.predictor_.ask(user, history=rated, n=n, without=without)
+        return frame_as(frame, self._kind(user, history))
 
     def explain(
         self,

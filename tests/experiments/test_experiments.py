@@ -276,7 +276,9 @@ def test_the_slope_is_learnt_and_counts_for_every_level() -> None:
 def test_a_sloped_model_answers_with_its_slope() -> None:
     fitted = small_run("slope").fitted
     side: Any = fitted.members[0].sides["item"]
-    plain = reading_of("item", PlainRows(side.scores_given, fitted.context.rows("item")))
+    plain = reading_of(
+        "item", PlainRows(side.scores_given, fitted.context.rows("item")), fitted.context
+    )
     cells = np.repeat(np.arange(5), 6), np.tile(np.arange(6), 5), None
     found = side.reading(fitted.context).cells(*cells)
     np.testing.assert_allclose(found, plain.cells(*cells), rtol=1e-4, atol=1e-5)

@@ -285,7 +285,10 @@ def test_another_job_does_not_go_on_with_it(tmp_path: Path) -> None:
     csv_file(file, LINES[1:])
     with pytest.raises(DataError, match=r"r\.csv is new, gone or changed"):
         sharded(tmp_path / "out", file)
-    shard([file], tmp_path / "out", Stopping(-1), ONE, force=True)
+    shards = shard([file], tmp_path / "out", Stopping(-1), ONE, force=True)
+    with pytest.raises(DataError, match="no such file"):  # which must not cost the shards
+        shard([tmp_path / "typo.csv"], tmp_path / "out", Stopping(-1), ONE, force=True)
+    assert Shards.open(tmp_path / "out").fingerprint == shards.fingerprint
     with pytest.raises(DataError, match="holds shards made otherwise"):
         sharded(tmp_path / "out", file, valid=0.5)
     (tmp_path / "full").mkdir()

@@ -133,7 +133,7 @@ def test_a_reading_says_what_plain_torch_says_of_one_context_after_another(
     name: str, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     side = some_side(name, (VARIANTS | {"ridge": {"ridge": 3}})[variant])
-    slow = reading_of(side.axis, PlainRows(side.scores_given, RATINGS.rows(side.axis)))
+    slow = reading_of(side.axis, PlainRows(side.scores_given, RATINGS.rows(side.axis)), RATINGS)
     assert slow.learns == ("item" if side.axis == "user" else "user")
     expected = list(answers(slow))
     for piece in (1 << 22, 40):  # 40 numbers: a row or two at a time

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import fields, replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -10,16 +11,17 @@ import torch
 from tests.sides.given import some_member, some_ratings
 
 from cfnade.config import TrainingConfig
+from cfnade.data.ratings import Rows
 from cfnade.exceptions import TrainingError
-from cfnade.sides import new_member
-from cfnade.sides.factors import analyse
+from cfnade.sides import new_member, ridge
+from cfnade.sides.factors import Factors, analyse
 from cfnade.sides.ridge import RidgeSide
 from cfnade.sides.ridge_rows import SETTLED_SMOOTHING
 from cfnade.sides.side import NOTHING, Who
 from cfnade.sides.trainable import Member
 
 RATINGS = some_ratings()
-FIELDS = {"hidden": (5,), "ridge": 3}
+FIELDS: dict[str, Any] = {"hidden": (5,), "ridge": 3}
 
 
 def frequencies(counts: np.ndarray, smoothing: float) -> np.ndarray:
@@ -49,6 +51,33 @@ def test_at_the_start_nobody_is_rated_by_frequencies(axis: Literal["user", "item
     counts = RATINGS.level_counts("item" if axis == "user" else "user")
     expected = frequencies(counts, 4.0)
     np.testing.assert_allclose(said_of_nobody(member, axis), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.3], ids=["below the floor", "above it"])
+def test_a_refresh_continues_from_the_analysis_that_the_side_started_from(
+    noise: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the data have little structure, so that nearly all of the spread is noise."""
+    side = new_member(("user-ridge",), RATINGS, FIELDS, TrainingConfig()).sides["user-ridge"]
+    assert isinstance(side, RidgeSide)
+    counts, rows = RATINGS.level_counts("item"), RATINGS.rows("user")
+    planted = replace(
+        analyse(rows, FIELDS["ridge"], seed=0, threads=1),
+        noise=noise * side.network.config.spread,
+    )
+    side.fill(planted, counts, 4.0)
+    continued_from = []
+
+    def continued(_: Rows, factors: Factors, **_options: int) -> Factors:
+        continued_from.append(factors)
+        return factors
+
+    monkeypatch.setattr(ridge, "continued", continued)
+    side.go_on(RATINGS, counts, TrainingConfig(smoothing=4.0))
+    (factors,) = continued_from
+    for field in fields(Factors):
+        found, expected = (getattr(one, field.name) for one in (factors, planted))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=field.name)
 
 
 @pytest.mark.parametrize("axis", ["user", "item"])

@@ -271,7 +271,9 @@ def _trained_on(
     if len(split.valid) < CALIBRATES:
         as_before = fitted.calibration, fitted.calibration_of_new
         made = replace(made, calibration=as_before[0], calibration_of_new=as_before[1])
-    kept = {name: fitted.facts[name] for name in ("job", "auto") if name in fitted.facts}
+    kept = {
+        name: fitted.facts[name] for name in ("job", "auto", "arguments") if name in fitted.facts
+    }
     run = made.facts["run"] | {"settings": fitted.facts["run"]["settings"]}
     return replace(made, side=fitted.side, facts=made.facts | kept | {"run": run})
 

@@ -71,7 +71,7 @@ class NadeWeights(RowWeights):
         return self.tables["V" if self.config.factors is None else "P"]
 
     def reading(self, context: Ratings) -> Reading:
-        return reading_of(self.axis, NadeRows(self, context.rows(self.axis)))
+        return reading_of(self.axis, NadeRows(self, context.rows(self.axis)), context)
 
     def vectors(self, context: Ratings, axis: Axis) -> Array | None:
         """Of a row its hidden state, of a column the output weights of its levels."""

@@ -44,7 +44,7 @@ class PlainSide(RowSide):
         return AutogradStepper(self, self.rules(ratings, settings, share=share))
 
     def reading(self, context: Ratings) -> Reading:
-        return reading_of(self.axis, PlainRows(self.scores_given, context.rows(self.axis)))
+        return reading_of(self.axis, PlainRows(self.scores_given, context.rows(self.axis)), context)
 
     def vectors(self, context: Ratings, axis: Axis) -> Array | None:
         del context, axis

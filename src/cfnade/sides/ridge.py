@@ -99,12 +99,13 @@ class RidgeSide(RowSide):
         logarithm, linear in γ m, with the column's own frequencies in place of the prior's.
         """
         net, config = self.network, self.network.config
-        noise = max(factors.noise, EVIDENCE_NOISE * config.spread)
+        noise = self._evidence_noise(factors.noise)
         k = np.arange(config.levels)
         net.u_start.copy_(torch.from_numpy(factors.a / np.sqrt(noise)))
         net.q.copy_(torch.from_numpy(factors.c / noise))
         net.e_start.copy_(torch.from_numpy((k - factors.mean[:, None]) / np.sqrt(noise)))
         net.importance.copy_(torch.from_numpy(factors.importance))
+        net.start_noise.fill_(factors.noise)
         total = None if self.part is None else torch.from_numpy(self.part.totals)
         means, variances = _moments(counts, smoothing, total)
         net.V[:, 1:, :-1] = torch.from_numpy(factors.a / variances[:, None]).unsqueeze(1).float()
@@ -147,15 +148,19 @@ class RidgeSide(RowSide):
 
     def _factors(self) -> Factors:
         """The analysis that this side began with."""
-        net, config = self.network, self.network.config
-        noise = EVIDENCE_NOISE * config.spread  # what `fill` divides by, nearly always
+        net = self.network
+        noise = self._evidence_noise(float(net.start_noise))
         return Factors(
             a=net.u_start.numpy() * np.float32(np.sqrt(noise)),
             c=net.q.numpy() * np.float32(noise),
             mean=-net.e_start[:, 0].numpy() * np.float32(np.sqrt(noise)),
-            noise=config.noise,
+            noise=float(net.start_noise),
             importance=net.importance.numpy(),
         )
+
+    def _evidence_noise(self, noise: float) -> float:
+        """Return the noise of a rating as evidence, given that of the factor analysis."""
+        return max(noise, EVIDENCE_NOISE * self.network.config.spread)
 
     # -- trained ------------------------------------------------------------------------------
 
