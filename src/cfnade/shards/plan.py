@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
+from annotated_types import Ge, Le, Lt
+
 from cfnade.data.build import Options, Repeats
 from cfnade.data.formats import foreign_kind, is_document, rating_file
 from cfnade.data.ratings import Side
@@ -18,10 +20,10 @@ from cfnade.data.roles import ReadOptions
 from cfnade.data.sources import open_source, packing
 from cfnade.data.typed_tables import count_rows, is_table
 from cfnade.exceptions import DataError
-from cfnade.options import check_fields, number, one_of, whole
 from cfnade.shards.layout import SIDES
 from cfnade.shards.texts import is_whole_stream
 from cfnade.utils.files import write_text
+from cfnade.utils.validation import options
 
 ROWS = 1 << 21
 """Rows of a table that a task reads at a time."""
@@ -32,22 +34,21 @@ Kind = Literal["table", "text", "stream"]
 Input = tuple[str, int, int]
 
 
-@dataclass(frozen=True)
+@options(DataError)
 class ShardOptions:
     """What ratings mean, and how they are divided."""
 
-    side: Annotated[str, one_of("user", "item", "both")] = "both"
+    side: Literal["user", "item", "both"] = "both"
     """What rows may be: "user" and "item" halve the space, if one is enough."""
-    valid: Annotated[float, number(0, below=1)] = 0.05
-    test: Annotated[float, number(0, below=1)] = 0.0
-    seed: Annotated[int, whole(0, 2**63 - 1)] = 0
+    valid: Annotated[float, Ge(0), Lt(1)] = 0.05
+    test: Annotated[float, Ge(0), Lt(1)] = 0.0
+    seed: Annotated[int, Ge(0), Le(2**63 - 1)] = 0
     scale: str | None = None
     bins: int | None = None
     repeats: Repeats = "error"
     likes: float | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, DataError)
         self.meaning()
 
     @property
@@ -56,7 +57,7 @@ class ShardOptions:
 
     def meaning(self) -> Options:
         """What ratings mean, as the reader of one file has it."""
-        return Options(self.scale, self.bins, self.repeats, self.likes)
+        return Options(scale=self.scale, bins=self.bins, repeats=self.repeats, likes=self.likes)
 
 
 @dataclass(frozen=True)
