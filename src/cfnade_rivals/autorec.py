@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from cfnade.data.ratings import Ratings, Rows, Side
 from cfnade.kernels.threads import run, thread_count
-from cfnade.options import TRUE_OR_FALSE, one_of
 from cfnade_rivals import autorec_kernels as kernels
 from cfnade_rivals.batches import (
     Floats,
@@ -118,7 +117,7 @@ class AutoRec(Rival[FittedAutoRec]):
 
     name: ClassVar[str] = "autorec"
 
-    side: Annotated[Side, one_of("user", "item")] = "item"
+    side: Side = "item"
     """Whose ratings are a row: user or item."""
     hidden: Count = 500
     """Hidden units."""
@@ -130,7 +129,7 @@ class AutoRec(Rival[FittedAutoRec]):
     """Rows in a step."""
     learning_rate: Positive = 0.003
     """The first step size; it falls linearly to zero."""
-    centre: Annotated[bool, TRUE_OR_FALSE] = False
+    centre: bool = False
     """Read ratings less the mean of all, in place of ratings as they are."""
 
     def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedAutoRec:

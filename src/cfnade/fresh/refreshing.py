@@ -20,6 +20,7 @@ import numpy as np
 
 from cfnade import checkpoint
 from cfnade.choice.planning import choice_plan
+from cfnade.config import TrainingConfig
 from cfnade.data.build import Options, build
 from cfnade.data.ratings import Ratings
 from cfnade.data.roles import PLAIN
@@ -33,7 +34,6 @@ from cfnade.fresh.newest_held import LEAST, asked_of_both, held_back
 from cfnade.fresh.publishing import check_of, earlier, publish
 from cfnade.lock import TakenError, only_one
 from cfnade.recipes import default_recipe
-from cfnade.settings import Settings
 from cfnade.sides.widening import places_of, recounted, widened
 from cfnade.store.bulk import last_event, what_counts
 from cfnade.store.forgetting import count_forgotten
@@ -304,10 +304,10 @@ def plans_of(fitted: FittedModel, epochs: int) -> list[Plan]:
     return plans
 
 
-def _settings(fitted: FittedModel, number: int, side: str, epochs: int) -> Settings:
+def _settings(fitted: FittedModel, number: int, side: str, epochs: int) -> TrainingConfig:
     run = fitted.facts.get("run", {})
     if number == 0 and "settings" in run:
-        before = Settings.from_dict(run["settings"])
+        before = TrainingConfig.from_dict(run["settings"])
     else:
         before = default_recipe(side).training
     few = min(epochs, before.epochs)

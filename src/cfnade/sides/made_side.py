@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from cfnade.config import TrainingConfig
 from cfnade.data.ratings import Ratings
 from cfnade.kernels.adam import Rule
-from cfnade.settings import Settings
 from cfnade.sides.row_side import RowSide
 from cfnade.sides.stepping import FixedStepper
 from cfnade.sides.trainable import Side
@@ -16,12 +16,12 @@ class MadeSide(RowSide):
     def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
         """Nothing: it is made in seconds and knows the new ratings."""
 
-    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Ratings, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         del ratings, settings, share
         return {}
 
     def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+        self, ratings: Ratings, settings: TrainingConfig, *, share: float, threads: int
     ) -> FixedStepper:
         del ratings, settings, share, threads
         return FixedStepper(self)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cfnade.config import TrainingConfig
 from cfnade.data.ratings import Ratings, Rows, counts_of, sums_of
 from cfnade.exceptions import TrainingError
 from cfnade.kernels.cooccurrence import co_picks
@@ -22,7 +23,6 @@ from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
 from cfnade.models.config import NearConfig
 from cfnade.models.near_network import NearNetwork
-from cfnade.settings import Settings
 from cfnade.sides.factor_rows import FactorRows
 from cfnade.sides.factor_side import fill
 from cfnade.sides.factors import analyse
@@ -74,7 +74,7 @@ class NearSide(MadeSide):
 
     @torch.no_grad()
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Ratings, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         del generator
         if not before:

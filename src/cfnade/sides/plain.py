@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cfnade.config import TrainingConfig
 from cfnade.data.ratings import IntArray, Ratings, Rows
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.posterior import Evidence
 from cfnade.models.batch import Context
-from cfnade.settings import Settings
 from cfnade.sides.readings import reading_of
 from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import Array, Axis, Reading, Row, row_of
@@ -31,14 +31,14 @@ class PlainSide(RowSide):
     def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of cells, each of a row of the context; differentiable. Returns (n, K)."""
 
-    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Ratings, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         """Everything moves at the usual rate, without decay."""
         del ratings, share
         names = [name for name, _ in self.network.named_parameters()]
         return dict.fromkeys(names, Rule(rate=settings.learning_rate))
 
     def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+        self, ratings: Ratings, settings: TrainingConfig, *, share: float, threads: int
     ) -> AutogradStepper:
         del threads
         return AutogradStepper(self, self.rules(ratings, settings, share=share))

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cfnade.config import TrainingConfig
 from cfnade.data.ratings import IntArray, Ratings
 from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
@@ -32,7 +33,6 @@ from cfnade.models.batch import Context
 from cfnade.models.config import RidgeConfig
 from cfnade.models.initialise import smoothed_log_frequencies, steps
 from cfnade.models.ridge_network import RidgeNetwork
-from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.factors import Factors, analyse, continued
 from cfnade.sides.posterior_rows import posteriors_of
@@ -81,7 +81,7 @@ class RidgeSide(RowSide):
         return cls(axis, RidgeNetwork(config))
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Ratings, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         del generator
         if before:
@@ -129,7 +129,7 @@ class RidgeSide(RowSide):
         """Nothing: its start takes seconds and knows the new ratings."""
 
     @torch.no_grad()
-    def go_on(self, ratings: Ratings, trained: IntArray, settings: Settings) -> None:
+    def go_on(self, ratings: Ratings, trained: IntArray, settings: TrainingConfig) -> None:
         """The start of a few more sweeps; what training added to the last one stays added to it."""
         net, before = self.network, self._factors()
         rows, threads = ratings.rows(self.axis), thread_count(None)
@@ -164,7 +164,7 @@ class RidgeSide(RowSide):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Ratings, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         del ratings, share
         rate, names = settings.learning_rate, [name for name, _ in self.network.named_parameters()]
         rules = {name: Rule(rate=rate, decay=2 * DECAY.get(name, 0.0)) for name in names}
@@ -190,7 +190,7 @@ class RidgeSide(RowSide):
         net.V[:, :, -1] = missing.to(net.V.dtype) / net.hidden(empty)[0, -1]
 
     def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+        self, ratings: Ratings, settings: TrainingConfig, *, share: float, threads: int
     ) -> RidgeStepper:
         return RidgeStepper(self, self.rules(ratings, settings, share=share), threads)
 
@@ -209,7 +209,7 @@ class RidgeSide(RowSide):
 
 def spread_of(counts: Array, group: Group = ALONE, total: Tensor | None = None) -> float:
     """τ² of columns with these training ratings at each level; of all ranks' together."""
-    _, variances = _moments(counts, Settings.smoothing, total)
+    _, variances = _moments(counts, TrainingConfig.smoothing, total)
     weights = counts.sum(1) + 1e-9
     if group.size == 1:
         return max(float(np.average(variances, weights=weights)), 1e-6)

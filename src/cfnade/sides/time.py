@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cfnade.config import TrainingConfig
 from cfnade.data.ratings import IntArray, Ratings
 from cfnade.data.time_features import FEATURES, TimeFeatures
 from cfnade.exceptions import TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.models.time_network import TimeNetwork
-from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.side import Array, Axis, Before
 from cfnade.sides.stepping import AutogradStepper
@@ -57,7 +57,7 @@ class TimeSide(Side):
         return cls(network, TimeFeatures.of(ratings))
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Ratings, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         del ratings, settings
         if not before:
@@ -91,7 +91,7 @@ class TimeSide(Side):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Ratings, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         del ratings, share
         names = [name for name, _ in self.network.named_parameters()]
         rate = settings.learning_rate
@@ -103,7 +103,7 @@ class TimeSide(Side):
         return added
 
     def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+        self, ratings: Ratings, settings: TrainingConfig, *, share: float, threads: int
     ) -> AutogradStepper:
         del threads
         return AutogradStepper(self, self.rules(ratings, settings, share=share))
