@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.errors import ModelError
 from cfnade.options import check_fields, number, whole
 
@@ -60,7 +60,7 @@ class Rival(ABC, Generic[F]):
         check_fields(self, ModelError)
 
     def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
+        self, train: Dataset, valid: Dataset, *, seed: int = 0, threads: int | None = None
     ) -> F:
         """Learn from `train`; `valid` (it may be empty) only says when to stop, or what to keep.
 
@@ -71,7 +71,7 @@ class Rival(ABC, Generic[F]):
         return self._fit(train, valid, seed, threads)
 
     @abstractmethod
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> F:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> F:
         """The same of at least one rating."""
 
 

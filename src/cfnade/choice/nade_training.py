@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cfnade._typing import IntArray
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_states import Hidden, hidden_of, largest_of
-from cfnade.data.ratings import IntArray
 from cfnade.errors import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.ragged_sums import add_rows, transposed

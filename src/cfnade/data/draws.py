@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from cfnade._typing import IndexArray, IntArray
 from cfnade.data.choices import chosen
 from cfnade.data.parallel import in_threads
-from cfnade.data.ratings import IndexArray, IntArray
 from cfnade.data.scale import FloatArray
 
 ACTIVITY_TAIL, POPULARITY_TAIL = 1.1, 1.6

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from cfnade._typing import IndexArray
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.draws import RatedCells, draw_cells, draw_levels, in_blocks, key_of
-from cfnade.data.ratings import IndexArray, Ratings
 from cfnade.data.scale import FloatArray, LevelArray, Scale, given_scale
 from cfnade.errors import DataError
 from cfnade.options import checked, number, unknown, whole
@@ -55,7 +56,7 @@ class Synthetic:
     Users and items are indices, as in `ratings.users`; parts of the ratings keep them.
     """
 
-    ratings: Ratings
+    ratings: Dataset
     truth: Truth
 
     def __repr__(self) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cfnade._typing import IntArray
 from cfnade.choice.choice_side import ScoreArray
-from cfnade.data.ratings import IntArray
 from cfnade.errors import PredictionError
 from cfnade.once import once
 from cfnade.options import checked, number, whole

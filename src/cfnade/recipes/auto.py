@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cfnade.choice.planning import CORES
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.errors import TrainingError
 from cfnade.options import checked, number
 from cfnade.recipes import recipe
@@ -50,7 +50,7 @@ class Shape:
     levels: int
 
     @classmethod
-    def of(cls, ratings: Ratings) -> Shape:
+    def of(cls, ratings: Dataset) -> Shape:
         return cls(ratings.n_users, ratings.n_items, len(ratings), len(ratings.scale))
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cfnade.data.build import Options, Repeats
+from cfnade.data.dataset import Axis
 from cfnade.data.formats import foreign_kind, is_document
-from cfnade.data.ratings import Side
 from cfnade.data.roles import ReadOptions
 from cfnade.data.typed_tables import count_rows, is_table
 from cfnade.errors import DataError
@@ -50,7 +50,7 @@ class ShardOptions:
         self.meaning()
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[Axis, ...]:
         return tuple(side for side in SIDES if self.side in (side, "both"))
 
     def meaning(self) -> Options:

@@ -11,14 +11,15 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Rows
+from cfnade._typing import IntArray
+from cfnade.data.csr import CsrRows
 from cfnade.sides.side import Array, Axis, Folding, Reading, Row, What, Who
 
 
 class RowReading(Protocol):
     """Scores of a side's own rows and columns; an unknown column (-1) scores as column 0."""
 
-    rows: Rows
+    rows: CsrRows
     dtype: np.dtype[Any]  # of scores
 
     def cells(self, rows: IntArray, columns: IntArray) -> Array:
