@@ -34,12 +34,12 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.loader import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation import evaluate
-from cfnade.files import write_text
 from cfnade.fitting import EpochLines
 from cfnade.metrics import nll, rmse
 from cfnade.predictor import Predictor
 from cfnade.settings import Settings
 from cfnade.training.run import train
+from cfnade.utils.files import write_text
 from experiments.one import commit
 
 RESULTS = Path(__file__).resolve().parent / "results" / "netflix_people"

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 from cfnade.models.config import CFNADEConfig
 from cfnade.recipes import recipe
 from cfnade.settings import Settings

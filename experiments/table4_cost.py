@@ -25,13 +25,13 @@ if __package__ in (None, ""):  # run as a script
 from cfnade.data.loader import load_split
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic_like
-from cfnade.errors import CfnadeError
-from cfnade.files import write_text
+from cfnade.exceptions import CfnadeError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.scorer import Scorer
 from cfnade.settings import Settings
 from cfnade.sides import new_member
 from cfnade.training.steps import stepper_of
+from cfnade.utils.files import write_text
 from experiments.one import commit
 from experiments.run import RESULTS
 

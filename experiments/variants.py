@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from cfnade.data.dataset import Dataset
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 from cfnade.models.cfnade import CFNADENetwork
 from cfnade.settings import Settings
 from cfnade.sides import KINDS, Axis, Kind

@@ -14,7 +14,7 @@ from cfnade import CFNADE, Split
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.recipes.auto import Shape, about, plans_for, usual_seconds
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Row, Who

@@ -19,9 +19,15 @@ from polars.testing import assert_frame_equal
 
 from cfnade import DataError, Dataset, Split, checkpoint, load, split, synthetic
 from cfnade.data.synthetic_picks import synthetic_picks
-from cfnade.errors import CfnadeError, CheckpointError, ModelError, PredictionError, TrainingError
 from cfnade.estimator import CFNADE, NotFittedError
 from cfnade.evaluation import evaluate
+from cfnade.exceptions import (
+    CfnadeError,
+    CheckpointError,
+    ModelError,
+    PredictionError,
+    TrainingError,
+)
 from cfnade.recipes import recipe
 from cfnade.settings import Settings
 from cfnade.training.steps import KernelStepper

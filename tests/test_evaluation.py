@@ -19,8 +19,8 @@ from cfnade.calibration import Calibration, fit
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import ModelError, PredictionError
 from cfnade.evaluation import evaluate
+from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.scorer import Scorer
 from cfnade.settings import Settings

@@ -17,14 +17,13 @@ SOURCES = sorted([*ROOT.rglob("*.py"), *Path(cfnade_rivals.__file__).parent.rglo
 # Each part may import from itself and from those before it.
 FLOW = [
     *(
+        "exceptions",
         "_typing",
-        "errors",
+        "utils",
         "lazily",
         "options",
-        "once",
         "recent",
         "background",
-        "files",
         "lock",
         "settings",
         "store",

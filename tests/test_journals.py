@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cfnade import CFNADE, Dataset, synthetic
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.journals import FIGURES, MLflow, TensorBoard, journal
 
 SMALL: dict[str, Any] = {"side": "user", "hidden": (4,), "epochs": 3, "ridge": 0, "threads": 1}

@@ -33,7 +33,7 @@ from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic_picks import synthetic_picks
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.list_evaluation import evaluate_lists
 from cfnade.predictor import Predictor

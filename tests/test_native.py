@@ -12,7 +12,7 @@ import pytest
 
 from cfnade import CFNADE, Dataset, synthetic
 from cfnade.data.synthetic_picks import synthetic_picks
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 
 SMALL: dict[str, Any] = {"side": "user", "hidden": (6,), "epochs": 2, "batch_rows": 8, "threads": 1}
 USERS, ITEMS = [1, 2, 4711], [3, 4, 5]

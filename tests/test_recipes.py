@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.recipes import check_side, names, recipe
 from cfnade.settings import Settings
 

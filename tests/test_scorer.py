@@ -16,7 +16,7 @@ from tests.sides.given import N_ITEMS, N_USERS, STARS, some_member, some_ratings
 from cfnade import scorer as module
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
-from cfnade.errors import ModelError, PredictionError
+from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.lists import distributions
 from cfnade.scorer import Scorer

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from cfnade.data.scale import Scale
     from cfnade.data.splits import Split, split
     from cfnade.data.synthetic import synthetic
-    from cfnade.errors import CfnadeError, DataError, ModelError
     from cfnade.estimator import CFNADE
+    from cfnade.exceptions import CfnadeError, DataError, ModelError
     from cfnade.predictor import Predictor
 
 _HOMES = {
     "CFNADE": "estimator",
-    "CfnadeError": "errors",
-    "DataError": "errors",
-    "ModelError": "errors",
+    "CfnadeError": "exceptions",
+    "DataError": "exceptions",
+    "ModelError": "exceptions",
     "Predictor": "predictor",
     "Dataset": "data.dataset",
     "Interactions": "data.dataset",

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from cfnade import checkpoint
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split
-from cfnade.errors import CfnadeError, CheckpointError, PredictionError, TrainingError
+from cfnade.exceptions import CfnadeError, CheckpointError, PredictionError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.fitting import (
     ARCHITECTURE,

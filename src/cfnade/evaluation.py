@@ -12,7 +12,7 @@ import numpy.typing as npt
 from cfnade import metrics
 from cfnade._typing import IntArray
 from cfnade.data.dataset import Dataset, match_ids
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.metrics import FloatArray
 from cfnade.personal import Calibrator

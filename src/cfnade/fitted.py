@@ -14,14 +14,14 @@ from cfnade._typing import IntArray
 from cfnade.calibration import Calibration
 from cfnade.choice import Choice
 from cfnade.data.dataset import Dataset
-from cfnade.once import OnceOf
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import other_axis
+from cfnade.utils.caching import WeakMemo
 
 if TYPE_CHECKING:
     from cfnade.sides import Member
 
-_LEVELS = OnceOf[IntArray]()
+_LEVELS = WeakMemo[IntArray]()
 """Of contexts, which other weights of a model may share."""
 
 

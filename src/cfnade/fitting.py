@@ -14,7 +14,7 @@ from cfnade.data.loader import load
 from cfnade.data.predefined import together
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.splits import TRAIN, VALID, Split, add_validation, cut
-from cfnade.errors import DataError, TrainingError
+from cfnade.exceptions import DataError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.models.config import CFNADEConfig
 from cfnade.options import checked, whole

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.options import checked, one_of
 
 FIGURES = ("cost", "valid_rmse", "valid_nll", "rate")

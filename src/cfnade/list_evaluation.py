@@ -12,8 +12,8 @@ from cfnade._typing import IntArray
 from cfnade.data.choices import chosen
 from cfnade.data.dataset import Dataset, match_ids
 from cfnade.data.scale import usual_threshold
-from cfnade.errors import PredictionError
 from cfnade.evaluation import cells_asked
+from cfnade.exceptions import PredictionError
 from cfnade.options import checked, number, optional, sequence, whole
 from cfnade.predictor import Predictor
 from cfnade.ranking_metrics import (

@@ -25,7 +25,6 @@ import numpy.typing as npt
 from cfnade._typing import IntArray
 from cfnade.data.dataset import Dataset
 from cfnade.kernels.newton import most_probable
-from cfnade.once import Guard, once
 from cfnade.sides import Axis
 from cfnade.sides.side import (
     NOTHING,
@@ -40,6 +39,7 @@ from cfnade.sides.side import (
     row_of,
 )
 from cfnade.unseen import untrained_scores
+from cfnade.utils.caching import PicklableLock, locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -93,7 +93,7 @@ class Newcomers:
         self._frequencies, self._folds = frequencies, folds
         self._kept: dict[tuple[Axis, int], FloatArray | None] = {}
         self._folded: dict[tuple[Axis, bool], dict[int, Folding]] = {}
-        self._guard = Guard()
+        self._guard = PicklableLock()
 
     # -- who is one ---------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class Newcomers:
             return np.ones(len(indices), bool)
         return np.asarray((indices < 0) | ~trained[indices])
 
-    @once
+    @locked_cached_property
     def _trained(self) -> dict[Axis, BoolArray]:
         return {axis: counts.sum(1) > 0 for axis, counts in self._trained_on.items()}
 
@@ -126,7 +126,7 @@ class Newcomers:
         which = np.where(some, 1 + np.searchsorted(numbers, indices), 0)
         return [self.known(axis, -1), *news], which
 
-    @once
+    @locked_cached_property
     def _ratings(self) -> dict[Axis, IntArray]:
         """How many ratings of each are known, and last of an unknown one: to sort takes longer."""
         users, items = self._context.counts("user"), self._context.counts("item")

@@ -23,7 +23,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, Generic, TypeVar, get_type_hints
 
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 
 T = TypeVar("T")
 

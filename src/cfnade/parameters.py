@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.options import unknown
 from cfnade.settings import Settings
 

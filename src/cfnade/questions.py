@@ -8,8 +8,8 @@ from typing import Any, Literal, Self, Unpack
 import polars as pl
 
 from cfnade.data.scale import Scale
-from cfnade.errors import PredictionError
 from cfnade.evaluation import Scores, evaluate
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.fitting import read
 from cfnade.list_evaluation import KS, ListScores, evaluate_lists

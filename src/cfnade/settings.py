@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any
 
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.options import TRUE_OR_FALSE, check_fields, number, one_of, optional, unknown, whole
 
 SCHEDULES = ("cosine", "linear", "constant", "plateau")

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cfnade.files import write_text
 from cfnade.recipes import Recipe
 from cfnade.settings import Settings
+from cfnade.utils.files import write_text
 
 
 class Trial(Protocol):

@@ -23,11 +23,11 @@ import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.data.scale import Scale
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.fitted import FittedModel
-from cfnade.once import once
 from cfnade.sides.ridge_rows import SETTLED_SMOOTHING as SMOOTHING
 from cfnade.sides.side import Array, Who
+from cfnade.utils.caching import locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -132,19 +132,19 @@ class NothingKnown:
         some = counts + SMOOTHING * self._everyone
         return np.asarray(some / some.sum(1, keepdims=True))
 
-    @once
+    @locked_cached_property
     def _counts(self) -> IntArray:
         """Known ratings of each user, and last of one who is not in the data. (users + 1,)."""
         return np.append(self._fitted.context.counts("user"), 0)
 
-    @once
+    @locked_cached_property
     def _levels(self) -> FloatArray:
         """Known ratings of each item at each level, (items, K)."""
         fitted = self._fitted
         counts = None if fitted.has_context else fitted.trained_on.get("item")
         return (fitted.counted_levels("item") if counts is None else counts).astype(np.float64)
 
-    @once
+    @locked_cached_property
     def _everyone(self) -> FloatArray:
         """How often each level comes at all; one that never came a little above 0. (K,)."""
         counts = self._levels.sum(0) + 1.0

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.options import unknown
 
 if TYPE_CHECKING:

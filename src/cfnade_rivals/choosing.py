@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from cfnade.data.dataset import Dataset
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade_rivals.interface import F, Fitted
 
 LOOK = 5

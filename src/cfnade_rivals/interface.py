@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.dataset import Dataset
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.options import check_fields, number, whole
 
 IntArray = npt.NDArray[np.signedinteger[Any]]

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cfnade.data.dataset import Dataset
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.factor_tables import FactorTables
 from cfnade_rivals.interface import Count, FloatArray, MissingError, Positive, Rival
 

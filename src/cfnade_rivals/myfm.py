@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cfnade.data.dataset import Dataset
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import thread_count
 from cfnade_rivals.interface import (
     Count,

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cfnade.data.dataset import Dataset
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.options import Allowed, whole
 from cfnade_rivals.choosing import best_by_validation

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import CFNADE, Dataset, Split
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.recipes import recipe
 from cfnade_rivals.interface import Fitted, FloatArray, IntArray, Rival, checked_cells
 

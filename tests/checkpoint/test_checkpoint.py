@@ -34,7 +34,7 @@ from cfnade.data.array_files import digest_file, digest_text
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
-from cfnade.errors import CheckpointError
+from cfnade.exceptions import CheckpointError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.settings import Settings
 from cfnade.sides import new_member, side_names

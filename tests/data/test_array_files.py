@@ -17,7 +17,7 @@ from cfnade.data.array_files import (
 )
 from cfnade.data.dataset import Dataset, Ratings, open_with_description
 from cfnade.data.scale import Scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 
 def tiny(**changes: object) -> Dataset:

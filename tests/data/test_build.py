@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cfnade.data.build import Options, Repeats, build, compact_times, index_of
 from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 

@@ -20,7 +20,7 @@ from cfnade.data.csr import index_sums, row_offsets, stable_order
 from cfnade.data.dataset import Axis, Dataset, Interactions, Ratings, make_dataset
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.splits import split
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 AXES: list[Axis] = ["user", "item"]
 STARS = Scale((1.0, 2.0, 3.0, 4.0, 5.0))

@@ -21,7 +21,7 @@ from cfnade.data import formats
 from cfnade.data.build import Options, build
 from cfnade.data.dataset import Dataset
 from cfnade.data.typed_tables import write_parquet
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 
 EXAMPLES = int(os.environ.get("CFNADE_FUZZ", "60"))
 

@@ -13,7 +13,7 @@ from cfnade.data import formats, movielens
 from cfnade.data.build import build
 from cfnade.data.dataset import Dataset
 from cfnade.data.sources import open_source
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 RATINGS = [(1, 10, 5, 978300760), (1, 20, 3, 978300761), (2, 10, 4, 978300762)]
 FLAGS_10 = "0|0|0|0|0|1|0|0|1|0|0|0|0|0|0|0|0|0|0"

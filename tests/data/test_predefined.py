@@ -11,7 +11,7 @@ from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
 from cfnade.data.predefined import predefined, together
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 
 def raw(

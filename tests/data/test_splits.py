@@ -27,7 +27,7 @@ from cfnade.data.splits import (
     newest,
     split,
 )
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 NAMES = ["paper:1", "authors:1234", "authors-code:2341", "kfold:3:1", "kfold:2:0:9", "time"]
 NAMES += ["time:0.25", "users:5", "users:5:1", "users:5:0", "last:1", "last:2"]

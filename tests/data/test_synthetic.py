@@ -11,7 +11,7 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.draws import FEW
 from cfnade.data.splits import split
 from cfnade.data.synthetic import PRESETS, Synthetic, synthetic, synthetic_like
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 
 @pytest.fixture(scope="module")

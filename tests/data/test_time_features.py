@@ -17,7 +17,7 @@ from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.time_features import FEATURES, LIMIT, TimeFeatures
 from cfnade.data.time_history import UNIT, VIEWS
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 DAY = 86400
 
@@ -264,7 +264,7 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("cfnade.data.time_features._CHUNK", 1 << 13)
     assert len(many) > 5 << 13
     first = TimeFeatures.of(many).features_of_training()
-    monkeypatch.setattr("cfnade.data.parallel.threads", lambda: 5)
+    monkeypatch.setattr("cfnade.utils.threads.available_threads", lambda: 5)
     np.testing.assert_array_equal(TimeFeatures.of(many).features_of_training(), first)
 
 

@@ -23,7 +23,7 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.roles import ReadOptions
 from cfnade.data.scale import Scale
 from cfnade.data.typed_tables import read_frame, read_table, write_parquet
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 pd = pytest.importorskip("pandas")
 

@@ -23,7 +23,7 @@ from tests.serve.given import KINDS, ratings
 from tests.store.given import bytes_below
 
 from cfnade import CFNADE, checkpoint
-from cfnade.errors import CheckpointError, TrainingError
+from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.fresh import refreshing
 from cfnade.fresh.newest_held import by_newest, held_back

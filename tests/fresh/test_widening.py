@@ -18,7 +18,7 @@ from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.fresh.refreshing import extended
 from cfnade.scorer import Scorer
 from cfnade.settings import Settings

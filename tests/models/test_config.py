@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.models import CFNADEConfig, CFNADENetwork
 
 

@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cfnade import CFNADE, DataError, Dataset, synthetic
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.plugins.scikit_learn import CFNADERegressor
 
 FAST: dict[str, Any] = {

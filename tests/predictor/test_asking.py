@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.kernels.posterior import Evidence
 from cfnade.models.batch import Context
 from cfnade.models.ridge_network import RidgeNetwork

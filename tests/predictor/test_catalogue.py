@@ -9,7 +9,7 @@ import pytest
 from tests.predictor.given import make, ratings
 
 from cfnade.data.dataset import Dataset
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 
 TITLES = [

@@ -35,7 +35,7 @@ from tests.predictor.given import (
 
 from cfnade.checkpoint import save, without_context
 from cfnade.data.dataset import Dataset
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.models.batch import Context
 from cfnade.predictor import Predictor

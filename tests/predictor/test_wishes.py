@@ -10,7 +10,7 @@ import pytest
 from tests.predictor.given import make
 from tests.predictor.picked import GENRES, ITEMS, data, picked_model, rated_model
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 
 RATED, PICKED = Predictor(rated_model()), Predictor(picked_model())

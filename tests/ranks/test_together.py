@@ -16,7 +16,7 @@ from cfnade import checkpoint
 from cfnade.cli import app
 from cfnade.cli.job import load_parts
 from cfnade.data.splits import Split
-from cfnade.errors import CheckpointError, TrainingError
+from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.group import Array, Group
 from cfnade.ranks.judging import Judge
 from cfnade.ranks.owned import both_ways, owned_by

@@ -12,7 +12,7 @@ import pytest
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals import make
 from cfnade_rivals.factor_tables import FactorTables
 from cfnade_rivals.interface import Fitted, MissingError

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.autorec import AutoRec, AutoRecNet, gradients, states
 from cfnade_rivals.batches import by_column
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cfnade import Dataset, synthetic
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade_rivals.choosing import best_by_validation
 from cfnade_rivals.interface import Fitted, FloatArray, IntArray
 

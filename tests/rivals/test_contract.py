@@ -15,7 +15,7 @@ import pytest
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import Synthetic, synthetic
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.metrics import rmse
 from cfnade_rivals import CLASSES, make, rival_class
 from cfnade_rivals.interface import Fitted, FloatArray, MissingError, Rival

@@ -12,7 +12,7 @@ from tests.rivals.listing import ratings_of, table_of
 from cfnade import load
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade_rivals.listers.ease import EASE
 from cfnade_rivals.listers.likes import Likes
 from cfnade_rivals.listers.list_questions import ListQuestion, list_parts

@@ -11,7 +11,7 @@ import pytest
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.llorma import LLORMA, FittedLLORMA
 
 Array = npt.NDArray[np.float64]

@@ -9,7 +9,7 @@ import pytest
 
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.factor_tables import FactorTables
 from cfnade_rivals.means import Means
 

@@ -11,7 +11,7 @@ import torch
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import ModelError, TrainingError
+from cfnade.exceptions import ModelError, TrainingError
 from cfnade_rivals.nnmf import NNMF, FittedNNMF, TrainingCells
 
 Array = npt.NDArray[np.float64]

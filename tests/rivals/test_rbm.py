@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 
 from cfnade.data.csr import CsrRows
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.batches import RatedColumns, by_column
 from cfnade_rivals.rbm import RBM, Machine
 

@@ -21,7 +21,7 @@ from tests.shards.made import Line, cells_of, csv_file, lines, parquet_file, sha
 import cfnade
 from cfnade.data.loader import load
 from cfnade.engines import Task, open_engine
-from cfnade.errors import CfnadeError, DataError
+from cfnade.exceptions import CfnadeError, DataError
 from cfnade.shards import Shards
 from cfnade.shards.layout import DIVISIONS
 from cfnade.shards.plan import ShardOptions

@@ -13,7 +13,7 @@ from tests.shards.made import cells_of, csv_file, lines, parquet_file, sharded
 
 from cfnade.data.array_files import read_arrays
 from cfnade.data.dataset import Axis
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.shards import Shards
 from cfnade.shards.layout import DIVISIONS, PARTS, part_file, part_of
 

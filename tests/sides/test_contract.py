@@ -22,7 +22,7 @@ from tests.sides.given import (
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
-from cfnade.errors import ModelError, PredictionError, TrainingError
+from cfnade.exceptions import ModelError, PredictionError, TrainingError
 from cfnade.settings import Settings
 from cfnade.sides import (
     KINDS,

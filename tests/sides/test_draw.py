@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from tests.sides.given import N_ITEMS, N_USERS, some_member, some_ratings
 
 from cfnade.data.dataset import Dataset
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.models.batch import Batch, Context
 from cfnade.models.costs import hybrid_cost
 from cfnade.models.ordered import ordered_cost

@@ -16,7 +16,7 @@ from cfnade.checkpoint import load, save
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split, cut
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.kernels.nearness import Nearness, near_weights
 from cfnade.predictor import Predictor
 from cfnade.scorer import Scorer

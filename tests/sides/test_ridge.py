@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.sides.given import some_member, some_ratings
 
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.settings import Settings
 from cfnade.sides import new_member
 from cfnade.sides.factors import analyse

@@ -15,7 +15,7 @@ from cfnade import CFNADE, load
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
 from cfnade.data.typed_tables import write_parquet
-from cfnade.errors import DataError, StoreError
+from cfnade.exceptions import DataError, StoreError
 from cfnade.store.bulk import bring_in, what_counts
 from cfnade.store.events import Saying, keep
 from cfnade.store.opening import Store

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import inspect, text
 from tests.data.postgres import PASSWORD, address
 
-from cfnade.errors import StoreAwayError, StoreError
+from cfnade.exceptions import StoreError, StoreUnavailableError
 from cfnade.store import schema
 from cfnade.store.events import Saying, keep, standing
 from cfnade.store.opening import Store, address_of, open_store, url_of
@@ -154,7 +154,7 @@ def test_a_locked_file_is_waited_for_and_then_one_message(
     store = opened(str(tmp_path / "ratings.db"))
     other = sqlite3.connect(tmp_path / "ratings.db", isolation_level=None)
     other.execute("begin immediate")
-    with pytest.raises(StoreAwayError, match="holds the file locked"):
+    with pytest.raises(StoreUnavailableError, match="holds the file locked"):
         keep(store, [ONE])
     assert standing(store, "anna") == []  # who reads does not wait
     other.close()
@@ -172,7 +172,9 @@ def test_a_full_disk_is_one_message_and_loses_nothing(
         pages = connection.execute(text("pragma page_count")).scalar_one()
         connection.execute(text(f"pragma max_page_count={pages}"))
     long = [Saying("ben", f"{n:0290d}", "rate", 1.0) for n in range(200)]
-    with pytest.raises(StoreAwayError, match=r"the disk is full.*make room and send it again"):
+    with pytest.raises(
+        StoreUnavailableError, match=r"the disk is full.*make room and send it again"
+    ):
         keep(store, long)
     assert standing(store, "ben") == []
     assert [one.rating for one in standing(store, "anna")] == [4.0]

@@ -21,7 +21,7 @@ from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan, choice_plan
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic_picks import TASTES, synthetic_picks
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.kernels.threads import torch_threads
 from cfnade.predictor import Predictor
 from cfnade.training.choice_run import ChoiceRun, asked_of

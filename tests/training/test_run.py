@@ -15,8 +15,8 @@ import torch
 from tests.listed import lines
 
 from cfnade.data.splits import Split, split
-from cfnade.errors import TrainingError
 from cfnade.evaluation import evaluate
+from cfnade.exceptions import TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.scorer import Scorer
 from cfnade.settings import Settings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.settings import Settings
 
 

@@ -12,7 +12,7 @@ from tests.listed import lines
 from cfnade import CFNADE, checkpoint
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import CheckpointError, TrainingError
+from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.scorer import Scorer
 from cfnade.settings import Settings
 from cfnade.sides.side import Who

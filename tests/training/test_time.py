@@ -14,7 +14,7 @@ from cfnade import checkpoint
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import PredictionError, TrainingError
+from cfnade.exceptions import PredictionError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.scorer import Scorer
 from cfnade.settings import Settings

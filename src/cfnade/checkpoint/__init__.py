@@ -28,7 +28,7 @@ from cfnade.choice.choice_side import Tables
 from cfnade.data.array_files import read_arrays, write_arrays
 from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import Scale
-from cfnade.errors import CfnadeError, CheckpointError, DataError
+from cfnade.exceptions import CfnadeError, CheckpointError, DataError
 from cfnade.fitted import FittedModel
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.saved import expected_tables, loaded_member

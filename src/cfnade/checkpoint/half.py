@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cfnade.data.dataset import Dataset
-from cfnade.errors import CheckpointError
+from cfnade.exceptions import CheckpointError
 from cfnade.fitted import FittedModel
 from cfnade.personal import Calibrator
 from cfnade.scorer import Scorer

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from cfnade.choice.choice_side import Tables
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 
 _FIRST = 3
 """The first version with members and sides."""

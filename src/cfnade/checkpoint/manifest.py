@@ -16,7 +16,7 @@ import numpy as np
 import cfnade
 from cfnade.checkpoint.legacy import keys_of
 from cfnade.data.array_files import digest_file, digest_text
-from cfnade.errors import CheckpointError
+from cfnade.exceptions import CheckpointError
 from cfnade.fitted import FittedModel
 
 FORMAT, VERSION = "cfnade-checkpoint", 5

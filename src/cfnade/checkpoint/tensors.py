@@ -11,7 +11,7 @@ import numpy as np
 from cfnade.choice import Choice, choice_shapes, saved_choice
 from cfnade.choice.choice_side import Tables
 from cfnade.data.array_files import mapped_arrays
-from cfnade.errors import CheckpointError, DataError, ModelError
+from cfnade.exceptions import CheckpointError, DataError, ModelError
 from cfnade.sides.saved import Expected
 
 

@@ -18,7 +18,7 @@ from cfnade.choice.factored import Posterior
 from cfnade.choice.linear import Linear
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_nade import ChoiceNade
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.likeliest import log_softmax
 
 CHOICE_KINDS: dict[str, type[ChoiceSide]] = {

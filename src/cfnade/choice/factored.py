@@ -21,12 +21,12 @@ import numpy.typing as npt
 
 from cfnade.choice.choice_side import FEW, ChoiceSide, ScoreArray, Tables
 from cfnade.choice.picks import Picks
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.conjugate import solve_rows
 from cfnade.kernels.ragged_sums import transposed
 from cfnade.kernels.request import affine
-from cfnade.once import once
 from cfnade.options import check_fields, number, whole
+from cfnade.utils.caching import locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -84,7 +84,7 @@ class Posterior(ChoiceSide):
 
         add_product(total, X, F, weight)
 
-    @once
+    @locked_cached_property
     def _turned(self) -> Turned:
         return turned(self._F)
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from cfnade.choice.choice_side import ChoiceSide, ScoreArray, Tables
 from cfnade.choice.picks import Picks
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.cooccurrence import co_picks, largest_co_picks
 from cfnade.kernels.ragged_sums import add_entries, add_rows, sum_rows, transposed
 from cfnade.options import check_fields, number, whole

@@ -8,7 +8,7 @@ of which stands for as many as there are of its kind: e^s summed over these is r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from cfnade._typing import IntArray
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_states import Hidden, hidden_of, largest_of
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.ragged_sums import add_rows, transposed
 from cfnade.models.choice_network import ChoiceNetwork
@@ -242,6 +242,51 @@ def _grad(tensor: Tensor | None) -> Tensor:
     return tensor
 
 
+class FusedAdam:
+    """torch.optim.Adam(fused=True), bit for bit. Its constructor imports torch._dynamo, which takes
+    two seconds of processor time."""
+
+    def __init__(self, groups: Sequence[tuple[list[Tensor], float]]) -> None:
+        """Groups are parameters and their weight decay."""
+        self._groups = groups
+        self.state = [
+            {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+            for parameters, _ in groups
+            for parameter in parameters
+        ]
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> None:
+        """Move all parameters by their gradients."""
+        first = 0
+        for parameters, decay in self._groups:
+            states = self.state[first : first + len(parameters)]
+            first += len(parameters)
+            steps, means, squares = (
+                [state[name] for state in states] for name in ("step", "exp_avg", "exp_avg_sq")
+            )
+            torch._foreach_add_(steps, 1)
+            torch._fused_adam_(
+                parameters,
+                [_grad(parameter.grad) for parameter in parameters],
+                means,
+                squares,
+                [],
+                steps,
+                lr=learning_rate,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=decay,
+                eps=1e-8,
+                amsgrad=False,
+                maximize=False,
+            )
+
+
 class ChoiceTrainer:
     """A network on its way; `state` holds all that it remembers beside the network."""
 
@@ -261,17 +306,11 @@ class ChoiceTrainer:
         self._pool = Pool(picks, settings, part)
         counts = picks.counts if part is None else part.rows.counts
         self._people = np.flatnonzero(counts > 1)  # one pick leaves nothing to be known by
-        self._adam = self._optimiser()
+        W, V, c, b = (getattr(self.network, name) for name in "WVcb")
+        decay = 2 * settings.weight_decay  # of the sum of squares
+        self._adam = FusedAdam([([W, V], decay), ([c, b], 0.0)])
         self._best: dict[str, Tensor] = {}
         self.step = 0
-
-    def _optimiser(self) -> torch.optim.Adam:
-        decay = 2 * self.settings.weight_decay  # of the sum of squares
-        groups = [
-            {"params": [self.network.W, self.network.V], "weight_decay": decay},
-            {"params": [self.network.c, self.network.b], "weight_decay": 0.0},
-        ]
-        return torch.optim.Adam(groups, lr=self.settings.learning_rate, fused=True)
 
     @property
     def steps_an_epoch(self) -> int:
@@ -291,9 +330,7 @@ class ChoiceTrainer:
         drawn = draw(self.picks, people, self.settings, self.step, self._part)
         candidates = self._pool.draw(drawn.columns, self.step)
         cost = set_slopes(self.network, drawn, candidates, self._group)
-        for group in self._adam.param_groups:
-            group["lr"] = self.settings.learning_rate * self._factor()
-        self._adam.step()
+        self._adam.step(self.settings.learning_rate * self._factor())
         self.step += 1
         if self.step % self.settings.average_every == 0:
             self._update_average()
@@ -332,12 +369,11 @@ class ChoiceTrainer:
 
     def state(self) -> dict[str, Tensor]:
         """All that an interrupted run needs to go on with."""
-        moments = self._adam.state_dict()["state"]
         parts = {
             "model": dict(self.network.state_dict()),
             "average": self.average,
             "best": self._best,
-            **{f"adam{number}": one for number, one in moments.items()},
+            **{f"adam{number}": one for number, one in enumerate(self._adam.state)},
         }
         return {f"{part}/{name}": t for part, held in parts.items() for name, t in held.items()}
 
@@ -349,10 +385,5 @@ class ChoiceTrainer:
             parts.setdefault(part, {})[name] = tensor
         self.network.load_state_dict(parts["model"])
         self.average, self._best = parts["average"], parts.get("best", {})
-        moments = {
-            int(part.removeprefix("adam")): one
-            for part, one in parts.items()
-            if part.startswith("adam")
-        }
-        self._adam.load_state_dict(self._adam.state_dict() | {"state": moments})
+        self._adam.state = [parts[f"adam{number}"] for number in range(len(self._adam.state))]
         self.step = step

@@ -9,7 +9,7 @@ import numpy as np
 
 from cfnade.choice.choice_side import FEW, ChoiceSide, ScoreArray, Tables
 from cfnade.choice.picks import Picks
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.ragged_sums import sum_rows
 from cfnade.kernels.request import affine
 from cfnade.models.config import ChoiceConfig

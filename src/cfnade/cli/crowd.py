@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.cli.folder import own_folder
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 
 
 def is_large(questions: Path, running: dict[str, Any]) -> bool:

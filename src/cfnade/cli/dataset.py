@@ -11,7 +11,7 @@ import typer
 
 from cfnade.cli.arguments import Command, Data, Json, with_reading
 from cfnade.data.addresses import masked
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 
 if TYPE_CHECKING:
     from cfnade.data.dataset import Dataset
@@ -108,7 +108,7 @@ def split_command(
     cfnade data split ml-100k u1 --out parts
     """
     from cfnade.data.loader import load_split
-    from cfnade.files import write_text
+    from cfnade.utils.files import write_text
 
     with _waiting(f"splitting {masked(data)}"):
         split = load_split(data, name, **reading)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cfnade.cli.arguments import Model
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.options import checked, one_of
 
 if TYPE_CHECKING:

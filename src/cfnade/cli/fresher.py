@@ -11,7 +11,7 @@ import typer
 
 from cfnade.cli.arguments import Model
 from cfnade.cli.at_work import compile_kernels, say
-from cfnade.errors import CfnadeError, StoreAwayError, TrainingError
+from cfnade.exceptions import CfnadeError, StoreUnavailableError, TrainingError
 from cfnade.options import checked, number, whole
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -63,7 +63,7 @@ def refresh(
     while True:
         try:
             _once(model, store, bar, epochs, threads)
-        except StoreAwayError as away:
+        except StoreUnavailableError as away:
             if seconds is None:
                 raise
             say(f"not now: {away}")

@@ -8,7 +8,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 from cfnade.cli.arguments import READING
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.options import checked, whole
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import typer
 from cfnade.cli.arguments import Command, Data, Json, with_reading
 from cfnade.cli.dataset import check_name, write_table
 from cfnade.data.addresses import STORE, masked
-from cfnade.errors import StoreError
+from cfnade.exceptions import StoreError
 
 if TYPE_CHECKING:
     import polars as pl

@@ -17,7 +17,7 @@ from cfnade.cli.folder import begin_run, end_run, nothing_lost
 from cfnade.cli.job import Job, plans_of, settings_of_members, with_plans
 from cfnade.cli.show import TrainingView, show_tried
 from cfnade.data.splits import Split
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.fitting import lists_plan
 from cfnade.journals import Several
 from cfnade.recipes.auto import Shape, about

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from cfnade.cli.at_work import compile_kernels, interruptible, say
 from cfnade.cli.folder import begin_run, end_run, own_folder, refuse_finished, refuse_overwriting
 from cfnade.cli.job import Job, earlier_job, new_job
-from cfnade.errors import CfnadeError, TrainingError
+from cfnade.exceptions import CfnadeError, TrainingError
 
 
 class Launch(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cfnade.cli.arguments import Data, with_reading
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.options import checked, whole
 
 

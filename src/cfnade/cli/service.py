@@ -10,7 +10,7 @@ import typer
 
 from cfnade.cli.arguments import Model
 from cfnade.cli.at_work import compile_kernels, lasting
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 
 Style = Literal["plain", "json"]
 _ORIGIN = re.compile(r"https?://[^/\s*]+")

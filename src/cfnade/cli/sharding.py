@@ -10,7 +10,7 @@ import typer
 
 from cfnade.cli.arguments import panel, with_engine, with_reading_in_pieces
 from cfnade.cli.folder import own_folder
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _division = panel("How ratings are divided")
 

@@ -11,7 +11,7 @@ import typer
 
 from cfnade.cli.arguments import Json, Model, panel, with_engine, with_options
 from cfnade.cli.at_work import lasting
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.options import checked, whole
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 
 from cfnade.cli.ranked import Launch, SaidElsewhereError, train_rank
 from cfnade.engines import open_engine
-from cfnade.errors import CfnadeError, TrainingError
+from cfnade.exceptions import CfnadeError, TrainingError
 from cfnade.options import checked, one_of, whole
 
 Told = dict[str, str]

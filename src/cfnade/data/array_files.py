@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from cfnade.errors import DataError
-from cfnade.files import replacing
+from cfnade.exceptions import DataError
+from cfnade.utils.files import atomic_write
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -141,7 +141,7 @@ def write_streamed(
     }
     ordered = dict(sorted(stand_ins.items(), key=lambda pair: (-pair[1].itemsize, pair[0])))
     unknown = _texts(meta, dict.fromkeys(ordered, "0" * 32))
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(bytes(8) + _header(ordered, unknown))
         digests = {}
         for name, array in ordered.items():

@@ -15,7 +15,7 @@ from cfnade.data.columns import Columns, Where, finite
 from cfnade.data.dataset import Dataset, TimeArray, make_dataset, pair_keys
 from cfnade.data.interactions import Weighting, counted, liked
 from cfnade.data.scale import Scale, binned_scale, find_scale, given_scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.options import check_fields, number, one_of, optional
 
 Repeats = Literal["error", "first", "last", "mean"]

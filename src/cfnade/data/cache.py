@@ -19,8 +19,8 @@ from typing import Any
 
 from cfnade.data.array_files import digest_file, digest_text
 from cfnade.data.dataset import Dataset, open_with_description
-from cfnade.errors import DataError
-from cfnade.files import write_text
+from cfnade.exceptions import DataError
+from cfnade.utils.files import write_text
 
 PARSER_VERSION = 2
 """Raised whenever a reader would give other ratings for the same file."""

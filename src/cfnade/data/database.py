@@ -21,7 +21,7 @@ import polars as pl
 from cfnade.data.addresses import masked, password_of
 from cfnade.data.elsewhere import keep
 from cfnade.data.fields import POLARS_ERRORS
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from cfnade._typing import Array, IndexArray, IntArray
 from cfnade.data.csr import CsrRows, chunk_slices, read_only
 from cfnade.data.scale import INTERACTIONS, LevelArray, Scale
-from cfnade.errors import DataError
-from cfnade.once import once
+from cfnade.exceptions import DataError
+from cfnade.utils.caching import locked_cached_property
 
 Axis = Literal["user", "item"]
 IdArray = npt.NDArray[Any]  # rising; int64, or object holding str
@@ -163,30 +163,30 @@ class Dataset:
 
     # -- columns ------------------------------------------------------------------------------
 
-    @once
+    @locked_cached_property
     def users(self) -> IndexArray:
         """Index of each pair's user in `user_ids`, (n,)."""
         column: IndexArray = self._copy_column("users")
         return column
 
-    @once
+    @locked_cached_property
     def items(self) -> IndexArray:
         """Index of each pair's item in `item_ids`, (n,)."""
         column: IndexArray = self._copy_column("items")
         return column
 
-    @once
+    @locked_cached_property
     def levels(self) -> LevelArray:
         """Index of each rating in `scale.values`, (n,); 0 for interactions."""
         column: LevelArray = self._copy_column("levels")
         return column
 
-    @once
+    @locked_cached_property
     def times(self) -> TimeArray | None:
         """Seconds since 1970, (n,)."""
         return self._copy_column("times") if "times" in self._columns else None
 
-    @once
+    @locked_cached_property
     def weights(self) -> WeightArray | None:
         """Weights of interactions, (n,); None if each counts once."""
         return self._copy_column("weights") if "weights" in self._columns else None

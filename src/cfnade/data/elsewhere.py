@@ -23,8 +23,8 @@ from cfnade.data.addresses import DATABASES, PIPE, STORE, WEB, masked, scheme
 from cfnade.data.array_files import digest_file, digest_text
 from cfnade.data.cache import cache_folder
 from cfnade.data.named import SETS
-from cfnade.errors import DataError
-from cfnade.files import replacing
+from cfnade.exceptions import DataError
+from cfnade.utils.files import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def keep(name: str, write: Callable[[IO[bytes]], None]) -> Path:
     with _writable():
         _folder().mkdir(mode=0o700, parents=True, exist_ok=True)  # others need not read it
         try:
-            with replacing(scratch / name) as file:
+            with atomic_write(scratch / name) as file:
                 write(file)
             place = _folder() / digest_file(scratch / name)
             if not (place / name).exists():

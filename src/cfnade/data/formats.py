@@ -15,7 +15,7 @@ from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.data.sources import HEAD, FileSource, bare, open_source
 from cfnade.data.text import read_text, recognise
 from cfnade.data.typed_tables import is_table, read_table
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _READERS = (movielens, recbole, netflix)  # of published sets
 _NOT_DATA = (

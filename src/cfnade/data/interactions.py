@@ -12,7 +12,7 @@ import polars as pl
 from cfnade._typing import IntArray
 from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset, pair_keys
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 Weighting = Literal["linear", "log"]
 """What a pair's total count c weighs: c, or 1 + ln c."""

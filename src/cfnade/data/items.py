@@ -19,7 +19,7 @@ from cfnade.data.roles import PLAIN, TEXTS, USUAL, find_name
 from cfnade.data.sources import open_source
 from cfnade.data.text import shape_of
 from cfnade.data.typed_tables import frame_columns, is_table, table_columns
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from cfnade.data.sources import open_source
 from cfnade.data.splits import Split, split
 from cfnade.data.text import read_text
 from cfnade.data.typed_tables import read_frame
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 log = logging.getLogger(__name__)
 
@@ -89,9 +89,7 @@ def load(
             raise DataError("these are Ratings already; give such arguments when loading the file")
         return with_items(data, items)
     if isinstance(data, str) and scheme(data) in DATABASES:
-        from cfnade.data.database import read_query
-
-        ratings = _of_table(read_query(data, query), reading, options, masked(data))
+        ratings = _of_query(data, query, reading, options)
     elif isinstance(data, str | Path):
         ratings = _of_file(data, reading, options, query, cache=cache)
     elif query is None:
@@ -108,6 +106,12 @@ def _of_table(
     if columns.assumed:
         log.info("%s: %s", label, columns.assumed)
     return build(columns, options)
+
+
+def _of_query(address: str, query: str | None, reading: ReadOptions, options: Options) -> Dataset:
+    from cfnade.data.database import read_query
+
+    return _of_table(read_query(address, query), reading, options, masked(address))
 
 
 def _of_file(

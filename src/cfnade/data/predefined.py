@@ -11,7 +11,7 @@ from cfnade._typing import IndexArray, IntArray
 from cfnade.data.dataset import Dataset, make_dataset, pair_keys
 from cfnade.data.scale import Scale, find_scale
 from cfnade.data.splits import TEST, TRAIN, Split, add_validation, cut
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _NEITHER = 255
 _SEED = 0  # of the validation part: nobody says one for files

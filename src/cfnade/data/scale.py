@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.options import checked, whole
 
 MAX_LEVELS = 255

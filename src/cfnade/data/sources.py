@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import zstandard
 
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from cfnade.data.choices import BoolArray, chosen, keys_of
 from cfnade.data.csr import stable_order
 from cfnade.data.dataset import Dataset, TimeArray
 from cfnade.data.scale import usual_threshold
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 TEST_FRACTION = Fraction(1, 10)
 VALID_FRACTION = Fraction(1, 20)

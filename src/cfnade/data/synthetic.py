@@ -15,7 +15,7 @@ from cfnade._typing import IndexArray
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.draws import RatedCells, draw_cells, draw_levels, in_blocks, key_of
 from cfnade.data.scale import FloatArray, LevelArray, Scale, given_scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.options import checked, number, unknown, whole
 
 PRESETS = {

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.dataset import Interactions
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.options import checked, whole
 
 TASTES = 4

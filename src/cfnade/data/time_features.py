@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from cfnade._typing import IndexArray, IntArray
 from cfnade.data.dataset import Axis, Dataset
-from cfnade.data.parallel import chunks, in_threads
 from cfnade.data.scale import FloatArray
 from cfnade.data.time_history import VIEWS, Floats, TimeHistory, View
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
+from cfnade.utils.threads import chunk_slices, parallel_map
 
 LIMIT = 5.0
 """Standardised features are clipped here, on both sides of 0."""
@@ -106,7 +106,7 @@ class TimeFeatures:
             np.clip((raw - centre) / spread, -LIMIT, LIMIT, out=raw)
             out[chunk] = np.nan_to_num(raw, nan=0.0)
 
-        in_threads(fill, chunks(len(out), _CHUNK))
+        parallel_map(fill, chunk_slices(len(out), _CHUNK))
         return out
 
     def _raw(self, users: IndexArray, items: IndexArray, times: IntArray) -> Floats:
@@ -129,7 +129,7 @@ class TimeFeatures:
             return np.stack([there.sum(0), values.sum(0), np.square(values).sum(0)])
 
         # The history's order and whole chunks, summed in turn: no thread and no file changes bits.
-        parts = in_threads(sums, chunks(len(users), _CHUNK))
+        parts = parallel_map(sums, chunk_slices(len(users), _CHUNK))
         count, total, square = sum(parts, np.zeros((3, len(FEATURES))))
         count = np.maximum(count, 1)
         centre = total / count

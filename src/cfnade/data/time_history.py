@@ -18,9 +18,9 @@ from numba import njit
 from cfnade._typing import IndexArray, IntArray
 from cfnade.data.csr import row_offsets, stable_order
 from cfnade.data.dataset import Axis, Dataset
-from cfnade.data.parallel import in_threads
 from cfnade.data.scale import FloatArray
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
+from cfnade.utils.threads import parallel_map
 
 Floats = npt.NDArray[np.float32]
 
@@ -159,7 +159,7 @@ def _biases(
         _biases_without(fold, offsets, columns, values, mean, biases[fold])
         biases[fold] += mean
 
-    in_threads(fit, range(FOLDS))
+    parallel_map(fit, range(FOLDS))
     return biases
 
 

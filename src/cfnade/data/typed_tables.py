@@ -29,8 +29,8 @@ from cfnade.data.fields import POLARS_ERRORS
 from cfnade.data.parquet_check import MAGIC, check_parquet
 from cfnade.data.roles import PLAIN, ReadOptions, Roles, choose
 from cfnade.data.scale import INTERACTIONS, Scale
-from cfnade.errors import DataError
-from cfnade.files import replacing
+from cfnade.exceptions import DataError
+from cfnade.utils.files import atomic_write
 
 _ARROW = b"ARROW1"
 
@@ -155,7 +155,7 @@ def write_parquet(ratings: Dataset, path: Path) -> None:
         "cfnade.edges": json.dumps(ratings.scale.edges),
         "cfnade.source": json.dumps(ratings.source),
     }
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         pl.DataFrame(columns).write_parquet(file, metadata=metadata)
 
 

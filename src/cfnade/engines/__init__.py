@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 from cfnade.options import checked, one_of, whole
 
 ENGINES = ("local", "ray", "spark")

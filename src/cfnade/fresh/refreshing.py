@@ -23,8 +23,8 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.roles import PLAIN
 from cfnade.data.splits import Split
 from cfnade.data.typed_tables import read_frame
-from cfnade.errors import CfnadeError, TrainingError
 from cfnade.evaluation import evaluate
+from cfnade.exceptions import CfnadeError, TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.fitting import member_fields
 from cfnade.fresh.newest_held import LEAST, asked_of_both, held_back

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.options import TRUE_OR_FALSE, check_fields, number, one_of, optional, sequence, whole
 
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "elu")

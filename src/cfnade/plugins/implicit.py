@@ -17,8 +17,8 @@ from cfnade.choice.picks import Picks
 from cfnade.data.build import build
 from cfnade.data.columns import Columns
 from cfnade.data.scale import INTERACTIONS
-from cfnade.errors import DataError, PredictionError
 from cfnade.estimator import CFNADE
+from cfnade.exceptions import DataError, PredictionError
 from cfnade.predictor.likeness import POPULAR
 
 ScoreArray = npt.NDArray[np.float32]

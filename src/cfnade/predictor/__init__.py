@@ -20,9 +20,8 @@ import polars as pl
 
 from cfnade.checkpoint import load
 from cfnade.checkpoint.faults import fault_of
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.once import once
 from cfnade.options import checked, whole
 from cfnade.personal import Calibrator
 from cfnade.predictor import frames, refusals
@@ -38,6 +37,7 @@ from cfnade.predictor.wishes import Wishes
 from cfnade.scorer import Scorer
 from cfnade.sides.side import What, Who
 from cfnade.unseen import NothingKnown
+from cfnade.utils.caching import locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -273,12 +273,12 @@ class Predictor:
         """
         return self.interview.frame(self._one(user, history), n, self._indices(without))
 
-    @once
+    @locked_cached_property
     def interview(self) -> Interview:
         """Who knows what to ask next, by index."""
         return Interview(self._scorer)
 
-    @once
+    @locked_cached_property
     def usual(self) -> FloatArray:
         """How people rated each item, whoever asks: what is said to a stranger. Returns (M, K)."""
         return NothingKnown(self.fitted).frequencies()

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.kernels.posterior import Evidence
-from cfnade.once import once
 from cfnade.options import checked, whole
 from cfnade.predictor.frames import item_columns
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
+from cfnade.utils.caching import locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -136,7 +136,7 @@ class Interview:
             }
         )
 
-    @once
+    @locked_cached_property
     def _uncertainty(self) -> Uncertainty | None:
         members = self._scorer.fitted.answering
         sides = [side for member in members for side in member.sides.values()]

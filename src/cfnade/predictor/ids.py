@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.dataset import match_ids
-from cfnade.errors import PredictionError
-from cfnade.once import once
+from cfnade.exceptions import PredictionError
+from cfnade.utils.caching import locked_cached_property
 
 IntArray = npt.NDArray[np.int64]
 
@@ -71,7 +71,7 @@ class Ids:
             )
         return number
 
-    @once
+    @locked_cached_property
     def _places(self) -> dict[Any, int]:
         return {raw: place for place, raw in enumerate(self.table.tolist())}
 

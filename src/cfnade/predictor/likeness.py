@@ -9,7 +9,7 @@ from cfnade._typing import IntArray
 from cfnade.choice import Choice
 from cfnade.choice.choice_side import ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.predictor.frames import id_series, item_columns
 from cfnade.predictor.ranking import Best, FloatArray

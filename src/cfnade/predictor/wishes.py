@@ -11,8 +11,7 @@ import polars as pl
 
 from cfnade._typing import IntArray
 from cfnade.choice.choice_side import ScoreArray
-from cfnade.errors import PredictionError
-from cfnade.once import once
+from cfnade.exceptions import PredictionError
 from cfnade.options import checked, number, whole
 from cfnade.personal import Calibrator
 from cfnade.predictor.catalogue import Catalogue
@@ -39,6 +38,7 @@ from cfnade.predictor.ranking import How, Rank, RankBy, rank_by
 from cfnade.predictor.refusals import check_names
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
+from cfnade.utils.caching import locked_cached_property
 
 _SHOWN = 5  # items in a refusal
 
@@ -54,12 +54,12 @@ class Wishes:
     calibrator: Calibrator
     catalogue: Catalogue
 
-    @once
+    @locked_cached_property
     def usual_least(self) -> int:
         """Ratings that an item needs to be listed by what is said of ratings."""
         return default_min_ratings(self.scorer.known("item"))
 
-    @once
+    @locked_cached_property
     def genres(self) -> dict[str, BoolArray]:
         """The items (M,) of each genre that the data name."""
         return genres_of(self.scorer)
@@ -98,7 +98,7 @@ class Wishes:
             return similar_by_picks(self.scorer, choice, item, n)
         return similar_by_vectors(self.scorer, self.likeness, item, n)
 
-    @once
+    @locked_cached_property
     def likeness(self) -> ScoreArray:
         """A vector of unit length for each item. Returns (M, D)."""
         choice = self.scorer.fitted.choice

@@ -15,7 +15,7 @@ from cfnade import __version__
 from cfnade.calibration import Calibration
 from cfnade.choice.planning import choice_plan
 from cfnade.data.dataset import make_dataset
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.group import Group
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.ranks.choosing_together import SharedChoice, choose_together

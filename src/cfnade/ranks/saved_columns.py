@@ -19,7 +19,7 @@ from cfnade.checkpoint.idtables import read_table
 from cfnade.checkpoint.manifest import NAME, check_files, read_manifest
 from cfnade.data.dataset import make_dataset
 from cfnade.data.scale import Scale
-from cfnade.errors import CheckpointError
+from cfnade.exceptions import CheckpointError
 from cfnade.fitted import FittedModel
 from cfnade.sides import KINDS, Axis, Member, saved_member
 from cfnade.sides.side import other_axis

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from cfnade.errors import ModelError, TrainingError
+from cfnade.exceptions import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig
 from cfnade.options import TRUE_OR_FALSE, Allowed, checked, number, sequence, unknown, whole
 from cfnade.settings import Settings

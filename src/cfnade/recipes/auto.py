@@ -19,7 +19,7 @@ from typing import Any
 
 from cfnade.choice.planning import CORES
 from cfnade.data.dataset import Dataset
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.options import checked, number
 from cfnade.recipes import recipe
 from cfnade.settings import Settings

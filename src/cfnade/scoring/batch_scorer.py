@@ -20,8 +20,8 @@ import polars as pl
 
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns, numbers, times
-from cfnade.errors import PredictionError
 from cfnade.evaluation import cells_asked
+from cfnade.exceptions import PredictionError
 from cfnade.options import checked, one_of
 from cfnade.predictor import Predictor
 from cfnade.scorer import FEW_CELLS

@@ -20,11 +20,11 @@ from cfnade.checkpoint.manifest import NAME
 from cfnade.data.array_files import digest_file
 from cfnade.data.parquet_check import MAGIC
 from cfnade.engines import TaskEngine
-from cfnade.errors import PredictionError
-from cfnade.files import replacing, write_text
+from cfnade.exceptions import PredictionError
 from cfnade.scoring.batch_scorer import BatchScorer, predictor_of
 from cfnade.scoring.tallies import added, tally_of
 from cfnade.shards.plan import as_input, files_in
+from cfnade.utils.files import atomic_write, write_text
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def score_piece(folder: str, number: int) -> None:
     metadata = {}
     if job["what"] == "evaluate":
         metadata[_TALLY] = json.dumps(tally_of(answer, predictor_of(job["model"]).scale))
-    with replacing(part_file(Path(folder), number)) as file:
+    with atomic_write(part_file(Path(folder), number)) as file:
         answer.write_parquet(file, metadata=metadata)
 
 

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from cfnade.data.parallel import threads as cores
 from cfnade.serve.problems import Problem
+from cfnade.utils.threads import available_threads
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Limits:
     """For a request to arrive whole, headers and body each."""
     work_seconds: float = 10.0
     """For an answer, waiting included."""
-    threads: int = field(default_factory=cores)
+    threads: int = field(default_factory=available_threads)
     waiting: int = 64
     """Requests that wait for a thread; the next one is told to come again."""
     connections: int = 512

@@ -19,7 +19,7 @@ from cfnade.data.columns import Columns, finite
 from cfnade.data.interactions import liked
 from cfnade.data.scale import given_scale
 from cfnade.data.typed_tables import read_rows
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.shards.layout import SIDES
 from cfnade.shards.plan import BYTES, Piece, ShardPlan
 from cfnade.shards.texts import lines_between, lines_of_stream, read_blocks

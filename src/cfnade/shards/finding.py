@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cfnade.data.dataset import Axis
 from cfnade.data.scale import INTERACTIONS, Scale, binned_scale, find_scale, given_scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.shards.chunks import chunk_name, piece_name
 from cfnade.shards.layout import SIDES
 from cfnade.shards.plan import ShardPlan

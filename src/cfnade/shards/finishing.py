@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from cfnade.data.array_files import read_arrays, write_streamed
 from cfnade.data.dataset import Axis
-from cfnade.errors import DataError
-from cfnade.files import write_text
+from cfnade.exceptions import DataError
 from cfnade.shards import layout
 from cfnade.shards.layout import DIVISIONS, PARTS
 from cfnade.shards.opened import fingerprint
 from cfnade.shards.workplace import StoredIds, Workplace, id_arrays
+from cfnade.utils.files import write_text
 
 ID_PIECE = 1 << 20
 """So many raw ids are in one file."""

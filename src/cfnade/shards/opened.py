@@ -17,7 +17,7 @@ from cfnade.data.csr import CsrRows, row_offsets
 from cfnade.data.dataset import OTHER_AXIS, Axis, Dataset, make_dataset
 from cfnade.data.scale import LevelArray, Scale
 from cfnade.data.splits import Split
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.shards import layout
 from cfnade.shards.layout import DIVISIONS, MANIFEST, PARTS
 

@@ -16,11 +16,11 @@ from cfnade.data.dataset import Axis
 from cfnade.data.formats import foreign_kind, is_document
 from cfnade.data.roles import ReadOptions
 from cfnade.data.typed_tables import count_rows, is_table
-from cfnade.errors import DataError
-from cfnade.files import write_text
+from cfnade.exceptions import DataError
 from cfnade.options import check_fields, number, one_of, whole
 from cfnade.shards.layout import SIDES
 from cfnade.shards.texts import is_whole_stream
+from cfnade.utils.files import write_text
 
 ROWS = 1 << 21
 """Rows of a table that a task reads at a time."""

@@ -12,7 +12,7 @@ from cfnade.data.array_files import Arrays
 from cfnade.data.build import index_of
 from cfnade.data.dataset import OTHER_AXIS, Axis
 from cfnade.data.scale import Scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.shards.chunks import chunk_name
 from cfnade.shards.finding import ids_name, raw_id
 from cfnade.shards.layout import PARTS, SIDES, arrays_of, chances, part_of

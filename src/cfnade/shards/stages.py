@@ -23,7 +23,7 @@ from typing import Any
 from cfnade.data.dataset import Axis
 from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.engines import Task, TaskEngine
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.shards import finding, finishing, sorting
 from cfnade.shards.chunks import piece_name, read_piece
 from cfnade.shards.layout import MANIFEST, PARTS, SIDES, ids_file, part_file, rows_file

@@ -19,7 +19,7 @@ from cfnade.data.fields import BadLines
 from cfnade.data.roles import ReadOptions
 from cfnade.data.sources import HEAD, packing, unpacked_blocks
 from cfnade.data.text import Layout, read_columns, recognise
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # two bytes a character: a newline may be half of one
 _STORED = 1 << 20  # bytes of a compressed file read at a time

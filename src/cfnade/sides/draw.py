@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from cfnade.data.dataset import Dataset
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE
 from cfnade.kernels.block_drawing import BlockSampler
 from cfnade.kernels.drawing import DrawnBatch, Sampler

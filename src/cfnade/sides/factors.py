@@ -22,9 +22,9 @@ from cfnade.group import ALONE, Group
 from cfnade.kernels.grouping import ratings_of
 from cfnade.kernels.posterior import expect, lower_products, maximise
 from cfnade.kernels.threads import run
-from cfnade.once import OnceOf
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.rank_posteriors import expected_of_ranks
+from cfnade.utils.caching import WeakMemo
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -69,7 +69,7 @@ class _Sums(NamedTuple):
     firsts: Floats  # (M, D) Σ z
 
 
-_ANALYSES = OnceOf[Factors]()
+_ANALYSES = WeakMemo[Factors]()
 """Of rows: several members of a model may start from the same one."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from cfnade.data.dataset import Dataset
-from cfnade.errors import ModelError, TrainingError
+from cfnade.exceptions import ModelError, TrainingError
 from cfnade.settings import Settings
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.factor_side import FactorSide, SampledSide

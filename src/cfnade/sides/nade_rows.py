@@ -19,10 +19,10 @@ from cfnade.kernels import request
 from cfnade.kernels.forward import context_sum
 from cfnade.kernels.grouping import RowRatings, group, ratings_of
 from cfnade.models.config import CFNADEConfig
-from cfnade.once import once
 from cfnade.sides.readings import reading_of
 from cfnade.sides.side import Array, Axis, Reading, RowWeights
 from cfnade.sides.state_rows import StateRows
+from cfnade.utils.caching import locked_cached_property
 
 PIECE = 1 << 22
 """How many numbers a temporary array may hold."""
@@ -144,7 +144,7 @@ class NadeRows(StateRows):
             return super()._all_states()
         return self._by_number(np.arange(len(self.rows)))
 
-    @once
+    @locked_cached_property
     def _every_state(self) -> Array:
         return self._states(*self._every)
 
@@ -157,7 +157,7 @@ class NadeRows(StateRows):
         sums, counts = self._some(numbers)
         return sums[local], counts[local]
 
-    @once
+    @locked_cached_property
     def _every(self) -> tuple[Array, IntArray]:
         """Of all rows, and last of one of which nothing is known."""
         return self._some(np.append(np.arange(len(self.rows)), -1))

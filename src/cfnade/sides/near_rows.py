@@ -15,11 +15,11 @@ from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
 from cfnade.kernels.nearness import Nearness, near_cells, near_column, near_row, near_weights
 from cfnade.kernels.threads import run, thread_count
 from cfnade.models.config import NearConfig
-from cfnade.once import once
 from cfnade.sides.factor_rows import FactorRows, FactorWeights
 from cfnade.sides.readings import reading_of
 from cfnade.sides.side import Array, Reading, Row, RowWeights
 from cfnade.sides.state_rows import as_ratings, rows_in_pieces
+from cfnade.utils.caching import locked_cached_property
 
 _FACTORS = "factors."
 
@@ -193,7 +193,7 @@ class NearRows:
         scores = slopes[:, None] * self._k[:, None]  # (B, K, M)
         return np.asarray(scores.astype(self.dtype).transpose(0, 2, 1))
 
-    @once
+    @locked_cached_property
     def _every(self) -> _Weighed:
         """All rows of the context."""
         data = self.rows

@@ -16,14 +16,13 @@ from torch import Tensor
 
 from cfnade.data.csr import CsrRows, index_counts, index_sums
 from cfnade.data.dataset import Dataset
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.kernels.cooccurrence import co_picks
 from cfnade.kernels.grouping import ratings_of
 from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
 from cfnade.models.config import NearConfig
 from cfnade.models.near_network import NearNetwork
-from cfnade.once import OnceOf
 from cfnade.settings import Settings
 from cfnade.sides.factor_rows import FactorRows
 from cfnade.sides.factor_side import fill
@@ -32,6 +31,7 @@ from cfnade.sides.made_side import MadeSide
 from cfnade.sides.near_rows import NearWeights, residuals_of
 from cfnade.sides.side import Array, Axis, Before, other_axis
 from cfnade.sides.trainable import Member, tables_of
+from cfnade.utils.caching import WeakMemo
 
 DIMENSIONS, SWEEPS = 4, 15
 """Of the factor analysis. More dimensions explain away what is near."""
@@ -141,7 +141,7 @@ class Pairs(NamedTuple):
     variances: Array  # (M,)
 
 
-_PAIRS = OnceOf[Pairs]()
+_PAIRS = WeakMemo[Pairs]()
 """Of rows: several members of a model may have the same neighbourhood."""
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cfnade._typing import IntArray
 from cfnade.data.dataset import Dataset
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch

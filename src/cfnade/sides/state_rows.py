@@ -19,9 +19,9 @@ from cfnade.data.csr import CsrRows
 from cfnade.kernels import request
 from cfnade.kernels.forward import cell_scores
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
-from cfnade.once import once
 from cfnade.sides.side import Array, Row
 from cfnade.sides.state_features import StateFeatures, features_of
+from cfnade.utils.caching import locked_cached_property
 
 PIECE = 1 << 22
 """How many numbers a temporary array may hold."""
@@ -196,7 +196,7 @@ class StateRows(ABC):
         """Of all rows. Returns (N, S)."""
         return self._every_state[:-1]
 
-    @once
+    @locked_cached_property
     def _every_state(self) -> Array:
         """Of all rows, and last of one of which nothing is known. Returns (N + 1, S)."""
         data, numbers = self.rows, np.append(np.arange(len(self.rows)), -1)

@@ -17,7 +17,7 @@ from torch import Tensor
 from cfnade._typing import IntArray
 from cfnade.data.dataset import Dataset
 from cfnade.data.time_features import FEATURES, TimeFeatures
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.models.time_network import TimeNetwork
 from cfnade.settings import Settings

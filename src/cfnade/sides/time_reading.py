@@ -10,7 +10,7 @@ import numpy as np
 from cfnade._typing import IntArray
 from cfnade.data.dataset import Dataset
 from cfnade.data.time_features import FEATURES, TimeFeatures
-from cfnade.errors import ModelError, PredictionError
+from cfnade.exceptions import ModelError, PredictionError
 from cfnade.models.config import TIME_UNITS
 from cfnade.sides.side import Array, Axis, Row, SavedSide, SideWeights, What, Who
 

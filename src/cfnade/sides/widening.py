@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cfnade._typing import IntArray
 from cfnade.data.dataset import Dataset
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import Axis, other_axis
 from cfnade.sides.trainable import Member, Side

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from sqlalchemy import Connection, func, select
 
-from cfnade.errors import StoreError
+from cfnade.exceptions import StoreError
 from cfnade.store.events import LONGEST, check_id, digest_of
 from cfnade.store.opening import Store
 from cfnade.store.schema import EVENTS, FORGOTTEN, ITEMS, fact, set_fact

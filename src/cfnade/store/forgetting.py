@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sqlalchemy import delete, func, select, text
 
-from cfnade.errors import StoreAwayError
+from cfnade.exceptions import StoreUnavailableError
 from cfnade.store.events import digest_of
 from cfnade.store.opening import Store
 from cfnade.store.schema import EVENTS, FORGOTTEN, PREDICTED, REQUESTS
@@ -50,7 +50,7 @@ def wipe(store: Store) -> bool:
             for table in (EVENTS, REQUESTS, PREDICTED):
                 connection.execute(text(f"vacuum (full, analyze) {table.name}"))
             return True
-    except StoreAwayError:
+    except StoreUnavailableError:
         return False
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.settings import Settings
 from cfnade.sides import Member, new_member

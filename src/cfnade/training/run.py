@@ -14,7 +14,7 @@ from cfnade import __version__
 from cfnade.choice.planning import ChoicePlan
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.options import checked, whole

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cfnade.choice.planning import ChoicePlan, sizes_of
 from cfnade.data.splits import Split
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.sides import bytes_of_weights
 from cfnade.training.member import Job
 from cfnade.training.state import states_in

@@ -40,8 +40,9 @@ def score_by(fitted: FittedModel, valid: Dataset) -> Callable[[Member], Validate
 
     def score(weights: Member) -> Validated:
         asked = scorer.with_members(near(weights))
-        chances = asked.probabilities(valid.users, valid.items, valid.times)
-        if not np.isfinite(chances).all():  # weights may be so large that none come of them
+        with np.errstate(all="ignore"):  # huge weights give no probabilities
+            chances = asked.probabilities(valid.users, valid.items, valid.times)
+        if not np.isfinite(chances).all():
             return Validated(math.nan, math.nan)
         return Validated(rmse(values, chances @ stars), nll(chances, valid.levels))
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.options import unknown
 from cfnade_rivals import CLASSES
 from cfnade_rivals.listers import LISTERS

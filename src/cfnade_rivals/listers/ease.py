@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from cfnade.data.csr import row_offsets, stable_order
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.interface import Positive
 from cfnade_rivals.libraries import blas_threads, library
 from cfnade_rivals.listers.likes import Likes

@@ -9,7 +9,7 @@ import numpy as np
 from cfnade._typing import IntArray
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.ranking_metrics import BoolArray
 from cfnade_rivals.listers.likes import Likes
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IntArray
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.options import check_fields
 from cfnade_rivals.listers.likes import Likes
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 
-from cfnade.errors import ModelError, TrainingError
+from cfnade.exceptions import ModelError, TrainingError
 from cfnade.options import (
     TRUE_OR_FALSE,
     Allowed,
