@@ -299,6 +299,8 @@ def test_subsets_of_subsets_and_their_concatenations_are_what_copies_are() -> No
     again = rng.integers(0, 2, len(half)).astype(np.uint8)
     picked = np.concatenate(places[:2])[again == 1]
     assert half.concat(last) == whole.select(np.concatenate(places))
+    others = (labels + 1) % 4  # 3 becomes 0, which `half` keeps as well
+    assert half.concat(whole.subset(others, 0)) == whole.select(np.concatenate(places))
     assert half.subset(again, 1) == whole.select(picked)
     assert half.subset(again, 1).concat(last) == whole.select(np.concatenate([picked, places[2]]))
 
