@@ -73,12 +73,12 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
 
 
 def stepper_on(group: Any, ratings: Any, name: str) -> tuple[Any, int]:
-    from cfnade.settings import Settings
+    from cfnade.config import TrainingConfig
     from cfnade.sides import new_member
     from cfnade.training.steps import stepper_of
 
     axis, fields, settings = SHAPES[name]
-    how = Settings(**settings)
+    how = TrainingConfig(**settings)
     part: Any = None
     own = ratings
     if group.size > 1:

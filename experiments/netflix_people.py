@@ -30,6 +30,7 @@ import numpy.typing as npt
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.loader import load_split
 from cfnade.data.splits import Split
@@ -37,7 +38,6 @@ from cfnade.evaluation import evaluate
 from cfnade.fitting import EpochLines
 from cfnade.metrics import nll, rmse
 from cfnade.predictor import Predictor
-from cfnade.settings import Settings
 from cfnade.training.run import train
 from cfnade.utils.files import write_text
 from experiments.one import commit
@@ -154,7 +154,7 @@ def main() -> None:
         parts,
         side="user",
         architecture=plan["model"],
-        settings=Settings.from_dict(plan["training"]),
+        settings=TrainingConfig.from_dict(plan["training"]),
         threads=given.threads,
         reporter=EpochLines(),
     )

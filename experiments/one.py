@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from cfnade.config import TrainingConfig
 from cfnade.data.loader import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation import evaluate
 from cfnade.recipes import default_recipe
-from cfnade.settings import Settings
 from cfnade.sides import Member
 from cfnade.training.loop import Saving
 from cfnade.training.run import Plan, Trained, train
@@ -67,7 +67,7 @@ def score(
 def _trained(
     parts: Split, seed: int, configuration: Configuration, threads: int, state: Path
 ) -> tuple[Trained, dict[str, Any]]:
-    settings = Settings.from_dict(configuration.training | {"seed": seed})
+    settings = TrainingConfig.from_dict(configuration.training | {"seed": seed})
     record = {
         "side": configuration.side,
         "hidden": list(configuration.model.get("hidden", [500])),

@@ -171,6 +171,17 @@ def test_a_saved_one_comes_back_and_is_trained_again_alike(
     np.testing.assert_array_equal(again.predict_proba(*cells), fitted.predict_proba(*cells))
 
 
+@pytest.mark.parametrize(
+    "arguments", [{"refit": True}, {"verbose": True, "lists": False, "side": "auto"}]
+)
+def test_an_automatic_model_comes_back_with_every_argument(
+    arguments: dict[str, Any], parts: Split, tmp_path: Path
+) -> None:
+    model = CFNADE(minutes=np.float64(0.01), seed=4, threads=1, **arguments).fit(parts)
+    model.save(tmp_path)
+    assert CFNADE.load(tmp_path).get_params() == model.get_params()
+
+
 def test_members_trained_side_by_side_are_those_trained_one_after_another(
     fitted: CFNADE, parts: Split
 ) -> None:

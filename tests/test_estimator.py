@@ -18,6 +18,7 @@ import torch
 from polars.testing import assert_frame_equal
 
 from cfnade import DataError, Dataset, Split, checkpoint, load, split, synthetic
+from cfnade.config import TrainingConfig
 from cfnade.data.synthetic_picks import synthetic_picks
 from cfnade.estimator import CFNADE, NotFittedError
 from cfnade.evaluation import evaluate
@@ -28,8 +29,7 @@ from cfnade.exceptions import (
     PredictionError,
     TrainingError,
 )
-from cfnade.recipes import recipe
-from cfnade.settings import Settings
+from cfnade.recipes import load_recipe
 from cfnade.training.steps import KernelStepper
 
 SMALL: dict[str, Any] = {"side": "user", "hidden": (6,), "epochs": 3, "batch_rows": 8, "threads": 1}
@@ -124,20 +124,20 @@ def test_it_prints_as_what_would_make_it_again() -> None:
 
 
 def test_defaults_are_those_of_the_settings_and_the_default_recipe() -> None:
-    estimator, default = CFNADE(), recipe("default")
+    estimator, default = CFNADE(), load_recipe("default")
     assert estimator._settings() == default.training
     assert estimator.side is None  # chosen by the data
     assert estimator._fields().items() >= default.model.items()
-    plain = recipe("default-plain")
+    plain = load_recipe("default-plain")
     for paper in (CFNADE(ridge=0), CFNADE(side="item")):
-        assert paper._settings() == Settings() == plain.training
+        assert paper._settings() == TrainingConfig() == plain.training
         assert paper._fields().items() >= plain.model.items()
         assert not paper._fields().get("ridge")
     assert CFNADE(side="item", ridge=7)._fields()["ridge"] == 7
 
 
 def test_what_is_not_given_comes_from_the_default_recipe_of_the_side() -> None:
-    default = recipe("default-both")
+    default = load_recipe("default-both")
     assert CFNADE(side="both")._settings() == default.training
     own = CFNADE(side="both", learning_rate=0.5, settings={"passes": 3})._settings()
     assert own == replace(default.training, learning_rate=0.5, passes=3)

@@ -16,6 +16,7 @@ from tests.predictor.given import known_cells, literal
 
 from cfnade import metrics
 from cfnade.calibration import Calibration, fit
+from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.synthetic import synthetic
@@ -23,7 +24,6 @@ from cfnade.evaluation import evaluate
 from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.scorer import Scorer
-from cfnade.settings import Settings
 from cfnade.sides import new_member, side_names
 
 N_USERS, N_ITEMS, STARS = 60, 9, (1.0, 2.0, 3.0, 5.0)
@@ -64,7 +64,9 @@ def model_of(side: str, context: Dataset, **fields: Any) -> FittedModel:
     seeds, time = fields.pop("seeds", 1), fields.pop("time", False)
     names = side_names(side, time=time)
     generator = torch.Generator().manual_seed(3)
-    members = tuple(new_member(names, context, fields, Settings()).eval() for _ in range(seeds))
+    members = tuple(
+        new_member(names, context, fields, TrainingConfig()).eval() for _ in range(seeds)
+    )
     with torch.no_grad():
         for member in members:
             for parameter in member.parameters():

@@ -169,8 +169,8 @@ def test_scores_are_plain_numbers_for_json() -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"k": 0}, r"k \(=0\) must be a whole number of at least 1"),
-    ({"k": ()}, r"k \(=\(\)\) must be a sequence such as"),
-    ({"k": "10"}, r"k \(='10'\) must be a sequence such as"),
+    ({"k": ()}, r"k \(=\(\)\) must be a whole number, or several"),
+    ({"k": "10"}, r"k \(='10'\) must be a whole number, or several"),
     ({"threshold": 6}, r"threshold \(=6\) must be a number in 0.5..5.0"),
     ({"threshold": math.nan}, r"threshold \(=nan\) must be"),
     ({"people": 0}, r"people \(=0\) must be a whole number of at least 1"),

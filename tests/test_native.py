@@ -75,6 +75,7 @@ def test_frames_come_in_the_kind_of_the_question(model: CFNADE, kind: str) -> No
         (model.recommend(column([1, 2]), n=3), model.recommend([1, 2], n=3)),
         (model.recommend(history=rated, n=3), model.recommend(history=HISTORY, n=3)),
         (model.explain(history=rated, item=5), model.explain(history=HISTORY, item=5)),
+        (model.ask(history=rated, n=3), model.ask(history=HISTORY, n=3)),
         (
             model.recommend(histories=people, n=3),
             model.recommend(histories={"a": HISTORY}, n=3),
@@ -119,6 +120,7 @@ def test_a_model_of_a_frame_gives_frames_of_its_kind(ratings: Dataset, kind: str
 def test_the_kind_can_be_said(ratings: Dataset) -> None:
     model = CFNADE(**SMALL).fit(ratings).set_output("pandas")
     assert isinstance(model.recommend(pl.Series([1])), pd.DataFrame)
+    assert isinstance(model.ask(1), pd.DataFrame)
     assert isinstance(model.set_output(None).recommend([1]), pl.DataFrame)
     with pytest.raises(PredictionError, match=r"kind \(='spark'\) must be one of pandas, polars"):
         model.set_output("spark")  # type: ignore[arg-type]

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Axis, Dataset
 from cfnade.kernels.threads import run, thread_count
-from cfnade.options import TRUE_OR_FALSE, one_of
 from cfnade_rivals import autorec_kernels as kernels
 from cfnade_rivals.batches import (
     Floats,
@@ -119,7 +118,7 @@ class AutoRec(Rival[FittedAutoRec]):
 
     name: ClassVar[str] = "autorec"
 
-    side: Annotated[Axis, one_of("user", "item")] = "item"
+    side: Axis = "item"
     """Whose ratings are a row: user or item."""
     hidden: Count = 500
     """Hidden units."""
@@ -131,7 +130,7 @@ class AutoRec(Rival[FittedAutoRec]):
     """Rows in a step."""
     learning_rate: Positive = 0.003
     """The first step size; it falls linearly to zero."""
-    centre: Annotated[bool, TRUE_OR_FALSE] = False
+    centre: bool = False
     """Read ratings less the mean of all, in place of ratings as they are."""
 
     def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedAutoRec:

@@ -7,12 +7,12 @@ come; with a seed it uses one thread. The number of epochs is an option: `valid`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Lt
 
 from cfnade.data.dataset import Dataset
-from cfnade.options import number, one_of
 from cfnade_rivals.factor_tables import FactorTables
 from cfnade_rivals.interface import (
     Count,
@@ -76,7 +76,7 @@ class PMF(Rival[FittedPMF]):
 
     name: ClassVar[str] = "pmf"
 
-    variant: Annotated[str, one_of("linear", "non_linear")] = "non_linear"
+    variant: Literal["linear", "non_linear"] = "non_linear"
     """linear, or non_linear: the product of the factors goes through a sigmoid."""
     factors: Count = 10
     """How many numbers a taste has."""
@@ -84,7 +84,7 @@ class PMF(Rival[FittedPMF]):
     """Passes over the ratings."""
     learning_rate: Positive = 0.001
     """The step of an update."""
-    momentum: Annotated[float, number(0, below=1)] = 0.9
+    momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     """How much of the mean square of gradients each update keeps (Cornac's gamma)."""
     regularisation: NotNegative = 0.01
     """What a factor is pulled to 0 with at each of its ratings."""

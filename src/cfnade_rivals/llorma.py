@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge
 
 from cfnade._typing import IndexArray
 from cfnade.data.csr import stable_order
 from cfnade.data.dataset import Axis, Dataset
 from cfnade.kernels.threads import run, thread_count
-from cfnade.options import whole
 from cfnade_rivals.batches import Floats, Range, equal_work
 from cfnade_rivals.choosing import best_by_validation
 from cfnade_rivals.factor_tables import FactorTables
@@ -196,7 +196,7 @@ class LLORMA(Rival[FittedLLORMA]):
     """Ridge on the factors, per unit of weight that a row's ratings have."""
     sweeps: Count = 8
     """Alternations of the local fits at most; fewer if validation stops improving."""
-    joint_sweeps: Annotated[int, whole(0)] = 0
+    joint_sweeps: Annotated[int, Ge(0)] = 0
     """Alternations that minimise the error of the average: 0 is LLORMA-Local, more -Global."""
     joint_penalty: Positive = 0.04
     """Ridge in the joint alternations."""

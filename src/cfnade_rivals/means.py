@@ -7,12 +7,11 @@ b_u = Σ (r - mean - b_i) / (n_u + shrinkage) over the user's. Unknown ones have
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from cfnade.data.dataset import Dataset
-from cfnade.options import one_of
 from cfnade_rivals.factor_tables import FactorTables
 from cfnade_rivals.interface import FloatArray, IntArray, NotNegative, Rival
 
@@ -23,7 +22,7 @@ class Means(Rival[FactorTables]):
 
     name: ClassVar[str] = "means"
 
-    of: Annotated[str, one_of("global", "user", "item", "both")] = "both"
+    of: Literal["global", "user", "item", "both"] = "both"
     """global, user, item or both: whose mean is predicted."""
     item_shrinkage: NotNegative = 5.0
     """Imagined ratings at the mean that each item has."""

@@ -17,6 +17,7 @@ import numpy as np
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import thread_count
+from cfnade.utils.validation import options
 from cfnade_rivals.interface import (
     Count,
     Fitted,
@@ -80,7 +81,7 @@ class FittedOrderedFM(Fitted):
         return chances
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError)
 class BayesianFM(Rival[Fitted]):
     """myFM's regression."""
 
@@ -96,7 +97,6 @@ class BayesianFM(Rival[Fitted]):
     """The standard deviation that factors start from."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.kept > self.iterations:
             raise ModelError(f"kept (={self.kept}) must not exceed iterations ({self.iterations})")
 

@@ -15,17 +15,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+from annotated_types import Ge
 from torch import Tensor
 from torch.nn import functional
 
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.options import Allowed, whole
+from cfnade.utils.validation import options
 from cfnade_rivals.choosing import best_by_validation
 from cfnade_rivals.interface import (
     Count,
@@ -141,23 +142,17 @@ def _with_mean(table: Tensor, index: IntArray) -> Tensor:
     return torch.cat([vectors, mean[None]])
 
 
-def _are_sizes(sizes: Any) -> bool:
-    return isinstance(sizes, list | tuple) and all(whole(1).fits(size) for size in sizes)
-
-
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError)
 class NNMF(Rival[FittedNNMF]):
     """Sizes of the vectors and the network, and how they are trained."""
 
     name: ClassVar[str] = "nnmf"
 
-    direct: Annotated[int, whole(0)] = 10
+    direct: Annotated[int, Ge(0)] = 10
     """Length D of the vectors U and V that the network sees as they are."""
-    product: Annotated[int, whole(0)] = 60
+    product: Annotated[int, Ge(0)] = 60
     """Length D' of U' and V', of which it sees the product."""
-    hidden: Annotated[
-        tuple[int, ...], Allowed("a list of whole numbers of at least 1", _are_sizes, tuple)
-    ] = (50, 50, 50)
+    hidden: tuple[Annotated[int, Ge(1)], ...] = (50, 50, 50)
     """Sigmoid units in each hidden layer; () is a linear network."""
     penalty: NotNegative = 20.0
     """λ, of a vector's squared length against the sum of squared errors in stars."""
@@ -169,7 +164,6 @@ class NNMF(Rival[FittedNNMF]):
     """Adam's, in the first step; it falls to zero in a straight line."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.direct + self.product == 0:
             raise ModelError("direct and product are both 0, so there is nothing to learn from")
 

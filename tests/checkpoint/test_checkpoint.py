@@ -30,13 +30,13 @@ from cfnade.checkpoint.card import CARD
 from cfnade.choice import Choice
 from cfnade.choice.linear import Linear
 from cfnade.choice.picks import Picks
+from cfnade.config import TrainingConfig
 from cfnade.data.array_files import digest_file, digest_text
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import CheckpointError
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.settings import Settings
 from cfnade.sides import new_member, side_names
 
 FILES = [name for name in ALL_FILES if name not in (KEPT, CHOICE)]  # what every model has
@@ -82,7 +82,9 @@ def make(
 ) -> FittedModel:
     context = ratings() if data is None else data
     names, fields = side_names(side, time=time), {"hidden": (6,)} | fields
-    members = tuple(new_member(names, context, fields, Settings()).eval() for _ in range(seeds))
+    members = tuple(
+        new_member(names, context, fields, TrainingConfig()).eval() for _ in range(seeds)
+    )
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for member in members:

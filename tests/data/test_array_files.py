@@ -15,8 +15,9 @@ from cfnade.data.array_files import (
     digest_file,
     digest_text,
 )
-from cfnade.data.dataset import Dataset, Ratings, open_with_description
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
+from cfnade.data.storage import open_dataset
 from cfnade.exceptions import DataError
 
 
@@ -52,7 +53,7 @@ VARIANTS = {
 def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
     ratings = VARIANTS[name]
     ratings.save(tmp_path / "r", "why ✓")
-    back, note = open_with_description(tmp_path / "r")
+    back, note = open_dataset(tmp_path / "r")
     assert back == ratings
     assert back.scale == ratings.scale
     assert note == "why ✓"

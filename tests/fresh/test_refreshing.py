@@ -23,12 +23,14 @@ from tests.serve.given import KINDS, ratings
 from tests.store.given import bytes_below
 
 from cfnade import CFNADE, checkpoint
+from cfnade.cli import fresher
+from cfnade.evaluation import evaluate
 from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.fresh import refreshing
 from cfnade.fresh.newest_held import by_newest, held_back
 from cfnade.fresh.publishing import KEPT, check_of, earlier, publish, roll_back
-from cfnade.fresh.refreshing import refresh
+from cfnade.fresh.refreshing import FolderBusyError, refresh
 from cfnade.lock import only_one
 from cfnade.sides.ridge import RidgeSide
 from cfnade.store.forgetting import forget
@@ -138,7 +140,6 @@ def test_what_is_worse_is_not_published(
     model: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     come(place)
-    before = check_of(model)
     real = refreshing._trained_on
 
     def spoilt(*given: object) -> object:
@@ -150,6 +151,12 @@ def test_what_is_worse_is_not_published(
         return fitted
 
     monkeypatch.setattr(refreshing, "_trained_on", spoilt)
+    publish(_marked(checkpoint.load(model), 0), model)  # so there is an earlier one
+    before = check_of(model)
+    kept = earlier(model)
+    store = open_store(place)
+    forget(store, "mistyped")  # of whom the store knows nothing
+    store.close()
     done = refresh(model, place, threads=1)
     assert not done.published
     assert "worse, so the model stays" in done.why
@@ -157,8 +164,30 @@ def test_what_is_worse_is_not_published(
     assert done.before is not None
     assert done.after > done.before
     assert check_of(model) == before
-    assert earlier(model) == []
+    assert earlier(model) == kept != []
+    again = refresh(model, place, threads=1)  # the same training would give the same model
+    assert (again.published, again.after) == (False, None)
+    assert again.why == "nothing has come since the last refresh, which was worse"
     assert refresh(model, place, bar=100.0, threads=1).published  # the bar is an argument
+
+
+def test_who_came_and_went_between_refreshes_forces_nothing(
+    model: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No model holds them, so none has to go."""
+    publish(_marked(checkpoint.load(model), 0), model)
+    before, kept = check_of(model), earlier(model)
+    come(place)
+    store = open_store(place)
+    assert forget(store, "n0").known
+    store.close()
+    real = evaluate
+    rmse = iter([1.0, 2.0])
+    monkeypatch.setattr(
+        refreshing, "evaluate", lambda *given: replace(real(*given), rmse=next(rmse))
+    )
+    assert not refresh(model, place, threads=1).published
+    assert (check_of(model), earlier(model)) == (before, kept)
 
 
 def test_the_last_three_are_kept_and_rolled_back_one_by_one(model: Path) -> None:
@@ -335,6 +364,30 @@ def test_a_store_without_the_models_ratings_is_refused(model: Path, tmp_path: Pa
     come(place)
     with pytest.raises(TrainingError, match="bring those into the store first"):
         refresh(model, place, threads=1)
+
+
+def test_every_goes_on_after_a_failure(
+    model: Path, place: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that may pass at first, any after it worked once; a mistake in the command ends it."""
+    outcomes: list[BaseException | None] = []
+
+    def once(*_: object) -> None:
+        if (outcome := outcomes.pop(0)) is not None:
+            raise outcome
+
+    monkeypatch.setattr(fresher, "_once", once)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    command = ("refresh", model, "--store", place, "--every", "1s")
+    stop: BaseException = KeyboardInterrupt()
+    outcomes += [FolderBusyError("busy"), None, TrainingError("too few"), None, stop]
+    said = shell(*command)
+    assert outcomes == []
+    assert "not refreshed, next try in 1s: busy" in said.err
+    assert "not refreshed, next try in 1s: too few" in said.err
+    outcomes += [TrainingError("too few"), stop]
+    said = shell(*command)
+    assert (said.code, outcomes) == (1, [stop])
 
 
 def test_the_command_says_what_it_did(model: Path, place: str, shell: Shell) -> None:

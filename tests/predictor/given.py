@@ -17,11 +17,11 @@ import torch
 from tests.folded import Cell, frequencies, side_scores, unknown
 
 from cfnade.calibration import Calibration
+from cfnade.config import TrainingConfig
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.settings import Settings
 from cfnade.sides import Member, new_member, side_names
 
 FloatArray = npt.NDArray[np.float64]
@@ -86,7 +86,7 @@ def make(
     trained = context.select((context.users != UNTRAINED_USER) & (context.items != UNTRAINED_ITEM))
     names = side_names(side, ridge=fields.get("ridge", 0), time=time)
     fields = {"hidden": (6,)} | fields
-    members = [new_member(names, trained, fields, Settings()) for _ in range(seeds)]
+    members = [new_member(names, trained, fields, TrainingConfig()) for _ in range(seeds)]
     generator = torch.Generator().manual_seed(seed)
     for member in members:
         _fill(member, generator)

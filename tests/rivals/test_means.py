@@ -62,7 +62,7 @@ def test_predictions_stay_on_the_scale(ratings: Dataset) -> None:
 
 def test_what_cannot_be_is_refused(ratings: Dataset) -> None:
     with pytest.raises(ModelError, match=r"of \(='film'\) must be one of global, user, item, both"):
-        Means(of="film")
+        Means(of="film")  # type: ignore[arg-type]
     with pytest.raises(ModelError, match=r"item_shrinkage \(=-1\) must be a number of at least 0"):
         Means(item_shrinkage=-1)
     with pytest.raises(ModelError, match="there are no ratings to learn from"):

@@ -139,7 +139,7 @@ def test_divergence_is_said(train: Dataset) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hidden": (5, 0)}, r"hidden \(=\(5, 0\)\) must be a list of whole numbers of at least 1"),
+        ({"hidden": (5, 0)}, r"hidden \(=\(5, 0\)\) must be a list of values, each a whole number"),
         ({"direct": -1}, r"direct \(=-1\) must be a whole number of at least 0"),
         ({"direct": 0, "product": 0}, "direct and product are both 0"),
         ({"epochs": 0}, r"epochs \(=0\) must be a whole number of at least 1"),

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.models.near_network import NearNetwork
-from cfnade.settings import Settings
 from cfnade.sides import Member, new_member
 from cfnade.sides.near_side import NearSide
 
@@ -66,7 +66,7 @@ def some_ratings(seed: int = 0) -> Dataset:
 def some_member(
     names: tuple[str, ...],
     fields: dict[str, Any],
-    settings: Settings | None = None,
+    settings: TrainingConfig | None = None,
     *,
     ratings: Dataset | None = None,
     seed: int = 3,
@@ -74,7 +74,7 @@ def some_member(
 ) -> Member:
     """In double precision, all parameters random, biases too."""
     ratings = some_ratings() if ratings is None else ratings
-    member = new_member(names, ratings, fields, settings or Settings()).double()
+    member = new_member(names, ratings, fields, settings or TrainingConfig()).double()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in member.parameters():

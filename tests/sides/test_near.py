@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 from tests.sides.given import N_ITEMS, N_USERS, make_up_pairs, some_member, some_ratings
 
 from cfnade.checkpoint import load, save
+from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split, cut
@@ -20,7 +21,6 @@ from cfnade.exceptions import TrainingError
 from cfnade.kernels.nearness import Nearness, near_weights
 from cfnade.predictor import Predictor
 from cfnade.scorer import Scorer
-from cfnade.settings import Settings
 from cfnade.sides import Axis, new_member, side_names
 from cfnade.sides import near_side as module
 from cfnade.sides.near_side import NearSide, pairs_of
@@ -270,7 +270,7 @@ def twins(seed: int = 0) -> Split:
     return cut(ratings, parts, "twins")
 
 
-SETTINGS = Settings(epochs=1, batch_rows=100, batch_columns=10, context_rate=(0.8, 1.0))
+SETTINGS = TrainingConfig(epochs=1, batch_rows=100, batch_columns=10, context_rate=(0.8, 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +313,7 @@ def test_new_people_hear_of_films_but_not_of_people_like_them(trained: Any) -> N
 
 
 def test_a_refit_keeps_the_gains(trained: Any) -> None:
-    settings = Settings(**SETTINGS.to_dict() | {"refit": True})
+    settings = TrainingConfig(**SETTINGS.to_dict() | {"refit": True})
     again = train(twins(), side="near", architecture={"hidden": (4,)}, settings=settings).fitted
     for name in ("user-near", "item-near"):
         one: Any = trained.members[0].sides[name].network
@@ -352,7 +352,7 @@ def test_nothing_is_said_while_the_others_are_trained() -> None:
 
 
 def test_the_others_are_trained_as_if_it_were_not_there() -> None:
-    settings = Settings(epochs=2, batch_rows=50, learning_rate=0.01)
+    settings = TrainingConfig(epochs=2, batch_rows=50, learning_rate=0.01)
     alone, with_near = (
         train(twins(), side=side, architecture={"hidden": (4,)}, settings=settings, threads=1)
         for side in ("user", "user+user-near")

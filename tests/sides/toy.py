@@ -9,9 +9,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.models.batch import Context
-from cfnade.settings import Settings
 from cfnade.sides import Axis, Side
 from cfnade.sides.plain import PlainSide
 from cfnade.sides.side import Before
@@ -27,7 +27,7 @@ class ToySide(PlainSide):
         return cls(axis or "user", cls.empty(sizes))
 
     def start(
-        self, ratings: Dataset, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         nn.init.normal_(self.network["w"], 0.0, 0.01, generator)
 

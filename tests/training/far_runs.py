@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from tests.training.far import NAME, FarDevice, register
 
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
-from cfnade.settings import Settings
 from cfnade.training.loop import Saving
 from cfnade.training.run import train
 
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 def curve(parts: Split, case: str, device: str, folder: Path) -> list[float]:
     """Validation RMSE of three epochs, the last after the run was interrupted and resumed."""
     side, fields, training = CASES[case]
-    settings = Settings.from_dict({"epochs": 3} | training)
+    settings = TrainingConfig.from_dict({"epochs": 3} | training)
     place = folder / f"{case} {device}"
     place.mkdir()
     how: dict[str, Any] = {"side": side, "settings": settings, "threads": 1, "device": device}

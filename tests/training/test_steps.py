@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
-from cfnade.settings import Settings
 from cfnade.sides import new_member
 from cfnade.training.steps import TorchStepper, stepper_of
 
-BASE = Settings(batch_rows=20, batch_columns=15)
+BASE = TrainingConfig(batch_rows=20, batch_columns=15)
 
 
 def after_steps(
-    parts: Split, names: tuple[str, ...], settings: Settings, fields: dict[str, Any]
+    parts: Split, names: tuple[str, ...], settings: TrainingConfig, fields: dict[str, Any]
 ) -> torch.Tensor:
     member = new_member(names, parts.train, fields, settings)
     stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=1)

@@ -11,19 +11,19 @@ import pytest
 import torch
 
 from cfnade import checkpoint
+from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import PredictionError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.scorer import Scorer
-from cfnade.settings import Settings
 from cfnade.sides import Member
 from cfnade.training.loop import Saving
 from cfnade.training.run import train
 
 FIELDS: dict[str, Any] = {"hidden": (6,), "context_scale": "sqrt", "time": True}
-QUICK = Settings(
+QUICK = TrainingConfig(
     epochs=4,
     passes=2,
     batch_rows=20,

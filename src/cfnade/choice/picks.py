@@ -74,6 +74,15 @@ class Picks:
         parts = self.columns[places], self.levels[places], self.weights[places]
         return Picks(np.concatenate([[0], ends]), *parts, self.n_columns)
 
+    def weights_of(self, person: int, columns: IndexArray) -> WeightArray:
+        """Return one person's weights of some columns, 1 where they have no interaction. (n,)."""
+        mine = slice(self.offsets[person], self.offsets[person + 1])
+        if np.array_equal(self.columns[mine], columns):
+            return self.weights[mine]
+        weights = np.ones(self.n_columns, np.float32)
+        weights[self.columns[mine]] = self.weights[mine]
+        return weights[columns]
+
     def where(self, keep: npt.NDArray[np.bool_]) -> Picks:
         """Those picks alone; everybody stays, perhaps with none."""
         offsets = row_offsets(self.rows[keep], len(self))

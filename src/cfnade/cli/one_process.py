@@ -100,7 +100,8 @@ def _compile(job: Job, plans: Sequence[Plan], choice: ChoicePlan | None) -> None
 def _save(trained: Trained, job: Job, out: Path) -> None:
     facts = trained.fitted.facts | {"job": job}
     if job["side"] == "auto":
-        facts |= {"auto": {"minutes": job["minutes"], "lists": job["lists"]}}
+        auto = {"minutes": job["minutes"], "lists": job["lists"]}
+        facts |= {"auto": auto | {"refit": job["training"]["refit"]}}
     model = replace(trained.fitted, facts=facts)
     with nothing_lost(out):
         checkpoint.save(model, out, with_context=not job["without_context"], half=job["half"])

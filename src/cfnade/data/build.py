@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from dataclasses import field
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from cfnade.data.dataset import Dataset, TimeArray, make_dataset, pair_keys
 from cfnade.data.interactions import Weighting, counted, liked
 from cfnade.data.scale import Scale, binned_scale, find_scale, given_scale
 from cfnade.exceptions import DataError
-from cfnade.options import check_fields, number, one_of, optional
+from cfnade.utils.validation import options
 
 Repeats = Literal["error", "first", "last", "mean"]
 """What to do with a second rating of the same item by the same user ("last" is by position)."""
@@ -24,21 +24,18 @@ Repeats = Literal["error", "first", "last", "mean"]
 _FOREVER = 2.0**63  # seconds; no later time fits
 
 
-@dataclass(frozen=True)
+@options(DataError)
 class Options:
     """How to understand ratings, whatever file they come from."""
 
     scale: str | Sequence[float] | Scale | None = None
     bins: int | Sequence[float] | None = None
-    repeats: Annotated[Repeats, one_of(*get_args(Repeats))] = "error"
+    repeats: Repeats = "error"
     # not in the repr, by which caches know sources: see `counting`
-    likes: Annotated[float | None, optional(number())] = field(default=None, repr=False)
-    weights: Annotated[Weighting, one_of(*get_args(Weighting))] = field(
-        default="linear", repr=False
-    )
+    likes: float | None = field(default=None, repr=False)
+    weights: Weighting = field(default="linear", repr=False)
 
     def __post_init__(self) -> None:
-        check_fields(self, DataError)
         if self.scale is not None and self.bins is not None:
             raise DataError("scale= and bins= exclude each other: give one of them")
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.data.array_files import digest_file, digest_text
-from cfnade.data.dataset import Dataset, open_with_description
+from cfnade.data.dataset import Dataset
+from cfnade.data.storage import open_dataset
 from cfnade.exceptions import DataError
 from cfnade.utils.files import write_text
 
@@ -90,7 +91,7 @@ def _read_kept(file: Path) -> tuple[Dataset, str] | None:
     if not file.exists():
         return None
     try:
-        return open_with_description(file)
+        return open_dataset(file)
     except DataError as error:
         log.warning("%s; parsing the source again", error)
         return None

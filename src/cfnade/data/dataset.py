@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,9 +29,9 @@ T = TypeVar("T")
 OTHER_AXIS: dict[Axis, Axis] = {"user": "item", "item": "user"}
 
 _COLUMNS = ("users", "items", "levels", "times", "weights")
-_TABLES = ("user_ids", "item_ids", "titles", "genres")
+TABLES = ("user_ids", "item_ids", "titles", "genres")
+"""Attributes with an entry for each user or item."""
 _IN_FINGERPRINT = ("users", "items", "levels", "user_ids", "item_ids", "times", "titles", "genres")
-_FORMAT = {"format": "cfnade-ratings", "version": "1"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +138,7 @@ class Dataset:
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{length:,} {name}" for name, length in lengths.items())
             raise DataError(f"the columns have different lengths: {sizes}")
-        for name in _TABLES:
+        for name in TABLES:
             if attributes[name] is not None:
                 attributes[name] = read_only(attributes[name])
         self.__dict__.update(
@@ -159,7 +158,7 @@ class Dataset:
         return _new, (type(self), columns, None, self._attributes())
 
     def _attributes(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in (*_TABLES, "scale", "source")}
+        return {name: getattr(self, name) for name in (*TABLES, "scale", "source")}
 
     # -- columns ------------------------------------------------------------------------------
 
@@ -204,6 +203,10 @@ class Dataset:
         """Names of the columns: users, items, levels and, where there are some, times, weights."""
         return tuple(name for name in _COLUMNS if name in self._columns)
 
+    def dtype(self, column: str) -> np.dtype[Any]:
+        """Return the type of a column without copying it."""
+        return self._columns[column].dtype
+
     def chunks(self, *columns: str) -> Iterator[tuple[Array, ...]]:
         """Yield some columns, four million rows at a time."""
         arrays = [self._columns[name] for name in columns]
@@ -244,7 +247,7 @@ class Dataset:
         name = f"{self.source}: " if self.source else ""
         noun = "interactions" if self.implicit else "ratings"
         scale = "" if self.implicit else f", scale {self.scale}"
-        present = [*self.columns, *(table for table in _TABLES if getattr(self, table) is not None)]
+        present = [*self.columns, *(table for table in TABLES if getattr(self, table) is not None)]
         extra = [column for column in ("weights", "times", "titles", "genres") if column in present]
         return (
             f"<{type(self).__name__} {name}{len(self):,} {noun} of {self.n_items:,} items by "
@@ -363,26 +366,16 @@ class Dataset:
 
     def save(self, path: Path, description: str = "") -> None:
         """Write the data set to one file, atomically; `open` maps it into memory."""
-        from cfnade.data.array_files import packed, write_streamed
+        from cfnade.data.storage import save_dataset
 
-        tables: dict[str, Array] = {}
-        for name in _TABLES:
-            if (array := getattr(self, name)) is not None:
-                tables |= packed(name, array)
-        shapes: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]] = {
-            name: (column.dtype, (len(self),)) for name, column in self._columns.items()
-        }
-        shapes |= {name: (array.dtype, array.shape) for name, array in tables.items()}
-
-        def chunks(name: str) -> Iterable[Array]:
-            return [tables[name]] if name in tables else (chunk for (chunk,) in self.chunks(name))
-
-        write_streamed(path, shapes, chunks, _metadata(self.scale, self.source, description))
+        save_dataset(self, path, description)
 
     @classmethod
     def open(cls, path: Path) -> Ratings | Interactions:
         """Map a saved data set into memory; every array is checked against its digest."""
-        return open_with_description(path)[0]
+        from cfnade.data.storage import open_dataset
+
+        return open_dataset(path)[0]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -393,7 +386,7 @@ class Dataset:
             name: digest_chunks(column.dtype, len(self), (c for (c,) in self.chunks(name)))
             for name, column in self._columns.items()
         }
-        for name in _TABLES:
+        for name in TABLES:
             if (array := getattr(self, name)) is not None:
                 digests[name] = digest(array)
         parts = [self.source, repr(self.scale)]
@@ -462,69 +455,6 @@ def _new(
     dataset = kind.__new__(kind)
     dataset._set(columns, subset, **attributes)
     return dataset
-
-
-def open_with_description(path: Path) -> tuple[Ratings | Interactions, str]:
-    """Map a saved data set into memory; return it and the description it was saved with."""
-    from cfnade.data.array_files import read_arrays, unpacked
-
-    try:
-        arrays, meta = read_arrays(path)
-        if any(meta.get(key) != value for key, value in _FORMAT.items()):
-            raise DataError("it is not a ratings file of this version")
-        for name in _TABLES:
-            if f"{name}.bytes" in arrays:
-                arrays[name] = unpacked(name, arrays)
-                del arrays[f"{name}.bytes"], arrays[f"{name}.starts"]
-        scale = Scale.saved(json.loads(meta["scale"]), json.loads(meta["edges"]))
-        dataset = make_dataset(scale=scale, source=meta["source"], **arrays)
-        return dataset, meta["note"]
-    except (ValueError, LookupError, TypeError) as error:
-        raise DataError(f"{path}: cannot be read as saved ratings: {error}") from error
-
-
-def save_chunks(
-    path: Path,
-    scale: Scale,
-    count: int,
-    chunks: Callable[[str], Iterable[Array]],
-    *,
-    weighted: bool = False,
-) -> None:
-    """Write a data set without ids whose columns come in chunks, by name.
-
-    Args:
-        path: File to write; `Dataset.open` maps it into memory.
-        scale: Scale of the levels.
-        count: Number of rows.
-        chunks: Returns the chunks of a column: users, items, levels or weights.
-        weighted: Whether there are weights.
-    """
-    from cfnade.data.array_files import write_streamed
-
-    shapes: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]] = {
-        "users": (np.int32, (count,)),
-        "items": (np.int32, (count,)),
-        "levels": (np.uint8, (count,)),
-    }
-    if weighted:
-        shapes["weights"] = (np.float32, (count,))
-    none = {"user_ids": (np.int64, (0,)), "item_ids": (np.int64, (0,))}
-    write_streamed(
-        path,
-        shapes | none,
-        lambda name: () if name in none else chunks(name),
-        _metadata(scale, "", ""),
-    )
-
-
-def _metadata(scale: Scale, source: str, description: str) -> dict[str, str]:
-    return _FORMAT | {
-        "scale": json.dumps(scale.values),
-        "edges": json.dumps(scale.edges),
-        "source": source,
-        "note": description,
-    }
 
 
 def pair_keys(users: IndexArray, items: IndexArray, n_items: int) -> IntArray:

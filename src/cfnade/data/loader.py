@@ -80,7 +80,7 @@ def load(
     """
     if isinstance(data, str) and data.startswith(STORE):  # never kept: people may be forgotten
         data, scale = _of_store(data, bins=bins, scale=scale, picks=rating == NO_COLUMN)
-    options = Options(scale, bins, repeats, likes, weights)
+    options = Options(scale=scale, bins=bins, repeats=repeats, likes=likes, weights=weights)
     reading = ReadOptions(
         user, item, rating, time, separator, header, encoding, skip_bad_lines, weight
     )

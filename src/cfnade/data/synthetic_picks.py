@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
 
 from cfnade.data.dataset import Interactions
 from cfnade.exceptions import DataError
-from cfnade.options import checked, whole
+from cfnade.utils.validation import check_scalar
 
 TASTES = 4
 """How many tastes a person and an item are made of."""
@@ -33,10 +34,10 @@ def synthetic_picks(users: int, items: int, per_user: int, seed: int) -> Synthet
 
     Ids count from 1. An item that nobody took has an id all the same.
     """
-    checked("users", users, whole(1), DataError)
-    checked("items", items, whole(1), DataError)
-    checked("per_user", per_user, whole(1, items), DataError)
-    checked("seed", seed, whole(0), DataError)
+    check_scalar("users", users, int, Ge(1), error=DataError)
+    check_scalar("items", items, int, Ge(1), error=DataError)
+    check_scalar("per_user", per_user, int, Ge(1), Le(items), error=DataError)
+    check_scalar("seed", seed, int, Ge(0), error=DataError)
     draw = np.random.default_rng(seed)
     popularity = _POPULARITY_SPREAD * draw.standard_normal(items)
     tastes, kinds = (draw.standard_normal((n, TASTES)) for n in (users, items))

@@ -175,9 +175,11 @@ def known_picks(scorer: Scorer, people: Sequence[Who]) -> Picks:
     picks = Picks.of_people([who.rated for who in people], scorer.fitted.context.n_items)
     if scorer.fitted.context.weights is None:
         return picks
-    users = np.array([who.user for who in people], np.int64)
-    weights = picks.weights.copy()  # 1 for what somebody new tells
-    weights[users[picks.rows] >= 0] = scorer.picks.take(users[users >= 0]).weights
+    weights = picks.weights.copy()  # 1 for an interaction that the context does not hold
+    for person, who in enumerate(people):
+        if who.user >= 0:
+            mine = slice(picks.offsets[person], picks.offsets[person + 1])
+            weights[mine] = scorer.picks.weights_of(who.user, picks.columns[mine])
     return replace(picks, weights=weights)
 
 

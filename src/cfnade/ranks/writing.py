@@ -22,7 +22,7 @@ from cfnade.checkpoint.manifest import write_manifest
 from cfnade.choice import Choice
 from cfnade.choice.set_nade import ChoiceNade
 from cfnade.data.array_files import write_streamed
-from cfnade.data.dataset import save_chunks
+from cfnade.data.storage import save_chunks
 from cfnade.fitted import FittedModel
 from cfnade.group import Array
 from cfnade.ranks.choosing_together import SharedChoice

@@ -45,9 +45,9 @@ def shard(
 ) -> Shards:
     """Cut the ratings of these files into parts in a folder, or go on with a job left there."""
     place = Workplace(Path(out).absolute())
+    plan = plan_of(data, options or ShardOptions(), reading)  # before anything is removed
     if force and (place.work.exists() or (place.folder / MANIFEST).exists()):
         _clear(place)
-    plan = plan_of(data, options or ShardOptions(), reading)
     if (place.folder / MANIFEST).exists():
         _same_or_raise(ShardPlan.load(place.folder / finishing.SOURCE), plan, place, "holds shards")
         log.info("%s: finished before, from the same files", out)

@@ -58,7 +58,7 @@ class FactorWeights(RowWeights):
         return MeanLink(self.tables["log_weights"], noise, spread)
 
     def reading(self, context: Dataset) -> Reading:
-        return reading_of(self.axis, FactorRows(self, context.rows(self.axis)))
+        return reading_of(self.axis, FactorRows(self, context.rows(self.axis)), context)
 
     def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         """Of a row its state (m, ω), of a column its loadings."""

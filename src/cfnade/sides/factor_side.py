@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from cfnade._typing import IntArray
+from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
 from cfnade.models.config import FactorConfig
 from cfnade.models.factor_network import FactorNetwork
 from cfnade.models.mean_link import MeanLink
-from cfnade.settings import Settings
 from cfnade.sides.factor_rows import FactorRows, FactorWeights
 from cfnade.sides.factor_samples import sampled
 from cfnade.sides.factors import Factors, analyse, continued
@@ -74,14 +74,14 @@ class FactorSide(MadeSide):
 
     @torch.no_grad()
     def start(
-        self, ratings: Dataset, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         del generator, before
         self._fill(self._sampled(ratings, settings.seed, thread_count(None)))
         self._shape(ratings)
 
     @torch.no_grad()
-    def go_on(self, ratings: Dataset, trained: IntArray, settings: Settings) -> None:
+    def go_on(self, ratings: Dataset, trained: IntArray, settings: TrainingConfig) -> None:
         del trained, settings
         self._fill(self._sampled_again(ratings, thread_count(None)))
         self._shape(ratings)

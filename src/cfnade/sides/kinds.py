@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import ModelError, TrainingError
-from cfnade.settings import Settings
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.factor_side import FactorSide, SampledSide
 from cfnade.sides.made_side import MadeSide
@@ -96,7 +96,7 @@ def new_member(
     names: tuple[str, ...],
     ratings: Dataset,
     fields: Mapping[str, Any],
-    settings: Settings,
+    settings: TrainingConfig,
     parts: Mapping[Axis, ColumnPart] | None = None,
 ) -> Member:
     """A member for these ratings with its start values.

@@ -73,7 +73,7 @@ class NadeWeights(RowWeights):
         return self.tables["V" if self.config.factors is None else "P"]
 
     def reading(self, context: Dataset) -> Reading:
-        return reading_of(self.axis, NadeRows(self, context.rows(self.axis)))
+        return reading_of(self.axis, NadeRows(self, context.rows(self.axis)), context)
 
     def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         """Of a row its hidden state, of a column the output weights of its levels."""

@@ -68,7 +68,7 @@ class NearWeights(RowWeights):
         return Nearness(starts, others, *exact)
 
     def reading(self, context: Dataset) -> Reading:
-        reading = reading_of(self.axis, NearRows(self, context.rows(self.axis)))
+        reading = reading_of(self.axis, NearRows(self, context.rows(self.axis)), context)
         reading.learns = None  # who has no pairs gets no correction, and nothing stands for it
         return reading
 

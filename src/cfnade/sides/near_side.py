@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows, index_counts, index_sums
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
@@ -23,7 +24,6 @@ from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
 from cfnade.models.config import NearConfig
 from cfnade.models.near_network import NearNetwork
-from cfnade.settings import Settings
 from cfnade.sides.factor_rows import FactorRows
 from cfnade.sides.factor_side import fill
 from cfnade.sides.factors import analyse
@@ -75,7 +75,7 @@ class NearSide(MadeSide):
 
     @torch.no_grad()
     def start(
-        self, ratings: Dataset, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         del generator
         if not before:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from cfnade._typing import IntArray
+from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.posterior import Evidence
 from cfnade.models.batch import Context
-from cfnade.settings import Settings
 from cfnade.sides.readings import reading_of
 from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import Array, Axis, Reading, Row, row_of
@@ -33,20 +33,20 @@ class PlainSide(RowSide):
     def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of cells, each of a row of the context; differentiable. Returns (n, K)."""
 
-    def rules(self, ratings: Dataset, settings: Settings, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         """Everything moves at the usual rate, without decay."""
         del ratings, share
         names = [name for name, _ in self.network.named_parameters()]
         return dict.fromkeys(names, Rule(rate=settings.learning_rate))
 
     def stepper(
-        self, ratings: Dataset, settings: Settings, *, share: float, threads: int
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> AutogradStepper:
         del threads
         return AutogradStepper(self, self.rules(ratings, settings, share=share))
 
     def reading(self, context: Dataset) -> Reading:
-        return reading_of(self.axis, PlainRows(self.scores_given, context.rows(self.axis)))
+        return reading_of(self.axis, PlainRows(self.scores_given, context.rows(self.axis)), context)
 
     def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         del context, axis

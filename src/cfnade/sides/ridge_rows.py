@@ -35,7 +35,7 @@ class RidgeWeights(RowWeights):
         by_dimension = dict.fromkeys(("u_added", "u_start", "q"), (M, D))
         by_level = dict.fromkeys(("e_added", "e_start", "b"), (M, K))
         tables = {"W": (M, K, D), "V": (M, K, D + 1), "log_prior": (D,), "importance": (D,)}
-        return {**by_dimension, **by_level, **tables}
+        return {**by_dimension, **by_level, **tables, "start_noise": ()}
 
     @property
     def u(self) -> Array:
@@ -67,7 +67,7 @@ class RidgeWeights(RowWeights):
         return PosteriorRows(rows, [self.evidence()], *output, gain=gain)
 
     def reading(self, context: Dataset) -> Reading:
-        return reading_of(self.axis, self.rows(context.rows(self.axis)))
+        return reading_of(self.axis, self.rows(context.rows(self.axis)), context)
 
     def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         """Of a row its state (γ m, ω), of a column the output weights of its levels."""

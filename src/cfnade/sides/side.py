@@ -48,6 +48,13 @@ class Row(NamedTuple):
         keep = self.columns != column
         return Row(self.columns[keep], self.levels[keep])
 
+    def excluding(self, columns: IndexArray) -> Row:
+        """Return the row without several columns."""
+        if columns is self.columns or np.array_equal(columns, self.columns):
+            return NOTHING
+        keep = ~np.isin(self.columns, columns)
+        return Row(self.columns[keep], self.levels[keep])
+
 
 NOTHING = Row(np.empty(0, np.int32), np.empty(0, np.uint8))
 

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from cfnade._typing import IntArray
+from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.time_features import FEATURES, TimeFeatures
 from cfnade.exceptions import TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.models.time_network import TimeNetwork
-from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.side import Array, Axis, Before
 from cfnade.sides.stepping import AutogradStepper
@@ -58,7 +58,7 @@ class TimeSide(Side):
         return cls(network, TimeFeatures.of(ratings))
 
     def start(
-        self, ratings: Dataset, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         del ratings, settings
         if not before:
@@ -92,7 +92,7 @@ class TimeSide(Side):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Dataset, settings: Settings, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         del ratings, share
         names = [name for name, _ in self.network.named_parameters()]
         rate = settings.learning_rate
@@ -104,7 +104,7 @@ class TimeSide(Side):
         return added
 
     def stepper(
-        self, ratings: Dataset, settings: Settings, *, share: float, threads: int
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> AutogradStepper:
         del threads
         return AutogradStepper(self, self.rules(ratings, settings, share=share))

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from cfnade._typing import IntArray
+from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.grouping import CellArrays, RowRatings
 from cfnade.kernels.posterior import Evidence
-from cfnade.settings import Settings
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.draw import Draw
 from cfnade.sides.side import (
@@ -82,7 +82,7 @@ class Side(nn.Module, AnsweringSide):
 
     @abstractmethod
     def start(
-        self, ratings: Dataset, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         """Fill the parameters. A member's first side says how often each level comes at all."""
 
@@ -97,7 +97,7 @@ class Side(nn.Module, AnsweringSide):
     def take_over(self, earlier: Side, ratings: Dataset, earlier_ratings: Dataset) -> None:
         """Take the weights of an earlier model's side, those of columns where ids are the same."""
 
-    def go_on(self, ratings: Dataset, trained: IntArray, settings: Settings) -> None:
+    def go_on(self, ratings: Dataset, trained: IntArray, settings: TrainingConfig) -> None:
         """What is made and not trained is made again, from where it stands: ratings have come.
 
         trained (M, K): those that each column had at each level until now; a new one has none.
@@ -109,7 +109,7 @@ class Side(nn.Module, AnsweringSide):
         """A last touch after training, if it has any, beside the other sides of its member."""
 
     @abstractmethod
-    def rules(self, ratings: Dataset, settings: Settings, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         """Rate and L2 of each parameter by its name in the network.
 
         share is 0 for a cost that is a mean over rows; for a mean over the targets of a block it
@@ -122,7 +122,7 @@ class Side(nn.Module, AnsweringSide):
 
     @abstractmethod
     def stepper(
-        self, ratings: Dataset, settings: Settings, *, share: float, threads: int
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> SideStepper:
         """What trains it on a CPU."""
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.settings import Settings
 from cfnade.sides import Member, new_member
 from cfnade.sides.side import other_axis
 from cfnade.sides.widening import places_of, recounted, widened
@@ -48,7 +48,7 @@ class Job:
     """The sides of a member."""
     fields: dict[str, Any]
     """Fields of the sides that do not follow from the data."""
-    settings: Settings
+    settings: TrainingConfig
     start: FittedModel | None
     device: str
     threads: int
@@ -138,7 +138,7 @@ def settle_member(member: Member, ratings: Dataset) -> None:
         side.settle(ratings, member)
 
 
-def gone_on(start: FittedModel, ratings: Dataset, settings: Settings) -> Member:
+def gone_on(start: FittedModel, ratings: Dataset, settings: TrainingConfig) -> Member:
     """The one member of an earlier model, for these ratings."""
     earlier, had = start.context, dict(start.trained_on)
     member = widened(start.members[0], earlier, ratings, had)

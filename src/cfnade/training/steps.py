@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.kernels.costing import Cost, cost_of
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.costs import hybrid_cost
-from cfnade.settings import Settings
 from cfnade.sides import Member, Side
 from cfnade.sides.draw import Array, Draw, Draws, draws_of
 from cfnade.sides.meeting import Meeting
@@ -45,7 +45,7 @@ def stepper_of(
     member: Member,
     ratings: Dataset,
     fields: Mapping[str, Any],
-    settings: Settings,
+    settings: TrainingConfig,
     *,
     device: str,
     threads: int,
