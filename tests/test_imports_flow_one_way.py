@@ -18,6 +18,7 @@ SOURCES = sorted([*ROOT.rglob("*.py"), *Path(cfnade_rivals.__file__).parent.rglo
 FLOW = [
     *(
         "exceptions",
+        "_typing",
         "utils",
         "lazily",
         "recent",
@@ -26,10 +27,10 @@ FLOW = [
         "config",
         "store",
         "group",
+        "kernels",
         "data",
         "engines",
         "shards",
-        "kernels",
         "models",
         "metrics",
         "ranking_metrics",

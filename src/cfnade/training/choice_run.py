@@ -41,7 +41,7 @@ def asked_of(split: Split, seed: int) -> AskedPeople | None:
         return None
     if len(people) > ASKED:
         people = people[chosen(len(people), ASKED, (seed, STREAM))]
-    context = split.train.plus(split.given) if len(split.given) else split.train
+    context = split.train.concat(split.given) if len(split.given) else split.train
     return AskedPeople(Picks.of(context).take(people), Picks.of(split.valid).take(people))
 
 
