@@ -40,6 +40,7 @@ from cfnade.sides.side import (
 )
 from cfnade.unseen import untrained_scores
 from cfnade.utils.caching import PicklableLock, locked_cached_property
+from cfnade.utils.cancellation import check_cancelled
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -207,6 +208,7 @@ class Newcomers:
         for place, new in enumerate(news):
             same = place > 0 and new.index == news[0].index
             start = solutions[0] if same else None  # one rating less: not far
+            check_cancelled()
             solutions.append(self._kept_solution(new) if new.whole else self._solution(new, start))
         return solutions
 
