@@ -19,10 +19,7 @@ FLOW = [
     *(
         "exceptions",
         "utils",
-        "lazily",
-        "recent",
         "background",
-        "lock",
         "config",
         "store",
         "group",
@@ -55,7 +52,6 @@ FLOW = [
         "exports",
         "list_evaluation",
         "recipes",
-        "tuning",
         "fitting",
         "native",
         "questions",
