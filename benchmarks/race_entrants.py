@@ -133,7 +133,7 @@ def _loaded(job: dict[str, Any], watch: Watch) -> tuple[Any, Any]:
     torch.set_num_threads(job["threads"])
     split = load_split(job["data"], job["split"])
     if job["part"] == "test":
-        split = replace(split, train=split.train.plus(split.valid), valid=split.test)
+        split = replace(split, train=split.train.concat(split.valid), valid=split.test)
     watch.loaded(__version__)
     train, valid = (p.select(np.arange(0, len(p), 100)) for p in (split.train, split.valid))
     return split, replace(split, train=train, valid=valid)

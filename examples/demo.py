@@ -146,7 +146,7 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
     parts, real = parts_to_use()
-    console.print(parts.train.plus(parts.valid).plus(parts.test))
+    console.print(parts.train.concat(parts.valid).concat(parts.test))
     if not real:
         folder = folder / "made-up"
     joint = model_of(parts, "ml-1m-both", folder)

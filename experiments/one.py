@@ -52,7 +52,7 @@ def score(
     parts = load_split(data, split)
     if configuration.whole:
         nothing = parts.valid.select(np.empty(0, np.int64))
-        parts = replace(parts, train=parts.train.plus(parts.valid), valid=nothing)
+        parts = replace(parts, train=parts.train.concat(parts.valid), valid=nothing)
     trained, record = _trained(parts, seed, configuration, threads, state)
     began = time.perf_counter()
     test = evaluate(trained.fitted, parts.test, unseen=configuration.unseen).as_dict()

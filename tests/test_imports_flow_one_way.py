@@ -18,15 +18,16 @@ SOURCES = sorted([*ROOT.rglob("*.py"), *Path(cfnade_rivals.__file__).parent.rglo
 FLOW = [
     *(
         "exceptions",
+        "_typing",
         "utils",
         "background",
         "config",
         "store",
         "group",
+        "kernels",
         "data",
         "engines",
         "shards",
-        "kernels",
         "models",
         "metrics",
         "ranking_metrics",

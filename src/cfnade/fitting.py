@@ -11,9 +11,9 @@ from annotated_types import Ge, Le
 
 from cfnade.choice.planning import ChoicePlan, choice_plan, seconds_of
 from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset, pair_keys
 from cfnade.data.loader import load
 from cfnade.data.predefined import together
-from cfnade.data.ratings import Ratings, cells_of
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.splits import TRAIN, VALID, Split, add_validation, cut
 from cfnade.exceptions import DataError, TrainingError
@@ -57,7 +57,7 @@ def parts_of(data: Any, valid: Any, seed: int) -> Split:
         return cut(ratings, add_validation(parts, seed), f"5 % validation, seed {seed}")
     chosen_by = read(valid, ratings.scale)
     both = together(ratings, chosen_by)
-    cells = cells_of(both.users, both.items, both.n_items)
+    cells = pair_keys(both.users, both.items, both.n_items)
     if repeated := len(cells) - len(np.unique(cells)):
         raise DataError(
             f"{repeated:,} of {len(chosen_by):,} validation ratings are of a user and an item that "
@@ -69,9 +69,9 @@ def parts_of(data: Any, valid: Any, seed: int) -> Split:
 _LABELS = np.array([TRAIN, VALID], np.uint8)
 
 
-def read(data: Any, scale: Scale | None = None) -> Ratings:
+def read(data: Any, scale: Scale | None = None) -> Dataset:
     """Ratings as they are; anything else is loaded, on the scale if one is known already."""
-    if isinstance(data, Ratings):
+    if isinstance(data, Dataset):
         return data
     return load(data, rating="-") if scale == INTERACTIONS else load(data, scale=scale)
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from annotated_types import Ge, Le
 
+from cfnade._typing import IntArray
 from cfnade.data.choices import chosen
-from cfnade.data.ratings import IntArray, Ratings, places_among
+from cfnade.data.dataset import Dataset, match_ids
 from cfnade.data.scale import usual_threshold
 from cfnade.evaluation import cells_asked
 from cfnade.exceptions import PredictionError
@@ -53,7 +54,7 @@ class ListScores:
 
 def evaluate_lists(
     predictor: Predictor,
-    test: Ratings,
+    test: Dataset,
     *,
     k: int | Sequence[int] = KS,
     threshold: float | None = None,
@@ -86,7 +87,7 @@ def evaluate_lists(
 class _Truth:
     """What the test's users liked; users by the test's index, items by the model's."""
 
-    def __init__(self, predictor: Predictor, test: Ratings, threshold: float) -> None:
+    def __init__(self, predictor: Predictor, test: Dataset, threshold: float) -> None:
         _, items = cells_asked(Scorer(predictor.fitted), test)
         # A little less, so that 0.1 + 0.2 is on the scale as 0.3.
         liked = test.values >= threshold - 1e-9 * max(1.0, abs(threshold))
@@ -99,7 +100,7 @@ class _Truth:
     def liked(self, users: IntArray, items: IntArray) -> BoolArray:
         """Which of the items (n, L) in users' (n,) lists were liked; none where it is -1."""
         cells = users[:, None] * self._n_items + items
-        return (items >= 0) & (places_among(self._cells, cells) >= 0)
+        return (items >= 0) & (match_ids(self._cells, cells) >= 0)
 
 
 class _Lists(NamedTuple):
@@ -162,7 +163,7 @@ def _checked_k(k: Any) -> tuple[int, ...]:
     return tuple(sorted({check_scalar("k", one, int, Ge(1), error=PredictionError) for one in k}))
 
 
-def _checked_threshold(threshold: Any, test: Ratings) -> float:
+def _checked_threshold(threshold: Any, test: Dataset) -> float:
     if threshold is None:
         return usual_threshold(test.scale)
     low, high = test.scale.values[0], test.scale.values[-1]

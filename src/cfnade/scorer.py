@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache
 
+from cfnade._typing import IntArray
 from cfnade.choice.picks import Picks
-from cfnade.data.ratings import IntArray
 from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.kernels.grouping import levels_of, ratings_of

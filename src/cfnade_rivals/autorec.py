@@ -19,7 +19,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings, Rows, Side
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Axis, Dataset
 from cfnade.kernels.threads import run, thread_count
 from cfnade_rivals import autorec_kernels as kernels
 from cfnade_rivals.batches import (
@@ -117,7 +118,7 @@ class AutoRec(Rival[FittedAutoRec]):
 
     name: ClassVar[str] = "autorec"
 
-    side: Side = "item"
+    side: Axis = "item"
     """Whose ratings are a row: user or item."""
     hidden: Count = 500
     """Hidden units."""
@@ -132,7 +133,7 @@ class AutoRec(Rival[FittedAutoRec]):
     centre: bool = False
     """Read ratings less the mean of all, in place of ratings as they are."""
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedAutoRec:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedAutoRec:
         """Train for all epochs, keep the weights that predict `valid` best."""
         rows, count = train.rows(self.side), thread_count(threads)
         everything = by_column(rows, np.arange(len(rows)), train.scale.array())
@@ -148,7 +149,7 @@ class AutoRec(Rival[FittedAutoRec]):
         )
 
     def _train(
-        self, rows: Rows, stars: FloatArray, mean: float, seed: int, threads: int
+        self, rows: CsrRows, stars: FloatArray, mean: float, seed: int, threads: int
     ) -> Iterator[AutoRecNet]:
         """The net, moved in place, after every few epochs and after the last."""
         random = np.random.default_rng(seed)
@@ -183,7 +184,7 @@ def _adam_step(
         run(kernels.adam, [(*part, *rest) for part in equal_ranges(len(flat[0]), threads)])
 
 
-def _first_net(rows: Rows, mean: float, hidden: int, random: np.random.Generator) -> AutoRecNet:
+def _first_net(rows: CsrRows, mean: float, hidden: int, random: np.random.Generator) -> AutoRecNet:
     """Weights of the usual width for such layers; outputs start near the mean rating."""
     M = rows.n_columns
     width = np.sqrt(6 / (M + hidden))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.exceptions import ModelError
 from cfnade.utils.validation import options
 
@@ -57,7 +57,7 @@ class Rival(ABC, Generic[F]):
     """As in the registry."""
 
     def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
+        self, train: Dataset, valid: Dataset, *, seed: int = 0, threads: int | None = None
     ) -> F:
         """Learn from `train`; `valid` (it may be empty) only says when to stop, or what to keep.
 
@@ -68,7 +68,7 @@ class Rival(ABC, Generic[F]):
         return self._fit(train, valid, seed, threads)
 
     @abstractmethod
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> F:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> F:
         """The same of at least one rating."""
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade_rivals.factor_tables import FactorTables
 from cfnade_rivals.interface import FloatArray, IntArray, NotNegative, Rival
 
@@ -29,7 +29,7 @@ class Means(Rival[FactorTables]):
     user_shrinkage: NotNegative = 5.0
     """Imagined ratings at their items' means that each user has."""
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FactorTables:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FactorTables:
         """Count; validation, seed and threads make no difference."""
         del valid, seed, threads
         mean = float(train.values.mean())

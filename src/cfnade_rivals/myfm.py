@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import thread_count
 from cfnade.utils.validation import options
@@ -100,13 +100,13 @@ class BayesianFM(Rival[Fitted]):
         if self.kept > self.iterations:
             raise ModelError(f"kept (={self.kept}) must not exceed iterations ({self.iterations})")
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> Fitted:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> Fitted:
         """Draw the samples."""
         del valid
         return FittedFM(self._sample("MyFMRegressor", train, train.values, seed, threads))
 
     def _sample(
-        self, kind: str, train: Ratings, target: Any, seed: int, threads: int | None
+        self, kind: str, train: Dataset, target: Any, seed: int, threads: int | None
     ) -> Sampled:
         package = library("myfm", "myfm", self.name)
         sizes = train.n_users, train.n_items
@@ -128,7 +128,7 @@ class OrderedProbitFM(BayesianFM):
 
     name: ClassVar[str] = "bfm-ordinal"
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> Fitted:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> Fitted:
         """Draw the samples."""
         del valid
         # A level that nobody used has no cut point to be learnt, and the chance 0.

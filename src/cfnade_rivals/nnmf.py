@@ -23,7 +23,7 @@ from annotated_types import Ge
 from torch import Tensor
 from torch.nn import functional
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.utils.validation import options
@@ -54,7 +54,7 @@ class TrainingCells:
     pull_items: Tensor  # the same of items
 
     @classmethod
-    def of(cls, train: Ratings, mean: float, penalty: float) -> TrainingCells:
+    def of(cls, train: Dataset, mean: float, penalty: float) -> TrainingCells:
         users, items = (torch.from_numpy(i.astype(np.int64)) for i in (train.users, train.items))
         pulls = (penalty / torch.bincount(index).clamp(min=1) for index in (users, items))
         targets = torch.from_numpy((train.values - mean).astype(np.float32))
@@ -91,7 +91,7 @@ class NNMFNetwork:
         return errors.mean() + pull.sum() / len(which)
 
 
-def _first_network(train: Ratings, options: NNMF, random: torch.Generator) -> NNMFNetwork:
+def _first_network(train: Dataset, options: NNMF, random: torch.Generator) -> NNMFNetwork:
     width = options.direct + options.product
     users = torch.empty(train.n_users, width).normal_(0.0, _SPREAD, generator=random)
     items = torch.empty(train.n_items, width).normal_(0.0, _SPREAD, generator=random)
@@ -116,7 +116,7 @@ class FittedNNMF(Fitted):
     high: float
 
     @classmethod
-    def of(cls, network: NNMFNetwork, train: Ratings, mean: float) -> FittedNNMF:
+    def of(cls, network: NNMFNetwork, train: Dataset, mean: float) -> FittedNNMF:
         """With copies, in which those without ratings have the others' mean vector."""
         users = _with_mean(network.users, train.users)
         items = _with_mean(network.items, train.items)
@@ -167,7 +167,7 @@ class NNMF(Rival[FittedNNMF]):
         if self.direct + self.product == 0:
             raise ModelError("direct and product are both 0, so there is nothing to learn from")
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedNNMF:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedNNMF:
         """Train for all epochs and keep the best by validation, or the last without any."""
         mean = float(train.values.mean())
 
@@ -179,7 +179,7 @@ class NNMF(Rival[FittedNNMF]):
         with torch_threads(thread_count(threads)):
             return best_by_validation(fits(), valid, cure=cure)
 
-    def _train(self, train: Ratings, mean: float, seed: int) -> Iterator[NNMFNetwork]:
+    def _train(self, train: Dataset, mean: float, seed: int) -> Iterator[NNMFNetwork]:
         """The network, moved in place, after every epoch."""
         random = torch.Generator().manual_seed(seed)
         network = _first_network(train, self, random)

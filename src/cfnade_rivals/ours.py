@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from cfnade import CFNADE, Ratings, Split
+from cfnade import CFNADE, Dataset, Split
 from cfnade.exceptions import ModelError
 from cfnade.recipes import load_recipe
 from cfnade.utils.validation import options
@@ -72,7 +72,7 @@ class Ours(Rival[FittedCFNADE]):
             raise ModelError("training holds a seed; the seed is an argument of fit")
         self._estimator()
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedCFNADE:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedCFNADE:
         """Train by the recipe; validation chooses the epoch and the calibration."""
         none = train.select(np.empty(0, np.int64))
         estimator = self._estimator().set_params(seed=seed, threads=threads)

@@ -34,7 +34,7 @@ from cfnade.config import TrainingConfig
 from cfnade.data.array_files import digest_file, digest_text
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.exceptions import CheckpointError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.sides import new_member, side_names
@@ -51,7 +51,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def ratings(*, texts: bool = False, titles: bool = True) -> Ratings:
+def ratings(*, texts: bool = False, titles: bool = True) -> Dataset:
     rng = np.random.default_rng(0)
     users, items = np.divmod(rng.choice(9 * 12, 60, replace=False), 12)
     values = rng.integers(1, 11, 60) / 2
@@ -76,7 +76,7 @@ def make(
     seed: int = 0,
     seeds: int = 1,
     time: bool = False,
-    data: Ratings | None = None,
+    data: Dataset | None = None,
     choice: bool = False,
     **fields: Any,
 ) -> FittedModel:

@@ -17,7 +17,7 @@ from cfnade import checkpoint
 from cfnade.config import TrainingConfig
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.exceptions import TrainingError
 from cfnade.fresh.refreshing import extended
@@ -29,7 +29,7 @@ from cfnade.training.member import gone_on
 from cfnade.training.run import train
 
 
-def more(made: Ratings) -> Ratings:
+def more(made: Dataset) -> Dataset:
     """The same ratings, with two users and two items that nobody had, all ids as texts."""
     users, items = made.user_ids[made.users], made.item_ids[made.items]
     return build(
@@ -59,7 +59,7 @@ def test_what_was_known_is_said_as_before(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(again, before, atol=1e-6)
 
 
-def _tables(old: Ratings, new: Ratings) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+def _tables(old: Dataset, new: Dataset) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
     return [(old.user_ids, new.user_ids), (old.item_ids, new.item_ids)]
 
 

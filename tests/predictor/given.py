@@ -20,7 +20,7 @@ from cfnade.calibration import Calibration
 from cfnade.config import TrainingConfig
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.sides import Member, new_member, side_names
 
@@ -52,7 +52,7 @@ NOW = 50
 """When cells of a model that knows time are asked for."""
 
 
-def ratings(*, texts: bool = False) -> Ratings:
+def ratings(*, texts: bool = False) -> Dataset:
     """70 ratings in half stars."""
     rng = np.random.default_rng(3)
     users, items = np.divmod(rng.choice((USERS - 1) * (ITEMS - 1), 70, replace=False), ITEMS - 1)
@@ -75,7 +75,7 @@ def ratings(*, texts: bool = False) -> Ratings:
 def make(
     side: str = "user",
     *,
-    data: Ratings | None = None,
+    data: Dataset | None = None,
     seed: int = 0,
     seeds: int = 1,
     time: bool = False,
@@ -105,7 +105,7 @@ def _fill(member: Member, generator: torch.Generator) -> None:
         parameter.normal_(0.0, 0.4, generator=generator)
 
 
-def history_of(data: Ratings, user: int) -> dict[Any, float]:
+def history_of(data: Dataset, user: int) -> dict[Any, float]:
     """All that a user rated, as raw ids and stars."""
     mine = data.users == user
     raw = data.item_ids[data.items[mine]].tolist()
@@ -115,7 +115,7 @@ def history_of(data: Ratings, user: int) -> dict[Any, float]:
 # -- what plain torch says -------------------------------------------------------------------------
 
 
-def known_cells(data: Ratings) -> dict[tuple[int, int], int]:
+def known_cells(data: Dataset) -> dict[tuple[int, int], int]:
     """The ratings of a context."""
     cells = zip(data.users.tolist(), data.items.tolist(), strict=True)
     return dict(zip(cells, data.levels.tolist(), strict=True))

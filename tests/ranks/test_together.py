@@ -199,7 +199,7 @@ def test_the_folder_holds_every_rating_and_id_once(
 ) -> None:
     on_ranks(3, lambda group: trained(group, shards, tmp_path, "user"))
     fitted = checkpoint.load(tmp_path)
-    context, both = fitted.context, parts.train.plus(parts.valid)
+    context, both = fitted.context, parts.train.concat(parts.valid)
     assert np.array_equal(context.user_ids, both.user_ids)
     assert np.array_equal(context.item_ids, both.item_ids)
 

@@ -20,7 +20,7 @@ from cfnade.choice.planning import choice_plan
 from cfnade.config import TrainingConfig
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.serve.app import create_app
@@ -91,7 +91,7 @@ GENRES = ["Comedy", "Drama", "Horror"]
 """Of the films in turn; every fifth has two, the last none."""
 
 
-def ratings(kind: Kind) -> Ratings:
+def ratings(kind: Kind) -> Dataset:
     """60 people and 40 films with titles and genres."""
     made = synthetic(USERS, ITEMS, 1200, seed=5, times=True).ratings
     items = made.items + 101

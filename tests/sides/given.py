@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from cfnade.config import TrainingConfig
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.models.near_network import NearNetwork
 from cfnade.sides import Member, new_member
@@ -48,7 +48,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def some_ratings(seed: int = 0) -> Ratings:
+def some_ratings(seed: int = 0) -> Dataset:
     """More than half of all cells, in random order; user 0 and item 0 have none."""
     rng = np.random.default_rng(seed)
     cells = rng.permutation(1 + np.argwhere(rng.random((N_USERS - 1, N_ITEMS - 1)) < 0.6))
@@ -68,7 +68,7 @@ def some_member(
     fields: dict[str, Any],
     settings: TrainingConfig | None = None,
     *,
-    ratings: Ratings | None = None,
+    ratings: Dataset | None = None,
     seed: int = 3,
     size: float = 0.7,
 ) -> Member:

@@ -21,7 +21,7 @@ from tests.sides.given import (
 )
 
 from cfnade.config import TrainingConfig
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError, PredictionError, TrainingError
 from cfnade.sides import (
@@ -406,10 +406,9 @@ def test_what_no_version_knows_is_refused() -> None:
         saved_member({"time": fields}, {"time": member.sides["time"].arrays()})
 
 
-def other_ids(ratings: Ratings) -> Ratings:
+def other_ids(ratings: Dataset) -> Dataset:
     """Other users and items among the same: one is gone, the others stand one place further."""
-    return replace(
-        ratings,
+    return ratings.replace(
         user_ids=np.concatenate([[-5], ratings.user_ids[:-1]]),
         item_ids=np.concatenate([[-7], ratings.item_ids[:-1]]),
     )
@@ -444,10 +443,10 @@ def test_another_architecture_is_not_taken_over() -> None:
 
 def test_a_side_says_what_does_not_fit() -> None:
     member = some_member(LISTS["both+time"], {"hidden": (5,)})
-    fewer = replace(RATINGS, item_ids=RATINGS.item_ids[:-1], user_ids=RATINGS.user_ids[:-2])
-    longer = replace(RATINGS, scale=Scale((1.0, 2.0, 3.0, 4.0, 5.0)))
+    fewer = RATINGS.replace(item_ids=RATINGS.item_ids[:-1], user_ids=RATINGS.user_ids[:-2])
+    longer = RATINGS.replace(scale=Scale((1.0, 2.0, 3.0, 4.0, 5.0)))
 
-    def fault(side: Side, ratings: Ratings) -> str:
+    def fault(side: Side, ratings: Dataset) -> str:
         return side.fault(ratings) or "none"
 
     user, item, time = member.sides.values()
@@ -484,4 +483,4 @@ def test_time_needs_a_side_before_it_and_times() -> None:
     with pytest.raises(TrainingError, match="time features go beside another side"):
         new_member(("time", "user"), RATINGS, {"hidden": (5,)}, SETTINGS)
     with pytest.raises(TrainingError, match="time features need ratings with timestamps"):
-        new_member(("user", "time"), replace(RATINGS, times=None), {"hidden": (5,)}, SETTINGS)
+        new_member(("user", "time"), RATINGS.replace(times=None), {"hidden": (5,)}, SETTINGS)

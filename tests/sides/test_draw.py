@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from tests.sides.given import N_ITEMS, N_USERS, some_member, some_ratings
 
 from cfnade.config import TrainingConfig
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
 from cfnade.models.batch import Batch, Context
 from cfnade.models.costs import hybrid_cost
@@ -239,7 +239,7 @@ def test_contexts_of_a_batch_are_rows_one_after_another() -> None:
 
 
 def test_ratings_without_any_in_a_row_draw_nothing() -> None:
-    empty: Ratings = RATINGS.select(np.arange(0))
+    empty: Dataset = RATINGS.select(np.arange(0))
     draw = draws_of(("user",), empty, BLOCKS, "paper", 1).draw(np.array([1, 2]), 0)
     assert draw.n_targets == 0
     assert draw.batch("user").context.counts().tolist() == [0, 0]

@@ -78,10 +78,9 @@ def test_ratings_that_follow_a_rule_leave_some_noise() -> None:
     """Everyone gives the same to everything: nothing may be divided by what is left."""
     rule = RATINGS.select(np.arange(len(RATINGS)))
     levels = (rule.users % 5).astype(np.uint8)
-    from dataclasses import replace
 
     fitted = train(
-        split(replace(rule, levels=levels), "paper:0"), side="user-factors", settings=STILL
+        split(rule.replace(levels=levels), "paper:0"), side="user-factors", settings=STILL
     )
     said = Scorer(fitted.fitted).probabilities(rule.users[:50], rule.items[:50])
     assert np.isfinite(said).all()

@@ -14,7 +14,7 @@ from tests.sides.given import N_ITEMS, N_USERS, make_up_pairs, some_member, some
 
 from cfnade.checkpoint import load, save
 from cfnade.config import TrainingConfig
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split, cut
 from cfnade.exceptions import TrainingError
@@ -32,7 +32,7 @@ RATINGS = some_ratings()
 BOTH: list[Axis] = ["user", "item"]
 
 
-def near_of(axis: Axis, ratings: Ratings = RATINGS) -> NearSide:
+def near_of(axis: Axis, ratings: Dataset = RATINGS) -> NearSide:
     side = some_member((axis, f"{axis}-near"), {"hidden": (3,)}, ratings=ratings).sides
     found = side[f"{axis}-near"]
     assert isinstance(found, NearSide)
@@ -117,7 +117,7 @@ def as_table(found: Any, M: int) -> Any:
     return R
 
 
-def some_rows(seed: int = 0, N: int = 200, M: int = 12) -> tuple[Ratings, Any, Any]:
+def some_rows(seed: int = 0, N: int = 200, M: int = 12) -> tuple[Dataset, Any, Any]:
     """Ratings, what is left of each by row, and the same as a table; columns 2 and 5 are alike."""
     random = np.random.default_rng(seed)
     held = random.random((N, M)) < 0.5
@@ -237,7 +237,7 @@ def test_gains_are_those_of_the_smallest_squared_error() -> None:
     np.testing.assert_allclose(found[[0, 2]], without, atol=2e-3)
 
 
-def some_of(levels: Any) -> Ratings:
+def some_of(levels: Any) -> Dataset:
     count = len(levels)
     return Ratings(
         users=np.zeros(count, np.int32),

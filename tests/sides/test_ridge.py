@@ -11,7 +11,7 @@ import torch
 from tests.sides.given import some_member, some_ratings
 
 from cfnade.config import TrainingConfig
-from cfnade.data.ratings import Rows
+from cfnade.data.csr import CsrRows
 from cfnade.exceptions import TrainingError
 from cfnade.sides import new_member, ridge
 from cfnade.sides.factors import Factors, analyse
@@ -68,7 +68,7 @@ def test_a_refresh_continues_from_the_analysis_that_the_side_started_from(
     side.fill(planted, counts, 4.0)
     continued_from = []
 
-    def continued(_: Rows, factors: Factors, **_options: int) -> Factors:
+    def continued(_: CsrRows, factors: Factors, **_options: int) -> Factors:
         continued_from.append(factors)
         return factors
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ def main(folder: Path) -> None:
     # Parameters become tensors of another class there, which the older way of moving cannot do.
     torch.__future__.set_swap_module_params_on_conversion(True)
     ratings = synthetic(30, 20, 250, seed=2).ratings
-    ratings = replace(ratings, times=np.arange(len(ratings), dtype=np.int64))
+    ratings = ratings.replace(times=np.arange(len(ratings), dtype=np.int64))
     parts = split(ratings, "paper:1")
     found = {
         case: {device: curve(parts, case, device, folder) for device in ("cpu", NAME)}

@@ -315,7 +315,7 @@ def test_facts_say_on_what_data_and_how_good(parts: Split) -> None:
 
 
 def test_what_is_given_of_held_out_users_is_context_but_not_trained_on(parts: Split) -> None:
-    whole = parts.train.plus(parts.valid).plus(parts.test)
+    whole = parts.train.concat(parts.valid).concat(parts.test)
     held = split(whole, "users:0:3")
     fitted = fit(held, "user").fitted
     assert len(fitted.context) == len(held.train) + len(held.valid) + len(held.given)

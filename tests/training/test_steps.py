@@ -65,7 +65,7 @@ def test_fields_of_the_cost_change_the_result(parts: Split, field: dict[str, Any
         if len(names) == 2 and "target_weight" in field and "item" in names:
             continue  # targets of a block count the same
         timed = replace(
-            parts, train=replace(parts.train, times=np.arange(len(parts.train), dtype=np.int64))
+            parts, train=parts.train.replace(times=np.arange(len(parts.train), dtype=np.int64))
         )
         one, other = (
             after_steps(timed, names, BASE, {"hidden": (5,), **fields}) for fields in ({}, field)

@@ -17,9 +17,9 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
+from cfnade._typing import IntArray
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_states import Hidden, hidden_of, largest_of
-from cfnade.data.ratings import IntArray
 from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.ragged_sums import add_rows, transposed

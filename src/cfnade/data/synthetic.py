@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le
 
+from cfnade._typing import IndexArray
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.draws import RatedCells, draw_cells, draw_levels, in_blocks, key_of
-from cfnade.data.ratings import IndexArray, Ratings
 from cfnade.data.scale import FloatArray, LevelArray, Scale, given_scale
 from cfnade.exceptions import DataError
 from cfnade.utils.validation import check_scalar, describe_unknown
@@ -56,7 +57,7 @@ class Synthetic:
     Users and items are indices, as in `ratings.users`; parts of the ratings keep them.
     """
 
-    ratings: Ratings
+    ratings: Dataset
     truth: Truth
 
     def __repr__(self) -> str:

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le
 
-from cfnade.data.ratings import Ratings
-from cfnade.data.scale import INTERACTIONS
+from cfnade.data.dataset import Interactions
 from cfnade.exceptions import DataError
 from cfnade.utils.validation import check_scalar
 
@@ -26,7 +25,7 @@ _POPULARITY_SPREAD, _TASTE_SPREAD = 1.0, 1.5
 class SyntheticPicks:
     """Drawn interactions, and the logarithms of what they were drawn in proportion to."""
 
-    ratings: Ratings
+    ratings: Interactions
     liking: npt.NDArray[np.float64]  # (N, M)
 
 
@@ -45,11 +44,9 @@ def synthetic_picks(users: int, items: int, per_user: int, seed: int) -> Synthet
     liking = popularity + _TASTE_SPREAD / np.sqrt(TASTES) * tastes @ kinds.T
     # The largest sums with Gumbel noise are such a draw, largest first.
     taken = np.argsort(-(liking + draw.gumbel(size=liking.shape)), axis=1)[:, :per_user]
-    ratings = Ratings(
+    ratings = Interactions(
         users=np.repeat(np.arange(users, dtype=np.int32), per_user),
         items=taken.astype(np.int32).reshape(-1),
-        levels=np.zeros(users * per_user, np.uint8),
-        scale=INTERACTIONS,
         user_ids=np.arange(1, users + 1),
         item_ids=np.arange(1, items + 1),
         source=f"synthetic picks, seed {seed}",

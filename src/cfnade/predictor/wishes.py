@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from annotated_types import Ge, Le
 
+from cfnade._typing import IntArray
 from cfnade.choice.choice_side import ScoreArray
-from cfnade.data.ratings import IntArray
 from cfnade.exceptions import PredictionError
 from cfnade.personal import Calibrator
 from cfnade.predictor.catalogue import Catalogue

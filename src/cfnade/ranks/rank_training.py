@@ -15,7 +15,7 @@ from cfnade import __version__
 from cfnade.calibration import Calibration
 from cfnade.choice.planning import choice_plan
 from cfnade.config import TrainingConfig
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import make_dataset
 from cfnade.exceptions import TrainingError
 from cfnade.group import Group
 from cfnade.kernels.threads import thread_count, torch_threads
@@ -147,7 +147,7 @@ def _take_over(how: RankRun, member: Member, side: str, owned: list[Owned]) -> N
     ids |= {axis: how.shards.ids_at(axis, columns) for axis, columns in axes.items()}
     earlier = load_columns(how.start, {axis: ids[axis] for axis in axes})
     nothing = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
-    named = Ratings(*nothing, how.shards.scale, ids["user"], ids["item"])
+    named = make_dataset(*nothing, how.shards.scale, ids["user"], ids["item"])
     take_over(member, earlier, named, side)
 
 

@@ -21,7 +21,7 @@ from annotated_types import Gt
 
 from cfnade.choice.planning import CORES
 from cfnade.config import TrainingConfig
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
 from cfnade.recipes import load_recipe
 from cfnade.training.run import Plan
@@ -52,7 +52,7 @@ class Shape:
     levels: int
 
     @classmethod
-    def of(cls, ratings: Ratings) -> Shape:
+    def of(cls, ratings: Dataset) -> Shape:
         return cls(ratings.n_users, ratings.n_items, len(ratings), len(ratings.scale))
 
 

@@ -14,8 +14,8 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le, Lt
 
 from cfnade.data.build import Options, Repeats
+from cfnade.data.dataset import Axis
 from cfnade.data.formats import foreign_kind, is_document, rating_file
-from cfnade.data.ratings import Side
 from cfnade.data.roles import ReadOptions
 from cfnade.data.sources import open_source, packing
 from cfnade.data.typed_tables import count_rows, is_table
@@ -52,7 +52,7 @@ class ShardOptions:
         self.meaning()
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[Axis, ...]:
         return tuple(side for side in SIDES if self.side in (side, "both"))
 
     def meaning(self) -> Options:

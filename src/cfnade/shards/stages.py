@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cfnade.data.ratings import Side
+from cfnade.data.dataset import Axis
 from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.engines import Task, TaskEngine
 from cfnade.exceptions import DataError
@@ -111,7 +111,7 @@ def _run(place: Workplace, plan: ShardPlan, engine: TaskEngine) -> None:
     finishing.write_manifest(place)
 
 
-def _files(place: Workplace, sides: Sequence[Side]) -> list[tuple[Task, str]]:
+def _files(place: Workplace, sides: Sequence[Axis]) -> list[tuple[Task, str]]:
     """What to join, and the file that it becomes."""
     joined: list[tuple[Task, str]] = [
         (("ids", axis, piece), ids_file(axis, piece))

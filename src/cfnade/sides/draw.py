@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from cfnade.config import TrainingConfig
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE
 from cfnade.kernels.block_drawing import BlockSampler
@@ -109,7 +109,7 @@ class Draws(Protocol):
 
 def draws_of(
     axes: tuple[Literal["user", "item"], ...],
-    ratings: Ratings,
+    ratings: Dataset,
     settings: TrainingConfig,
     target_weight: str,
     threads: int,
@@ -136,7 +136,7 @@ class _RowDraws:
     def __init__(
         self,
         axis: Literal["user", "item"],
-        ratings: Ratings,
+        ratings: Dataset,
         settings: TrainingConfig,
         target_weight: str,
         threads: int,
@@ -190,7 +190,7 @@ class _BlockDraws:
 
     def __init__(
         self,
-        ratings: Ratings,
+        ratings: Dataset,
         settings: TrainingConfig,
         threads: int,
         parts: Mapping[Literal["user", "item"], ColumnPart] | None,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from cfnade.config import TrainingConfig
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.exceptions import ModelError, TrainingError
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.factor_side import FactorSide, SampledSide
@@ -94,7 +94,7 @@ def kernel_tasks(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def new_member(
     names: tuple[str, ...],
-    ratings: Ratings,
+    ratings: Dataset,
     fields: Mapping[str, Any],
     settings: TrainingConfig,
     parts: Mapping[Axis, ColumnPart] | None = None,
@@ -113,7 +113,7 @@ def new_member(
     return Member(sides)
 
 
-def bytes_of_weights(names: tuple[str, ...], ratings: Ratings, fields: Mapping[str, Any]) -> int:
+def bytes_of_weights(names: tuple[str, ...], ratings: Dataset, fields: Mapping[str, Any]) -> int:
     """What a member's parameters would take; sides that read no rows have few, and count nothing.
 
     Nothing of that size is made.

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cfnade._typing import IntArray
 from cfnade.config import TrainingConfig
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch
@@ -45,7 +46,7 @@ class NadeSide(RowSide):
     # -- made, saved, taken over --------------------------------------------------------------
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
         assert axis is not None
         rows = ratings.rows(axis)
         sizes: dict[str, Any] = {"columns": rows.n_columns, "levels": rows.n_levels}
@@ -55,7 +56,7 @@ class NadeSide(RowSide):
         return cls(axis, CFNADENetwork(**{**_own(fields), **sizes}))
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: TrainingConfig, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         """Random weights; biases from how often each column got each level.
 
@@ -88,7 +89,7 @@ class NadeSide(RowSide):
     def empty(fields: Mapping[str, Any]) -> CFNADENetwork:
         return CFNADENetwork.from_config(CFNADEConfig.from_dict(fields))
 
-    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
+    def take_over(self, earlier: Side, ratings: Dataset, earlier_ratings: Dataset) -> None:
         assert isinstance(earlier, NadeSide)
         old, new = earlier.network, self.network
         same = ("levels", "hidden", "factors", "shared", "activation")
@@ -113,7 +114,7 @@ class NadeSide(RowSide):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Ratings, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         """The paper's L2 is Σ w² beside the mean cost of a row.
 
         The mean cost of a block's target is that of a row divided by the ratings of a row. A
@@ -132,7 +133,7 @@ class NadeSide(RowSide):
         return rules
 
     def stepper(
-        self, ratings: Ratings, settings: TrainingConfig, *, share: float, threads: int
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> SideStepper:
         return EngineStepper(self, self.rules(ratings, settings, share=share), settings, threads)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.exceptions import TrainingError
 from cfnade.training.schedule import Schedule
 from cfnade.training.state import NAME, Progress, read_state, write_state

@@ -14,7 +14,7 @@ from annotated_types import Ge
 from cfnade import __version__
 from cfnade.choice.planning import ChoicePlan
 from cfnade.config import TrainingConfig
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.fitted import FittedModel, trained_on
@@ -144,7 +144,7 @@ def train_picks(
     if saving is not None:
         require_space(saving.folder, split, (), plan)
     train = split.train
-    context = train.plus(split.valid).plus(split.given)
+    context = train.concat(split.valid).concat(split.given)
     counts = trained_on(("user",), train)
     run: dict[str, Any] = {
         "side": PICKS,
@@ -165,7 +165,7 @@ def checked_seeds(seeds: Any) -> int:
     return check_scalar("seeds", seeds, int, Ge(1), error=TrainingError)
 
 
-def _require_ratings(train: Ratings) -> None:
+def _require_ratings(train: Dataset) -> None:
     if len(train) == 0:
         raise TrainingError("there are no ratings to train on; is the split right?")
     if train.implicit:
@@ -222,7 +222,7 @@ def _model(
     return replace(
         _together([member.final for member in members]),
         side=",".join(dict.fromkeys(job.side for job in jobs)),
-        context=split.train.plus(split.valid).plus(split.given),
+        context=split.train.concat(split.valid).concat(split.given),
         calibration=verdict.calibration,
         calibration_of_new=verdict.calibration_of_new,
         shares=shares if weighed else (),

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.exceptions import ModelError
 from cfnade.utils.validation import options
 from cfnade_rivals.listers.likes import Likes

@@ -13,7 +13,7 @@ from cfnade.choice.planning import choice_plan
 from cfnade.config import TrainingConfig
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import given_scale
 from cfnade.data.splits import split
 from cfnade.training.run import train, train_picks
@@ -56,7 +56,7 @@ PEOPLE = 120
 
 def ratings(
     scale: str, *, ids_are_titles: bool = False, hearts: bool = False, bare: bool = False
-) -> Ratings:
+) -> Dataset:
     """Each person loves one kind and dislikes the other, with some noise.
 
     Where there are no ratings they pick what they love, and little else. Bare ones have no titles.
@@ -104,7 +104,7 @@ def with_picks(folder: Path) -> Path:
     settings = TrainingConfig(epochs=15, batch_rows=16, learning_rate=0.01, seed=1)
     rated = ratings("1-5")
     named = np.array([GENRES[item] for item in rated.item_ids.tolist()], object)
-    data = split(replace(rated, genres=named), "paper:0")
+    data = split(rated.replace(genres=named), "paper:0")
     plan = choice_plan(data.train)
     architecture = {"hidden": (16,), "ridge": 4}
     done = train(data, side="user", architecture=architecture, settings=settings, lists=plan)
