@@ -11,6 +11,7 @@ import typer
 
 from cfnade.cli.arguments import Json, Model, panel, with_engine, with_options
 from cfnade.cli.at_work import lasting
+from cfnade.cli.terminal import printable
 from cfnade.exceptions import PredictionError
 from cfnade.options import checked, whole
 
@@ -318,7 +319,7 @@ def _who(
 
 
 def _name_unknown(users: list[Any], predictor: Predictor) -> None:
-    strangers = [str(user) for user in users if predictor.users.index(user) < 0]
+    strangers = [printable(str(user)) for user in users if predictor.users.index(user) < 0]
     if strangers:
         _say_unknown("user " + ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else ""))
 
