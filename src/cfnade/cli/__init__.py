@@ -25,11 +25,11 @@ from cfnade.cli import (
     export,
     fresher,
     keeping,
-    recipe_search,
     score,
     service,
     sharding,
     train,
+    tune,
     use,
 )
 from cfnade.cli.arguments import Command
@@ -52,7 +52,7 @@ for command in (
     use.recommend,
     use.similar,
     use.explain,
-    recipe_search.tune,
+    tune.tune,
     export.export,
     sharding.shard,
     service.serve,

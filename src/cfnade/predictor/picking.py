@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cfnade._typing import IntArray
 from cfnade.choice import Choice
 from cfnade.choice.choice_side import ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.data.ratings import IntArray
 from cfnade.kernels.likeliest import cells_between, nth_largest
 from cfnade.personal import Calibrator
 from cfnade.predictor.listing import Listable, Rankings
@@ -152,7 +152,7 @@ def log_chances(
     def made() -> list[ScoreArray]:
         return [choice.log_chances(known_picks(scorer, people), left_out=left_out)]
 
-    return made()[0] if len(people) > 1 else scorer.recently(people[0], made, left_out)[0].copy()
+    return made()[0] if len(people) > 1 else scorer.cached(people[0], made, left_out)[0].copy()
 
 
 def with_picks(

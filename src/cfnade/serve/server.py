@@ -34,6 +34,8 @@ _FINISH = 30
 """Seconds in which requests under way may finish after a signal to stop."""
 _START = 120
 """Seconds that a new worker may take to load the model."""
+_SEND_BUFFER = 1 << 17
+"""Bytes of answers that the kernel keeps for a connection (Linux doubles it)."""
 _TURN = 0.001
 """Seconds for which a thread goes on while others wait. An answer passes through several threads,
 and Python's own 0.005 add up."""
@@ -134,6 +136,8 @@ def bind(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = addresses[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it: the kernel would keep megabytes for each client that reads slowly.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         listener.bind(address)
         listener.set_inheritable(True)
     except (OSError, OverflowError, UnicodeError) as error:
