@@ -206,6 +206,7 @@ class Newcomers:
         """Coefficients z of each, all sides' together; None: nothing is known, or can be done."""
         solutions: list[FloatArray | None] = []
         for place, new in enumerate(news):
+            check_cancelled()
             same = place > 0 and new.index == news[0].index
             start = solutions[0] if same else None  # one rating less: not far
             check_cancelled()

@@ -27,7 +27,6 @@ from cfnade.predictor.cells import Beside
 from cfnade.predictor.frames import probability_names
 from cfnade.predictor.histories import History
 from cfnade.predictor.ranking import How
-from cfnade.utils.cancellation import Check, never
 from cfnade.utils.validation import check_choice
 
 
@@ -122,13 +121,11 @@ class Questions:
         user: Any = None,
         history: History | None = None,
         of: Literal["rating", "pick"] | None = None,
-        check: Check = never,
     ) -> Any:
         """How each known rating moved the prediction of one item, or with of="pick" its chance to
-        be picked next; the strongest first. `check` is called between pieces of work and may raise
-        to cancel the rest."""
+        be picked next; the strongest first."""
         rated = self._history(history)
-        frame = self.predictor_.explain(item=item, user=user, history=rated, of=of, check=check)
+        frame = self.predictor_.explain(item=item, user=user, history=rated, of=of)
         return frame_as(frame, self._kind(history))
 
     def evaluate(self, test: Any) -> Scores:

@@ -38,7 +38,6 @@ from cfnade.scorer import Scorer
 from cfnade.sides.side import What, Who
 from cfnade.unseen import NothingKnown
 from cfnade.utils.caching import locked_cached_property
-from cfnade.utils.cancellation import Check, never
 from cfnade.utils.validation import check_scalar
 
 FloatArray = npt.NDArray[np.float64]
@@ -315,7 +314,6 @@ class Predictor:
         user: Any = None,
         history: History | None = None,
         of: Literal["rating", "pick"] | None = None,
-        check: Check = never,
     ) -> pl.DataFrame:
         """How each known rating moved the prediction of one item, the strongest first.
 
@@ -327,7 +325,6 @@ class Predictor:
         rating, prediction, what it would be `without` that rating, and the difference `change`.
         One that reads items alone: a line for each level at which others rated the item: rating,
         count, prediction, `without` all of these, `change`, and `mean_change` of leaving out one.
-        `check` is called between pieces of work; what it raises cancels the rest.
         """
         who, index = self._one(user, history), self.catalogue.known(item)
         if history is None and who.user < 0:
@@ -336,7 +333,7 @@ class Predictor:
                 "give history= to explain it for a new person"
             )
         of_pick = refusals.explains_picks(self.fitted, of)
-        return explanation(self._scorer, who, index, of_pick=of_pick, check=check)
+        return explanation(self._scorer, who, index, of_pick=of_pick)
 
     # -- shared -------------------------------------------------------------------------------
 

@@ -10,29 +10,24 @@ from cfnade.predictor.picking import known_picks
 from cfnade.predictor.ranking import means_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
-from cfnade.utils.cancellation import Check, checking
+from cfnade.utils.cancellation import check_cancelled
 
 _SCORES = 1 << 22  # of all items, without some interactions, that are made together
 
 
-def explanation(
-    scorer: Scorer, who: Who, item: int, *, of_pick: bool, check: Check
-) -> pl.DataFrame:
-    """By whatever the model reads: a line for each. `check` is called between pieces of work."""
+def explanation(scorer: Scorer, who: Who, item: int, *, of_pick: bool) -> pl.DataFrame:
+    """By whatever the model reads: a line for each."""
     if of_pick:
-        return by_pick(scorer, who, item, check)
-    if scorer.fitted.takes_histories:
-        return by_item(scorer, who, item, check)
-    return by_level(scorer, who, item)
+        return by_pick(scorer, who, item)
+    return (by_item if scorer.fitted.takes_histories else by_level)(scorer, who, item)
 
 
-def by_item(scorer: Scorer, who: Who, item: int, check: Check) -> pl.DataFrame:
+def by_item(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     """By the person's ratings: a line for each item that they rated, the strongest effect first."""
     context = scorer.fitted.context
     values = context.scale.array()
     rated = who.rated.without(item)
-    with checking(check):
-        effects = scorer.effects(who, item)
+    effects = scorer.effects(who, item)
     prediction = float(means_of(effects.whole[None], values)[0])
     without = means_of(effects.without, values)
     order = np.lexsort((rated.columns, -np.abs(prediction - without)))
@@ -48,7 +43,7 @@ def by_item(scorer: Scorer, who: Who, item: int, check: Check) -> pl.DataFrame:
     )
 
 
-def by_pick(scorer: Scorer, who: Who, item: int, check: Check) -> pl.DataFrame:
+def by_pick(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     """By what is known of the person: how much likelier each made it that the item is picked."""
     context, choice = scorer.fitted.context, scorer.fitted.choice
     assert choice is not None
@@ -58,9 +53,9 @@ def by_pick(scorer: Scorer, who: Who, item: int, check: Check) -> pl.DataFrame:
     without = np.empty(len(picks.columns))
     step = max(1, _SCORES // choice.n_items)
     for first in range(0, len(without), step):
+        check_cancelled()
         places = np.arange(first, min(first + step, len(without)))
         without[places] = choice.log_chances_without(picks, places)[:, item]
-        check()
     order = np.lexsort((rated.columns, without - whole))  # what helped most comes first
     items = rated.columns[order].astype(np.int64)
     columns = {

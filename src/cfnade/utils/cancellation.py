@@ -1,36 +1,38 @@
-"""Cooperative cancellation of long computations.
+"""Cooperative cancellation: long computations stop at their next check.
 
-A caller gives a function that raises when the work is no longer wanted. It is called between
-pieces of work on the same thread.
+A thread cannot be stopped from outside. Whoever starts a computation gives it an event, and the
+computation calls `check_cancelled` between its parts:
+
+    with cancelled_by(event):
+        explanation(...)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Check = Callable[[], None]
-"""Raises to cancel; what it raises reaches the caller."""
+_event: ContextVar[threading.Event | None] = ContextVar("cancellation", default=None)
 
 
-def never() -> None:
-    """Cancel nothing."""
-
-
-_CHECK: ContextVar[Check] = ContextVar("check", default=never)
+class ComputationCancelledError(Exception):
+    """Nobody waits for the result any longer."""
 
 
 @contextmanager
-def checking(check: Check) -> Iterator[None]:
-    """Call `check` wherever the work inside calls `check_cancelled`."""
-    token = _CHECK.set(check)
+def cancelled_by(event: threading.Event) -> Iterator[None]:
+    """Inside, `check_cancelled` raises once the event is set. Other threads are not affected."""
+    token = _event.set(event)
     try:
         yield
     finally:
-        _CHECK.reset(token)
+        _event.reset(token)
 
 
 def check_cancelled() -> None:
-    """Raise what the caller's check raises, if the work is no longer wanted."""
-    _CHECK.get()()
+    """Raise ComputationCancelledError if the result is not wanted any longer."""
+    event = _event.get()
+    if event is not None and event.is_set():
+        raise ComputationCancelledError
