@@ -209,7 +209,6 @@ class Newcomers:
             check_cancelled()
             same = place > 0 and new.index == news[0].index
             start = solutions[0] if same else None  # one rating less: not far
-            check_cancelled()
             solutions.append(self._kept_solution(new) if new.whole else self._solution(new, start))
         return solutions
 
