@@ -297,7 +297,7 @@ def test_the_same_seed_gives_the_same_bits(parts: Split, fitted: CFNADE) -> None
 
 def test_the_test_part_is_never_looked_at(parts: Split, fitted: CFNADE) -> None:
     turned = parts.test.replace(levels=4 - parts.test.levels)
-    other = Split("", parts.train, parts.valid, turned, parts.given, "")
+    other = Split("", parts.train, parts.valid, turned, parts.fold_in, "")
     assert bits(CFNADE(**SMALL).fit(other)) == bits(fitted)
 
 

@@ -65,7 +65,9 @@ def split(path: Path, name: str, options: Mapping[str, Any]) -> tuple[str, dict[
     from cfnade.data.loader import load_split
 
     done = load_split(path, name, cache=False, **options)
-    return done.fingerprint, done.parts()
+    parts = done.parts()
+    parts["given"] = parts.pop("fold_in")
+    return done.fingerprint, parts
 
 
 # -- the command line ------------------------------------------------------------------------------
