@@ -130,7 +130,7 @@ def _pick(typed: str, predictor: Predictor) -> Any:
         return item_id(typed, predictor)
     except PredictionError:
         name, stars, _ = typed.rpartition("=")
-        if not stars:
+        if stars == "":
             raise
     raise PredictionError(f"{typed!r}: this model knows no ratings; say {name!r} alone")
 

@@ -49,13 +49,15 @@ class Limits:
     header_bytes: int = 1 << 14
     body_seconds: float = 10.0
     """For a request to arrive whole, headers and body each."""
+    write_seconds: float = 30.0
+    """For a client to read an answer."""
     work_seconds: float = 10.0
     """For an answer, waiting included."""
     threads: int = field(default_factory=available_threads)
     waiting: int = 64
     """Requests that wait for a thread; the next one is told to come again."""
     connections: int = 512
-    """Open connections; beyond, the one that has been silent for longest is closed."""
+    """Open connections; beyond, the one that has waited for its client longest is closed."""
 
 
 class Work:
