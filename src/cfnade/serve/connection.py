@@ -32,7 +32,8 @@ class LimitedConfig(Config):
     def __init__(self, *args: Any, limits: Limits, **options: Any) -> None:
         # Each turn of the event loop accepts as many connections as the backlog holds, before any
         # is counted: a small one keeps a burst from using up all file descriptors.
-        super().__init__(*args, backlog=min(128, limits.connections), **options)
+        options["backlog"] = min(128, limits.connections)
+        super().__init__(*args, **options)
         self.limits = limits
         self.warned_at = float("-inf")
 
