@@ -12,7 +12,7 @@ import pytest
 from tests.close import assert_close
 
 from cfnade import CFNADE, Split
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import TrainingError
@@ -88,7 +88,7 @@ def replies(means: Any, truth: Any, *, few: bool) -> Replies:
     return Replies(answered, answered if few else None)
 
 
-def made_up(n: int, noises: list[float]) -> tuple[Ratings, list[Any], Any]:
+def made_up(n: int, noises: list[float]) -> tuple[Dataset, list[Any], Any]:
     rng = np.random.default_rng(1)
     truth = rng.integers(1, 3, n).astype(float)
     means = [np.clip(truth + rng.normal(0, size, n), 1, 2) for size in noises]

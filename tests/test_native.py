@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.close import assert_close
 
-from cfnade import CFNADE, Ratings, synthetic
+from cfnade import CFNADE, Dataset, synthetic
 from cfnade.data.synthetic_picks import synthetic_picks
 from cfnade.exceptions import PredictionError
 
@@ -28,12 +28,12 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.fixture(scope="module")
-def ratings() -> Ratings:
+def ratings() -> Dataset:
     return synthetic(30, 20, 300, seed=3).ratings
 
 
 @pytest.fixture(scope="module")
-def model(ratings: Ratings) -> CFNADE:
+def model(ratings: Dataset) -> CFNADE:
     return CFNADE(**SMALL).fit(ratings)
 
 
@@ -107,7 +107,7 @@ def test_pandas_keeps_the_index_of_the_question(model: CFNADE) -> None:
 
 
 @kinds
-def test_a_model_of_a_frame_gives_frames_of_its_kind(ratings: Ratings, kind: str) -> None:
+def test_a_model_of_a_frame_gives_frames_of_its_kind(ratings: Dataset, kind: str) -> None:
     _, made, table = KINDS[kind]
     users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
     model = CFNADE(**SMALL).fit(made({"user": users, "item": items, "rating": ratings.values}))
@@ -118,7 +118,7 @@ def test_a_model_of_a_frame_gives_frames_of_its_kind(ratings: Ratings, kind: str
     assert isinstance(model.recommend(asked), pd.DataFrame if kind == "polars" else pl.DataFrame)
 
 
-def test_the_kind_can_be_said(ratings: Ratings) -> None:
+def test_the_kind_can_be_said(ratings: Dataset) -> None:
     model = CFNADE(**SMALL).fit(ratings).set_output("pandas")
     assert isinstance(model.recommend(pl.Series([1])), pd.DataFrame)
     assert isinstance(model.ask(1), pd.DataFrame)

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from tests.close import assert_close
 
-from cfnade import CFNADE, Predictor, Ratings, synthetic
+from cfnade import CFNADE, Dataset, Predictor, synthetic
 
 SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 2, "batch_rows": 8, "threads": 1}
 
 
 @pytest.fixture(scope="module")
-def ratings() -> Ratings:
+def ratings() -> Dataset:
     return synthetic(30, 20, 300, seed=3).ratings
 
 
@@ -30,7 +30,7 @@ def ratings() -> Ratings:
     ],
     ids=["user", "both", "lists"],
 )
-def test_a_copy_answers_the_same(ratings: Ratings, arguments: dict[str, Any]) -> None:
+def test_a_copy_answers_the_same(ratings: Dataset, arguments: dict[str, Any]) -> None:
     model = CFNADE(**arguments).fit(ratings)
     users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
     expected = model.predict_proba(users, items)  # what it keeps from this must not matter
@@ -42,7 +42,7 @@ def test_a_copy_answers_the_same(ratings: Ratings, arguments: dict[str, Any]) ->
         assert_close(way.recommend([1, 2], min_ratings=0), listed)
 
 
-def test_a_predictor_too(ratings: Ratings) -> None:
+def test_a_predictor_too(ratings: Dataset) -> None:
     asked = CFNADE(side="user", **SMALL).fit(ratings).predictor_
     found: Predictor = pickle.loads(pickle.dumps(asked))
     assert_close(found.predict([1, 2], [3, 4]), asked.predict([1, 2], [3, 4]))
@@ -54,10 +54,10 @@ def test_one_that_was_not_fitted_stays_so() -> None:
     assert not hasattr(made, "fitted_")
 
 
-def test_ratings_stay_frozen_and_rows_are_left_behind(ratings: Ratings) -> None:
+def test_ratings_stay_frozen_and_rows_are_left_behind(ratings: Dataset) -> None:
     before = len(pickle.dumps(ratings))
     rows = ratings.rows("item")
-    found: Ratings = pickle.loads(pickle.dumps(ratings))
+    found: Dataset = pickle.loads(pickle.dumps(ratings))
     assert len(pickle.dumps(ratings)) == before
     assert found == ratings
     assert np.array_equal(found.rows("item").columns, rows.columns)

@@ -15,7 +15,7 @@ from tests.listed import lines
 from tests.sides.given import N_ITEMS, N_USERS, STARS, some_member, some_ratings
 
 from cfnade import scorer as module
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel
@@ -60,7 +60,7 @@ def make(side: str, *, members: int = 2, lone: int | None = None, **fields: Any)
 # -- what the equations say ------------------------------------------------------------------------
 
 
-def known_of(context: Ratings) -> dict[tuple[int, int], int]:
+def known_of(context: Dataset) -> dict[tuple[int, int], int]:
     cells = zip(context.users.tolist(), context.items.tolist(), strict=True)
     return dict(zip(cells, context.levels.tolist(), strict=True))
 
@@ -270,7 +270,7 @@ def test_rules_that_do_not_exist_or_fit_are_refused() -> None:
     fitted = make("user")
     with pytest.raises(ModelError, match=r"unseen \(='median'\) must be one of mean, paper"):
         Scorer(fitted, unseen="median")
-    halves = replace(fitted, context=replace(fitted.context, scale=Scale((0.0, 0.5, 1.0, 1.5))))
+    halves = replace(fitted, context=fitted.context.replace(scale=Scale((0.0, 0.5, 1.0, 1.5))))
     with pytest.raises(ModelError, match="the paper's default rating 3 is not on the scale"):
         Scorer(halves, unseen="paper")
 

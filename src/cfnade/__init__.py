@@ -14,8 +14,8 @@ __version__ = "0.2.0"
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 if TYPE_CHECKING:
+    from cfnade.data.dataset import Dataset, Interactions, Ratings
     from cfnade.data.loader import load, load_split
-    from cfnade.data.ratings import Ratings
     from cfnade.data.scale import Scale
     from cfnade.data.splits import Split, split
     from cfnade.data.synthetic import synthetic
@@ -29,7 +29,9 @@ _HOMES = {
     "DataError": "exceptions",
     "ModelError": "exceptions",
     "Predictor": "predictor",
-    "Ratings": "data.ratings",
+    "Dataset": "data.dataset",
+    "Interactions": "data.dataset",
+    "Ratings": "data.dataset",
     "Scale": "data.scale",
     "Split": "data.splits",
     "load": "data.loader",
@@ -50,6 +52,8 @@ __all__ = [
     "CFNADE",
     "CfnadeError",
     "DataError",
+    "Dataset",
+    "Interactions",
     "ModelError",
     "Predictor",
     "Ratings",

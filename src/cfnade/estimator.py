@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import checkpoint
+from cfnade.config import TrainingConfig
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split
 from cfnade.exceptions import CfnadeError, CheckpointError, PredictionError, TrainingError
@@ -37,8 +38,7 @@ from cfnade.native import kind_of
 from cfnade.parameters import Arguments
 from cfnade.predictor import Predictor
 from cfnade.questions import Questions
-from cfnade.recipes import kinds_in, plans_beside
-from cfnade.settings import Settings
+from cfnade.recipes import further_member_plans, member_kinds
 from cfnade.training.floor import behind_means
 from cfnade.training.loop import Reporter
 from cfnade.training.run import Plan, train, train_picks
@@ -150,14 +150,14 @@ class CFNADE(Arguments, Questions):
         if auto:
             return chosen_plans(split, self.minutes, self.seed, self.refit)
         side, settings = self.side or "user", self._settings()
-        first = Plan(kinds_in(side)[0], self._fields(), settings)
-        return [first, *plans_beside(side, settings.seed)]
+        first = Plan(member_kinds(side)[0], self._fields(), settings)
+        return [first, *further_member_plans(side, settings.seed)]
 
     def _fields(self) -> dict[str, Any]:
         arguments = {name: getattr(self, name) for name in (*ARCHITECTURE, "time")}
         return fields_of(self.side or "user", arguments)
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> TrainingConfig:
         arguments = {name: getattr(self, name) for name in TRAINING}
         return settings_of(self.side or "user", arguments, self.settings, self.ridge)
 

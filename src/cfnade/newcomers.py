@@ -22,7 +22,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade._typing import IntArray
+from cfnade.data.dataset import Dataset
 from cfnade.kernels.newton import most_probable
 from cfnade.sides import Axis
 from cfnade.sides.side import (
@@ -82,7 +83,7 @@ class Newcomers:
     def __init__(
         self,
         readings: Sequence[Reading],
-        context: Ratings,
+        context: Dataset,
         trained_on: Mapping[Axis, IntArray],
         frequencies: FloatArray,
         *,

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError
 from cfnade.fitted import FittedModel

@@ -69,7 +69,7 @@ def test_the_newest_tenth_is_held_back_and_half_of_it_given() -> None:
     held = len(made) - len(parts.train)
     assert held == -(-len(made) // 10)
     newest = sorted(made.times.tolist())[len(made) - held :]
-    both = parts.valid.plus(parts.given)
+    both = parts.valid.concat(parts.given)
     assert both.times is not None
     assert sorted(both.times.tolist()) == newest
     for user in set(both.users.tolist()):
@@ -84,11 +84,11 @@ def test_the_newest_tenth_is_held_back_and_half_of_it_given() -> None:
 def test_nothing_is_asked_that_the_earlier_model_was_told(model: Path) -> None:
     fitted, made = checkpoint.load(model), ratings(KINDS["user"])
     parts = by_newest(made)
-    held = parts.valid.plus(parts.given)
-    told = parts.train.plus(held.select(np.arange(5)))
+    held = parts.valid.concat(parts.given)
+    told = parts.train.concat(held.select(np.arange(5)))
     split = held_back(made, replace(fitted, context=told))
     assert _cells(split.train) == _cells(told)
-    assert _cells(split.given.plus(split.valid)) == _cells(held.select(np.arange(5, len(held))))
+    assert _cells(split.given.concat(split.valid)) == _cells(held.select(np.arange(5, len(held))))
     everything = replace(fitted, context=made)  # so nothing is new, and the newest are asked
     assert _cells(held_back(made, everything).valid) == _cells(parts.valid)
 

@@ -12,7 +12,7 @@ from tests.cli.conftest import Shell
 from tests.cli.conftest import shell as shell  # the fixture
 
 from cfnade import CFNADE, load
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
 from cfnade.data.typed_tables import write_parquet
 from cfnade.exceptions import DataError, StoreError
@@ -22,7 +22,7 @@ from cfnade.store.opening import Store
 from cfnade.store.prequential import note_predictions, online, summary_of
 
 
-def triples(ratings: Ratings) -> set[tuple[object, ...]]:
+def triples(ratings: Dataset) -> set[tuple[object, ...]]:
     users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
     times = np.zeros(len(ratings)) if ratings.times is None else ratings.times
     columns = users.tolist(), items.tolist(), ratings.values.tolist(), times.tolist()

@@ -14,7 +14,7 @@ from cfnade.data.addresses import masked
 from cfnade.exceptions import CfnadeError
 
 if TYPE_CHECKING:
-    from cfnade.data.ratings import Ratings
+    from cfnade.data.dataset import Dataset
     from cfnade.data.summary import Summary
 
 app = typer.Typer(
@@ -127,7 +127,7 @@ def check_name(out: Path) -> None:
         raise CfnadeError(f"{out}: the name of the file to write must end in .parquet")
 
 
-def write_table(ratings: Ratings, out: Path) -> None:
+def write_table(ratings: Dataset, out: Path) -> None:
     """Write ratings as Parquet, and say how many."""
     from cfnade.data.typed_tables import write_parquet
 

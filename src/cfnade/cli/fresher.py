@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from annotated_types import Ge
 
 from cfnade.cli.arguments import Model
 from cfnade.cli.at_work import compile_kernels, say
 from cfnade.exceptions import CfnadeError, StoreUnavailableError, TrainingError
-from cfnade.options import checked, number, whole
+from cfnade.utils.validation import check_scalar
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -50,8 +51,8 @@ def refresh(
       cfnade refresh model --store ratings.db --every 6h
       cfnade refresh model --roll-back
     """
-    checked("bar", bar, number(0), TrainingError)
-    checked("epochs", epochs, whole(1), TrainingError)
+    check_scalar("bar", bar, float, Ge(0), error=TrainingError)
+    check_scalar("epochs", epochs, int, Ge(1), error=TrainingError)
     seconds = None if every is None else _seconds(every)
     if back:
         _roll_back(model)

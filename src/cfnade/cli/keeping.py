@@ -19,7 +19,7 @@ from cfnade.exceptions import StoreError
 if TYPE_CHECKING:
     import polars as pl
 
-    from cfnade.data.ratings import Ratings
+    from cfnade.data.dataset import Dataset
     from cfnade.store.prequential import StoreSummary
 
 app = typer.Typer(
@@ -148,7 +148,7 @@ def forget(
 # -- parts ---------------------------------------------------------------------------------------
 
 
-def _check_scale(ratings: Ratings, known: list[float], shown: str) -> None:
+def _check_scale(ratings: Dataset, known: list[float], shown: str) -> None:
     """Stars out of ten among stars out of five are a mistake."""
     values = ratings.scale.values
     if known and not (known[0] <= values[0] and values[-1] <= known[-1]):
@@ -158,7 +158,7 @@ def _check_scale(ratings: Ratings, known: list[float], shown: str) -> None:
         )
 
 
-def table_of(ratings: Ratings) -> pl.DataFrame:
+def table_of(ratings: Dataset) -> pl.DataFrame:
     """As the store takes it."""
     import polars as pl
 

@@ -20,8 +20,9 @@ import numpy as np
 
 from cfnade import checkpoint
 from cfnade.choice.planning import choice_plan
+from cfnade.config import TrainingConfig
 from cfnade.data.build import Options, build
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.roles import PLAIN
 from cfnade.data.splits import Split
 from cfnade.data.typed_tables import read_frame
@@ -33,7 +34,6 @@ from cfnade.fresh.newest_held import LEAST, asked_of_both, held_back
 from cfnade.fresh.publishing import check_of, earlier, publish
 from cfnade.lock import TakenError, only_one
 from cfnade.recipes import default_recipe
-from cfnade.settings import Settings
 from cfnade.sides.widening import places_of, recounted, widened
 from cfnade.store.bulk import last_event, what_counts
 from cfnade.store.forgetting import count_forgotten
@@ -124,7 +124,7 @@ def _refresh(
         )
     split = held_back(ratings, fitted)
     old = extended(fitted, split.train)
-    context = split.train.plus(split.given)
+    context = split.train.concat(split.given)
     asked = asked_of_both(split, fitted)
     before = evaluate(replace(old, context=context), asked).rmse
     say(f"{len(ratings):,} ratings; the model as it is: RMSE {before:.4f} of the newest")
@@ -211,7 +211,7 @@ def _check(fitted: FittedModel, folder: Path) -> None:
 # -- data ----------------------------------------------------------------------------------------
 
 
-def ratings_for(fitted: FittedModel, store: Store) -> Ratings:
+def ratings_for(fitted: FittedModel, store: Store) -> Dataset:
     """All ratings that count, on the model's scale, with its titles where the store has none."""
     columns = read_frame(what_counts(store), PLAIN)
     ratings = build(columns, Options(scale=fitted.context.scale))
@@ -225,10 +225,10 @@ def ratings_for(fitted: FittedModel, store: Store) -> Ratings:
             lacking = (mine == "") & (places >= 0)
             mine[lacking] = np.asarray(had, object)[places[lacking]]
             told[name] = mine
-    return replace(ratings, **told)
+    return ratings.replace(**told)
 
 
-def _new(ratings: Ratings, fitted: FittedModel, axis: Any) -> int:
+def _new(ratings: Dataset, fitted: FittedModel, axis: Any) -> int:
     """How many people or items the model has never met."""
     return int((places_of(ratings.ids(axis), fitted.context.ids(axis)) < 0).sum())
 
@@ -236,7 +236,7 @@ def _new(ratings: Ratings, fitted: FittedModel, axis: Any) -> int:
 # -- models --------------------------------------------------------------------------------------
 
 
-def extended(fitted: FittedModel, ratings: Ratings) -> FittedModel:
+def extended(fitted: FittedModel, ratings: Dataset) -> FittedModel:
     """The same weights with the ids and ratings of others: what is new is folded in."""
     members = tuple(
         widened(member, fitted.context, ratings, dict(fitted.trained_on))
@@ -278,7 +278,7 @@ def _trained_on(
     return replace(made, side=fitted.side, facts=made.facts | kept | {"run": run})
 
 
-def _with_newest(fitted: FittedModel, ratings: Ratings) -> FittedModel:
+def _with_newest(fitted: FittedModel, ratings: Dataset) -> FittedModel:
     """With what is made from ratings, and not trained, made of all of them; what training added
     stays. A model that has members without such a part stays as it is."""
     if not all(any(s.starts_well for s in m.sides.values()) for m in fitted.members):
@@ -304,10 +304,10 @@ def plans_of(fitted: FittedModel, epochs: int) -> list[Plan]:
     return plans
 
 
-def _settings(fitted: FittedModel, number: int, side: str, epochs: int) -> Settings:
+def _settings(fitted: FittedModel, number: int, side: str, epochs: int) -> TrainingConfig:
     run = fitted.facts.get("run", {})
     if number == 0 and "settings" in run:
-        before = Settings.from_dict(run["settings"])
+        before = TrainingConfig.from_dict(run["settings"])
     else:
         before = default_recipe(side).training
     few = min(epochs, before.epochs)

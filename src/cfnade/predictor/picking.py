@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cfnade._typing import IntArray
 from cfnade.choice import Choice
 from cfnade.choice.choice_side import ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.data.ratings import IntArray
 from cfnade.kernels.likeliest import cells_between, nth_largest
 from cfnade.personal import Calibrator
 from cfnade.predictor.listing import Listable, Rankings

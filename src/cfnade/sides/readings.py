@@ -11,14 +11,16 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Ratings, Rows
+from cfnade._typing import IntArray
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset
 from cfnade.sides.side import Array, Axis, Folding, Reading, Row, What, Who, row_of
 
 
 class RowReading(Protocol):
     """Scores of a side's own rows and columns; an unknown column (-1) scores as column 0."""
 
-    rows: Rows
+    rows: CsrRows
     dtype: np.dtype[Any]  # of scores
 
     def cells(self, rows: IntArray, columns: IntArray) -> Array:
@@ -75,7 +77,7 @@ class Foldable(Protocol):
         """From the weights of columns with so many training ratings (M,); None: too few."""
 
 
-def reading_of(axis: Axis | None, rows: RowReading, context: Ratings) -> Reading:
+def reading_of(axis: Axis | None, rows: RowReading, context: Dataset) -> Reading:
     """A side's answers about users and items."""
     return ByUser(rows) if axis == "user" else ByItem(rows, context)
 
@@ -129,7 +131,7 @@ class ByItem:
 
     learns: Axis | None = "user"
 
-    def __init__(self, reading: RowReading, context: Ratings) -> None:
+    def __init__(self, reading: RowReading, context: Dataset) -> None:
         self._rows, self._context = reading, context
 
     def cells(self, users: IntArray, items: IntArray, times: Array | None) -> Array:
@@ -223,7 +225,7 @@ class FoldingItems:
 class FoldingUsers:
     """Rows are items, and the imagined column is a user."""
 
-    def __init__(self, features: ColumnFeatures, context: Ratings) -> None:
+    def __init__(self, features: ColumnFeatures, context: Dataset) -> None:
         self._features, self.variances = features, features.variances
         self._context = context
 
