@@ -13,7 +13,9 @@ import os
 import platform
 import sys
 import warnings
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 AVX2 = {
     # Every x86 processor with AVX2 has what this one has, whoever made it.
@@ -30,7 +32,7 @@ def numpy_features() -> str:
     """What NumPy would use beyond AVX2 on this processor. It warns about names that it lacks."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from numpy._core import _multiarray_umath as core
+        core: Any = import_module("numpy._core._multiarray_umath")
     enabled = [name for name in core.__cpu_dispatch__ if core.__cpu_features__.get(name)]
     return " ".join(name for name in enabled if name == "X86_V4" or name.startswith("AVX512"))
 
