@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
-
-from cfnade.lazily import first_used
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from cfnade.exceptions import CfnadeError, DataError, ModelError
     from cfnade.predictor import Predictor
 
-_HOMES = {
+_MODULES = {
     "CFNADE": "estimator",
     "CfnadeError": "exceptions",
     "DataError": "exceptions",
@@ -41,7 +40,10 @@ _HOMES = {
 }
 
 
-__getattr__ = first_used(__name__, _HOMES)  # so that `import cfnade` is instant
+def __getattr__(name: str) -> Any:  # imports on first use, so that `import cfnade` is fast
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -31,10 +31,10 @@ from cfnade.fresh import refreshing
 from cfnade.fresh.newest_held import by_newest, held_back
 from cfnade.fresh.publishing import KEPT, check_of, earlier, publish, roll_back
 from cfnade.fresh.refreshing import FolderBusyError, refresh
-from cfnade.lock import only_one
 from cfnade.sides.ridge import RidgeSide
 from cfnade.store.forgetting import forget
 from cfnade.store.opening import open_store
+from cfnade.utils.files import exclusive
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +272,7 @@ def test_a_kill_at_any_step_of_publishing_leaves_a_whole_model(
 def test_two_refreshers_at_once_are_one(model: Path, place: str) -> None:
     come(place)
     with (
-        only_one(model / refreshing.LOCK),
+        exclusive(model / refreshing.LOCK),
         pytest.raises(TrainingError, match="is training or refreshing it"),
     ):
         refresh(model, place, threads=1)

@@ -152,7 +152,7 @@ def log_chances(
     def made() -> list[ScoreArray]:
         return [choice.log_chances(known_picks(scorer, people), left_out=left_out)]
 
-    return made()[0] if len(people) > 1 else scorer.recently(people[0], made, left_out)[0].copy()
+    return made()[0] if len(people) > 1 else scorer.cached(people[0], made, left_out)[0].copy()
 
 
 def with_picks(
