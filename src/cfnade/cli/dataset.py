@@ -115,7 +115,7 @@ def split_command(
         split = load_split(data, name, **reading)
     sizes = {}
     for part, ratings in split.parts().items():
-        if len(ratings) or part != "given":
+        if len(ratings) or part != "fold_in":
             write_table(ratings, out / f"{part}.parquet")
             sizes[part] = len(ratings)
     facts = {"split": split.name, "fingerprint": split.fingerprint, "ratings": sizes}

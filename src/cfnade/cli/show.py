@@ -150,6 +150,8 @@ def show_explanation(frame: Any) -> None:
         change = Text(f"{row['change']:+.3f}", "green" if row["change"] > 0 else "red")
         table.add_row(what, f"{row['rating']:g}", f"{row['without']:.2f}", change)
     console.print(table)
+    if not any(f"{abs(change):.3f}" != "0.000" for change in frame["change"]):
+        console.print("none of these ratings moves the prediction of this model")
 
 
 def _show_why_picked(console: Console, frame: Any) -> None:
