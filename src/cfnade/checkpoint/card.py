@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.data.array_files import digest_text
-from cfnade.data.named import SETS
+from cfnade.data.datasets import DATASETS
 from cfnade.fitted import FittedModel
 
 CARD = "README.md"
@@ -114,7 +114,7 @@ def _figures(fitted: FittedModel) -> list[str]:
 
 
 def _licence(fitted: FittedModel) -> list[str]:
-    published = SETS.get(fitted.context.source.split(" ")[0])
+    published = DATASETS.get(fitted.context.source.split(" ")[0])
     terms = published.terms if published else "those of the data that it was trained on."
     return ["The code is MIT. A model is made of its data, whose terms count:", "", f"> {terms}"]
 
