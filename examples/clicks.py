@@ -11,7 +11,7 @@ from cfnade.data.synthetic_picks import synthetic_picks
 clicks = synthetic_picks(users=400, items=80, per_user=12, seed=1).ratings  # or a file: clicks.csv
 parts = cfnade.split(clicks, "liang:50")
 model = cfnade.CFNADE().fit(parts)
-scores = model.evaluate_lists(parts.test, k=20).at[20]
+scores = model.evaluate_ranking(parts.test, k=20).by_k[20]
 print(f"NDCG@20 of people held out whole: {scores['ndcg'].mean:.3f}")
 print(model.recommend([1, 2], n=3))
 print(model.recommend(history=[5, 17], n=3))  # somebody new, who picked these

@@ -26,7 +26,7 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.roles import PLAIN
 from cfnade.data.splits import Split
 from cfnade.data.typed_tables import read_frame
-from cfnade.evaluation import evaluate
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import CfnadeError, TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.fitting import member_fields

@@ -20,7 +20,7 @@ import polars as pl
 
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns, numbers, times
-from cfnade.evaluation import cells_asked
+from cfnade.evaluation.evaluate import match_test
 from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.scorer import FEW_CELLS
@@ -133,7 +133,7 @@ def _judged(known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
     who, what = pl.Series(raw_ids(users, known.users)), pl.Series(raw_ids(items, known.items))
     stars = numbers(column(frame, "rating"), "row {}".format)
     test = build(Columns(who, what, stars), Options(scale=known.scale))
-    cells_asked(known.scorer, test)
+    match_test(known.scorer, test)
     return _cells(known, frame).with_columns(pl.Series("rating", stars))
 
 
