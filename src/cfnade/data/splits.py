@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IndexArray
-from cfnade.data.array_files import digest, digest_text
 from cfnade.data.choices import BoolArray, chosen, keys_of
 from cfnade.data.csr import stable_order
 from cfnade.data.dataset import Dataset, TimeArray
 from cfnade.data.scale import usual_threshold
 from cfnade.exceptions import DataError
+from cfnade.utils.safetensors_io import digest, digest_text
 
 TEST_FRACTION = Fraction(1, 10)
 VALID_FRACTION = Fraction(1, 20)
