@@ -28,6 +28,7 @@ from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import Array, BoolArray, Row, What, Who, row_of
 from cfnade.unseen import UNSEEN_RULES, NothingKnown, paper_distribution
 from cfnade.utils.caching import PicklableLock, locked_cached_property
+from cfnade.utils.cancellation import check_cancelled
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -221,7 +222,11 @@ class Scorer:
         asked for, has its constant where nothing is known of the user or the item.
         """
         members, shares = self._counting(users)
-        chances = mixed([distributions(scores(member)) for member in members], shares)
+        each = []
+        for member in members:
+            check_cancelled()
+            each.append(distributions(scores(member)))
+        chances = mixed(each, shares)
         if self._instead is not None and items is not None:
             user, item = self.unknown(users, items)
             chances[user | item] = self._instead

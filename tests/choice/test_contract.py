@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.choice.given import SIDES, M, some_choice, some_picks
 from tests.choice.toy import PopularSide
+from tests.close import assert_close
 
 from cfnade import checkpoint
 from cfnade.choice import CHOICE_KINDS, Choice, choice_shapes, saved_choice
@@ -85,31 +86,31 @@ def test_asking_changes_nothing(which: str) -> None:
     first = side.scores(PICKS)
     kept = first.copy()
     first += 1.0  # may be written to
-    np.testing.assert_array_equal(side.scores(PICKS), kept)
+    assert_close(side.scores(PICKS), kept)
     for name, table in side.tables().items():
         np.testing.assert_array_equal(table, before[name])
 
 
 @each_side
-def test_a_saved_side_has_the_same_bits(which: str) -> None:
+def test_a_saved_side_says_the_same(which: str) -> None:
     side = made(which)
     fields, tables = json.loads(json.dumps(side.to_dict())), side.tables()
     assert {n: t.shape for n, t in tables.items()} == type(side).shapes(fields)
     again = type(side).from_saved(fields, {n: t.copy() for n, t in tables.items()})
-    np.testing.assert_array_equal(again.scores(PICKS), side.scores(PICKS))
+    assert_close(again.scores(PICKS), side.scores(PICKS))
     vectors = side.vectors()
     if vectors is not None:
         assert vectors.shape[0] == M
-        np.testing.assert_array_equal(again.vectors(), vectors)
+        assert_close(again.vectors(), vectors)
 
 
-def test_a_saved_choice_has_the_same_bits() -> None:
+def test_a_saved_choice_says_the_same() -> None:
     choice = some_choice(PICKS)
     described = json.loads(json.dumps(choice.to_dict()))
     assert choice_shapes(described) == {n: t.shape for n, t in choice.tables().items()}
     again = saved_choice(described, choice.tables())
-    np.testing.assert_array_equal(again.log_chances(PICKS), choice.log_chances(PICKS))
-    np.testing.assert_array_equal(again.nobody, choice.nobody)
+    assert_close(again.log_chances(PICKS), choice.log_chances(PICKS))
+    assert_close(again.nobody, choice.nobody)
     lengths = np.linalg.norm(choice.vectors(), axis=1)  # type: ignore[arg-type]
     np.testing.assert_allclose(lengths, 1.0, rtol=1e-5)
 
@@ -118,7 +119,7 @@ def test_nobody_is_who_picked_nothing() -> None:
     choice = some_choice(PICKS)
     nothing = Row(np.empty(0, np.int32), np.empty(0, np.uint8))
     alone = choice.log_chances(Picks.of_people([nothing], M))
-    np.testing.assert_array_equal(choice.nobody, alone[0])
+    assert_close(choice.nobody, alone[0])
     assert np.exp(choice.nobody).sum() == pytest.approx(1.0, rel=1e-5)
 
 

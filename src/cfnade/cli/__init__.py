@@ -33,6 +33,7 @@ from cfnade.cli import (
     use,
 )
 from cfnade.cli.arguments import Command
+from cfnade.cli.terminal import printable_lines
 from cfnade.exceptions import CfnadeError
 
 app = typer.Typer(
@@ -147,7 +148,7 @@ def _never_fail_to_print() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {printable_lines(message)}", file=sys.stderr)
     sys.exit(1)
 
 
@@ -155,7 +156,7 @@ class _ToStderr(logging.Handler):
     """What the library notes (a recognised format, a download) is for the person at the shell."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(record.getMessage(), file=sys.stderr)
+        print(printable_lines(record.getMessage()), file=sys.stderr)
 
 
 def _log_to_stderr() -> None:
