@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.choice.given import SIDES, M, some_choice, some_picks
+from tests.choice.given import SIDES, M, some_choice, some_network, some_picks
 from tests.choice.toy import PopularSide
 from tests.close import assert_close
 
@@ -17,6 +18,7 @@ from cfnade import checkpoint
 from cfnade.choice import CHOICE_KINDS, Choice, choice_shapes, saved_choice
 from cfnade.choice.choice_side import ChoiceSide
 from cfnade.choice.picks import Picks
+from cfnade.choice.set_nade import ChoiceNade
 from cfnade.data.synthetic_picks import synthetic_picks
 from cfnade.exceptions import CheckpointError, ModelError
 from cfnade.fitted import FittedModel, trained_on
@@ -77,6 +79,24 @@ def test_picks_have_no_order(which: str) -> None:
     parts = PICKS.columns[mixed], PICKS.levels[mixed], PICKS.weights[mixed]
     other = Picks(PICKS.offsets, *parts, M)
     np.testing.assert_allclose(side.scores(other), side.scores(PICKS), rtol=1e-4, atol=1e-5)
+
+
+@each_side
+@pytest.mark.parametrize("levels", [1, 2])
+def test_leaving_out_is_asking_again_without_it(which: str, levels: int) -> None:
+    """Of people with many interactions, and of one with a single one."""
+    picks = replace(PICKS, levels=(np.arange(len(PICKS.columns)) % levels).astype(np.uint8))
+    side = made(which)
+    if levels > 1 and which == "nade":
+        side = ChoiceNade.of([some_network(levels, seed=seed) for seed in range(2)])
+    lone = picks.take(np.array([0])).where(np.arange(picks.counts[0]) == 0)
+    for known in (picks.take(np.array([0])), picks.take(np.array([5])), lone):
+        n = len(known.columns)
+        for places in (np.arange(n), np.array([n - 1]), np.empty(0, np.int64)):
+            expected = [side.scores(known.where(np.arange(n) != place))[0] for place in places]
+            found = side.scores_without(known, places)
+            assert found.shape == (len(places), M)
+            np.testing.assert_allclose(found, np.reshape(expected, (-1, M)), rtol=1e-4, atol=2e-5)
 
 
 @each_side

@@ -236,14 +236,14 @@ def test_who_knows_everything_has_an_empty_list() -> None:
 # -- why -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at_once", [256, 3])
+@pytest.mark.parametrize("at_once", [256, 3, 1])
 @pytest.mark.parametrize("which", ["rated", "picked", "weighed"])
 def test_an_explanation_asks_again_without_each_pick(
     which: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cfnade.predictor import explain
 
-    monkeypatch.setattr(explain, "_AT_ONCE", at_once)
+    monkeypatch.setattr(explain, "_SCORES", at_once * ITEMS)
     fitted, predictor = FITTED[which], PREDICTORS[which]
     user, ratings = 4, fitted.context
     own = ratings.items[ratings.users == user]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cfnade.data.named import SETS
+from cfnade.data.datasets import DATASETS
 from cfnade.fitted import FittedModel
 from cfnade.utils.safetensors_io import digest_text
 
@@ -79,7 +79,7 @@ def render(model: FittedModel) -> str:
     source = " ".join(model.context.source.split())
     metrics = model.facts.get("valid") or {}
     metrics = metrics if {*_METRICS, "means_rmse"} <= {*metrics} else {}
-    published = SETS.get(source.split(" ")[0])
+    published = DATASETS.get(source.split(" ")[0])
     text = _TEMPLATE.format(
         results=_model_index(source, metrics),
         summary=_summary(model),

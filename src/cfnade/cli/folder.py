@@ -28,7 +28,11 @@ def own_folder(
     `busy` says what another one that holds the lock is doing, and what to do about it.
     """
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        file = next(place for place in (out, *out.parents) if place.is_file())
+        raise error(f"{file}: is a file; give a folder with --out") from None
     try:
         with exclusive(out / lock):
             yield

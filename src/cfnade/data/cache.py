@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 Stamp = list[list[Any]]
 
 
-def cache_folder() -> Path:
+def cache_dir() -> Path:
     """CFNADE_CACHE, or the user's cache folder."""
     if folder := os.environ.get("CFNADE_CACHE"):
         return Path(folder).expanduser()
@@ -50,7 +50,7 @@ def cached(
     `beside` are files that are read together with it. Returns the ratings and a text that says
     what was recognised.
     """
-    folder = cache_folder() / "parsed"
+    folder = cache_dir() / "parsed"
     asked = f"{PARSER_VERSION} {asked}"
     note, stamp = folder / f"{digest_text(f'{path.resolve()} {asked}')}.json", _stamp(path, beside)
     noted = _noted_file(note, stamp)
