@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.defaults import SHAPES, parts_of
 from cfnade.data.dataset import Dataset
-from cfnade.data.synthetic import ITEM_SPREAD, TASTE_SPREAD, USER_SPREAD, Synthetic
+from cfnade.data.synthetic import ITEM_SPREAD, FACTOR_SPREAD, USER_SPREAD, Synthetic
 from cfnade.metrics import rmse
 
 STEPS = 12
@@ -35,7 +35,7 @@ def learned(made: Synthetic, known: Dataset, axis: Axis) -> Any:
     others = truth.item_factors if users else truth.user_factors
     bias = truth.item_bias if users else truth.user_bias
     factors = others.shape[1]
-    taste = TASTE_SPREAD / np.sqrt(factors)  # the variance of a number of a taste
+    taste = FACTOR_SPREAD / np.sqrt(factors)  # the variance of a number of a taste
     spread = USER_SPREAD if users else ITEM_SPREAD
     prior = np.array([1 / spread**2, *[1 / taste] * factors])
     found = np.zeros((len(rows), 1 + factors))
