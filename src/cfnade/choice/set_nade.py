@@ -64,8 +64,7 @@ class ChoiceNade(ChoiceSide):
             left = np.float32(len(known.columns) > 1)  # of a lone one nothing is left
             state = self._state(one, left * (sums - own), left * (weights - own_weights))
             total += state @ one["V"].T + one["b"]
-        total /= np.float32(len(self._networks))
-        return total
+        return np.asarray(total / np.float32(len(self._networks)))
 
     def _sums(self, one: Tables, known: Picks) -> tuple[ScoreArray, FloatArray]:
         """What each person's interactions add up to, (B, H), and their weights, (B,)."""
