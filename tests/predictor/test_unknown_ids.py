@@ -69,7 +69,7 @@ def test_without_the_option_one_warning_names_them(model: CFNADE, method: str, n
 def test_one_is_one(model: CFNADE) -> None:
     with pytest.warns(UserWarning, match=r"^item 999 is unknown .* 1 prediction falls"):
         model.predict(0, [101, 999])
-    with pytest.raises(PredictionError, match="^user 777 is unknown"):
+    with pytest.raises(PredictionError, match=r"^user 777 is unknown"):
         model.predict([777, 777], [101, 102], unknown="raise")
 
 

@@ -76,7 +76,7 @@ class ChoiceNade(ChoiceSide):
     def _state(self, one: Tables, sums: ScoreArray, total: FloatArray) -> ScoreArray:
         """h(C) of each person. Returns (B, H)."""
         factor = np.sqrt(np.divide(self.config.usual, total, out=0 * total, where=total > 0))
-        return np.tanh(sums * factor.astype(np.float32)[:, None] + one["c"])
+        return np.asarray(np.tanh(sums * factor.astype(np.float32)[:, None] + one["c"]))
 
     def vectors(self) -> ScoreArray | None:
         return self._networks[0]["V"]
