@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +109,7 @@ def run(command: Sequence[str]) -> tuple[int, str, str]:
 @contextlib.contextmanager
 def fixed_blend(weights: Mapping[str, float]) -> Iterator[None]:
     """Train implicit models whose components have these weights, which are not searched for."""
-    from cfnade.training import choice_run
-
+    choice_run: Any = import_module("cfnade.training.choice_run")
     searched, choice_run.blended = choice_run.blended, lambda *_: (dict(weights), {"ndcg": 0.0})
     try:
         yield

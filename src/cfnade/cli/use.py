@@ -358,6 +358,9 @@ def _say_unknown(who: str) -> None:
 
 
 def _count_hidden(frame: Any, least: int) -> None:
+    if not len(frame):
+        print("no item is left to recommend; loosen the filters", file=sys.stderr)
+        return
     hidden = int(frame["hidden"].max() or 0)
     if hidden:
         verb = "is" if hidden == 1 else "are"

@@ -20,8 +20,8 @@ import polars as pl
 from annotated_types import Ge
 
 from cfnade.checkpoint import load
-from cfnade.checkpoint.faults import fault_of
-from cfnade.exceptions import PredictionError
+from cfnade.checkpoint.validate import validate_model
+from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.personal import Calibrator
 from cfnade.predictor import frames, refusals
@@ -50,8 +50,11 @@ class Predictor:
 
     def __init__(self, fitted: FittedModel, *, trusted: bool = False) -> None:
         """Of a model whose parts fit together: asked, unless whoever gives it has."""
-        if not trusted and (reason := fault_of(fitted)):
-            raise PredictionError(f"the model cannot be used: {reason}")
+        if not trusted:
+            try:
+                validate_model(fitted, weights=True)
+            except ModelError as error:
+                raise PredictionError(f"the model cannot be used: {error}") from error
         self.fitted = fitted
         self.scale = fitted.context.scale
         self.users = Ids("user", fitted.context.user_ids)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cfnade.checkpoint.folders import current, replacing_files, tidy
+from cfnade.checkpoint.folder import commit_files, recover, resolve_file
 
 NAMES = ("a", "b", "c")
 STEPS = ("rename", "replace", "fsync", "mkdir", "rmdir", "unlink")
@@ -38,7 +38,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> list[str]:
 
 
 def write(folder: Path, contents: dict[str, str]) -> None:
-    with replacing_files(folder, NAMES) as part:
+    with commit_files(folder, NAMES) as part:
         for name, text in contents.items():
             (part / name).write_text(text)
 
@@ -46,7 +46,7 @@ def write(folder: Path, contents: dict[str, str]) -> None:
 def read(folder: Path) -> dict[str, str]:
     """What a reader finds; a name that the newest files do without does not count."""
     gone = {name for name in NAMES if (folder / ".new" / f"{name}.gone").exists()}
-    paths = {name: current(folder, name) for name in NAMES}
+    paths = {name: resolve_file(folder, name) for name in NAMES}
     return {n: p.read_text() for n, p in paths.items() if p.exists() and n not in gone}
 
 
@@ -80,7 +80,7 @@ def test_a_kill_at_any_step_leaves_all_old_or_all_new(
         found = read(folder)
         assert found in (before, NEW), f"killed before step {step} {log[-1:]}"
         if folder.is_dir():
-            tidy(folder)
+            recover(folder)
             assert read(folder) == found
             assert not list(folder.glob(".new*"))
         write(folder, {"a": "third"})
@@ -94,7 +94,7 @@ def test_a_kill_at_any_step_leaves_all_old_or_all_new(
 
 
 def fail_half_way(folder: Path) -> None:
-    with replacing_files(folder, NAMES) as part:
+    with commit_files(folder, NAMES) as part:
         (part / "a").write_text("half")
         raise OSError(28, "no space")
 

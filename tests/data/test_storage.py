@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cfnade.data.array_files import (
-    digest,
-    digest_file,
-    digest_text,
-)
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.storage import open_dataset
 from cfnade.exceptions import DataError
+from cfnade.utils.safetensors_io import (
+    digest,
+    digest_file,
+    digest_text,
+)
 
 
 def tiny(**changes: object) -> Dataset:
