@@ -16,7 +16,7 @@ from cfnade.data.synthetic import synthetic_interactions
 from cfnade.exceptions import PredictionError
 
 SMALL: dict[str, Any] = {"side": "user", "hidden": (6,), "epochs": 2, "batch_rows": 8, "threads": 1}
-USERS, ITEMS = [1, 2, 4711], [3, 4, 5]
+USERS, ITEMS = [1, 2, 7], [3, 4, 5]
 HISTORY = {3: 5.0, 4: 1.0}
 # As each library has it: a column, a table, and the type that its tables are of.
 KINDS: dict[str, tuple[Any, Any, Any]] = {
