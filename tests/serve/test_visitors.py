@@ -189,8 +189,9 @@ def test_an_item_that_the_store_has_is_not_taken_for_a_title(
 
 def test_several_ratings_are_kept_as_one_by_one(client: TestClient) -> None:
     ratings = [{"item": item, "rating": rating} for item, rating in history(6).items()]
-    titled = [{"title": TITLES[one["item"]], "rating": one["rating"]} for one in ratings]
-    for who, given in {"anna": ratings, "ben": titled}.items():
+    titled = [{"title": TITLES[item], "rating": rating} for item, rating in history(6).items()]
+    people: dict[str, list[Any]] = {"anna": ratings, "ben": titled}
+    for who, given in people.items():
         unknown = {"title": "No such film", "rating": 3.0}
         answer = client.post(f"/people/{who}/ratings", json={"ratings": [*given, unknown]})
         assert answer.status_code == 200, answer.text
@@ -198,8 +199,8 @@ def test_several_ratings_are_kept_as_one_by_one(client: TestClient) -> None:
         assert [one["item"] for one in answer.json()["ratings"]] == list(history(6))
         assert all(one["new"] for one in answer.json()["ratings"])
     rate(client, "carl", history(6))
-    people = [client.get(f"/people/{who}").json()["ratings"] for who in ("anna", "ben", "carl")]
-    kept = [{one["item"]: one["rating"] for one in ratings} for ratings in people]
+    stored = [client.get(f"/people/{who}").json()["ratings"] for who in ("anna", "ben", "carl")]
+    kept = [{one["item"]: one["rating"] for one in ratings} for ratings in stored]
     assert kept == [history(6)] * 3
 
 
@@ -314,7 +315,8 @@ def test_a_token_asks_of_no_user_of_the_model(keyed: TestClient) -> None:
     }
     for path, beside in asked.items():
         said = set()
-        for user in (7, 8, 10**6, 0, "", [], False):
+        users: list[Any] = [7, 8, 10**6, 0, "", [], False]
+        for user in users:
             answer = keyed.post(path, json={"user": user, **beside}, headers=token)
             assert answer.status_code == 403
             said.add(answer.text)

@@ -46,15 +46,15 @@ def own_folder(
 
 def refuse_overwriting(out: Path, *, force: bool) -> None:
     """A model, or a run that can be gone on with, is replaced only if that is said."""
-    from cfnade.checkpoint import check_place
-    from cfnade.checkpoint.folders import current
-    from cfnade.checkpoint.manifest import NAME
+    from cfnade.checkpoint.folder import resolve_file
+    from cfnade.checkpoint.manifest import MANIFEST
+    from cfnade.checkpoint.save import require_replaceable
 
-    check_place(out)
+    require_replaceable(out)
     if force:
         return
     refuse_unfinished(out)
-    if current(out, NAME).exists():
+    if resolve_file(out, MANIFEST).exists():
         raise TrainingError(
             f"{out}: holds a trained model; give --force to replace it, or another folder with "
             "--out"

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from cfnade.data.addresses import DATABASES, PIPE, STORE, WEB, masked, scheme
-from cfnade.data.array_files import digest_file, digest_text
 from cfnade.data.cache import cache_dir
 from cfnade.data.datasets import DATASETS
 from cfnade.exceptions import DataError
 from cfnade.utils.files import atomic_write
+from cfnade.utils.safetensors_io import digest_file, digest_text
 
 log = logging.getLogger(__name__)
 
