@@ -17,7 +17,6 @@ from cfnade.evaluation.evaluate import (
 )
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.fitting import read
 from cfnade.native import (
     KINDS,
     Kind,
@@ -26,6 +25,7 @@ from cfnade.native import (
     histories_of,
     history_of,
     kind_of,
+    read,
 )
 from cfnade.predictor import Predictor
 from cfnade.predictor.cells import Beside

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from cfnade.data.scale import Scale
-from cfnade.evaluation.evaluate import BUCKET_BOUNDS, rating_metrics
+from cfnade.evaluation import rating_metrics
+from cfnade.evaluation.evaluate import BUCKET_BOUNDS
 from cfnade.predictor.frames import probability_names
 
 Tally = dict[str, Any]
