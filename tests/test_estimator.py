@@ -20,7 +20,7 @@ from tests.close import assert_close
 
 from cfnade import DataError, Dataset, Split, checkpoint, load, split, synthetic
 from cfnade.config import TrainingConfig
-from cfnade.data.synthetic_picks import synthetic_picks
+from cfnade.data.synthetic import synthetic_interactions
 from cfnade.estimator import CFNADE, NotFittedError
 from cfnade.evaluation import evaluate
 from cfnade.exceptions import (
@@ -416,11 +416,12 @@ def test_training_ratings_cannot_be_evaluated_on(fitted: CFNADE, parts: Split) -
 
 
 def test_unknown_ids_are_answered_and_counted(fitted: CFNADE) -> None:
-    frame = fitted.predict_frame([1, 1, 777, 777], [1, 888, 1, 888])
+    frame = fitted.predict_frame([1, 1, 777, 777], [1, 888, 1, 888], unknown="mean")
     assert (frame["known_of_user"] == 0).to_list() == [False, False, True, True]
     assert (frame["known_of_item"] == 0).to_list() == [False, True, False, True]
     assert frame["prediction"][1] != frame["prediction"][3]  # what the user rated still counts
-    assert_close(frame["prediction"].to_numpy(), fitted.predict([1, 1, 777, 777], [1, 888] * 2))
+    again = fitted.predict([1, 1, 777, 777], [1, 888] * 2, unknown="mean")
+    assert_close(frame["prediction"].to_numpy(), again)
     test = pl.DataFrame({"user": [1, 777], "item": [888, 1], "rating": [2, 4]})
     scores = fitted.evaluate(test)
     assert (scores.unseen_users, scores.unseen_items, scores.unseen_ratings) == (1, 1, 2)
@@ -576,7 +577,7 @@ def test_divergence_after_a_good_epoch_keeps_that_and_says_so(
 
 # -- what people pick ------------------------------------------------------------------------------
 
-INTERACTIONS = synthetic_picks(120, 30, 8, seed=4).ratings
+INTERACTIONS = synthetic_interactions(120, 30, 8, seed=4).interactions
 
 
 @pytest.fixture(scope="module")

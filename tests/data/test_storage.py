@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,11 +12,6 @@ from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.storage import open_dataset
 from cfnade.exceptions import DataError
-from cfnade.utils.safetensors_io import (
-    digest,
-    digest_file,
-    digest_text,
-)
 
 
 def tiny(**changes: object) -> Dataset:
@@ -207,28 +200,3 @@ def assert_refused(path: Path, content: bytes, what: str) -> None:
         assert str(path) in str(error)  # noqa: PT017
     else:
         pytest.fail(f"{what}: read as if nothing were wrong")
-
-
-# -- hashes ------------------------------------------------------------------------------------
-
-
-def test_the_digest_sees_type_shape_and_content() -> None:
-    base = np.arange(6, dtype=np.int32)
-    others: list[npt.NDArray[Any]] = [
-        base.astype(np.int64),
-        base.reshape(2, 3),
-        base[::-1],
-        base[:5],
-        base.view(np.uint8),
-    ]
-    digests = [digest(array) for array in others] + [digest(base)]
-    digests += [digest(base[:0]), digest(base[:0].view(np.uint8))]
-    digests += [digest(np.array(t, object)) for t in (["ab", ""], ["a", "b"], ["", "ab"], ["ab"])]
-    assert len(set(digests)) == len(digests)
-    assert digest(np.arange(12, dtype=np.int32)[::2]) == digest(np.arange(0, 12, 2, dtype=np.int32))
-
-
-def test_a_files_digest_is_that_of_its_bytes(tmp_path: Path) -> None:
-    content = "é" * (3 << 20)  # more than one chunk
-    (tmp_path / "f").write_text(content, encoding="utf-8")
-    assert digest_file(tmp_path / "f") == digest_text(content)

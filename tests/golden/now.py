@@ -45,9 +45,9 @@ def synthetic(users: int, items: int, ratings: int, seed: int) -> Any:
 
 
 def synthetic_interactions(users: int, items: int, per_user: int, seed: int) -> Any:
-    from cfnade.data.synthetic_picks import synthetic_picks
+    from cfnade.data.synthetic import synthetic_interactions
 
-    return synthetic_picks(users, items, per_user, seed).ratings
+    return synthetic_interactions(users, items, per_user, seed).interactions
 
 
 def fingerprint(ratings: Any) -> str:

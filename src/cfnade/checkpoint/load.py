@@ -78,7 +78,9 @@ def _load(folder: Path) -> FittedModel:
             calibration_of_new=_calibration(manifest["calibration_of_new"]),
             has_context=CONTEXT in paths,
             facts=manifest["metadata"],
-            shares=tuple((float(known), float(new)) for known, new in manifest["member_weights"]),
+            shares=tuple(
+                (float(trained), float(new)) for trained, new in manifest["member_weights"]
+            ),
             choice=implicit,
         )
         is_included = manifest["context"]["included"]
@@ -132,14 +134,14 @@ def _components(
         for number, described in enumerate(members)
     ]
     names = {f"{side}/{name}" for side, tables in shared.items() for name in tables}
-    known = {
+    expected = {
         f"{side}/{name}"
         for member in loaded
         for side, component in member.sides.items()
         for name in component.arrays()
     }
-    if names != known:
-        raise CheckpointError(f"{path}: holds {sorted(names)}; the model has {sorted(known)}")
+    if names != expected:
+        raise CheckpointError(f"{path}: holds {sorted(names)}; the model has {sorted(expected)}")
     tables = _with_prefix("implicit/", arrays)
     return tuple(loaded), None if implicit is None else saved_choice(implicit, tables), counts
 

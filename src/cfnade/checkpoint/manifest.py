@@ -53,7 +53,8 @@ def write_manifest(model: FittedModel, folder: Path, names: list[str]) -> None:
     }
     if not model.has_context:
         context["note"] = _NO_CONTEXT
-    scale, known, new = model.context.scale, model.calibration, model.calibration_of_new
+    scale, calibration = model.context.scale, model.calibration
+    for_new = model.calibration_of_new
     content: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -62,8 +63,8 @@ def write_manifest(model: FittedModel, folder: Path, names: list[str]) -> None:
         "member_weights": model.shares,
         "implicit": None if model.choice is None else model.choice.to_dict(),
         "scale": {"values": scale.values, "edges": scale.edges},
-        "calibration": None if known is None else known.to_dict(),
-        "calibration_of_new": None if new is None else new.to_dict(),
+        "calibration": None if calibration is None else calibration.to_dict(),
+        "calibration_of_new": None if for_new is None else for_new.to_dict(),
         "context": context,
         "source": model.context.source,
         "metadata": model.facts,

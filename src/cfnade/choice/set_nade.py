@@ -64,8 +64,7 @@ class ChoiceNade(ChoiceSide):
             left = np.float32(len(known.columns) > 1)  # of a lone one nothing is left
             state = self._state(one, left * (sums - own), left * (weights - own_weights))
             total += state @ one["V"].T + one["b"]
-        total /= np.float32(len(self._networks))
-        return total
+        return np.asarray(total / np.float32(len(self._networks)))
 
     def _sums(self, one: Tables, known: Picks) -> tuple[ScoreArray, FloatArray]:
         """What each person's interactions add up to, (B, H), and their weights, (B,)."""
@@ -77,7 +76,7 @@ class ChoiceNade(ChoiceSide):
     def _state(self, one: Tables, sums: ScoreArray, total: FloatArray) -> ScoreArray:
         """h(C) of each person. Returns (B, H)."""
         factor = np.sqrt(np.divide(self.config.usual, total, out=0 * total, where=total > 0))
-        return np.tanh(sums * factor.astype(np.float32)[:, None] + one["c"])
+        return np.asarray(np.tanh(sums * factor.astype(np.float32)[:, None] + one["c"]))
 
     def vectors(self) -> ScoreArray | None:
         return self._networks[0]["V"]
