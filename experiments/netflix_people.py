@@ -32,7 +32,7 @@ if __package__ in (None, ""):  # run as a script
 
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
-from cfnade.data.loader import load_split
+from cfnade.data.load import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.evaluation.rating_metrics import nll, rmse

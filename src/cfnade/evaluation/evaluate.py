@@ -12,7 +12,6 @@ from annotated_types import Ge, Le
 
 from cfnade._typing import IntArray
 from cfnade.data.dataset import Dataset, match_ids
-from cfnade.data.scale import usual_threshold
 from cfnade.data.split_protocols import choose_positions
 from cfnade.evaluation import rating_metrics
 from cfnade.evaluation.ranking_metrics import (
@@ -339,6 +338,6 @@ def _check_k(k: Any) -> tuple[int, ...]:
 
 def _check_threshold(threshold: Any, test: Dataset) -> float:
     if threshold is None:
-        return usual_threshold(test.scale)
+        return test.scale.default_threshold
     low, high = test.scale.values[0], test.scale.values[-1]
     return check_scalar("threshold", threshold, float, Ge(low), Le(high), error=PredictionError)
