@@ -52,6 +52,9 @@ class Plan:
     side: str
     architecture: Mapping[str, Any]
     settings: Settings
+    stage: int = 0
+    """Where members are chosen, those of a stage count only if they improve the validation score of
+    those of the stages before."""
 
 
 def train(
@@ -89,9 +92,14 @@ def train(
     threads = thread_count(threads)
     first = Plan(side, architecture or {}, settings or Settings())
     at_once = min(AT_ONCE, threads, 1 + len(beside)) if choose else 1
-    how = start, device, threads // at_once, reporter, stop
+    how = start, device, threads, reporter, stop
     jobs = [_job(first, number, *how) for number in range(checked_seeds(seeds))]
     jobs += [_job(plan, 0, *how) for plan in beside]
+    # With an odd number of threads every other member gets one more.
+    jobs = [
+        replace(job, threads=threads // at_once + (number % at_once < threads % at_once))
+        for number, job in enumerate(jobs)
+    ]
     if refresh and start is not None:
         jobs = _going_on(jobs, start)
     _check(jobs)
@@ -99,11 +107,16 @@ def train(
         require_space(saving.folder, split, jobs, lists)
     members, seconds = _trained(split, jobs, saving, at_once)
     stopped = len(members) < len(jobs) or any(member.stopped for member in members)
-    kinds = [0] * seeds + [1 + number for number in range(len(beside))]
-    kinds = kinds[: len(members)]  # fewer if it was stopped
+    plans = ([first] * seeds + list(beside))[: len(members)]  # fewer if it was stopped
+    kinds = _kinds(plans) if choose else [max(0, n + 1 - seeds) for n in range(len(plans))]
     with torch_threads(threads):  # torch's own number may be larger than what was asked for
         verdict = verdict_on(
-            members, kinds, split, seed=first.settings.seed, weigh=bool(beside), choose=choose
+            members,
+            kinds,
+            split,
+            seed=first.settings.seed,
+            weigh=bool(beside),
+            stages=[plan.stage for plan in plans] if choose else None,
         )
     fitted = _model(split, jobs, members, verdict, seconds, weighed=bool(beside))
     if lists is not None and not stopped:
@@ -157,6 +170,16 @@ def train_picks(
     bare = FittedModel((), PICKS, context, counts, facts=facts)
     fitted = with_choice(bare, split, plan, thread_count(threads), saving, say, stop)
     return Trained(fitted, [], stop())
+
+
+def _kinds(plans: Sequence[Plan]) -> list[int]:
+    """Numbers from 0 on: plans that differ in their seeds alone have the same."""
+    bare = [replace(plan, settings=replace(plan.settings, seed=0), stage=0) for plan in plans]
+    different: list[Plan] = []
+    for plan in bare:
+        if plan not in different:
+            different.append(plan)
+    return [different.index(plan) for plan in bare]
 
 
 def checked_seeds(seeds: Any) -> int:
