@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.listed import lines
 from tests.sides.given import N_ITEMS, N_USERS, STARS, some_member, some_ratings
 
 from cfnade import scorer as module
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel
@@ -59,7 +60,7 @@ def make(side: str, *, members: int = 2, lone: int | None = None, **fields: Any)
 # -- what the equations say ------------------------------------------------------------------------
 
 
-def known_of(context: Ratings) -> dict[tuple[int, int], int]:
+def known_of(context: Dataset) -> dict[tuple[int, int], int]:
     cells = zip(context.users.tolist(), context.items.tolist(), strict=True)
     return dict(zip(cells, context.levels.tolist(), strict=True))
 
@@ -144,6 +145,65 @@ def test_a_list_has_the_distributions_of_its_cells(side: str) -> None:
         np.testing.assert_allclose(answer, np.array(expected)[some], rtol=0, atol=1e-6)
 
 
+def with_history(known: Known, user: int, history: Row) -> dict[tuple[int, int], int]:
+    """What the rows of a stored user are, whose ratings are now others."""
+    others = {cell: level for cell, level in known.items() if cell[0] != user}
+    rated = zip(history.columns.tolist(), history.levels.tolist(), strict=True)
+    return others | {(user, item): level for item, level in rated}
+
+
+def expected_with_history(fitted: FittedModel, user: int, history: Row, item: int) -> FloatArray:
+    """The user's row is the history, all items' rows are those of the context.
+
+    A cell's own rating is left out of both.
+    """
+    context = known_of(fitted.context)
+    mine = with_history(context, user, history)
+    cell = Cell(user, item)
+    if unknown(fitted, cell, mine):
+        return frequencies(fitted, cell)
+    (member,) = fitted.members
+    total = np.zeros(K)
+    for number, side in enumerate(member.sides.values()):
+        known = mine if side.axis == "user" else context
+        total += side_scores(fitted, member, number, cell, known)
+    weights = np.exp(total - total.max())
+    return np.asarray(weights / weights.sum())
+
+
+HISTORIES = {
+    "none": Row(np.empty(0, np.int32), np.empty(0, np.uint8)),
+    "one": Row(np.array([6], np.int32), np.array([3], np.uint8)),
+    "several": HISTORY,
+}
+
+
+@pytest.mark.parametrize("few", [16, 0], ids=["person by person", "at once"])
+@pytest.mark.parametrize("history", list(HISTORIES))
+@pytest.mark.parametrize("side", ["user", "both", "item+user"])
+def test_a_stored_user_with_another_history(
+    side: str, history: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The history replaces the user's row; what item rows hold of the user is left out of it."""
+    monkeypatch.setattr("cfnade.scorer.FEW_PEOPLE", few)
+    fitted, rated = make(side, members=1), HISTORIES[history]
+    scorer, known = Scorer(fitted), known_of(fitted.context)
+    trained = np.flatnonzero(np.arange(N_ITEMS) != NEW_ITEM)
+    for user in range(N_USERS):
+        if user == NEW_USER or not any(cell[0] == user for cell in known):
+            continue
+        who = Who(user, rated)
+        expected = [expected_with_history(fitted, user, rated, int(i)) for i in trained]
+        found = scorer.of_people([who], 0 * trained, trained)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+        scores = lines(scorer, [who])[0]
+        np.testing.assert_allclose(distributions(scores)[trained], expected, rtol=0, atol=1e-6)
+        quick = lines(scorer, [who], leave_out=False)[0]
+        unrated = ~np.isin(trained, rated.columns)
+        some = distributions(quick)[trained[unrated]]
+        np.testing.assert_allclose(some, np.array(expected)[unrated], rtol=0, atol=1e-6)
+
+
 @each_side
 def test_cells_of_many_people_are_those_of_each(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cfnade.scorer.FEW_PEOPLE", 0)
@@ -210,7 +270,7 @@ def test_rules_that_do_not_exist_or_fit_are_refused() -> None:
     fitted = make("user")
     with pytest.raises(ModelError, match=r"unseen \(='median'\) must be one of mean, paper"):
         Scorer(fitted, unseen="median")
-    halves = replace(fitted, context=replace(fitted.context, scale=Scale((0.0, 0.5, 1.0, 1.5))))
+    halves = replace(fitted, context=fitted.context.replace(scale=Scale((0.0, 0.5, 1.0, 1.5))))
     with pytest.raises(ModelError, match="the paper's default rating 3 is not on the scale"):
         Scorer(halves, unseen="paper")
 
@@ -328,3 +388,66 @@ def test_without_context_only_unknown_rows_can_be_asked_for(side: Axis) -> None:
 def test_unusable_cells_are_refused(users: Any, items: Any, message: str) -> None:
     with pytest.raises(PredictionError, match=message):
         Scorer(make("user")).probabilities(users, items)
+
+
+# -- cache ----------------------------------------------------------------------------------------
+
+
+def rated(user: int, *ratings: tuple[int, int]) -> Who:
+    columns, levels = np.array(ratings, np.int64).reshape(-1, 2).T
+    return Who(user, Row(columns.astype(np.int32), levels.astype(np.uint8)))
+
+
+def test_scores_are_cached_by_user_ratings_and_details(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CACHE_BYTES", 10_000)
+    scorer, mask = Scorer(make("user")), np.array([1, 2], np.uint8)
+    queries: list[tuple[Any, ...]] = [
+        (rated(1, (2, 3)), mask, True),
+        (rated(1, (2, 3)), mask, False),
+        (rated(1, (2, 3)), mask[:1], True),
+        (rated(1, (2, 4)), mask, True),
+        (rated(1, (3, 3)), mask, True),
+        (rated(1, (2, 3), (3, 3)), mask, True),
+        (rated(2, (2, 3)), mask, True),
+    ]
+    for number, (who, *details) in enumerate(queries):
+        assert scorer.cached(who, lambda n=number: [np.array([n])], *details)[0] == [number]  # type: ignore[misc]
+    for number, (who, *details) in enumerate(queries):
+        assert scorer.cached(who, lambda: [np.array([-1])], *details)[0] == [number]
+
+
+def test_the_least_recently_used_scores_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CACHE_BYTES", 3 * 8)
+    scorer, computed = Scorer(make("user")), list[int]()
+
+    def ask(user: int, size: int = 1) -> None:
+        def compute() -> list[Any]:
+            computed.append(user)
+            return [np.full(size, float(user))]
+
+        assert scorer.cached(rated(user), compute)[0].tolist() == [user] * size
+
+    for user in (1, 2, 3, 1, 2, 3, 1, 4):  # 4 replaces 2
+        ask(user)
+    ask(5, 4)  # larger than the cache: not cached, and nothing is dropped
+    ask(5, 4)
+    assert computed == [1, 2, 3, 4, 5, 5]
+    for user in (1, 3, 4, 2):
+        ask(user)
+    assert computed == [1, 2, 3, 4, 5, 5, 2]
+
+
+def test_threads_get_their_own_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CACHE_BYTES", 40 * 8)
+    scorer = Scorer(make("user"))
+
+    def ask(seed: int) -> list[bool]:
+        users = np.random.default_rng(seed).integers(0, 30, 2000).tolist()
+        return [
+            scorer.cached(rated(user), lambda u=user: [np.full(3, float(u))])[0].tolist()  # type: ignore[misc]
+            == [user] * 3
+            for user in users
+        ]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(all(right) for right in pool.map(ask, range(4)))

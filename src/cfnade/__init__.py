@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
-
-from cfnade.lazily import first_used
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
@@ -14,8 +13,8 @@ __version__ = "0.2.0"
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 if TYPE_CHECKING:
+    from cfnade.data.dataset import Dataset, Interactions, Ratings
     from cfnade.data.loader import load, load_split
-    from cfnade.data.ratings import Ratings
     from cfnade.data.scale import Scale
     from cfnade.data.splits import Split, split
     from cfnade.data.synthetic import synthetic
@@ -23,13 +22,15 @@ if TYPE_CHECKING:
     from cfnade.exceptions import CfnadeError, DataError, ModelError
     from cfnade.predictor import Predictor
 
-_HOMES = {
+_MODULES = {
     "CFNADE": "estimator",
     "CfnadeError": "exceptions",
     "DataError": "exceptions",
     "ModelError": "exceptions",
     "Predictor": "predictor",
-    "Ratings": "data.ratings",
+    "Dataset": "data.dataset",
+    "Interactions": "data.dataset",
+    "Ratings": "data.dataset",
     "Scale": "data.scale",
     "Split": "data.splits",
     "load": "data.loader",
@@ -39,7 +40,10 @@ _HOMES = {
 }
 
 
-__getattr__ = first_used(__name__, _HOMES)  # so that `import cfnade` is instant
+def __getattr__(name: str) -> Any:  # imports on first use, so that `import cfnade` is fast
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
@@ -50,6 +54,8 @@ __all__ = [
     "CFNADE",
     "CfnadeError",
     "DataError",
+    "Dataset",
+    "Interactions",
     "ModelError",
     "Predictor",
     "Ratings",

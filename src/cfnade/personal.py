@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from cfnade._typing import IntArray
 from cfnade.calibration import Calibration, unit_of
-from cfnade.data.ratings import IntArray
 from cfnade.fitted import FittedModel
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
 from cfnade.sides.side import Row, Who

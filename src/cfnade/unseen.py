@@ -21,12 +21,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError
 from cfnade.fitted import FittedModel
 from cfnade.sides.ridge_rows import SETTLED_SMOOTHING as SMOOTHING
-from cfnade.sides.side import Array, Who
+from cfnade.sides.side import Array, Who, row_of
 from cfnade.utils.caching import locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
@@ -101,8 +101,11 @@ class NothingKnown:
             return NO_BLANKS
         same = np.isin(items, rated.columns) if len(rated.columns) else np.ones(len(items), bool)
         places = np.flatnonzero(same & (items >= 0))
-        counted = len(rated.levels) and who.user >= 0  # a history is not in the context
-        return Blanks(places, np.full(len(places), int(rated.levels[0]) if counted else -1))
+        # Only what the item's counts hold is taken out of them: a history may differ from it.
+        held = row_of(self._fitted.context.rows("user"), who.user)
+        level = np.full(self._fitted.context.n_items, -1)
+        level[held.columns] = held.levels
+        return Blanks(places, level[items[places]])
 
     def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Blanks:
         """Of cells of many people: whose each is, and the item."""

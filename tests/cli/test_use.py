@@ -32,6 +32,21 @@ def test_predict_writes_what_the_predictor_says(
     assert shell("predict", user_model, pairs).out.startswith("user,item,title,prediction")
 
 
+def test_lines_count_the_breaks_inside_of_fields(
+    shell: Shell, user_model: Path, tmp_path: Path
+) -> None:
+    first, pairs = tmp_path / "first.csv", tmp_path / "pairs.csv"
+    pairs.write_text("user,item\n3,7\n")
+    first.write_text('user,item,rating,"my\nnote"\n3,4444,5,"so\n\nso"\n8,4444,good,\n')
+    done = shell("predict", user_model, pairs, "--new-items", first)
+    assert (done.code, "first.csv:6: rating 'good' is not a number" in done.err) == (1, True), done
+    pl.DataFrame({"user": [3], "item": [44], "rating": ["good"]}).write_parquet(
+        tmp_path / "first.parquet"
+    )
+    done = shell("predict", user_model, pairs, "--new-items", tmp_path / "first.parquet")
+    assert "first.parquet, row 0: rating 'good' is not a number" in done.err
+
+
 def test_predict_takes_new_items_with_their_first_ratings(
     shell: Shell, user_model: Path, tmp_path: Path
 ) -> None:

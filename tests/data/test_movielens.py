@@ -11,7 +11,7 @@ import pytest
 
 from cfnade.data import formats, movielens
 from cfnade.data.build import build
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.sources import open_source
 from cfnade.exceptions import DataError
 
@@ -79,7 +79,7 @@ def _zip(members: dict[str, bytes], path: Path) -> Path:
     return path
 
 
-def _every_way(layout: str, root: Path) -> Iterator[Ratings]:
+def _every_way(layout: str, root: Path) -> Iterator[Dataset]:
     members = LAYOUTS[layout]
     (root / "f").mkdir()
     _folder(members, root / "f")

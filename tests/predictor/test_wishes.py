@@ -93,7 +93,7 @@ def test_what_makes_no_sense_is_refused_by_name(
 
 
 def test_data_without_genres_say_so() -> None:
-    bare = Predictor(replace(PICKED.fitted, context=replace(data(implicit=True), genres=None)))
+    bare = Predictor(replace(PICKED.fitted, context=data(implicit=True).replace(genres=None)))
     with pytest.raises(PredictionError, match="name no genres; leave it out"):
         bare.recommend([1], genres="Drama")
 

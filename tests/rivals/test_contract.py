@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import Synthetic, synthetic
 from cfnade.exceptions import ModelError
 from cfnade.metrics import rmse
@@ -28,9 +28,9 @@ USERS, ITEMS = 150, 80
 class MadeUp:
     """Parts of made-up ratings. The last user and the last item occur in the test only."""
 
-    train: Ratings
-    valid: Ratings
-    test: Ratings
+    train: Dataset
+    valid: Dataset
+    test: Dataset
     made: Synthetic
 
 

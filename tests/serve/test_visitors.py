@@ -14,7 +14,7 @@ import pytest
 from tests.serve.given import KINDS, Asking, ModelOf, TestClient, history
 
 from cfnade.predictor import Predictor
-from cfnade.serve.rights import Tokens
+from cfnade.serve.rights import LEEWAY_SECONDS, Tokens
 from cfnade.store.events import Saying, keep
 from cfnade.store.opening import Store, open_store
 from cfnade.store.prequential import foreseen_ratings
@@ -230,15 +230,17 @@ def test_a_token_opens_what_is_the_persons_and_nothing_else(keyed: TestClient) -
 
 
 def test_a_token_asks_of_no_user_of_the_model(keyed: TestClient) -> None:
+    """Of none whatever their id is: 0 is one, too."""
     token = token_of(keyed, "7")
     asked: dict[str, dict[str, Any]] = {
         "/predict": {"items": [101]},
         "/explain": {"item": 101},
         "/recommend": {},
+        "/ask": {},
     }
     for path, beside in asked.items():
         said = set()
-        for user in (7, 8, 10**6):
+        for user in (7, 8, 10**6, 0, "", [], False):
             answer = keyed.post(path, json={"user": user, **beside}, headers=token)
             assert answer.status_code == 403
             said.add(answer.text)
@@ -273,7 +275,8 @@ def test_a_token_that_is_none_is_no_key(keyed: TestClient) -> None:
     wrong: list[Callable[[], str]] = [
         lambda: forged(),
         lambda: jwt.encode({"sub": "anna", "aud": "cfnade", "exp": 2**40}, "", algorithm="none"),
-        lambda: with_secret(exp=int(time.time()) - 1),
+        lambda: with_secret(exp=int(time.time()) - LEEWAY_SECONDS - 1),
+        lambda: with_secret(iat=int(time.time()) + LEEWAY_SECONDS + 60),
         lambda: with_secret(exp=None),
         lambda: with_secret(aud="other"),
         lambda: with_secret(sub=None),
@@ -287,11 +290,18 @@ def test_a_token_that_is_none_is_no_key(keyed: TestClient) -> None:
         assert keyed.get("/people/anna", headers=headers).status_code == 401
 
 
+def test_a_token_of_a_clock_that_differs_a_little_is_good(keyed: TestClient) -> None:
+    now = int(time.time())
+    for claims in ({"exp": now - 5}, {"iat": now + 20}, {"nbf": now + 20}):
+        headers = {"authorization": f"Bearer {with_secret(**claims)}"}
+        assert keyed.get("/people/anna", headers=headers).status_code == 200
+
+
 def test_a_token_ends(keyed: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    earlier = time.time() - 100  # the token's clock; it is read by the real one
+    earlier = time.time() - 200  # the token's clock; it is read by the real one
     with monkeypatch.context() as then:
         then.setattr("cfnade.serve.rights.time.time", lambda: earlier)
-        token, longer = (token_of(keyed, "anna", seconds=n) for n in (90, 200))
+        token, longer = (token_of(keyed, "anna", seconds=n) for n in (90, 400))
     assert keyed.get("/people/anna", headers=longer).status_code == 200
     assert keyed.get("/people/anna", headers=token).status_code == 401
 

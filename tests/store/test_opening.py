@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,7 +15,7 @@ from tests.data.postgres import PASSWORD, address
 from cfnade.exceptions import StoreError, StoreUnavailableError
 from cfnade.store import schema
 from cfnade.store.events import Saying, keep, standing
-from cfnade.store.opening import Store, address_of, open_store, url_of
+from cfnade.store.opening import Store, address_of, make_missing_file, open_store, url_of
 
 ONE = Saying("anna", "1", "rate", 4.0)
 
@@ -52,6 +53,25 @@ def test_the_folder_of_a_model_holds_its_store(tmp_path: Path) -> None:
     open_store(str(tmp_path), create=True).close()
     assert (tmp_path / "store.db").is_file()
     assert url_of(str(tmp_path)) == url_of(f"sqlite:///{tmp_path / 'store.db'}")
+
+
+def test_only_a_missing_file_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    assert make_missing_file(str(path)) == str(path)
+    with closing(open_store(str(path))) as store:
+        keep(store, [ONE])
+        assert make_missing_file(f"sqlite:///{path}") is None
+        assert len(standing(store, "anna")) == 1
+    foreign = tmp_path / "shop.db"
+    with closing(sqlite3.connect(foreign)) as connection:
+        connection.execute("create table reviews (x)")
+    assert make_missing_file(str(foreign)) is None
+    with pytest.raises(StoreError, match="holds no store; make one with: cfnade store init"):
+        open_store(str(foreign))
+    assert make_missing_file("postgresql://nobody@127.0.0.1:1/shop") is None
+    with pytest.raises(StoreError, match=r"the folder .* is not there; make it first"):
+        make_missing_file(str(tmp_path / "missing" / "new.db"))
+    assert not (tmp_path / "missing").exists()
 
 
 def test_what_may_be_noted_of_an_address_holds_no_password() -> None:

@@ -114,8 +114,9 @@ def test_a_run_that_was_stopped_makes_no_further_paths(parts: Split, tmp_path: P
     assert [*stopped.sides] == ["nade"]
     assert not [line for line in said if "linear" in line or "posterior" in line]
     epochs = plan.nade.epochs  # asked after each, and before each further path
-    assert [*run(parts, plan, stop=after(epochs + 2))[0].sides] == ["nade", "linear"]
-    assert [*run(parts, plan, stop=after(epochs + 3))[0].sides] == ["nade", "linear", "posterior"]
+    assert [*run(parts, plan, stop=after(epochs + 2))[1]["alone"]] == ["nade", "linear"]
+    made = run(parts, plan, stop=after(epochs + 3))[1]["alone"]
+    assert [*made] == ["nade", "linear", "posterior"]
     model = train_picks(parts, plan, stop=after(2))
     assert model.stopped
     assert Predictor(model.fitted).recommend([1], n=3).height == 3

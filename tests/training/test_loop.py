@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 import torch
 
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
-from cfnade.settings import Settings
 from cfnade.sides import Member, new_member
 from cfnade.training import state
 from cfnade.training.loop import DivergedError, Run, Saving, Validated
 from cfnade.training.steps import stepper_of
 
-QUICK = Settings(epochs=6, batch_rows=16, learning_rate=5e-3, weight_decay=1e-3, average=0.9)
+QUICK = TrainingConfig(epochs=6, batch_rows=16, learning_rate=5e-3, weight_decay=1e-3, average=0.9)
 FIELDS: dict[str, Any] = {"hidden": (8,)}
 
 
 def run_of(
     parts: Split,
-    settings: Settings = QUICK,
+    settings: TrainingConfig = QUICK,
     score: Callable[[Member], float] | None = None,
     **more: Any,
 ) -> Run:

@@ -78,9 +78,7 @@ def _ratings(fitted: FittedModel) -> str | None:
         return f"{len(context):,} ratings in a context that has none" if len(context) else None
     limits = {"users": context.n_users, "items": context.n_items, "levels": len(context.scale)}
     for name, limit in limits.items():
-        if (count := len(context.columns()[name])) != len(context):
-            return f"the context has {count:,} {name} but {len(context):,} levels"
-        if any(index.min() < 0 or index.max() >= limit for (index,) in context.pieces(name)):
+        if any(index.min() < 0 or index.max() >= limit for (index,) in context.chunks(name)):
             return f"the context's {name} run beyond the {limit:,} there are"
     for name in ("titles", "genres"):
         texts = getattr(context, name)

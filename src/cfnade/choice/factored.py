@@ -13,11 +13,12 @@ take turns. People are answered by one solve, known and new ones alike.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt
 
 from cfnade.choice.choice_side import FEW, ChoiceSide, ScoreArray, Tables
 from cfnade.choice.picks import Picks
@@ -25,26 +26,23 @@ from cfnade.exceptions import ModelError
 from cfnade.kernels.conjugate import solve_rows
 from cfnade.kernels.ragged_sums import transposed
 from cfnade.kernels.request import affine
-from cfnade.options import check_fields, number, whole
 from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.validation import options
 
 FloatArray = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError)
 class PosteriorConfig:
     """The fields that fix a factored path."""
 
-    columns: Annotated[int, whole(1)]
-    factors: Annotated[int, whole(1)]
+    columns: Annotated[int, Ge(1)]
+    factors: Annotated[int, Ge(1)]
     """D."""
-    unpicked: Annotated[float, number(above=0)] = 0.1
+    unpicked: Annotated[float, Gt(0)] = 0.1
     """α: what an item that was not picked counts."""
-    penalty: Annotated[float, number(above=0)] = 0.01
+    penalty: Annotated[float, Gt(0)] = 0.01
     """ρ."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
 
 
 class Posterior(ChoiceSide):

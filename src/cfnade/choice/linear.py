@@ -17,17 +17,18 @@ as neighbours, and every two picked together by somebody, it is the same B.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 
 from cfnade.choice.choice_side import ChoiceSide, ScoreArray, Tables
 from cfnade.choice.picks import Picks
 from cfnade.exceptions import ModelError
 from cfnade.kernels.cooccurrence import co_picks, largest_co_picks
 from cfnade.kernels.ragged_sums import add_entries, add_rows, sum_rows, transposed
-from cfnade.options import check_fields, number, whole
+from cfnade.utils.validation import options
 
 DENSE = 24_000
 """Up to so many items B is dense: 2.3 GB. Beyond, it is sparse."""
@@ -36,25 +37,22 @@ NEIGHBOURS = 200
 _WIDER = 4  # times as many of an item's largest counts are kept, for regressions of its neighbours
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError)
 class LinearConfig:
     """The fields that fix a linear path."""
 
-    columns: Annotated[int, whole(1)]
-    penalty: Annotated[float, number(above=0)]
+    columns: Annotated[int, Ge(1)]
+    penalty: Annotated[float, Gt(0)]
     """λ."""
-    dropout: Annotated[float, number(0, below=1)] = 0.0
+    dropout: Annotated[float, Ge(0), Lt(1)] = 0.0
     """δ."""
-    neighbours: Annotated[int, whole(0)] = 0
+    neighbours: Annotated[int, Ge(0)] = 0
     """0: all items."""
 
     @property
     def doubt(self) -> float:
         """δ/(1-δ)."""
         return self.dropout / (1 - self.dropout)
-
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
 
 
 def usual_penalty(each: float) -> float:

@@ -9,56 +9,54 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
+from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
+from cfnade._typing import IntArray
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_states import Hidden, hidden_of, largest_of
-from cfnade.data.ratings import IntArray
 from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.ragged_sums import add_rows, transposed
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.models.config import ChoiceConfig
 from cfnade.models.initialise import fill_columns_
-from cfnade.options import check_fields, number, whole
 from cfnade.sides.column_part import ColumnPart
+from cfnade.utils.validation import options
 
 _START, _ORDER, _DRAW = range(3)  # streams of random numbers
 _NEVER = -1e4
 """A score whose exponential is nothing beside any other."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(TrainingError, "choice setting")
 class ChoiceSettings:
     """Everything that training depends on beside the picks."""
 
-    hidden: Annotated[int, whole(1)] = 300
-    epochs: Annotated[int, whole(1)] = 60
-    batch: Annotated[int, whole(1)] = 500
-    learning_rate: Annotated[float, number(above=0)] = 3e-3
-    weight_decay: Annotated[float, number(0)] = 4e-4
+    hidden: Annotated[int, Ge(1)] = 300
+    epochs: Annotated[int, Ge(1)] = 60
+    batch: Annotated[int, Ge(1)] = 500
+    learning_rate: Annotated[float, Gt(0)] = 3e-3
+    weight_decay: Annotated[float, Ge(0)] = 4e-4
     """Times the sum of squared weights, added to the mean cost of a person."""
-    context_rate: Annotated[float, number(0, 1)] = 0.5
+    context_rate: Annotated[float, Ge(0), Le(1)] = 0.5
     """A person's picks are context with a rate drawn between this and 1."""
-    target_power: Annotated[float, number(0, 1)] = 0.5
+    target_power: Annotated[float, Ge(0), Le(1)] = 0.5
     """γ: a person's targets count |T|^-γ each."""
-    average: Annotated[float, number(0, below=1)] = 0.98
-    average_every: Annotated[int, whole(1)] = 2
-    falls: Annotated[bool, Any] = False
+    average: Annotated[float, Ge(0), Lt(1)] = 0.98
+    average_every: Annotated[int, Ge(1)] = 2
+    falls: bool = False
     """Whether the rate falls to a twentieth over the second half; else it stays."""
-    head: Annotated[int, whole(0)] = 0
+    head: Annotated[int, Ge(0)] = 0
     """Most picked items that are in every softmax; 0: all are, and nothing is sampled."""
-    tail: Annotated[int, whole(1)] = 1000
+    tail: Annotated[int, Ge(1)] = 1000
     """Further items drawn for each batch."""
-    seed: Annotated[int, whole(0)] = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self, TrainingError, "choice setting")
+    seed: Annotated[int, Ge(0)] = 0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

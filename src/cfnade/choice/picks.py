@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IndexArray, IntArray, Ratings, offsets_of, stable_order
+from cfnade._typing import IndexArray, IntArray
+from cfnade.data.csr import row_offsets, stable_order
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import LevelArray
 from cfnade.sides.side import Row
 
@@ -26,7 +28,7 @@ class Picks:
     n_columns: int
 
     @classmethod
-    def of(cls, ratings: Ratings) -> Picks:
+    def of(cls, ratings: Dataset) -> Picks:
         """Of every user of a data set, in the order of their indices."""
         rows, weights = ratings.rows("user"), np.ones(len(ratings), np.float32)
         if ratings.weights is not None:
@@ -72,9 +74,18 @@ class Picks:
         parts = self.columns[places], self.levels[places], self.weights[places]
         return Picks(np.concatenate([[0], ends]), *parts, self.n_columns)
 
+    def weights_of(self, person: int, columns: IndexArray) -> WeightArray:
+        """Return one person's weights of some columns, 1 where they have no interaction. (n,)."""
+        mine = slice(self.offsets[person], self.offsets[person + 1])
+        if np.array_equal(self.columns[mine], columns):
+            return self.weights[mine]
+        weights = np.ones(self.n_columns, np.float32)
+        weights[self.columns[mine]] = self.weights[mine]
+        return weights[columns]
+
     def where(self, keep: npt.NDArray[np.bool_]) -> Picks:
         """Those picks alone; everybody stays, perhaps with none."""
-        offsets = offsets_of(self.rows[keep], len(self))
+        offsets = row_offsets(self.rows[keep], len(self))
         parts = self.columns[keep], self.levels[keep], self.weights[keep]
         return Picks(offsets, *parts, self.n_columns)
 

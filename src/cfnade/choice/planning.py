@@ -10,7 +10,7 @@ import numpy as np
 from cfnade.choice.factored import PosteriorConfig
 from cfnade.choice.linear import DENSE, NEIGHBOURS, usual_penalty
 from cfnade.choice.nade_training import ChoiceSettings
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 
 EXACT_ITEMS, HEAD, TAIL = 8_000, 2_500, 1_000
 """Up to so many items the softmax is exact; beyond, it has a head and a sampled tail."""
@@ -46,7 +46,7 @@ class ChoicePlan:
         return asdict(self)
 
 
-def choice_plan(ratings: Ratings, *, seed: int = 0) -> ChoicePlan:
+def choice_plan(ratings: Dataset, *, seed: int = 0) -> ChoicePlan:
     """What suits data of this shape; docs/lists.md says how the numbers were found."""
     picks, M = max(1, len(ratings)), ratings.n_items
     large = picks > LARGE
@@ -73,7 +73,7 @@ def choice_plan(ratings: Ratings, *, seed: int = 0) -> ChoicePlan:
     )
 
 
-def sizes_of(ratings: Ratings, plan: ChoicePlan) -> dict[str, int]:
+def sizes_of(ratings: Dataset, plan: ChoicePlan) -> dict[str, int]:
     """How many bytes the numbers of each side take."""
     M, levels = ratings.n_items, len(ratings.scale) if plan.levels else 1
     counts = {"nade": M * (plan.nade.hidden * (levels + 1) + 1) + plan.nade.hidden}
@@ -83,7 +83,7 @@ def sizes_of(ratings: Ratings, plan: ChoicePlan) -> dict[str, int]:
     return {name: 4 * count for name, count in counts.items()}
 
 
-def seconds_of(ratings: Ratings, plan: ChoicePlan) -> float:
+def seconds_of(ratings: Dataset, plan: ChoicePlan) -> float:
     """About how long a plan takes on two cores without AVX-512; follows from sizes alone."""
     n, N, M = len(ratings), ratings.n_users, ratings.n_items
     nade, D = plan.nade, 0 if plan.posterior is None else plan.posterior.factors

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from cfnade.choice.choice_side import FEW, ChoiceSide, ScoreArray, Tables
 from cfnade.choice.picks import Picks
@@ -13,7 +14,7 @@ from cfnade.exceptions import ModelError
 from cfnade.kernels.ragged_sums import sum_rows
 from cfnade.kernels.request import affine
 from cfnade.models.config import ChoiceConfig
-from cfnade.options import checked, whole
+from cfnade.utils.validation import check_scalar
 
 if TYPE_CHECKING:
     from cfnade.models.choice_network import ChoiceNetwork
@@ -96,7 +97,7 @@ class ChoiceNade(ChoiceSide):
 def _config_of(fields: Mapping[str, Any]) -> tuple[ChoiceConfig, int]:
     """The fields of each network, and how many there are."""
     rest = {name: value for name, value in fields.items() if name != "networks"}
-    count = checked("networks", fields["networks"], whole(1, _MOST), ModelError)
+    count = check_scalar("networks", fields["networks"], int, Ge(1), Le(_MOST), error=ModelError)
     return ChoiceConfig.from_dict(rest), count
 
 

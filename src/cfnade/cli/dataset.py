@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cfnade.cli.arguments import Command, Data, Json, with_reading
+from cfnade.cli.terminal import printable
 from cfnade.data.addresses import masked
 from cfnade.exceptions import CfnadeError
 
 if TYPE_CHECKING:
-    from cfnade.data.ratings import Ratings
+    from cfnade.data.dataset import Dataset
     from cfnade.data.summary import Summary
 
 app = typer.Typer(
@@ -127,7 +128,7 @@ def check_name(out: Path) -> None:
         raise CfnadeError(f"{out}: the name of the file to write must end in .parquet")
 
 
-def write_table(ratings: Ratings, out: Path) -> None:
+def write_table(ratings: Dataset, out: Path) -> None:
     """Write ratings as Parquet, and say how many."""
     from cfnade.data.typed_tables import write_parquet
 
@@ -150,7 +151,7 @@ def _show_interactions(summary: Summary) -> None:
         "fingerprint": summary.fingerprint,
     }
     for name, fact in facts.items():
-        print(f"{name:<14}{fact}")
+        print(f"{name:<14}{printable(fact)}")
 
 
 def _waiting(what: str) -> Any:

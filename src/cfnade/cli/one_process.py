@@ -12,7 +12,7 @@ from typing import Any
 
 from cfnade import checkpoint
 from cfnade.choice.planning import ChoicePlan, choice_plan, seconds_of
-from cfnade.cli.at_work import compile_kernels, interruptible, say
+from cfnade.cli.at_work import compile_kernels, interruptible, next_command, say
 from cfnade.cli.folder import begin_run, end_run, nothing_lost
 from cfnade.cli.job import Job, plans_of, settings_of_members, with_plans
 from cfnade.cli.show import TrainingView, show_tried
@@ -64,7 +64,7 @@ def train_ratings(job: Job, parts: Split, saving: Saving, reporter: Reporter) ->
         state.forget(out)  # going on would only diverge again
         raise
     _save(trained, job, out)
-    _say_how_it_ended(trained, out, job["without_context"])
+    _say_how_it_ended(trained, parts, out, job["without_context"])
 
 
 def _view(job: Job, plans: Sequence[Plan], saving: Saving) -> TrainingView:
@@ -100,7 +100,8 @@ def _compile(job: Job, plans: Sequence[Plan], choice: ChoicePlan | None) -> None
 def _save(trained: Trained, job: Job, out: Path) -> None:
     facts = trained.fitted.facts | {"job": job}
     if job["side"] == "auto":
-        facts |= {"auto": {"minutes": job["minutes"], "lists": job["lists"]}}
+        auto = {"minutes": job["minutes"], "lists": job["lists"]}
+        facts |= {"auto": auto | {"refit": job["training"]["refit"]}}
     model = replace(trained.fitted, facts=facts)
     with nothing_lost(out):
         checkpoint.save(model, out, with_context=not job["without_context"], half=job["half"])
@@ -125,7 +126,7 @@ _WITHOUT_CONTEXT = {
 }
 
 
-def _say_how_it_ended(trained: Trained, out: Path, without_context: bool) -> None:
+def _say_how_it_ended(trained: Trained, parts: Split, out: Path, without_context: bool) -> None:
     facts = trained.fitted.facts
     best = f"epoch {facts['best_epoch']}"
     if "members" in facts:
@@ -147,7 +148,7 @@ def _say_how_it_ended(trained: Trained, out: Path, without_context: bool) -> Non
     elif without_context:
         print(_WITHOUT_CONTEXT[trained.fitted.takes_histories])
     else:
-        print(f"next: cfnade evaluate {out}")
+        print("next:", next_command(out, len(parts.test), parts.train.user_ids[0]))
 
 
 def _show_choice(facts: dict[str, Any]) -> None:
@@ -186,7 +187,7 @@ def train_interactions(job: Job, parts: Split, saving: Saving) -> None:
         return
     seconds = trained.fitted.facts["lists"]["total_seconds"]
     print(f"{out}: model of what people pick, {seconds:.1f} s of training")
-    print(f"next: cfnade evaluate {out}")
+    print("next:", next_command(out, len(parts.test), parts.train.user_ids[0]))
     state.forget(out)
 
 

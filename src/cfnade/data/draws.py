@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from cfnade._typing import IndexArray, IntArray
 from cfnade.data.choices import chosen
-from cfnade.data.ratings import IndexArray, IntArray
 from cfnade.data.scale import FloatArray
 from cfnade.utils.threads import parallel_map
 

@@ -55,6 +55,14 @@ def read(path: Path, options: ReadOptions = PLAIN) -> tuple[Columns, str]:
     return _read_file(source, _only_candidate(source, options), options)
 
 
+def rating_file(source: FileSource, options: ReadOptions = PLAIN) -> str:
+    """Return the name of the file in a folder or archive that `read` takes the ratings from."""
+    names = [name for reader in (movielens, recbole) for name in reader.find(source)]
+    if len(names) > 1:
+        raise DataError(_several(source, names))
+    return names[0] if names else _only_candidate(source, options)
+
+
 def companions(path: Path) -> list[Path]:
     """Files of titles beside a single rating file of a known set, read together with it."""
     if not path.is_file():

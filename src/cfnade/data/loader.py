@@ -17,13 +17,13 @@ from cfnade.data.build import Options, Repeats, build
 from cfnade.data.cache import cached
 from cfnade.data.columns import Columns
 from cfnade.data.containers import as_frame
+from cfnade.data.dataset import Dataset
 from cfnade.data.elsewhere import bring, is_kept_input, settled
 from cfnade.data.formats import companions, read
 from cfnade.data.interactions import Weighting
 from cfnade.data.items import with_items
 from cfnade.data.named import SETS, PublishedSet, fetch, find, named, show_terms
 from cfnade.data.predefined import predefined
-from cfnade.data.ratings import Ratings
 from cfnade.data.roles import NO_COLUMN, PLAIN, ReadOptions
 from cfnade.data.scale import Scale
 from cfnade.data.sources import open_source
@@ -58,7 +58,7 @@ def load(
     likes: float | None = None,
     weights: Weighting = "linear",
     cache: bool = True,
-) -> Ratings:
+) -> Dataset:
     """Ratings from a data set's name ("ml-1m"), a path, an address, or a table in memory.
 
     An address is http(s)://…, or that of a database (sqlite:///shop.db, postgresql://…) with a
@@ -80,11 +80,11 @@ def load(
     """
     if isinstance(data, str) and data.startswith(STORE):  # never kept: people may be forgotten
         data, scale = _of_store(data, bins=bins, scale=scale, picks=rating == NO_COLUMN)
-    options = Options(scale, bins, repeats, likes, weights)
+    options = Options(scale=scale, bins=bins, repeats=repeats, likes=likes, weights=weights)
     reading = ReadOptions(
         user, item, rating, time, separator, header, encoding, skip_bad_lines, weight
     )
-    if isinstance(data, Ratings):
+    if isinstance(data, Dataset):
         if (reading, options, query) != (PLAIN, Options(), None):
             raise DataError("these are Ratings already; give such arguments when loading the file")
         return with_items(data, items)
@@ -101,14 +101,14 @@ def load(
 
 def _of_table(
     table: Any, reading: ReadOptions, options: Options, label: str = "the frame"
-) -> Ratings:
+) -> Dataset:
     columns = read_frame(as_frame(table, reading, options.rated()), reading, label)
     if columns.assumed:
         log.info("%s: %s", label, columns.assumed)
     return build(columns, options)
 
 
-def _of_query(address: str, query: str | None, reading: ReadOptions, options: Options) -> Ratings:
+def _of_query(address: str, query: str | None, reading: ReadOptions, options: Options) -> Dataset:
     from cfnade.data.database import read_query
 
     return _of_table(read_query(address, query), reading, options, masked(address))
@@ -116,12 +116,12 @@ def _of_query(address: str, query: str | None, reading: ReadOptions, options: Op
 
 def _of_file(
     data: str | Path, reading: ReadOptions, options: Options, query: str | None, *, cache: bool
-) -> Ratings:
+) -> Dataset:
     """Of a path, of a data set's name, or of whatever an address leads to."""
     published = SETS.get(data) if isinstance(data, str) else None
     path = locate(data, published, query)
 
-    def parse() -> tuple[Ratings, str]:
+    def parse() -> tuple[Dataset, str]:
         columns, recognised = read(path, reading)
         if columns.assumed:
             recognised += f"; {columns.assumed}"
@@ -215,7 +215,7 @@ def _relabelled(columns: Columns, published: PublishedSet, path: Path) -> Column
     return replace(columns, users=users, source=f"{published.name} (copy in {copy.package})")
 
 
-def _canonical_part(data: Any, file: str, whole: Ratings, likes: float | None) -> Ratings:
+def _canonical_part(data: Any, file: str, whole: Dataset, likes: float | None) -> Dataset:
     if not isinstance(data, str | Path) or scheme(str(data)) in DATABASES:
         raise DataError(f"split {file.split('.')[0]!r} needs MovieLens 100K by name or path")
     path = locate(data, SETS.get(str(data)))

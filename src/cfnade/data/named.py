@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cfnade.data.cache import cache_folder
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.exceptions import DataError
 from cfnade.utils.files import atomic_write, write_text
 
@@ -62,7 +62,7 @@ class PublishedSet:
         """Names under which the set is looked for in a folder."""
         return [f"{self.name}.zip", self.name, *_OTHER_FOLDERS.get(self.name, ())]
 
-    def check(self, ratings: Ratings, path: Path, lines: int) -> None:
+    def check(self, ratings: Dataset, path: Path, lines: int) -> None:
         """Refuse something else that lies under this name."""
         if ratings.n_items < self.least_items:
             raise DataError(

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IndexArray, IntArray, Ratings, Side
+from cfnade._typing import IndexArray, IntArray
+from cfnade.data.dataset import Axis, Dataset
 from cfnade.data.scale import FloatArray
 from cfnade.data.time_history import VIEWS, Floats, TimeHistory, View
 from cfnade.exceptions import DataError
@@ -26,7 +27,7 @@ _LATEST = 1 << 52  # seconds: exact in float64, and windows around it fit int64
 _CHUNK = 1 << 15
 
 
-def _names(side: Side, view: View) -> list[str]:
+def _names(side: Axis, view: View) -> list[str]:
     names = [f"{side} {what}" for what in ("position", "since first", "to last")]
     for width in view.windows:
         names += [f"{side} mean ±{width} s", f"{side} count ±{width} s"]
@@ -50,11 +51,11 @@ class TimeFeatures:
     period: FloatArray  # (2,) middle of the training's time and half its length, in seconds
     centre: FloatArray  # (F,) mean of the raw feature over the training ratings
     spread: FloatArray  # (F,) its standard deviation; 1 where it is constant
-    training: Ratings | None = None
+    training: Dataset | None = None
     """Not saved: only `features_of_training` asks for it."""
 
     @classmethod
-    def of(cls, train: Ratings) -> TimeFeatures:
+    def of(cls, train: Dataset) -> TimeFeatures:
         """From ratings with times. Their order does not matter: the same set, the same bits."""
         if train.times is None:
             raise DataError("these ratings have no timestamps; time features need them")

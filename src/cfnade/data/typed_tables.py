@@ -24,9 +24,9 @@ import numpy as np
 import polars as pl
 
 from cfnade.data.columns import Columns, Where, columns_of, typed_ids
+from cfnade.data.dataset import Dataset
 from cfnade.data.fields import POLARS_ERRORS
 from cfnade.data.parquet_check import MAGIC, check_parquet
-from cfnade.data.ratings import Ratings
 from cfnade.data.roles import PLAIN, ReadOptions, Roles, choose
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.exceptions import DataError
@@ -135,7 +135,7 @@ def _reading(label: str) -> Iterator[None]:
         ) from error
 
 
-def write_parquet(ratings: Ratings, path: Path) -> None:
+def write_parquet(ratings: Dataset, path: Path) -> None:
     """Save ratings as a table; ids without a rating have no row in it."""
     columns = {
         "user": pl.Series(ratings.user_ids.tolist()).gather(ratings.users),

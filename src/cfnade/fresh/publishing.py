@@ -65,14 +65,6 @@ def earlier(folder: Path) -> list[Path]:
     return sorted(folders, reverse=True)
 
 
-def drop_earlier(folder: Path) -> int:
-    """Remove all earlier models: they hold people who were forgotten since."""
-    models = earlier(folder)
-    for one in models:
-        shutil.rmtree(one)
-    return len(models)
-
-
 def check_of(folder: Path) -> Any:
     """What tells the model of a folder from others."""
     return read_manifest(current(folder, NAME))["check"]

@@ -12,6 +12,7 @@ from cfnade.kernels import (
     conjugate,
     cooccurrence,
     costing,
+    counting_sort,
     dense,
     drawing,
     grouping,
@@ -189,6 +190,8 @@ def _posteriors() -> tuple[Any, Any, Any]:
 def _score_cells() -> None:
     """What validation does after an epoch, and a request about many cells."""
     _tilt()
+    entries = np.empty(4, np.int32), np.empty(4, np.uint8)
+    counting_sort.place_entries(_COLUMNS, _COLUMNS, _LEVELS, _OFFSETS[:2].copy(), entries)
     table, state = np.zeros((2, 2, 1), np.float32), np.zeros((1, 1), np.float32)
     ratings = grouping.ratings_of(_OFFSETS, _COLUMNS, _LEVELS, _ROWS)
     grouping.levels_of(ratings, _ROWS, _ROWS, 2)
@@ -245,7 +248,13 @@ def _list_picks() -> None:
     likeliest.cells_between(scores, least, least, expected=1)
 
 
-_CELLS = (grouping._sort, grouping._find, passes.sum_context, passes.add_scores)
+_CELLS = (
+    counting_sort._place_entries,
+    grouping._sort,
+    grouping._find,
+    passes.sum_context,
+    passes.add_scores,
+)
 _SCORING = (mean_tilt._tilt, *_CELLS)
 _DRAWING = (scattering.scatter,)
 _NEWCOMERS = (request._add_ratings, request._affine, request._score_cells, newton._descend)

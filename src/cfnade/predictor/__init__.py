@@ -17,12 +17,12 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from annotated_types import Ge
 
 from cfnade.checkpoint import load
 from cfnade.checkpoint.faults import fault_of
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.options import checked, whole
 from cfnade.personal import Calibrator
 from cfnade.predictor import frames, refusals
 from cfnade.predictor.asking import Interview
@@ -38,6 +38,7 @@ from cfnade.scorer import Scorer
 from cfnade.sides.side import What, Who
 from cfnade.unseen import NothingKnown
 from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.validation import check_scalar
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -296,7 +297,7 @@ class Predictor:
         Case, accents, typos and "The" are forgiven; the last word may be unfinished. Of equally
         near ones the item with more ratings comes first.
         """
-        most = checked("limit", limit, whole(1), PredictionError)
+        most = check_scalar("limit", limit, int, Ge(1), error=PredictionError)
         return frames.search_frame(self._scorer, *self.catalogue.search(text, most))
 
     def match(self, title: str, year: int | None = None) -> Any:

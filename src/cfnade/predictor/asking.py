@@ -13,14 +13,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from annotated_types import Ge
 
 from cfnade.exceptions import PredictionError
 from cfnade.kernels.posterior import Evidence
-from cfnade.options import checked, whole
 from cfnade.predictor.frames import item_columns
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
 from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.cancellation import check_cancelled
+from cfnade.utils.validation import check_scalar
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -75,6 +77,7 @@ class Uncertainty:
         begun = unknown = float(self._unknown(precision[None])[0])
         open_, items, reductions = allowed & (chances > 0), [], []
         for _ in range(min(n, int(open_.sum()))):
+            check_cancelled()
             item, reduction = self._next(precision, unknown, chances, open_)
             items.append(item)
             reductions.append(reduction)
@@ -113,7 +116,7 @@ class Interview:
 
         Where no side says what it knows of people the best known come first, and the rest is NaN.
         """
-        n = checked("n", n, whole(1), PredictionError)
+        n = check_scalar("n", n, int, Ge(1), error=PredictionError)
         counts, rated = self._scorer.known("item"), who.rated.columns.astype(np.int64)
         allowed = np.ones(len(counts), bool)
         allowed[rated] = allowed[without[without >= 0]] = False

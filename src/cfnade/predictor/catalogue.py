@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.exceptions import PredictionError
 from cfnade.predictor.ids import Ids
 from cfnade.predictor.search import TitleSearch
@@ -26,7 +26,7 @@ _SHOWN = 5  # titles in an error
 _LOOKED_AT = 100  # ids, to tell titles from codes
 
 
-def titles_of(ratings: Ratings) -> npt.NDArray[Any] | None:
+def titles_of(ratings: Dataset) -> npt.NDArray[Any] | None:
     """Titles by item, "" for one without. Where there are none, ids with spaces are titles.
 
     Codes such as "B000A3XY1C" have no spaces: an unknown one must not be taken for one like it.
@@ -40,7 +40,7 @@ def titles_of(ratings: Ratings) -> npt.NDArray[Any] | None:
 class Catalogue:
     """Looks items up; the indices over titles are made when first needed."""
 
-    def __init__(self, ids: Ids, ratings: Ratings, counts: Callable[[], IntArray]) -> None:
+    def __init__(self, ids: Ids, ratings: Dataset, counts: Callable[[], IntArray]) -> None:
         self.ids = ids
         self.titles = titles_of(ratings)
         """By item; None if the model knows no titles."""

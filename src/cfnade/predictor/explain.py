@@ -10,6 +10,7 @@ from cfnade.predictor.picking import known_picks
 from cfnade.predictor.ranking import means_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
+from cfnade.utils.cancellation import check_cancelled
 
 _AT_ONCE = 256  # picks that are left out together
 
@@ -49,10 +50,12 @@ def by_pick(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     rated, picks = who.rated.without(item), known_picks(scorer, [who])
     picks = picks.where(picks.columns != item)
     size = len(picks.columns)
-    pieces = np.array_split(np.arange(-1, size), 1 + size // _AT_ONCE)  # -1 leaves out none
-    each = [np.arange(size) != left[:, None] for left in pieces]
-    people = [picks.take(np.zeros(len(keep), np.int64)).where(keep.ravel()) for keep in each]
-    logs = np.concatenate([choice.log_chances(some)[:, item] for some in people], dtype=np.float64)
+    logs = np.empty(size + 1)
+    for piece in np.array_split(np.arange(-1, size), 1 + size // _AT_ONCE):  # -1 leaves out none
+        check_cancelled()
+        keep = np.arange(size) != piece[:, None]
+        people = picks.take(np.zeros(len(keep), np.int64)).where(keep.ravel())
+        logs[piece + 1] = choice.log_chances(people)[:, item]
     whole, without = logs[0], logs[1:]
     order = np.lexsort((rated.columns, without - whole))  # what helped most comes first
     items = rated.columns[order].astype(np.int64)

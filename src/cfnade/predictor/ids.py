@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import places_among
+from cfnade.data.dataset import match_ids
 from cfnade.exceptions import PredictionError
 from cfnade.utils.caching import locked_cached_property
 
@@ -81,7 +81,7 @@ class Ids:
         # An unsigned id beyond int64 is in no table; a cast would wrap it onto another.
         fits = raw <= np.iinfo(np.int64).max
         asked = np.where(fits, raw, 0).astype(np.int64)
-        return np.where(fits, places_among(self.table, asked), -1)
+        return np.where(fits, match_ids(self.table, asked), -1)
 
 
 def listed(ids: Any) -> tuple[Any, bool]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from cfnade._typing import IntArray
 from cfnade.choice import Choice
 from cfnade.choice.choice_side import ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.data.ratings import IntArray
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.predictor.frames import id_series, item_columns

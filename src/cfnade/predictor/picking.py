@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cfnade._typing import IntArray
 from cfnade.choice import Choice
 from cfnade.choice.choice_side import ScoreArray
 from cfnade.choice.picks import Picks
-from cfnade.data.ratings import IntArray
 from cfnade.kernels.likeliest import cells_between, nth_largest
 from cfnade.personal import Calibrator
 from cfnade.predictor.listing import Listable, Rankings
@@ -152,7 +152,7 @@ def log_chances(
     def made() -> list[ScoreArray]:
         return [choice.log_chances(known_picks(scorer, people), left_out=left_out)]
 
-    return made()[0] if len(people) > 1 else scorer.recently(people[0], made, left_out)[0].copy()
+    return made()[0] if len(people) > 1 else scorer.cached(people[0], made, left_out)[0].copy()
 
 
 def with_picks(
@@ -175,9 +175,11 @@ def known_picks(scorer: Scorer, people: Sequence[Who]) -> Picks:
     picks = Picks.of_people([who.rated for who in people], scorer.fitted.context.n_items)
     if scorer.fitted.context.weights is None:
         return picks
-    users = np.array([who.user for who in people], np.int64)
-    weights = picks.weights.copy()  # 1 for what somebody new tells
-    weights[users[picks.rows] >= 0] = scorer.picks.take(users[users >= 0]).weights
+    weights = picks.weights.copy()  # 1 for an interaction that the context does not hold
+    for person, who in enumerate(people):
+        if who.user >= 0:
+            mine = slice(picks.offsets[person], picks.offsets[person + 1])
+            weights[mine] = scorer.picks.weights_of(who.user, picks.columns[mine])
     return replace(picks, weights=weights)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.options import unknown
+from cfnade.utils.validation import describe_unknown
 
 
 def check_who(users: Any, history: Any, histories: Any = None) -> None:
@@ -21,7 +21,7 @@ def check_names(what: str, given: Mapping[str, Any], takes: type) -> None:
     names = takes.__annotations__
     for name in given:
         if name not in names:
-            raise PredictionError(unknown(f"argument of {what}", name, names))
+            raise PredictionError(describe_unknown(f"argument of {what}", name, names))
 
 
 def check_times(fitted: FittedModel, histories: Any, times: Any, new_items: Any = None) -> None:

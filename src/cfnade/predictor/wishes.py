@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from annotated_types import Ge, Le
 
+from cfnade._typing import IntArray
 from cfnade.choice.choice_side import ScoreArray
-from cfnade.data.ratings import IntArray
 from cfnade.exceptions import PredictionError
-from cfnade.options import checked, number, whole
 from cfnade.personal import Calibrator
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.ids import listed
@@ -39,6 +39,7 @@ from cfnade.predictor.refusals import check_names
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
 from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.validation import check_scalar
 
 _SHOWN = 5  # items in a refusal
 
@@ -73,8 +74,10 @@ class Wishes:
         list depends on how many others are asked about.
         """
         check_names("recommend", how, How)
-        share = checked("diversity", how.get("diversity", 0.0), number(0, 1), PredictionError)
-        n = checked("n", n, whole(1), PredictionError)
+        share = check_scalar(
+            "diversity", how.get("diversity", 0.0), float, Ge(0), Le(1), error=PredictionError
+        )
+        n = check_scalar("n", n, int, Ge(1), error=PredictionError)
         lister = self.lister(n * (LONGER if share else 1), exclude_seen, how)
         step = even_step(lister) if evenly else None
         people = people if step is None else filled(people, step)
@@ -93,7 +96,8 @@ class Wishes:
 
     def similar(self, item: int, n: int) -> pl.DataFrame:
         """The items most like one."""
-        n, choice = checked("n", n, whole(1), PredictionError), self.scorer.fitted.choice
+        n = check_scalar("n", n, int, Ge(1), error=PredictionError)
+        choice = self.scorer.fitted.choice
         if choice is not None:
             return similar_by_picks(self.scorer, choice, item, n)
         return similar_by_vectors(self.scorer, self.likeness, item, n)
@@ -127,7 +131,7 @@ class Wishes:
         if least is None:
             picked = self._rank(how) == "picked" and how.get("taste") != 1
             least = 0 if picked else self.usual_least  # what nobody picks is not listed anyway
-        return checked("min_ratings", least, whole(0), PredictionError)
+        return check_scalar("min_ratings", least, int, Ge(0), error=PredictionError)
 
     def _rank(self, how: How) -> Rank:
         fitted, rank = self.scorer.fitted, how.get("rank")
@@ -157,7 +161,7 @@ class Wishes:
                 f"taste (={taste!r}) weighs picks against ratings, and this model knows no "
                 "ratings; leave it out"
             )
-        return checked("taste", taste, number(0, 1), PredictionError)
+        return check_scalar("taste", taste, float, Ge(0), Le(1), error=PredictionError)
 
     # -- which items --------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from cfnade._typing import IntArray
 from cfnade.choice.blending import PLACES, SHARPNESS
 from cfnade.choice.nade_training import ChoiceTrainer
 from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan
 from cfnade.choice.set_states import hidden_of, largest_of
 from cfnade.data.choices import chosen
-from cfnade.data.ratings import IntArray
 from cfnade.group import Array
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.ranking_metrics import ndcg, places

@@ -14,7 +14,8 @@ import torch
 from cfnade import __version__
 from cfnade.calibration import Calibration
 from cfnade.choice.planning import choice_plan
-from cfnade.data.ratings import Ratings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import make_dataset
 from cfnade.exceptions import TrainingError
 from cfnade.group import Group
 from cfnade.kernels.threads import thread_count, torch_threads
@@ -24,7 +25,6 @@ from cfnade.ranks.owned import Owned, both_ways, owned_by, sizes_alone
 from cfnade.ranks.rank_state import RankSaving
 from cfnade.ranks.saved_columns import load_columns
 from cfnade.ranks.writing import SharedModel, write_folder
-from cfnade.settings import Settings
 from cfnade.shards import Shards
 from cfnade.sides import KINDS, Axis, Member, new_member, side_names
 from cfnade.sides.ridge import spread_of
@@ -62,7 +62,7 @@ def train_together(
     *,
     side: str,
     architecture: Mapping[str, Any],
-    settings: Settings,
+    settings: TrainingConfig,
     lists: bool = False,
     start: Path | None = None,
     threads: int | None = None,
@@ -103,7 +103,7 @@ def train_together(
 
 
 def _member(
-    how: RankRun, side: str, fields: dict[str, Any], settings: Settings
+    how: RankRun, side: str, fields: dict[str, Any], settings: TrainingConfig
 ) -> tuple[SharedModel, Calibration | None, dict[str, Any]]:
     """How things are rated."""
     names = side_names(side, ridge=fields.get("ridge", 0), time=bool(fields.pop("time", False)))
@@ -147,7 +147,7 @@ def _take_over(how: RankRun, member: Member, side: str, owned: list[Owned]) -> N
     ids |= {axis: how.shards.ids_at(axis, columns) for axis, columns in axes.items()}
     earlier = load_columns(how.start, {axis: ids[axis] for axis in axes})
     nothing = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
-    named = Ratings(*nothing, how.shards.scale, ids["user"], ids["item"])
+    named = make_dataset(*nothing, how.shards.scale, ids["user"], ids["item"])
     take_over(member, earlier, named, side)
 
 
@@ -168,7 +168,7 @@ def _with_choice(how: RankRun, model: SharedModel, seed: int) -> tuple[SharedMod
     return replace(model, choice=choice, items=owned), facts
 
 
-def _axes(names: tuple[str, ...], settings: Settings) -> list[Axis]:
+def _axes(names: tuple[str, ...], settings: TrainingConfig) -> list[Axis]:
     """What the rows are, users first; what ranks cannot train together is refused."""
     unable = [name for name in names if not KINDS[name].side.by_column]
     if unable:
@@ -190,7 +190,7 @@ def _axes(names: tuple[str, ...], settings: Settings) -> list[Axis]:
     return [axis for axis in dict.fromkeys(axes) if axis is not None]
 
 
-def _identity(how: RankRun, model: SharedModel, settings: Settings) -> dict[str, Any]:
+def _identity(how: RankRun, model: SharedModel, settings: TrainingConfig) -> dict[str, Any]:
     """What must be the same for a run to be resumed."""
     return _run(how) | {
         "side": model.side,

@@ -21,7 +21,8 @@ from cfnade.checkpoint.idtables import write_table
 from cfnade.checkpoint.manifest import write_manifest
 from cfnade.choice import Choice
 from cfnade.choice.set_nade import ChoiceNade
-from cfnade.data.array_files import write_rating_pieces, write_streamed
+from cfnade.data.array_files import write_streamed
+from cfnade.data.storage import save_chunks
 from cfnade.fitted import FittedModel
 from cfnade.group import Array
 from cfnade.ranks.choosing_together import SharedChoice
@@ -201,7 +202,7 @@ def _write_context(shards: Shards, owned: Owned, path: Path) -> None:
                 array: Array = getattr(cells, sources[name])
                 yield columns[array] if sources[name] == "columns" else array
 
-    write_rating_pieces(path, shards.scale, count, pieces, weighted=shards.weighted)
+    save_chunks(path, shards.scale, count, pieces, weighted=shards.weighted)
 
 
 def _described(

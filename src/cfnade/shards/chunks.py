@@ -55,10 +55,10 @@ def _read(plan: ShardPlan, piece: Piece) -> Iterator[tuple[Columns, str]]:
         return
     size = next(size for name, size, _ in plan.inputs if name == piece.path)
     if piece.kind == "stream":
-        blocks = lines_of_stream(path, BYTES)
+        blocks = lines_of_stream(path, BYTES, piece.member)
     else:
         blocks = lines_between(path, piece.first, piece.last, size)
-    yield from read_blocks(path, blocks, plan.reading)
+    yield from read_blocks(path, blocks, plan.reading, piece.member)
 
 
 def _write(

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Ratings, Rows
+from cfnade._typing import IntArray
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset
 from cfnade.kernels import request
 from cfnade.kernels.forward import context_sum
 from cfnade.kernels.grouping import RowRatings, group, ratings_of
@@ -70,10 +72,10 @@ class NadeWeights(RowWeights):
         """What the state is compared with. (M, K, D)."""
         return self.tables["V" if self.config.factors is None else "P"]
 
-    def reading(self, context: Ratings) -> Reading:
-        return reading_of(self.axis, NadeRows(self, context.rows(self.axis)))
+    def reading(self, context: Dataset) -> Reading:
+        return reading_of(self.axis, NadeRows(self, context.rows(self.axis)), context)
 
-    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
+    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         """Of a row its hidden state, of a column the output weights of its levels."""
         if axis != self.axis:
             return self.output_table.reshape(len(self.output_table), -1)
@@ -83,7 +85,7 @@ class NadeWeights(RowWeights):
 class NadeRows(StateRows):
     """A CF-NADE's numbers (no copies), and the rows that it reads."""
 
-    def __init__(self, weights: NadeWeights, rows: Rows) -> None:
+    def __init__(self, weights: NadeWeights, rows: CsrRows) -> None:
         tables, self._config = weights.tables, weights.config
         super().__init__(rows, weights.output_table, tables["b"], shared=self._config.shared)
         self._input, self._c = weights.input_table, tables["c"]

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Ratings, Rows
+from cfnade._typing import IntArray
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
 from cfnade.kernels.nearness import Nearness, near_cells, near_column, near_row, near_weights
 from cfnade.kernels.threads import run, thread_count
@@ -65,12 +67,12 @@ class NearWeights(RowWeights):
         exact = (self.tables[name].astype(np.float64) for name in ("covariances", "variances"))
         return Nearness(starts, others, *exact)
 
-    def reading(self, context: Ratings) -> Reading:
-        reading = reading_of(self.axis, NearRows(self, context.rows(self.axis)))
+    def reading(self, context: Dataset) -> Reading:
+        reading = reading_of(self.axis, NearRows(self, context.rows(self.axis)), context)
         reading.learns = None  # who has no pairs gets no correction, and nothing stands for it
         return reading
 
-    def fault(self, ratings: Ratings) -> str | None:
+    def fault(self, ratings: Dataset) -> str | None:
         starts, others = self.tables["starts"], self.tables["others"]
         M, P = self.config.columns, self.config.pairs
         if starts[0] != 0 or starts[-1] != P or (np.diff(starts) < 0).any():
@@ -95,7 +97,7 @@ def residuals_of(factors: FactorRows, ratings: RowRatings) -> Array:
 class NearRows:
     """A RowReading: scores that are corrections times the level."""
 
-    def __init__(self, weights: NearWeights, rows: Rows) -> None:
+    def __init__(self, weights: NearWeights, rows: CsrRows) -> None:
         self.rows, self.dtype = rows, weights.tables["variances"].dtype
         self._near, self._factors = weights.nearness(), FactorRows(weights.factors, rows)
         self._gain, self._shift = float(weights.tables["gain"]), float(weights.tables["shift"])

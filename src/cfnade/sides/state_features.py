@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.kernels import request
 from cfnade.sides.directions import Directions, directions, gram, mean_column
 from cfnade.sides.side import NOTHING, Array, Row

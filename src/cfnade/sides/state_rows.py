@@ -14,7 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Rows
+from cfnade._typing import IntArray
+from cfnade.data.csr import CsrRows
 from cfnade.kernels import request
 from cfnade.kernels.forward import cell_scores
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
@@ -32,7 +33,7 @@ FEW = 4
 class StateRows(ABC):
     """A RowReading (see readings.py) of a side with states of width S."""
 
-    def __init__(self, rows: Rows, output: Array, bias: Array, *, shared: bool = True) -> None:
+    def __init__(self, rows: CsrRows, output: Array, bias: Array, *, shared: bool = True) -> None:
         self.rows, self.dtype = rows, bias.dtype
         self._output, self._bias = output, bias  # (M, K, S), (M, K)
         self.shared = shared  # whether levels add up (Eq. 10)
@@ -230,7 +231,7 @@ def as_ratings(rows: Sequence[Row]) -> RowRatings:
 
 
 def rows_in_pieces(
-    data: Rows, rows: IntArray, width: int
+    data: CsrRows, rows: IntArray, width: int
 ) -> Iterator[tuple[RowRatings, IntArray, IntArray]]:
     """The rows of cells, some at a time: their ratings, of which of them each cell is, and the
     places of these cells."""

@@ -103,6 +103,20 @@ def open_store(address: str, *, create: bool = False) -> Store:
     return store
 
 
+def make_missing_file(address: str) -> str | None:
+    """Make the store of an address if that is an SQLite file that does not exist.
+
+    Returns the path of a new store; None if the file is there, or if the address is that of a
+    server, whose tables only `cfnade store init` makes.
+    """
+    url = url_of(address, create=True)
+    if url.get_backend_name() != "sqlite" or Path(str(url.database)).exists():
+        return None
+    store = open_store(address, create=True)
+    store.close()
+    return store.shown
+
+
 def address_of(address: str) -> str:
     """The address as it may be noted: it means the same anywhere, and holds no password."""
     return _shown(url_of(address))

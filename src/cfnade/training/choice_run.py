@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cfnade.choice import Choice
-from cfnade.choice.blending import AskedPeople, blended, mean_ndcg
+from cfnade.choice.blending import AskedPeople, blended, kept, mean_ndcg
 from cfnade.choice.choice_side import ChoiceSide
 from cfnade.choice.factored import Posterior, PosteriorConfig
 from cfnade.choice.linear import Linear
@@ -41,7 +41,7 @@ def asked_of(split: Split, seed: int) -> AskedPeople | None:
         return None
     if len(people) > ASKED:
         people = people[chosen(len(people), ASKED, (seed, STREAM))]
-    context = split.train.plus(split.given) if len(split.given) else split.train
+    context = split.train.concat(split.given) if len(split.given) else split.train
     return AskedPeople(Picks.of(context).take(people), Picks.of(split.valid).take(people))
 
 
@@ -86,7 +86,8 @@ class ChoiceRun:
         some = np.arange(min(ASKED, len(self._picks)))
         weights, ndcgs = blended(sides, self._asked, self._picks.take(some))
         facts = ndcgs | {"seconds": seconds, "history": self.history, "plan": self._plan.to_dict()}
-        return Choice(sides, weights), facts
+        needed = kept(sides, weights)
+        return Choice(needed, {name: weights[name] for name in needed}), facts
 
     def _seen(self, picks: Picks) -> Picks:
         return picks if self._plan.levels else picks.evenly()

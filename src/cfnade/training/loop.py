@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.exceptions import TrainingError
 from cfnade.training.schedule import Schedule
 from cfnade.training.state import NAME, Progress, read_state, write_state
@@ -101,7 +101,7 @@ class Run:
         self.model, self.settings, self.progress = model, settings, Progress()
         self._rows, self._stepper, self._score = rows, stepper, score
         self._average = averaged(model, settings.average) if settings.average else None
-        batches = max(1, math.ceil(rows / settings.rows_of_a_batch(rows)))
+        batches = max(1, math.ceil(rows / settings.batch_size(rows)))
         # Of equal size: a last batch of a few rows would move the model as far as a full one.
         self._bounds = [rows * i // batches for i in range(1, batches * settings.passes + 1)]
         self._schedule = Schedule(settings, len(self._bounds) * settings.epochs)

@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any
 
 import torch
+from annotated_types import Ge
 
 from cfnade import __version__
 from cfnade.choice.planning import ChoicePlan
-from cfnade.data.ratings import Ratings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.options import checked, whole
-from cfnade.settings import Settings
 from cfnade.sides import Member, are_made, side_names
 from cfnade.training.choice_run import ChoiceRun, Say
 from cfnade.training.loop import Reporter, Saving
@@ -27,6 +27,7 @@ from cfnade.training.shares import Shares
 from cfnade.training.space import require_space
 from cfnade.training.together import Together
 from cfnade.training.verdict import Verdict, verdict_on
+from cfnade.utils.validation import check_scalar
 
 AT_ONCE = 2
 """Members that are trained side by side where there are several kinds to choose from."""
@@ -51,7 +52,7 @@ class Plan:
 
     side: str
     architecture: Mapping[str, Any]
-    settings: Settings
+    settings: TrainingConfig
     stage: int = 0
     """Where members are chosen, those of a stage count only if they improve the validation score of
     those of the stages before."""
@@ -62,7 +63,7 @@ def train(
     *,
     side: str,
     architecture: Mapping[str, Any] | None = None,
-    settings: Settings | None = None,
+    settings: TrainingConfig | None = None,
     seeds: int = 1,
     beside: Sequence[Plan] = (),
     choose: bool = False,
@@ -90,7 +91,7 @@ def train(
     """
     _require_ratings(split.train)
     threads = thread_count(threads)
-    first = Plan(side, architecture or {}, settings or Settings())
+    first = Plan(side, architecture or {}, settings or TrainingConfig())
     at_once = min(AT_ONCE, threads, 1 + len(beside)) if choose else 1
     how = start, device, threads, reporter, stop
     jobs = [_job(first, number, *how) for number in range(checked_seeds(seeds))]
@@ -156,7 +157,7 @@ def train_picks(
     if saving is not None:
         require_space(saving.folder, split, (), plan)
     train = split.train
-    context = train.plus(split.valid).plus(split.given)
+    context = train.concat(split.valid).concat(split.given)
     counts = trained_on(("user",), train)
     run: dict[str, Any] = {
         "side": PICKS,
@@ -184,10 +185,10 @@ def _kinds(plans: Sequence[Plan]) -> list[int]:
 
 def checked_seeds(seeds: Any) -> int:
     """How many members of the first kind."""
-    return checked("seeds", seeds, whole(1), TrainingError)
+    return check_scalar("seeds", seeds, int, Ge(1), error=TrainingError)
 
 
-def _require_ratings(train: Ratings) -> None:
+def _require_ratings(train: Dataset) -> None:
     if len(train) == 0:
         raise TrainingError("there are no ratings to train on; is the split right?")
     if train.implicit:
@@ -244,7 +245,7 @@ def _model(
     return replace(
         _together([member.final for member in members]),
         side=",".join(dict.fromkeys(job.side for job in jobs)),
-        context=split.train.plus(split.valid).plus(split.given),
+        context=split.train.concat(split.valid).concat(split.given),
         calibration=verdict.calibration,
         calibration_of_new=verdict.calibration_of_new,
         shares=shares if weighed else (),

@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.training.pooling import Answered, Replies, mixed
 
 FloatArray = npt.NDArray[np.float64]
@@ -38,7 +38,7 @@ WORTH = 5e-4
 def shares_of(
     answers: Sequence[Replies],
     kinds: Sequence[int],
-    valid: Ratings,
+    valid: Dataset,
     trusts: Sequence[float] | None = None,
     *,
     choose: bool = False,
@@ -71,7 +71,7 @@ def best_stages(
     answers: Sequence[Replies],
     kinds: Sequence[int],
     stages: Sequence[int],
-    valid: Ratings,
+    valid: Dataset,
     trusts: Sequence[float],
 ) -> Shares:
     """Shares of members that were trained in stages, where kinds that add little get none.
@@ -104,7 +104,7 @@ def best_stages(
     return tuple(zip(*columns, strict=True))
 
 
-def _squared_error(answered: Answered, valid: Ratings) -> float:
+def _squared_error(answered: Answered, valid: Dataset) -> float:
     """Mean squared error of expected ratings; 0 without any."""
     if not len(answered.levels):
         return 0.0

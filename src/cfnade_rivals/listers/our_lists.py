@@ -14,8 +14,7 @@ import numpy as np
 from cfnade.choice import Choice
 from cfnade.choice.picks import Picks
 from cfnade.choice.planning import choice_plan
-from cfnade.data.ratings import Ratings
-from cfnade.data.scale import INTERACTIONS
+from cfnade.data.dataset import Interactions
 from cfnade.data.splits import add_validation, cut
 from cfnade.training.run import train_picks
 from cfnade_rivals.interface import Count
@@ -51,11 +50,9 @@ class OurLists(ListRival[FittedChoice]):
 
     def _fit(self, likes: Likes, seed: int, threads: int | None) -> FittedChoice:
         """Train, as `cfnade train` does on interactions."""
-        picked = Ratings(
+        picked = Interactions(
             likes.rows(),
             np.asarray(likes.columns, np.int32),
-            np.zeros(len(likes.columns), np.uint8),
-            INTERACTIONS,
             np.arange(len(likes)),
             np.arange(likes.n_items),
         )
