@@ -60,7 +60,7 @@ def test_more_time_keeps_all_members_of_less_time_and_adds_stages(shape: Shape) 
     for seconds in (1.0, 5.0, 10.0, usual_seconds(shape), 60.0, 600.0, 6000.0, 60_000.0):
         plans = plans_for(shape, seconds=seconds)
         assert all(plan in plans for plan in before)
-        first = max((plan.stage for plan in before), default=0)
+        first = max((plan.stage for plan in before), default=-1)
         assert all(plan.stage > first for plan in plans if plan not in before)
         before = plans
     sides = [plan.side for plan in before]

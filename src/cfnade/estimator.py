@@ -41,7 +41,7 @@ from cfnade.questions import Questions
 from cfnade.recipes import further_member_plans, member_kinds
 from cfnade.training.floor import behind_means
 from cfnade.training.loop import Reporter
-from cfnade.training.run import Plan, train, train_picks
+from cfnade.training.run import Plan, checked_seeds, train, train_picks
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -107,6 +107,7 @@ class CFNADE(Arguments, Questions):
             return self._fit_picks(split, start)
         auto = start is None and automatic(self.get_params(), self.usual_params())
         plans = self._plans(split, auto=auto)
+        names = [plans[0].side] * (checked_seeds(self.seeds) - 1) + [plan.side for plan in plans]
         trained = train(
             split,
             side=plans[0].side,
@@ -119,7 +120,7 @@ class CFNADE(Arguments, Questions):
             start=_fitted_of(start),
             device=self.device,
             threads=self.threads,
-            reporter=_told(reporter, EpochLines() if self.verbose else None),
+            reporter=_told(reporter, EpochLines(names) if self.verbose else None),
             say=print if self.verbose else _nothing,
         )
         if trained.diverged is not None:

@@ -21,7 +21,7 @@ from cfnade.fitted import FittedModel, trained_on
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.sides import Member, are_made, side_names
 from cfnade.training.choice_run import ChoiceRun, Say
-from cfnade.training.loop import Reporter, Saving
+from cfnade.training.loop import Reporter, Saving, tell_stage
 from cfnade.training.member import Job, TrainedMember
 from cfnade.training.shares import Shares
 from cfnade.training.space import require_space
@@ -83,9 +83,9 @@ def train(
     `architecture` are fields of the sides other than their sizes, and `time`: whether the model
     knows when ratings were given. With `seeds` above 1 so many members are trained, from
     settings.seed on, and their distributions averaged; `beside` are members of other kinds, and
-    validation says what each kind counts; if `choose`, those that add little are left out, and
-    members are trained side by side, each on its part of the threads. `lists` is how what people
-    pick is learnt too; `say` is told how that goes. `start` is an earlier model whose weights are
+    validation says what each kind counts; if `choose`, those that add little and stages that bring
+    no gain are left out, and members are trained side by side, each on its part of the threads.
+    `lists` is how what people pick is learnt too; `say` is told how that goes. `start` is an earlier model whose weights are
     taken over where its ids occur; with `refresh` it has a member for each that is trained, which
     goes on with all of its weights. split.test is never looked at.
     """
@@ -110,6 +110,7 @@ def train(
     stopped = len(members) < len(jobs) or any(member.stopped for member in members)
     plans = ([first] * seeds + list(beside))[: len(members)]  # fewer if it was stopped
     kinds = _kinds(plans) if choose else [max(0, n + 1 - seeds) for n in range(len(plans))]
+    tell_stage(reporter, "weights and calibration")
     with torch_threads(threads):  # torch's own number may be larger than what was asked for
         verdict = verdict_on(
             members,
@@ -121,6 +122,7 @@ def train(
         )
     fitted = _model(split, jobs, members, verdict, seconds, weighed=bool(beside))
     if lists is not None and not stopped:
+        tell_stage(reporter, "lists")
         fitted = with_choice(fitted, split, lists, threads, saving, say, stop)
         stopped = stop()
     reasons = [member.diverged for member in members if member.diverged]
