@@ -85,9 +85,9 @@ def train(
     settings.seed on, and their distributions averaged; `beside` are members of other kinds, and
     validation says what each kind counts; if `choose`, those that add little and stages that bring
     no gain are left out, and members are trained side by side, each on its part of the threads.
-    `lists` is how what people pick is learnt too; `say` is told how that goes. `start` is an earlier model whose weights are
-    taken over where its ids occur; with `refresh` it has a member for each that is trained, which
-    goes on with all of its weights. split.test is never looked at.
+    `lists` is how what people pick is learnt too; `say` is told how that goes. `start` is an
+    earlier model whose weights are taken over where its ids occur; with `refresh` it has a member
+    for each that is trained, which goes on with all of its weights. split.test is never looked at.
     """
     _require_ratings(split.train)
     threads = thread_count(threads)
