@@ -32,7 +32,7 @@ from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
-from cfnade.data.synthetic_picks import synthetic_picks
+from cfnade.data.synthetic import synthetic_interactions
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.list_evaluation import evaluate_lists
@@ -213,8 +213,8 @@ def test_the_estimator_scores_its_lists() -> None:
 
 
 def test_lists_of_interactions_are_scored_as_they_are_listed() -> None:
-    made = synthetic_picks(80, 25, 7, seed=0)
-    parts = split(made.ratings, "paper:0")
+    made = synthetic_interactions(80, 25, 7, seed=0)
+    parts = split(made.interactions, "paper:0")
     model = CFNADE(threads=1).fit(parts)
     found = model.evaluate_lists(parts.test, k=5)
     choice, context = model.fitted_.choice, model.fitted_.context
@@ -247,7 +247,7 @@ def test_ease_by_liangs_protocol_is_what_a_prototype_measured(real_data: Path) -
         out[likes.users, likes.items] = 1.0
         return out
 
-    train, given, wanted = (table(part) for part in (parts.train, parts.given, parts.test))
+    train, given, wanted = (table(part) for part in (parts.train, parts.fold_in, parts.test))
     people, catalogue = np.flatnonzero(wanted.sum(1)), np.flatnonzero(train.sum(0))
     train = train[:, catalogue]
     given, wanted = (of[np.ix_(people, catalogue)] for of in (given, wanted))

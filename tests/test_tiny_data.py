@@ -12,7 +12,8 @@ import pytest
 
 import cfnade
 from cfnade import CFNADE
-from cfnade.data.splits import TRAIN, cut
+from cfnade.data.split_protocols import TRAIN
+from cfnade.data.splits import apply_labels
 from cfnade.exceptions import CfnadeError
 
 Lines = list[tuple[str, str, float]]
@@ -65,7 +66,7 @@ def test_predictions_of_tiny_ratings_lie_among_them(name: str) -> None:
 
 def test_the_default_and_no_validation_part_do_not_fail_where_all_ratings_are_alike() -> None:
     data = loaded(RATINGS["three alike"], scale="1-5")
-    for ratings in (data, cut(data, np.full(3, TRAIN, np.uint8), "no validation")):
+    for ratings in (data, apply_labels(data, np.full(3, TRAIN, np.uint8), "no validation")):
         model = CFNADE(threads=1).fit(ratings)
         assert float(np.asarray(model.predict(["b"], ["y"]))[0]) == pytest.approx(4, abs=0.2)
 

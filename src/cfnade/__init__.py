@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cfnade.data.dataset import Dataset, Interactions, Ratings
     from cfnade.data.loader import load, load_split
     from cfnade.data.scale import Scale
-    from cfnade.data.splits import Split, split
+    from cfnade.data.splits import Split, split, train_test_split
     from cfnade.data.synthetic import synthetic
     from cfnade.estimator import CFNADE
     from cfnade.exceptions import CfnadeError, DataError, ModelError
@@ -37,6 +37,7 @@ _MODULES = {
     "load_split": "data.loader",
     "split": "data.splits",
     "synthetic": "data.synthetic",
+    "train_test_split": "data.splits",
 }
 
 
@@ -66,4 +67,5 @@ __all__ = [
     "load_split",
     "split",
     "synthetic",
+    "train_test_split",
 ]

@@ -186,13 +186,12 @@ class CFNADE(Arguments, Questions):
 
     # -- keeping ------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path, *, with_context: bool = True, half: bool = False) -> None:
+    def save(self, folder: str | Path, *, with_context: bool = True) -> None:
         """Write the fitted model into a folder; docs/checkpoint.md has the format.
 
-        Without context no one's ratings are in it; then only histories can be answered. `half`
-        writes weights as float16 where that changes no probability by more than 0.001.
+        Without context no one's ratings are in it; then only histories can be answered.
         """
-        checkpoint.save(self.fitted_, folder, with_context=with_context, half=half)
+        checkpoint.save(self.fitted_, folder, with_context=with_context)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

@@ -1,6 +1,8 @@
+# mypy: ignore-errors
 """How the golden values reach the package at the commit before the restructuring. Frozen.
 
-`now.py` has the same functions for the working tree.
+`now.py` has the same functions for the working tree. Types are not checked: the modules that are
+imported here are those of the earlier commit.
 """
 
 from __future__ import annotations
@@ -91,6 +93,18 @@ def run(command: Sequence[str]) -> tuple[int, str, str]:
     finally:
         sys.argv = argv
     return code, out.getvalue(), err.getvalue()
+
+
+@contextlib.contextmanager
+def fixed_blend(weights: Mapping[str, float]) -> Iterator[None]:
+    """Train implicit models whose components have these weights, which are not searched for."""
+    from cfnade.training import choice_run
+
+    searched, choice_run.blended = choice_run.blended, lambda *_: (dict(weights), {"ndcg": 0.0})
+    try:
+        yield
+    finally:
+        choice_run.blended = searched
 
 
 # -- models ----------------------------------------------------------------------------------------

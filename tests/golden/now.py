@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,9 @@ def synthetic(users: int, items: int, ratings: int, seed: int) -> Any:
 
 
 def synthetic_interactions(users: int, items: int, per_user: int, seed: int) -> Any:
-    from cfnade.data.synthetic_picks import synthetic_picks
+    from cfnade.data.synthetic import synthetic_interactions
 
-    return synthetic_picks(users, items, per_user, seed).ratings
+    return synthetic_interactions(users, items, per_user, seed).interactions
 
 
 def fingerprint(ratings: Any) -> str:
@@ -65,7 +66,9 @@ def split(path: Path, name: str, options: Mapping[str, Any]) -> tuple[str, dict[
     from cfnade.data.loader import load_split
 
     done = load_split(path, name, cache=False, **options)
-    return done.fingerprint, done.parts()
+    parts = done.parts()
+    parts["given"] = parts.pop("fold_in")
+    return done.fingerprint, parts
 
 
 # -- the command line ------------------------------------------------------------------------------
@@ -101,6 +104,17 @@ def run(command: Sequence[str]) -> tuple[int, str, str]:
     finally:
         sys.argv = argv
     return code, out.getvalue(), err.getvalue()
+
+
+@contextlib.contextmanager
+def fixed_blend(weights: Mapping[str, float]) -> Iterator[None]:
+    """Train implicit models whose components have these weights, which are not searched for."""
+    choice_run: Any = import_module("cfnade.training.choice_run")
+    searched, choice_run.blended = choice_run.blended, lambda *_: (dict(weights), {"ndcg": 0.0})
+    try:
+        yield
+    finally:
+        choice_run.blended = searched
 
 
 # -- models ----------------------------------------------------------------------------------------

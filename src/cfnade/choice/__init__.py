@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cfnade._typing import IntArray
 from cfnade.choice.choice_side import ChoiceSide, ScoreArray, Tables
 from cfnade.choice.factored import Posterior
 from cfnade.choice.linear import Linear
@@ -51,6 +52,21 @@ class Choice:
             if self.weights[name] != 0:
                 side.add_scores(total, self.weights[name], known)
         return total
+
+    def log_chances_without(self, known: Picks, places: IntArray) -> ScoreArray:
+        """Return log p of every item for one person, without each of these interactions. (n, M).
+
+        What is left out can be picked again; the rest of what is known cannot.
+        """
+        total = np.zeros((len(places), self.n_items), np.float32)
+        for name, side in self.sides.items():
+            if self.weights[name] != 0:
+                total += np.float32(self.weights[name]) * side.scores_without(known, places)
+        own = np.arange(len(places)), known.columns[places]
+        again = total[own]
+        total[:, known.columns] = -np.inf
+        total[own] = again
+        return log_softmax(total)
 
     def log_chances(self, known: Picks, *, left_out: bool = True) -> ScoreArray:
         """log p(picked next | known) of every item. Returns (B, M).

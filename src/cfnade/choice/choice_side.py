@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from cfnade._typing import IntArray
 from cfnade.choice.picks import Picks
 
 ScoreArray = npt.NDArray[np.float32]
@@ -34,6 +35,15 @@ class ChoiceSide(ABC):
     def add_scores(self, total: ScoreArray, weight: float, known: Picks) -> None:
         """Add them, weighed, to a sum (B, M): some sides can without another array."""
         total += np.float32(weight) * self.scores(known)
+
+    def scores_without(self, known: Picks, places: IntArray) -> ScoreArray:
+        """Return scores of every item for one person, without each of these interactions. (n, M).
+
+        known is of that person alone. This asks again for each; a component that adds up
+        interactions takes one off.
+        """
+        keep = np.arange(len(known.columns)) != places[:, None]
+        return self.scores(known.take(np.zeros(len(places), np.int64)).where(keep.ravel()))
 
     @abstractmethod
     def vectors(self) -> ScoreArray | None:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt
 
+from cfnade._typing import IntArray
 from cfnade.choice.choice_side import FEW, ChoiceSide, ScoreArray, Tables
 from cfnade.choice.picks import Picks
 from cfnade.exceptions import ModelError
@@ -81,6 +82,22 @@ class Posterior(ChoiceSide):
         from cfnade.kernels.products import add_product
 
         add_product(total, X, F, weight)
+
+    def scores_without(self, known: Picks, places: IntArray) -> ScoreArray:
+        """By the inverse of the whole matrix: it lacks a rank-one term and a part of the ridge."""
+        F = self._turned.F.astype(np.float64)
+        f, w = F[known.columns], known.weights.astype(np.float64)
+        base = self.config.unpicked * self._turned.lengths
+        ridge = self.config.penalty * (w.sum() + self.config.unpicked * len(F))
+        values, basis = np.linalg.eigh((f.T * w) @ f + np.diag(base + ridge))
+        f, w = f[places] @ basis, w[places, None]
+        total = (known.weights @ F[known.columns]) @ basis
+        inverse = 1 / (values - self.config.penalty * w)
+        q = f * inverse
+        x = (total - w * f) * inverse
+        x += w * q * (f * x).sum(1, keepdims=True) / (1 - w * (f * q).sum(1, keepdims=True))
+        x *= len(known.columns) > 1  # of a lone one nothing is left
+        return np.asarray((x @ basis.T).astype(np.float32) @ self._turned.F.T)
 
     @locked_cached_property
     def _turned(self) -> Turned:

@@ -23,6 +23,7 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge, Gt, Lt
 
+from cfnade._typing import IntArray
 from cfnade.choice.choice_side import ChoiceSide, ScoreArray, Tables
 from cfnade.choice.picks import Picks
 from cfnade.exceptions import ModelError
@@ -93,6 +94,10 @@ class Linear(ChoiceSide):
             return super().add_scores(total, weight, known)
         weights = np.float32(weight) * known.weights
         return add_rows(known.offsets, known.columns, weights, self._tables["B"], total)
+
+    def scores_without(self, known: Picks, places: IntArray) -> ScoreArray:
+        rest = self.scores(known) - self.scores(known.singly(places))
+        return rest if len(known.columns) > 1 else np.zeros_like(rest)
 
     def vectors(self) -> ScoreArray | None:
         return None

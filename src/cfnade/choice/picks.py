@@ -83,6 +83,11 @@ class Picks:
         weights[self.columns[mine]] = self.weights[mine]
         return weights[columns]
 
+    def singly(self, places: IntArray) -> Picks:
+        """Return these interactions, each as a person of its own."""
+        parts = self.columns[places], self.levels[places], self.weights[places]
+        return Picks(np.arange(len(places) + 1), *parts, self.n_columns)
+
     def where(self, keep: npt.NDArray[np.bool_]) -> Picks:
         """Those picks alone; everybody stays, perhaps with none."""
         offsets = row_offsets(self.rows[keep], len(self))

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from annotated_types import Ge, Le
 
+from cfnade._typing import IntArray
 from cfnade.choice.choice_side import FEW, ChoiceSide, ScoreArray, Tables
 from cfnade.choice.picks import Picks
 from cfnade.exceptions import ModelError
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _MOST = 100
 """Networks; a saved model that names more is not ours."""
+
+FloatArray = npt.NDArray[np.float64]
 
 
 class ChoiceNade(ChoiceSide):
@@ -43,7 +47,7 @@ class ChoiceNade(ChoiceSide):
     def add_scores(self, total: ScoreArray, weight: float, known: Picks) -> None:
         share = np.float32(weight / len(self._networks))
         for one in self._networks:
-            state = self._state(one, known)
+            state = self._state(one, *self._sums(one, known))
             if len(known) <= FEW:
                 total += share * affine(state, one["V"], one["b"])
                 continue
@@ -52,13 +56,27 @@ class ChoiceNade(ChoiceSide):
             total += share * one["b"]
             add_product(total, state, one["V"], float(share))
 
-    def _state(self, one: Tables, known: Picks) -> ScoreArray:
-        """h(C) of each person. Returns (B, H)."""
+    def scores_without(self, known: Picks, places: IntArray) -> ScoreArray:
+        total = np.zeros((len(places), self.n_items), np.float32)
+        for one in self._networks:
+            sums, weights = self._sums(one, known)
+            own, own_weights = self._sums(one, known.singly(places))
+            left = np.float32(len(known.columns) > 1)  # of a lone one nothing is left
+            state = self._state(one, left * (sums - own), left * (weights - own_weights))
+            total += state @ one["V"].T + one["b"]
+        return np.asarray(total / np.float32(len(self._networks)))
+
+    def _sums(self, one: Tables, known: Picks) -> tuple[ScoreArray, FloatArray]:
+        """What each person's interactions add up to, (B, H), and their weights, (B,)."""
         data = known.offsets, places_of(known, self.config.levels), known.weights
         sums = sum_rows(*data, one["W"].reshape(-1, self.config.hidden))
         total = np.bincount(known.rows, known.weights, minlength=len(known)).astype(np.float64)
+        return sums, total
+
+    def _state(self, one: Tables, sums: ScoreArray, total: FloatArray) -> ScoreArray:
+        """h(C) of each person. Returns (B, H)."""
         factor = np.sqrt(np.divide(self.config.usual, total, out=0 * total, where=total > 0))
-        return np.tanh(sums * factor.astype(np.float32)[:, None] + one["c"])
+        return np.asarray(np.tanh(sums * factor.astype(np.float32)[:, None] + one["c"]))
 
     def vectors(self) -> ScoreArray | None:
         return self._networks[0]["V"]

@@ -36,10 +36,10 @@ def get(
     \b
       cfnade data get ml-1m
     """
+    from cfnade.data.datasets import published_dataset
     from cfnade.data.loader import load
-    from cfnade.data.named import named
 
-    named(name)
+    published_dataset(name)
     with _waiting(f"getting {name}"):
         ratings = load(name)
     print(ratings)
@@ -115,7 +115,7 @@ def split_command(
         split = load_split(data, name, **reading)
     sizes = {}
     for part, ratings in split.parts().items():
-        if len(ratings) or part != "given":
+        if len(ratings) or part != "fold_in":
             write_table(ratings, out / f"{part}.parquet")
             sizes[part] = len(ratings)
     facts = {"split": split.name, "fingerprint": split.fingerprint, "ratings": sizes}

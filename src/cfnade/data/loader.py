@@ -8,34 +8,35 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zipfile import is_zipfile
 
 import polars as pl
 
+from cfnade.data import datasets
 from cfnade.data.addresses import DATABASES, PIPE, STORE, masked, scheme
 from cfnade.data.build import Options, Repeats, build
 from cfnade.data.cache import cached
 from cfnade.data.columns import Columns
 from cfnade.data.containers import as_frame
 from cfnade.data.dataset import Dataset
+from cfnade.data.datasets import DATASETS, PublishedDataset, published_dataset
 from cfnade.data.elsewhere import bring, is_kept_input, settled
 from cfnade.data.formats import companions, read
 from cfnade.data.interactions import Weighting
 from cfnade.data.items import with_items
-from cfnade.data.named import SETS, PublishedSet, fetch, find, named, show_terms
-from cfnade.data.predefined import predefined
 from cfnade.data.roles import NO_COLUMN, PLAIN, ReadOptions
 from cfnade.data.scale import Scale
 from cfnade.data.sources import open_source
-from cfnade.data.splits import Split, split
-from cfnade.data.text import read_text
+from cfnade.data.splits import (
+    MOVIELENS_100K_SPLITS,
+    Split,
+    split,
+    split_from_files,
+    split_movielens_100k,
+)
 from cfnade.data.typed_tables import read_frame
 from cfnade.exceptions import DataError
 
 log = logging.getLogger(__name__)
-
-CANONICAL = ("u1", "u2", "u3", "u4", "u5", "ua", "ub")
-"""The splits that MovieLens 100K comes with."""
 
 
 def load(
@@ -118,7 +119,7 @@ def _of_file(
     data: str | Path, reading: ReadOptions, options: Options, query: str | None, *, cache: bool
 ) -> Dataset:
     """Of a path, of a data set's name, or of whatever an address leads to."""
-    published = SETS.get(data) if isinstance(data, str) else None
+    published = DATASETS.get(data) if isinstance(data, str) else None
     path = locate(data, published, query)
 
     def parse() -> tuple[Dataset, str]:
@@ -161,18 +162,16 @@ def load_split(data: Any, name: str, **reading: Any) -> Split:
     """
     if isinstance(data, str) and data == PIPE:
         data, reading = settled(data, reading)
-    if name in CANONICAL:
+    if name in MOVIELENS_100K_SPLITS:
         whole = load(data, **reading)
-        likes = reading.get("likes")
-        train, test = (
-            _canonical_part(data, f"{name}.{end}", whole, likes) for end in ("base", "test")
-        )
-        return predefined(train, test, name=name, whole=whole)
+        likes, cache = reading.get("likes"), reading.get("cache", True)
+        complete = whole if likes is None else load(data, cache=cache)
+        return split_movielens_100k(whole, name, complete)
     if name.startswith("file:"):
         other = file_of_split(name)
         others = {option: value for option, value in reading.items() if option != "query"}
         train, test = load(data, **reading), load(other, **others)
-        return predefined(train, test, name=f"file:{Path(masked(other)).name}")
+        return split_from_files(train, test, name=f"file:{Path(masked(other)).name}")
     return split(load(data, **reading), name)
 
 
@@ -189,45 +188,26 @@ def _only_once(data: str) -> bool:
     return data == PIPE or scheme(data) in DATABASES
 
 
-def locate(data: str | Path, published: PublishedSet | None, query: str | None = None) -> Path:
+def locate(data: str | Path, published: PublishedDataset | None, query: str | None = None) -> Path:
     """Where the data lies on disk, after getting it if it does not lie there."""
     if published is not None and query is None:
-        show_terms(published)
-        return find(published) or fetch(published)
+        return datasets.locate(published)
     if (brought := bring(data, query)) is not None:
         return brought
     path = Path(data).expanduser()
     if isinstance(data, str) and path.name == data and not path.suffix and not path.exists():
-        named(data)  # its error lists the names
+        published_dataset(data)  # its error lists the names
     if not (path.is_file() or path.is_dir()):
         open_source(path)  # its error says what else it is: a device or a pipe might never end
     return path
 
 
-def _relabelled(columns: Columns, published: PublishedSet, path: Path) -> Columns:
+def _relabelled(columns: Columns, published: PublishedDataset, path: Path) -> Columns:
     """Name the set; a copy that is not the publisher's says so and gets its own ids back."""
-    copy = published.wheel
-    if copy is None or not list(path.glob("*.inter")):
+    copy = published.mirror
+    if copy is None or not published.is_mirror_copy(path):
         return replace(columns, source=published.name)
     users = columns.users
     if copy.user_prefix:
         users = pl.Series(users).str.strip_prefix(copy.user_prefix).cast(pl.Int64)
     return replace(columns, users=users, source=f"{published.name} (copy in {copy.package})")
-
-
-def _canonical_part(data: Any, file: str, whole: Dataset, likes: float | None) -> Dataset:
-    if not isinstance(data, str | Path) or scheme(str(data)) in DATABASES:
-        raise DataError(f"split {file.split('.')[0]!r} needs MovieLens 100K by name or path")
-    path = locate(data, SETS.get(str(data)))
-    source = open_source(path if path.is_dir() or is_zipfile(path) else path.parent)
-    members = [member for member in source.names() if Path(member).name == file]
-    if len(members) != 1:
-        raise DataError(
-            f"{path}: {len(members)} files are named {file}; this split is for MovieLens 100K as "
-            "published, whose archive holds it"
-        )
-    columns, _ = read_text(source.read(members[0]), source.label(members[0]), PLAIN)
-    columns = replace(columns, source=whole.source)
-    if not whole.implicit:
-        return build(columns, Options(scale=whole.scale))
-    return build(columns.as_interactions() if likes is None else columns, Options(likes=likes))

@@ -123,7 +123,7 @@ def _refresh(
         )
     split = held_back(ratings, fitted)
     old = extended(fitted, split.train)
-    context = split.train.concat(split.given)
+    context = split.train.concat(split.fold_in)
     asked = asked_of_both(split, fitted)
     before = evaluate(replace(old, context=context), asked).rmse
     say(f"{len(ratings):,} ratings; the model as it is: RMSE {before:.4f} of the newest")

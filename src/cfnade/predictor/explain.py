@@ -12,7 +12,7 @@ from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
 from cfnade.utils.cancellation import check_cancelled
 
-_AT_ONCE = 256  # picks that are left out together
+_SCORES = 1 << 22  # of all items, without some interactions, that are made together
 
 
 def explanation(scorer: Scorer, who: Who, item: int, *, of_pick: bool) -> pl.DataFrame:
@@ -49,14 +49,13 @@ def by_pick(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     assert choice is not None
     rated, picks = who.rated.without(item), known_picks(scorer, [who])
     picks = picks.where(picks.columns != item)
-    size = len(picks.columns)
-    logs = np.empty(size + 1)
-    for piece in np.array_split(np.arange(-1, size), 1 + size // _AT_ONCE):  # -1 leaves out none
+    whole = choice.log_chances(picks)[0, item].astype(np.float64)
+    without = np.empty(len(picks.columns))
+    step = max(1, _SCORES // choice.n_items)
+    for first in range(0, len(without), step):
         check_cancelled()
-        keep = np.arange(size) != piece[:, None]
-        people = picks.take(np.zeros(len(keep), np.int64)).where(keep.ravel())
-        logs[piece + 1] = choice.log_chances(people)[:, item]
-    whole, without = logs[0], logs[1:]
+        places = np.arange(first, min(first + step, len(without)))
+        without[places] = choice.log_chances_without(picks, places)[:, item]
     order = np.lexsort((rated.columns, without - whole))  # what helped most comes first
     items = rated.columns[order].astype(np.int64)
     columns = {

@@ -19,7 +19,7 @@ from cfnade.choice.nade_training import ChoiceTrainer
 from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan
 from cfnade.choice.set_states import hidden_of, largest_of
-from cfnade.data.choices import chosen
+from cfnade.data.split_protocols import choose_positions
 from cfnade.group import Array
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.ranking_metrics import ndcg, places
@@ -77,7 +77,7 @@ class ListJudge:
         self._group, valid = owned.part.group, owned.valid
         people = np.flatnonzero(owned.asked)
         if len(people) > ASKED:
-            people = people[chosen(len(people), ASKED, (seed, STREAM))]
+            people = people[choose_positions(len(people), ASKED, (seed, STREAM))]
         self._known = picks.take(people)
         self._wanted = owned.asked[people].astype(np.int64)
         own = np.flatnonzero(np.isin(valid.rows, people))

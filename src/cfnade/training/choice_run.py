@@ -21,7 +21,7 @@ from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan
 from cfnade.choice.set_nade import ChoiceNade
 from cfnade.choice.set_states import score_all
-from cfnade.data.choices import chosen
+from cfnade.data.split_protocols import choose_positions
 from cfnade.data.splits import Split
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.training.loop import Saving
@@ -40,8 +40,8 @@ def asked_of(split: Split, seed: int) -> AskedPeople | None:
     if not len(people):
         return None
     if len(people) > ASKED:
-        people = people[chosen(len(people), ASKED, (seed, STREAM))]
-    context = split.train.concat(split.given) if len(split.given) else split.train
+        people = people[choose_positions(len(people), ASKED, (seed, STREAM))]
+    context = split.train.concat(split.fold_in) if len(split.fold_in) else split.train
     return AskedPeople(Picks.of(context).take(people), Picks.of(split.valid).take(people))
 
 

@@ -33,7 +33,7 @@ def require_space(
     if picks is not None:
         weights.append(sum(picks.values()))
         states.append(picks["nade"] * (_COPIES + 1))  # its average, too
-    model = sum(weights) + _RATING * sum(map(len, (split.train, split.valid, split.given)))
+    model = sum(weights) + _RATING * sum(map(len, (split.train, split.valid, split.fold_in)))
     there = sum(path.stat().st_size for path in states_in(folder))
     needed = sum(states) + max(model, *states) - there
     free = shutil.disk_usage(_nearest(folder)).free

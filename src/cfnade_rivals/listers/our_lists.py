@@ -15,7 +15,8 @@ from cfnade.choice import Choice
 from cfnade.choice.picks import Picks
 from cfnade.choice.planning import choice_plan
 from cfnade.data.dataset import Interactions
-from cfnade.data.splits import add_validation, cut
+from cfnade.data.split_protocols import add_validation
+from cfnade.data.splits import apply_labels
 from cfnade.training.run import train_picks
 from cfnade_rivals.interface import Count
 from cfnade_rivals.listers.likes import Likes
@@ -57,7 +58,7 @@ class OurLists(ListRival[FittedChoice]):
             np.arange(likes.n_items),
         )
         held_back = add_validation(np.zeros(len(picked), np.uint8), seed)
-        split = cut(picked, held_back, "compared")
+        split = apply_labels(picked, held_back, "compared")
         plan = choice_plan(split.train, seed=seed)
         plan = replace(plan, nade=replace(plan.nade, hidden=self.hidden, epochs=self.epochs))
         choice = train_picks(split, plan, threads=threads).fitted.choice
