@@ -96,11 +96,7 @@ def train(
     how = start, device, threads, reporter, stop
     jobs = [_job(first, number, *how) for number in range(checked_seeds(seeds))]
     jobs += [_job(plan, 0, *how) for plan in beside]
-    # With an odd number of threads every other member gets one more.
-    jobs = [
-        replace(job, threads=threads // at_once + (number % at_once < threads % at_once))
-        for number, job in enumerate(jobs)
-    ]
+    jobs = _side_by_side(jobs, at_once, threads)
     if refresh and start is not None:
         jobs = _going_on(jobs, start)
     _check(jobs)
@@ -110,24 +106,18 @@ def train(
     stopped = len(members) < len(jobs) or any(member.stopped for member in members)
     plans = ([first] * seeds + list(beside))[: len(members)]  # fewer if it was stopped
     kinds = _kinds(plans) if choose else [max(0, n + 1 - seeds) for n in range(len(plans))]
+    stages = [plan.stage for plan in plans] if choose else None
     tell_stage(reporter, "weights and calibration")
     with torch_threads(threads):  # torch's own number may be larger than what was asked for
-        verdict = verdict_on(
-            members,
-            kinds,
-            split,
-            seed=first.settings.seed,
-            weigh=bool(beside),
-            stages=[plan.stage for plan in plans] if choose else None,
-        )
+        seed, weigh = first.settings.seed, bool(beside)
+        verdict = verdict_on(members, kinds, split, seed=seed, weigh=weigh, stages=stages)
     fitted = _model(split, jobs, members, verdict, seconds, weighed=bool(beside))
     if lists is not None and not stopped:
         tell_stage(reporter, "lists")
         fitted = with_choice(fitted, split, lists, threads, saving, say, stop)
         stopped = stop()
     reasons = [member.diverged for member in members if member.diverged]
-    history = fitted.facts["history"]
-    return Trained(fitted, history, stopped, reasons[0] if reasons else None)
+    return Trained(fitted, fitted.facts["history"], stopped, next(iter(reasons), None))
 
 
 def with_choice(
@@ -173,6 +163,14 @@ def train_picks(
     bare = FittedModel((), PICKS, context, counts, facts=facts)
     fitted = with_choice(bare, split, plan, thread_count(threads), saving, say, stop)
     return Trained(fitted, [], stop())
+
+
+def _side_by_side(jobs: Sequence[Job], at_once: int, threads: int) -> list[Job]:
+    """Each with its part of the threads; where they do not divide, every other job has one more."""
+    least, more = divmod(threads, at_once)
+    return [
+        replace(job, threads=least + (number % at_once < more)) for number, job in enumerate(jobs)
+    ]
 
 
 def _kinds(plans: Sequence[Plan]) -> list[int]:
