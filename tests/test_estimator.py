@@ -20,7 +20,7 @@ from tests.close import assert_close
 
 from cfnade import DataError, Dataset, Split, checkpoint, load, split, synthetic
 from cfnade.config import TrainingConfig
-from cfnade.data.synthetic_picks import synthetic_picks
+from cfnade.data.synthetic import synthetic_interactions
 from cfnade.estimator import CFNADE, NotFittedError
 from cfnade.evaluation import evaluate
 from cfnade.exceptions import (
@@ -577,7 +577,7 @@ def test_divergence_after_a_good_epoch_keeps_that_and_says_so(
 
 # -- what people pick ------------------------------------------------------------------------------
 
-INTERACTIONS = synthetic_picks(120, 30, 8, seed=4).ratings
+INTERACTIONS = synthetic_interactions(120, 30, 8, seed=4).interactions
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from cfnade.choice import CHOICE_KINDS, Choice, choice_shapes, saved_choice
 from cfnade.choice.choice_side import ChoiceSide
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_nade import ChoiceNade
-from cfnade.data.synthetic_picks import synthetic_picks
+from cfnade.data.synthetic import synthetic_interactions
 from cfnade.exceptions import CheckpointError, ModelError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.predictor import Predictor
@@ -167,7 +167,7 @@ def test_the_toy_is_a_toy() -> None:
 
 
 def toy_model() -> FittedModel:
-    ratings = synthetic_picks(20, M, 4, seed=0).ratings
+    ratings = synthetic_interactions(20, M, 4, seed=0).interactions
     counts = np.bincount(ratings.items, minlength=M)
     logs = np.log(counts + 1.0).astype(np.float32)
     choice = Choice({"popular": PopularSide(logs)}, {"popular": 1.0})

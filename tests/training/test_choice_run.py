@@ -20,7 +20,7 @@ from cfnade.choice.blending import mean_ndcg
 from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan, choice_plan
 from cfnade.data.splits import Split, split
-from cfnade.data.synthetic_picks import TASTES, synthetic_picks
+from cfnade.data.synthetic import N_FACTORS, synthetic_interactions
 from cfnade.exceptions import TrainingError
 from cfnade.kernels.threads import torch_threads
 from cfnade.predictor import Predictor
@@ -28,12 +28,12 @@ from cfnade.training.choice_run import ChoiceRun, asked_of
 from cfnade.training.loop import Saving
 from cfnade.training.run import train_picks
 
-MADE = synthetic_picks(600, 40, 12, seed=1)
+MADE = synthetic_interactions(600, 40, 12, seed=1)
 
 
 @pytest.fixture(scope="module")
 def parts() -> Split:
-    return split(MADE.ratings, "paper:0")
+    return split(MADE.interactions, "paper:0")
 
 
 def plan_of(parts: Split, **changes: Any) -> ChoicePlan:
@@ -204,10 +204,10 @@ def reachable(liking: Any, known: Picks) -> Any:
     Tastes are drawn as they were, and count as they explain the known picks, one after another.
     """
     middle = liking.mean(0)
-    directions = np.linalg.svd(liking - middle, full_matrices=False)[2][:TASTES]
+    directions = np.linalg.svd(liking - middle, full_matrices=False)[2][:N_FACTORS]
     places = (liking - middle) @ directions.T
     rng = np.random.default_rng(0)
-    drawn = rng.multivariate_normal(np.zeros(TASTES), np.cov(places.T), 3000)
+    drawn = rng.multivariate_normal(np.zeros(N_FACTORS), np.cov(places.T), 3000)
     odds = np.exp(middle + drawn @ directions)  # (draws, M)
     out = np.empty((len(known), liking.shape[1]))
     for row, (lo, hi) in enumerate(pairwise(known.offsets)):
@@ -222,8 +222,8 @@ def reachable(liking: Any, known: Picks) -> Any:
 
 def test_lists_come_near_the_best_that_there_can_be() -> None:
     """How picks were made is known, so the best list is; popularity is what everybody gets."""
-    made = synthetic_picks(1500, 60, 14, seed=2)
-    parts = split(made.ratings, "paper:0")
+    made = synthetic_interactions(1500, 60, 14, seed=2)
+    parts = split(made.interactions, "paper:0")
     plan = choice_plan(parts.train, seed=0)
     plan = replace(plan, nade=replace(plan.nade, hidden=40, epochs=30, batch=150))
     fitted = train_picks(parts, plan, threads=1).fitted
@@ -234,7 +234,7 @@ def test_lists_come_near_the_best_that_there_can_be() -> None:
     best, theirs, ours = (
         mean_ndcg(scores.astype(np.float32), asked, 10)
         for scores in (
-            reachable(made.liking, asked.known),
+            reachable(made.utility, asked.known),
             popular,
             fitted.choice.scores(asked.known),
         )
