@@ -128,7 +128,7 @@ def _loaded(job: dict[str, Any], watch: Watch) -> tuple[Any, Any]:
     import torch
 
     from cfnade import __version__
-    from cfnade.data.loader import load_split
+    from cfnade.data.load import load_split
 
     torch.set_num_threads(job["threads"])
     split = load_split(job["data"], job["split"])

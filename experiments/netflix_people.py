@@ -32,7 +32,7 @@ if __package__ in (None, ""):  # run as a script
 
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
-from cfnade.data.loader import load_split
+from cfnade.data.load import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation import evaluate
 from cfnade.fitting import EpochLines

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cfnade.config import TrainingConfig
-from cfnade.data.loader import load_split
+from cfnade.data.load import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation import evaluate
 from cfnade.recipes import default_recipe

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from cfnade.data.dataset import Dataset
-from cfnade.data.loader import load_split
+from cfnade.data.load import load_split
 from cfnade.data.split_protocols import add_validation
 from cfnade.metrics import nll, rmse
 from cfnade_rivals import make

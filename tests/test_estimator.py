@@ -216,6 +216,15 @@ def test_verbose_prints_a_line_an_epoch(parts: Split, capsys: pytest.CaptureFixt
     assert f"best {lines[2]['best_rmse']:.4f} @ {lines[2]['best_epoch']}" in printed[2]
 
 
+def test_verbose_names_the_model_of_each_line(
+    parts: Split, capsys: pytest.CaptureFixture[str]
+) -> None:
+    CFNADE(**{**SMALL, "side": "user,item", "seeds": 2, "epochs": 1, "verbose": True}).fit(parts)
+    starts = [line.split("epoch")[0].strip() for line in capsys.readouterr().out.splitlines()]
+    names = ["model 1/3 user", "model 2/3 user", "model 3/3 item"]
+    assert sorted(set(starts)) == names
+
+
 def test_every_argument_is_tried_above() -> None:
     elsewhere = {"minutes", "patience", "threads", "device", "verbose", "time", "lists"}
     assert set(CHANGES) | elsewhere == set(signature(CFNADE).parameters)

@@ -53,10 +53,10 @@ FLOW = [
         "exports",
         "list_evaluation",
         "recipes",
-        "fitting",
         "native",
-        "questions",
         "parameters",
+        "fitting",
+        "questions",
         "estimator",
         "fresh",
         "plugins",
@@ -121,7 +121,7 @@ def test_heavy_libraries_are_imported_late(code: str) -> None:
 
 
 def test_looking_at_ratings_needs_neither_torch_nor_numba() -> None:
-    code = "from cfnade import load; from cfnade.data.typed_tables import read_frame; import polars"
+    code = "from cfnade import load; import cfnade.data.readers.tables, polars"
     code += "; load(polars.DataFrame({'user': [1, 2], 'item': [1, 1], 'rating': [1, 5]}))"
     assert not modules_after(code) & {"torch", "numba"}
 

@@ -24,15 +24,16 @@ from tests.predictor.given import (
     make_kind,
     ratings,
 )
+from tests.raw_tables import raw_table
 from tests.test_ranking_metrics import by_hand
 
 from cfnade import CFNADE, list_evaluation, load
 from cfnade.choice.picks import Picks
-from cfnade.data.build import Options, build
-from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
+from cfnade.data.load import LoadOptions
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic_interactions
+from cfnade.data.validate import build
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.list_evaluation import evaluate_lists
@@ -54,12 +55,12 @@ def held_out(context: Dataset, *, texts: bool = False) -> Dataset:
     values[users == 2] = 1.0  # a person who likes nothing
     values[users == 0] = 4.5
     return build(
-        Columns(
+        raw_table(
             users=pl.Series([f"u{u}" for u in users]) if texts else users * 10,
             items=pl.Series([f"i{i:02d}" for i in items]) if texts else items + 100,
-            values=values,
+            ratings=values,
         ),
-        Options(scale="0.5-5/0.5"),
+        LoadOptions(scale="0.5-5/0.5"),
     )
 
 

@@ -11,7 +11,6 @@ from annotated_types import Ge, Le
 
 from cfnade._typing import IntArray
 from cfnade.data.dataset import Dataset, match_ids
-from cfnade.data.scale import usual_threshold
 from cfnade.data.split_protocols import choose_positions
 from cfnade.evaluation import cells_asked
 from cfnade.exceptions import PredictionError
@@ -165,6 +164,6 @@ def _checked_k(k: Any) -> tuple[int, ...]:
 
 def _checked_threshold(threshold: Any, test: Dataset) -> float:
     if threshold is None:
-        return usual_threshold(test.scale)
+        return test.scale.default_threshold
     low, high = test.scale.values[0], test.scale.values[-1]
     return check_scalar("threshold", threshold, float, Ge(low), Le(high), error=PredictionError)

@@ -11,7 +11,6 @@ from cfnade.data.scale import Scale
 from cfnade.evaluation import Scores, evaluate
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.fitting import read
 from cfnade.list_evaluation import KS, ListScores, evaluate_lists
 from cfnade.native import (
     KINDS,
@@ -21,6 +20,7 @@ from cfnade.native import (
     histories_of,
     history_of,
     kind_of,
+    read,
 )
 from cfnade.predictor import Predictor
 from cfnade.predictor.cells import Beside

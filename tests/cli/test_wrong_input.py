@@ -92,8 +92,8 @@ CASES = [
     ("predict {user} {gap}", "item is missing; fill it in", 1),
     ("predict {user} {pairs} --at 2005-09-06", "--at 2005-09-06: this model does not know time", 1),
     ("predict {timed} {pairs}", "give a column time, or one moment for all of them with --at", 1),
-    ("predict {timed} {pairs} --at noon", "--at: time 'noon' is neither a number nor an ISO", 1),
-    ("predict {timed} {late}", "late.csv:3: time 'noon' is neither a number nor an ISO date", 1),
+    ("predict {timed} {pairs} --at noon", "--at: time 'noon' is neither a number nor a date", 1),
+    ("predict {timed} {late}", "late.csv:3: time 'noon' is neither a number nor a date", 1),
     ("recommend {timed} --user 1", "makes no lists or explanations", 1),
     # recommend
     ("recommend {user}", "say who: --user ID", 1),

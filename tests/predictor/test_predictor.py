@@ -474,9 +474,9 @@ def test_n_is_a_whole_number(n: Any) -> None:
 
 def test_lists_need_users_or_a_history() -> None:
     predictor = Predictor(make("user"))
-    with pytest.raises(PredictionError, match="either users or a history"):
+    with pytest.raises(PredictionError, match=r"^give users, or history= \(or histories=\) for"):
         predictor.recommend()
-    with pytest.raises(PredictionError, match="either users or a history"):
+    with pytest.raises(PredictionError, match="either users or a history, not both"):
         predictor.recommend([0], history={101: 4})
 
 

@@ -137,8 +137,8 @@ def _how_lists(about_lists: bool, options: dict[str, Any]) -> dict[str, Any]:
 
 def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
     from cfnade.cli.job import load_parts
-    from cfnade.data.addresses import PIPE, masked
-    from cfnade.data.loader import load
+    from cfnade.data.load import load
+    from cfnade.data.remote import STANDARD_INPUT, redact_url
 
     if data is None and reading:
         raise PredictionError(
@@ -147,13 +147,14 @@ def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[
         )
     if data is not None:
         try:
-            return load(data, **{"scale": fitted.context.scale, **reading}), masked(data)
+            return load(data, **{"scale": fitted.context.scale, **reading}), redact_url(data)
         except DataError:
             # The scale is the model's: a message that names it would puzzle who did not give one.
-            if "scale" in reading or data == PIPE or not load(data, **reading).implicit:
+            if "scale" in reading or data == STANDARD_INPUT or not load(data, **reading).implicit:
                 raise
         raise PredictionError(
-            f"{masked(data)}: has no ratings to score the model on; name their column with --rating"
+            f"{redact_url(data)}: has no ratings to score the model on; name their column with "
+            "--rating"
         )
     job = fitted.facts.get("job")
     if job is None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.bar import Bar
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from cfnade.cli.terminal import printable
+from cfnade.utils.text import count_of
 
 if TYPE_CHECKING:  # a look at a data set needs no torch
     from cfnade.data.scale import Scale
@@ -44,7 +45,7 @@ def _table(*names: str, left: tuple[str, ...] = ("", "item")) -> Table:
 def show_scores(scores: Scores, what: str) -> None:
     """Print how good predictions were, and for whom."""
     console = Console(highlight=False)
-    console.print(f"{scores.n:,} ratings: {what}\n", markup=False)
+    console.print(f"{count_of(scores.n, 'rating')}: {what}\n", markup=False)
     table = _table("", "raw", "calibrated")
     table.add_row("RMSE", "", f"[bold]{scores.rmse:.4f}[/bold]")
     table.add_row("MAE (of the median)", "", f"{scores.mae_of_medians:.4f}")
@@ -268,16 +269,16 @@ class TrainingView:
         self._done, self._begin, self._begun = done, begin, False
         console = Console(stderr=True)
         self._live = Progress(
-            TextColumn("epoch {task.fields[number]}"),
-            BarColumn(20),
             TextColumn("{task.description}"),
+            BarColumn(20),
+            TextColumn("{task.fields[cost]}"),
+            TimeElapsedColumn(),
             console=console,
             disable=not console.is_terminal,
             transient=True,
         )
-        self._task = self._live.add_task(
-            "", total=1.0, number=1 + max(self._at.values(), default=0)
-        )
+        self._task = self._live.add_task("training", total=None, cost="")
+        self._member: int | None = None  # whose steps are shown
 
     def __enter__(self) -> TrainingView:
         self._live.start()
@@ -286,13 +287,28 @@ class TrainingView:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
+    def stage(self, name: str, member: int | None) -> None:
+        """Show what is worked on; without steps of it the bar pulses."""
+        self._member = member
+        text = name if member is None else self._of_several(member).rstrip() or name
+        self._pulse()
+        self._live.update(self._task, description=text, cost="")
+
+    def _pulse(self) -> None:
+        """Show that work goes on, until the next step says how far: a full bar looks stuck."""
+        for task in self._live.tasks:
+            task.total = None  # update() takes None for no change
+
     def step(self, done: float, cost: float) -> None:
         self._touch_files()
         if self._began is None:
             self._began = time.monotonic()
         if time.monotonic() - self._drawn > _EVERY:
             self._drawn = time.monotonic()
-            self._live.update(self._task, completed=done, description=f"cost {cost:.4g}")
+            member = self._member or 0
+            text = self._of_several(member) + f"epoch {self._at.get(member, 0) + 1}"
+            shown = {"description": text, "cost": f"cost {cost:.4g}"}
+            self._live.update(self._task, total=1.0, completed=done, **shown)  # type: ignore[arg-type]
 
     def epoch(self, record: dict[str, Any]) -> None:
         self._touch_files()  # a run saved after an epoch's last step goes on without another
@@ -310,7 +326,8 @@ class TrainingView:
             print(line, file=sys.stderr, flush=True)
         else:
             self._live.console.print(line, highlight=False)
-            self._live.update(self._task, completed=0.0, number=record["epoch"] + 1)
+        if member == (self._member or 0):
+            self._pulse()
 
     def _touch_files(self) -> None:
         if self._begun:

@@ -148,7 +148,7 @@ def predict(
         sys.stdout.write(predictions.write_csv())
     else:
         write_frame(predictions, out)
-        print(f"{out}: {len(predictions):,} predictions", file=sys.stderr)
+        print(f"{out}: {count_of(len(predictions), 'prediction')}", file=sys.stderr)
 
 
 def _times(predictor: Predictor, sheet: Sheet, at: str | None) -> Any:

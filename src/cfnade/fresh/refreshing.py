@@ -21,11 +21,11 @@ import numpy as np
 from cfnade import checkpoint
 from cfnade.choice.planning import choice_plan
 from cfnade.config import TrainingConfig
-from cfnade.data.build import Options, build
 from cfnade.data.dataset import Dataset
-from cfnade.data.roles import PLAIN
+from cfnade.data.load import LoadOptions
+from cfnade.data.readers.tables import read_frame
 from cfnade.data.splits import Split
-from cfnade.data.typed_tables import read_frame
+from cfnade.data.validate import build
 from cfnade.evaluation import evaluate
 from cfnade.exceptions import CfnadeError, TrainingError
 from cfnade.fitted import FittedModel, trained_on
@@ -40,6 +40,7 @@ from cfnade.store.opening import Store, open_store
 from cfnade.training.member import gone_on, settle_member
 from cfnade.training.run import Plan, train
 from cfnade.utils.files import LockedError, exclusive, write_text
+from cfnade.utils.text import count_of
 
 LOCK = "training.lock"
 """The same as that of `cfnade train`: one of them writes into a folder at a time."""
@@ -126,7 +127,7 @@ def _refresh(
     context = split.train.concat(split.fold_in)
     asked = asked_of_both(split, fitted)
     before = evaluate(replace(old, context=context), asked).rmse
-    say(f"{len(ratings):,} ratings; the model as it is: RMSE {before:.4f} of the newest")
+    say(f"{count_of(len(ratings), 'rating')}; the model as it is: RMSE {before:.4f} of the newest")
     candidate = _trained_on(fitted, split, epochs, threads, say)
     after = evaluate(replace(candidate, context=context), asked).rmse
     new = Refreshed(
@@ -197,7 +198,7 @@ def _check(fitted: FittedModel, folder: Path) -> None:
     if not fitted.rates:
         raise TrainingError(
             f"{folder}: knows no ratings, only what people pick; train it anew: cfnade train "
-            f"store:ADDRESS --rating - --out {folder} --force"
+            f"store:ADDRESS --implicit --out {folder} --force"
         )
     if not fitted.has_context or fitted.needs_times:
         what = "knows time" if fitted.needs_times else "was saved without its ratings"
@@ -212,8 +213,8 @@ def _check(fitted: FittedModel, folder: Path) -> None:
 
 def ratings_for(fitted: FittedModel, store: Store) -> Dataset:
     """All ratings that count, on the model's scale, with its titles where the store has none."""
-    columns = read_frame(what_counts(store), PLAIN)
-    ratings = build(columns, Options(scale=fitted.context.scale))
+    columns = read_frame(what_counts(store), LoadOptions())
+    ratings = build(columns, LoadOptions(scale=fitted.context.scale))
     context = fitted.context
     places = places_of(ratings.item_ids, context.item_ids)
     told: dict[str, Any] = {}
