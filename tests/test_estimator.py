@@ -22,7 +22,7 @@ from cfnade import DataError, Dataset, Split, checkpoint, load, split, synthetic
 from cfnade.config import TrainingConfig
 from cfnade.data.synthetic import synthetic_interactions
 from cfnade.estimator import CFNADE, NotFittedError
-from cfnade.evaluation import evaluate
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import (
     CfnadeError,
     CheckpointError,
@@ -668,11 +668,11 @@ def test_counted_interactions_are_fitted_saved_and_explained_as_they_are_listed(
 def test_interactions_are_taken_from_tables_and_evaluated() -> None:
     parts = split(INTERACTIONS, "paper:0")
     model = CFNADE(threads=1).fit(parts)
-    scores = model.evaluate_lists(parts.test, k=10)
-    assert 0.15 < scores.at[10]["ndcg"].mean < 0.9
+    scores = model.evaluate_ranking(parts.test, k=10)
+    assert 0.15 < scores.by_k[10]["ndcg"].mean < 0.9
     told = interactions_frame(parts.test)
-    again = model.evaluate_lists(told, k=10)
-    assert again.at[10]["ndcg"].mean == pytest.approx(scores.at[10]["ndcg"].mean)
+    again = model.evaluate_ranking(told, k=10)
+    assert again.by_k[10]["ndcg"].mean == pytest.approx(scores.by_k[10]["ndcg"].mean)
     with pytest.raises(CfnadeError, match="interactions"):
         model.evaluate(parts.test)
 

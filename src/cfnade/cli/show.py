@@ -21,9 +21,8 @@ from cfnade.utils.text import count_of
 if TYPE_CHECKING:  # a look at a data set needs no torch
     from cfnade.data.scale import Scale
     from cfnade.data.summary import Summary
-    from cfnade.evaluation import Bucket, Scores
-    from cfnade.list_evaluation import ListScores
-    from cfnade.ranking_metrics import Estimate
+    from cfnade.evaluation.evaluate import Bucket, RankingScores, RatingScores
+    from cfnade.evaluation.ranking_metrics import Estimate
 
 _HEIGHTS = " ▁▂▃▄▅▆▇█"
 _MOST_BARS = 20
@@ -42,7 +41,7 @@ def _table(*names: str, left: tuple[str, ...] = ("", "item")) -> Table:
 # -- a model's scores ----------------------------------------------------------------------------
 
 
-def show_scores(scores: Scores, what: str) -> None:
+def show_scores(scores: RatingScores, what: str) -> None:
     """Print how good predictions were, and for whom."""
     console = Console(highlight=False)
     console.print(f"{count_of(scores.n, 'rating')}: {what}\n", markup=False)
@@ -83,14 +82,14 @@ _LIST_METRICS = {
 }
 
 
-def show_list_scores(scores: ListScores) -> None:
+def show_list_scores(scores: RankingScores) -> None:
     """Print how good lists were, each figure with its standard error."""
     console = Console(highlight=False)
     liked = "" if scores.threshold is None else f" who gave {scores.threshold:g} or more"
-    console.print(f"\nlists of {scores.people:,} people{liked}\n")
-    table = _table("", *(f"first {k:,}" for k in scores.at))
+    console.print(f"\nlists of {scores.n_users:,} people{liked}\n")
+    table = _table("", *(f"first {k:,}" for k in scores.by_k))
     for name, label in _LIST_METRICS.items():
-        table.add_row(label, *(_estimate(of[name]) for of in scores.at.values()))
+        table.add_row(label, *(_estimate(of[name]) for of in scores.by_k.values()))
     console.print(table)
 
 

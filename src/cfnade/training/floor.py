@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cfnade.data.dataset import Dataset
-from cfnade.metrics import rmse
+from cfnade.evaluation.rating_metrics import rmse
 
 SHRINKAGE = 5.0
 """Imagined ratings at the mean that every item and user has."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from cfnade.calibration import Calibration
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
+from cfnade.evaluation.rating_metrics import rmse
 from cfnade.fitted import FittedModel
-from cfnade.metrics import rmse
 from cfnade.training.floor import means_rmse
 from cfnade.training.member import TrainedMember
 from cfnade.training.pooling import Replies, asked, mixed
