@@ -16,7 +16,7 @@ from tests.listed import lines
 
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
-from cfnade.evaluation import evaluate
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.scorer import Scorer
