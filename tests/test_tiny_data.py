@@ -41,7 +41,7 @@ def no_warnings() -> Iterator[None]:
 
 def loaded(lines: Lines, **options: Any) -> Any:
     users, items, ratings = zip(*lines, strict=True)
-    frame = {"user": users, "item": items}
+    frame: dict[str, Any] = {"user": users, "item": items}
     if not options.get("implicit"):
         frame["rating"] = ratings
     return cfnade.load(pl.DataFrame(frame), **options)
