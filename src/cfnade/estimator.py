@@ -77,7 +77,8 @@ class CFNADE(Arguments, Questions):
         start: CFNADE | str | Path | None = None,
         reporter: Reporter | None = None,
     ) -> Self:
-        """Train on ratings: Ratings, a Split, or anything that load() takes.
+        """Train on ratings: Ratings, a Split, or anything that load() takes; or fit(X, y), where X has
+        users and items in two columns and y their ratings.
 
         valid are ratings to choose the best epoch and to calibrate by; without them 5 % of the
         data, drawn by the seed, are held back for that. A Split brings its own; its test part is
