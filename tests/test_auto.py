@@ -48,7 +48,8 @@ def test_factor_analyses_are_always_made_and_the_rest_fits_the_time(
 ) -> None:
     plans = plans_for(shape, seconds=seconds)
     assert {"user-samples", "user-factors", "item-factors"} <= {plan.side for plan in plans}
-    assert all(plans.count(plan) == 1 for plan in plans)
+    bare = [replace(plan, stage=0) for plan in plans]
+    assert all(bare.count(plan) == 1 for plan in bare)
     assert len(plans) == 3 or about(shape, plans) <= seconds
 
 
