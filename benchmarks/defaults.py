@@ -39,7 +39,7 @@ from cfnade import CFNADE, Dataset
 from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import Synthetic, synthetic
-from cfnade.metrics import nll, rmse
+from cfnade.evaluation.rating_metrics import nll, rmse
 from cfnade_rivals import make
 
 FOLDER = RESULTS / "defaults"

@@ -104,7 +104,7 @@ def made(job: dict[str, Any], watch: Watch) -> None:
     """What is made from ratings, and not trained: one score, when all of it is there."""
     from dataclasses import replace
 
-    from cfnade.evaluation import evaluate
+    from cfnade.evaluation.evaluate import evaluate
     from cfnade.training.run import train
 
     split, few = _loaded(job, watch)

@@ -189,7 +189,7 @@ def _listed(model: cfnade.CFNADE, test: Any, how: dict[str, Any]) -> dict[str, A
     usual = predictor.recommend
     try:
         predictor.recommend = partial(usual, **how)  # type: ignore[method-assign]
-        at = model.evaluate_lists(test, k=(10, 20), threshold=LEAST).at
+        at = model.evaluate_ranking(test, k=(10, 20), threshold=LEAST).by_k
     finally:
         predictor.recommend = usual  # type: ignore[method-assign]
     chosen = {"ndcg@10": at[10]["ndcg"], "recall@20": at[20]["recall"]}

@@ -15,9 +15,9 @@ from scipy.optimize import approx_fprime, brentq, minimize
 
 from cfnade import calibration
 from cfnade.calibration import REST, REST_OF_LEVELS, Calibration, fit
+from cfnade.evaluation.rating_metrics import calibration_error, nll
 from cfnade.exceptions import PredictionError
 from cfnade.kernels import mean_tilt
-from cfnade.metrics import calibration_error, nll
 
 FloatArray = npt.NDArray[np.float64]
 STARS = [1.0, 2.0, 3.0, 4.0, 5.0]
@@ -371,7 +371,7 @@ def test_unusable_numbers_are_refused() -> None:
             Calibration(1.0, (), 0.5).apply(distributions(2), STARS, leanings)
     with pytest.raises(PredictionError, match="for 3 levels, the probabilities have 5"):
         Calibration(1.0, (0.0, 1.0, 0.0)).apply(distributions(2), STARS)
-    with pytest.raises(PredictionError, match="5 rising numbers"):
+    with pytest.raises(PredictionError, match="5 increasing numbers"):
         Calibration(2.0).apply(distributions(2), [5, 4, 3, 2, 1])
 
 

@@ -77,8 +77,9 @@ class CFNADE(Arguments, Questions):
         start: CFNADE | str | Path | None = None,
         reporter: Reporter | None = None,
     ) -> Self:
-        """Train on ratings: Ratings, a Split, or anything that load() takes; or fit(X, y), where X has
-        users and items in two columns and y their ratings.
+        """Train on ratings: Ratings, a Split, or anything that load() takes.
+
+        fit(X, y) takes users and items in the two columns of X, and their ratings in y.
 
         valid are ratings to choose the best epoch and to calibrate by; without them 5 % of the
         data, drawn by the seed, are held back for that. A Split brings its own; its test part is
@@ -89,7 +90,7 @@ class CFNADE(Arguments, Questions):
         """
         from cfnade import fitting
         from cfnade.training.floor import behind_means
-        from cfnade.training.run import train
+        from cfnade.training.run import checked_seeds, train
 
         split = fitting.parts_of(data, valid, self.seed)
         self._fitted_to = kind_of(data)
@@ -97,6 +98,7 @@ class CFNADE(Arguments, Questions):
             return self._fit_picks(split, start)
         auto = start is None and fitting.automatic(self.get_params(), self.usual_params())
         plans = self._plans(split, auto=auto)
+        names = [plans[0].side] * (checked_seeds(self.seeds) - 1) + [plan.side for plan in plans]
         trained = train(
             split,
             side=plans[0].side,
@@ -109,7 +111,7 @@ class CFNADE(Arguments, Questions):
             start=_fitted_of(start),
             device=self.device,
             threads=self.threads,
-            reporter=_told(reporter, fitting.EpochLines() if self.verbose else None),
+            reporter=_told(reporter, fitting.EpochLines(names) if self.verbose else None),
             say=print if self.verbose else _nothing,
         )
         if trained.diverged is not None:

@@ -105,7 +105,8 @@ def test_a_column_of_hours_is_offered_as_a_weight(caplog: pytest.LogCaptureFixtu
 
 
 def plays() -> list[int]:
-    return np.random.default_rng(0).geometric(0.02, len(PAIRS)).tolist()
+    counts: list[int] = np.random.default_rng(0).geometric(0.02, len(PAIRS)).tolist()
+    return counts
 
 
 @pytest.mark.parametrize("counts", [plays(), [n * 37 for n in plays()], [1, 1, 1, 2, 3, 90]])

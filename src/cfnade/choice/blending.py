@@ -17,8 +17,8 @@ import torch
 
 from cfnade.choice.choice_side import ChoiceSide, ScoreArray
 from cfnade.choice.picks import Picks
+from cfnade.evaluation.ranking_metrics import ndcg, ranked_hits
 from cfnade.kernels.likeliest import log_softmax
-from cfnade.ranking_metrics import ndcg, places
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -65,8 +65,8 @@ def each_ndcg(scores: ScoreArray, asked: AskedPeople, k: int = PLACES) -> FloatA
     right[asked.answers.rows, asked.answers.columns] = True
     liked = np.take_along_axis(right, items.numpy(), 1)
     counts = np.maximum(asked.answers.counts, 1)
-    ranks = places(np.nan_to_num(values.numpy(), neginf=-1e30), liked)
-    return ndcg(ranks, counts, k)[asked.answers.counts > 0]
+    hits = ranked_hits(np.nan_to_num(values.numpy(), neginf=-1e30), liked)
+    return ndcg(hits, counts, k)[asked.answers.counts > 0]
 
 
 def blended(

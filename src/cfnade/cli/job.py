@@ -136,7 +136,12 @@ def with_plans(job: Job, split: Any) -> Job:
     settings = job["training"]
     plans = chosen_plans(split, job["minutes"], settings["seed"], settings["refit"])
     described = [
-        {"side": one.side, "model": one.architecture, "training": one.settings.to_dict()}
+        {
+            "side": one.side,
+            "model": one.architecture,
+            "training": one.settings.to_dict(),
+            "stage": one.stage,
+        }
         for one in plans
     ]
     return job | {"plans": json.loads(json.dumps(described))}
@@ -154,6 +159,7 @@ def plans_of(job: Job) -> list[Any]:
                 one["side"],
                 model_fields(one["model"], RUN),
                 TrainingConfig.from_dict(one["training"]),
+                one.get("stage", 0),
             )
             for one in job["plans"] or []
         ]

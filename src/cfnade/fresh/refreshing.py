@@ -26,7 +26,7 @@ from cfnade.data.load import LoadOptions
 from cfnade.data.readers.tables import read_frame
 from cfnade.data.splits import Split
 from cfnade.data.validate import build
-from cfnade.evaluation import evaluate
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import CfnadeError, TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.fitting import member_fields

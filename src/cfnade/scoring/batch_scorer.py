@@ -21,7 +21,7 @@ import polars as pl
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable, parse_or_raise
 from cfnade.data.validate import build
-from cfnade.evaluation import cells_asked
+from cfnade.evaluation.evaluate import match_test
 from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.scorer import FEW_CELLS
@@ -134,7 +134,7 @@ def _judged(known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
     who, what = pl.Series(raw_ids(users, known.users)), pl.Series(raw_ids(items, known.items))
     stars = _parsed(frame, "rating")
     test = build(RawTable.from_arrays(who, what, stars), LoadOptions(scale=known.scale))
-    cells_asked(known.scorer, test)
+    match_test(known.scorer, test)
     return _cells(known, frame).with_columns(pl.Series("rating", stars))
 
 

@@ -15,13 +15,13 @@ import torch
 from tests.close import assert_close
 from tests.predictor.given import known_cells, literal
 
-from cfnade import metrics
 from cfnade.calibration import Calibration, fit
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.synthetic import synthetic
-from cfnade.evaluation import evaluate
+from cfnade.evaluation import rating_metrics as metrics
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.scorer import Scorer

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cfnade.evaluation.ranking_metrics import METRICS, Coverage, mean_estimate, novelty, ranked_hits
 from cfnade.exceptions import PredictionError
-from cfnade.ranking_metrics import METRICS, Coverage, mean_of, novelty, places
 
 Liked = tuple[bool, ...]
 
 
 def measured(name: str, scores: Any, liked: Any, wanted: Any, k: int) -> npt.NDArray[np.float64]:
-    return METRICS[name](places(scores, liked), np.asarray(wanted), k)
+    return METRICS[name](ranked_hits(scores, liked), np.asarray(wanted), k)
 
 
 # -- ranx ----------------------------------------------------------------------------------------
@@ -197,10 +197,10 @@ def test_coverage_is_the_share_of_items_that_anybody_sees() -> None:
 
 
 def test_errors_are_those_of_means() -> None:
-    found = mean_of(np.array([0.0, 1.0, 0.0, 1.0]))
+    found = mean_estimate(np.array([0.0, 1.0, 0.0, 1.0]))
     assert found.mean == 0.5
     assert found.error == pytest.approx(math.sqrt(1 / 3) / 2)
-    assert mean_of(np.array([0.25])).error is None
+    assert mean_estimate(np.array([0.25])).error is None
     assert Coverage(3).estimate(1).error is None
 
 
@@ -209,7 +209,7 @@ def test_errors_are_those_of_means() -> None:
 WRONG: list[tuple[Any, Any, str]] = [
     ([1.0], [True], r"scores have shape \(1,\)"),
     ([[1.0]], [[1]], "dtype int64"),
-    ([[1.0, 2.0]], [[True, False]], r"scores\[0, 1\] \(=2\) do not fall"),
+    ([[1.0, 2.0]], [[True, False]], r"scores\[0, 1\] \(=2\) increase"),
     ([[1.0], [math.nan]], [[True], [True]], r"scores\[1, 0\] \(=nan\)"),
     ([[math.nan, 1.0]], [[False, True]], r"scores\[0, 1\] \(=1\)"),
 ]
@@ -218,4 +218,4 @@ WRONG: list[tuple[Any, Any, str]] = [
 @pytest.mark.parametrize(("scores", "liked", "message"), WRONG)
 def test_lists_that_are_none_are_an_error(scores: Any, liked: Any, message: str) -> None:
     with pytest.raises(PredictionError, match=message):
-        places(scores, liked)
+        ranked_hits(scores, liked)

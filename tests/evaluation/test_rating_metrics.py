@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfnade import metrics
+from cfnade.evaluation import rating_metrics as metrics
+from cfnade.evaluation.rating_metrics import calibration_error, mae, medians, nll, rmse, rps
 from cfnade.exceptions import PredictionError
-from cfnade.metrics import calibration_error, mae, medians, nll, rmse, rps
 
 FloatArray = npt.NDArray[np.float64]
 STARS = [1.0, 2.0, 3.0, 4.0, 5.0]
@@ -172,7 +172,7 @@ def test_calibration_error_does_not_depend_on_the_order(seed: int) -> None:
         (lambda: nll([[0.5, 0.5]], [2]), r"levels contain 2.*0\.\.1"),
         (lambda: nll([[0.5, 0.5]], [-1]), "levels contain -1"),
         (lambda: nll([[0.5, 0.5]], [0.0]), "1 whole numbers"),
-        (lambda: rps([[0.5, 0.5]], [0], [2, 1]), "2 rising numbers"),
+        (lambda: rps([[0.5, 0.5]], [0], [2, 1]), "2 increasing numbers"),
         (lambda: calibration_error([[0.5, 0.5]], [0], bins=0), r"bins \(=0\)"),
     ],
 )
@@ -183,7 +183,7 @@ def test_unusable_arguments_are_refused(call: object, message: str) -> None:
 
 
 def test_a_wrong_line_is_named_by_its_number_among_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "_PIECE", 2)
+    monkeypatch.setattr(metrics, "_CHUNK", 2)
     p = distributions(6)
     p[4] *= 1.1
     with pytest.raises(PredictionError, match=r"probabilities\[4\] .*sum to 1"):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 import pytest
 import torch
+from tests.evaluation.test_ranking_metrics import by_hand
 from tests.predictor.given import (
     ITEMS,
     NEW_USER,
@@ -25,20 +26,20 @@ from tests.predictor.given import (
     ratings,
 )
 from tests.raw_tables import raw_table
-from tests.test_ranking_metrics import by_hand
 
-from cfnade import CFNADE, list_evaluation, load
+from cfnade import CFNADE, load
 from cfnade.choice.picks import Picks
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic_interactions
 from cfnade.data.validate import build
+from cfnade.evaluation import evaluate
+from cfnade.evaluation.evaluate import evaluate_ranking
+from cfnade.evaluation.ranking_metrics import METRICS, ranked_hits
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.list_evaluation import evaluate_lists
 from cfnade.predictor import Predictor
-from cfnade.ranking_metrics import METRICS, places
 
 STRANGER, UNHEARD = USERS, ITEMS  # of whom and of which the model has no id
 
@@ -94,10 +95,14 @@ def can_be_listed(fitted: FittedModel, user: int) -> set[int]:
 def test_scores_are_those_of_lists_made_by_hand(kind: str) -> None:
     fitted = make_kind(kind)
     test = held_out(fitted.context)
-    found = evaluate_lists(Predictor(fitted), test, k=(1, 3, 5, 40))
+    found = evaluate_ranking(Predictor(fitted), test, k=(1, 3, 5, 40))
     liked = liked_by(test, 4.0)
     assert {0, UNTRAINED_USER, NEW_USER, STRANGER} <= set(liked)
-    assert (found.people, found.without, found.threshold) == (len(liked), 10 - len(liked), 4.0)
+    assert (found.n_users, found.n_skipped_users, found.threshold) == (
+        len(liked),
+        10 - len(liked),
+        4.0,
+    )
     lists = {user: listed(fitted, user) for user in liked}
     for k in (1, 3, 5, 40):
         each = [
@@ -106,27 +111,27 @@ def test_scores_are_those_of_lists_made_by_hand(kind: str) -> None:
         ]
         for name in each[0]:
             values = np.array([one[name] for one in each])
-            assert found.at[k][name].mean == pytest.approx(values.mean()), (name, k)
+            assert found.by_k[k][name].mean == pytest.approx(values.mean()), (name, k)
             error = values.std(ddof=1) / math.sqrt(len(values))
-            assert found.at[k][name].error == pytest.approx(error), (name, k)
+            assert found.by_k[k][name].error == pytest.approx(error), (name, k)
         shown = {item for items in lists.values() for item in items[:k]}
-        assert found.at[k]["coverage"].mean == pytest.approx(len(shown) / ITEMS)
+        assert found.by_k[k]["coverage"].mean == pytest.approx(len(shown) / ITEMS)
         raters = Counter(item for _, item in known_cells(fitted.context))
         bits = [[math.log2(USERS / raters[i]) for i in items[:k]] for items in lists.values()]
         means = [np.mean(one or [0.0]) for one in bits]
-        assert found.at[k]["novelty"].mean == pytest.approx(np.mean(means))
+        assert found.by_k[k]["novelty"].mean == pytest.approx(np.mean(means))
 
 
 def test_ids_may_be_texts_and_people_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = evaluate_lists(Predictor(make_kind("user")), held_out(ratings()), k=4, threshold=3)
-    monkeypatch.setattr(list_evaluation, "_CELLS", 10)  # two people at a time
+    numbers = evaluate_ranking(Predictor(make_kind("user")), held_out(ratings()), k=4, threshold=3)
+    monkeypatch.setattr(evaluate, "_BATCH_SIZE", 10)  # two people at a time
     fitted = make_kind("user", data=ratings(texts=True))
-    texts = evaluate_lists(
+    texts = evaluate_ranking(
         Predictor(fitted), held_out(fitted.context, texts=True), k=4, threshold=3
     )
-    for name, estimate in numbers.at[4].items():
-        assert texts.at[4][name].mean == pytest.approx(estimate.mean)
-    assert texts.people == numbers.people
+    for name, estimate in numbers.by_k[4].items():
+        assert texts.by_k[4][name].mean == pytest.approx(estimate.mean)
+    assert texts.n_users == numbers.n_users
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -144,28 +149,28 @@ def test_what_is_said_alike_of_all_items_is_a_draw(k: int) -> None:
     for user, liked in liked_by(test, 4.0).items():
         can = can_be_listed(fitted, user)
         expected.append(len(liked & can) / len(liked) * min(1, k / max(1, len(can))))
-    found = evaluate_lists(Predictor(fitted), test, k=k).at[k]["recall"]
+    found = evaluate_ranking(Predictor(fitted), test, k=k).by_k[k]["recall"]
     assert found.mean == pytest.approx(np.mean(expected))
 
 
 def test_fewer_people_are_some_of_them_and_always_the_same() -> None:
     predictor = Predictor(make_kind("user"))
     test = held_out(predictor.fitted.context)
-    few, again = (evaluate_lists(predictor, test, k=3, people=4) for _ in range(2))
+    few, again = (evaluate_ranking(predictor, test, k=3, max_users=4) for _ in range(2))
     assert few == again
-    assert few.people == 4
-    everyone = evaluate_lists(predictor, test, k=3)
-    assert evaluate_lists(predictor, test, k=3, people=10**6) == everyone
-    assert few.without == everyone.without
-    one = evaluate_lists(predictor, test, k=3, people=1)
-    assert {estimate.error for estimate in one.at[3].values()} == {None}
+    assert few.n_users == 4
+    everyone = evaluate_ranking(predictor, test, k=3)
+    assert evaluate_ranking(predictor, test, k=3, max_users=10**6) == everyone
+    assert few.n_skipped_users == everyone.n_skipped_users
+    one = evaluate_ranking(predictor, test, k=3, max_users=1)
+    assert {estimate.error for estimate in one.by_k[3].values()} == {None}
 
 
 def test_scores_are_plain_numbers_for_json() -> None:
-    found = evaluate_lists(Predictor(make_kind("user")), held_out(ratings()), k=[3, 2, 3])
+    found = evaluate_ranking(Predictor(make_kind("user")), held_out(ratings()), k=[3, 2, 3])
     read = json.loads(json.dumps(found.as_dict()))
-    assert list(read["at"]) == ["2", "3"]
-    assert read["at"]["2"]["ndcg"]["mean"] == found.at[2]["ndcg"].mean
+    assert list(read["by_k"]) == ["2", "3"]
+    assert read["by_k"]["2"]["ndcg"]["mean"] == found.by_k[2]["ndcg"].mean
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -174,31 +179,31 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"k": "10"}, r"k \(='10'\) must be a whole number, or several"),
     ({"threshold": 6}, r"threshold \(=6\) must be a number in 0.5..5.0"),
     ({"threshold": math.nan}, r"threshold \(=nan\) must be"),
-    ({"people": 0}, r"people \(=0\) must be a whole number of at least 1"),
+    ({"max_users": 0}, r"max_users \(=0\) must be a whole number of at least 1"),
 ]
 
 
 @pytest.mark.parametrize(("given", "message"), WRONG)
 def test_wrong_arguments_are_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(PredictionError, match=message):
-        evaluate_lists(Predictor(make_kind("user")), held_out(ratings()), **given)
+        evaluate_ranking(Predictor(make_kind("user")), held_out(ratings()), **given)
 
 
 def test_a_test_without_anything_liked_is_an_error() -> None:
     test = held_out(ratings())
     low = test.select(test.values < 4)
     with pytest.raises(PredictionError, match=r"threshold \(=4\): no test rating is that high"):
-        evaluate_lists(Predictor(make_kind("user")), low)
+        evaluate_ranking(Predictor(make_kind("user")), low)
 
 
 def test_known_answers_are_an_error() -> None:
     with pytest.raises(PredictionError, match="are among the ratings that the model conditions on"):
-        evaluate_lists(Predictor(make_kind("user")), ratings())
+        evaluate_ranking(Predictor(make_kind("user")), ratings())
 
 
 def test_a_model_that_makes_no_lists_says_so() -> None:
     with pytest.raises(PredictionError, match="makes no lists"):
-        evaluate_lists(Predictor(make_kind("both-time")), held_out(ratings()))
+        evaluate_ranking(Predictor(make_kind("both-time")), held_out(ratings()))
 
 
 def test_the_estimator_scores_its_lists() -> None:
@@ -208,16 +213,16 @@ def test_the_estimator_scores_its_lists() -> None:
     train = {name: column[:300] for name, column in table.items()}
     test = {name: column[300:] for name, column in table.items()}
     model = CFNADE(hidden=(3,), epochs=1).fit(train)
-    found = model.evaluate_lists(test, k=5, threshold=5)
+    found = model.evaluate_ranking(test, k=5, threshold=5)
     assert found.threshold == 5
-    assert 0 < found.at[5]["ndcg"].mean < 1
+    assert 0 < found.by_k[5]["ndcg"].mean < 1
 
 
 def test_lists_of_interactions_are_scored_as_they_are_listed() -> None:
     made = synthetic_interactions(80, 25, 7, seed=0)
     parts = split(made.interactions, "paper:0")
     model = CFNADE(threads=1).fit(parts)
-    found = model.evaluate_lists(parts.test, k=5)
+    found = model.evaluate_ranking(parts.test, k=5)
     choice, context = model.fitted_.choice, model.fitted_.context
     assert choice is not None
     values = []
@@ -230,8 +235,8 @@ def test_lists_of_interactions_are_scored_as_they_are_listed() -> None:
         listed = np.argsort(-scores, kind="stable")[:5]
         gain = sum(g for g, item in zip(gains, listed.tolist(), strict=True) if item in right)
         values.append(gain / sum(gains[: len(right)]))
-    assert found.at[5]["ndcg"].mean == pytest.approx(np.mean(values), rel=1e-6)
-    assert found.people == len(values)
+    assert found.by_k[5]["ndcg"].mean == pytest.approx(np.mean(values), rel=1e-6)
+    assert found.n_users == len(values)
 
 
 # -- somebody else's figures -----------------------------------------------------------------------
@@ -257,7 +262,7 @@ def test_ease_by_liangs_protocol_is_what_a_prototype_measured(real_data: Path) -
     scores = np.where(given > 0, np.nan, given @ weights)
     order = np.argsort(-scores, 1)  # NaN last
     liked = np.take_along_axis(wanted > 0, order, 1)
-    at, count = places(np.take_along_axis(scores, order, 1), liked), liked.sum(1)
+    at, count = ranked_hits(np.take_along_axis(scores, order, 1), liked), liked.sum(1)
     assert len(people) == 600
     for name, k, expected in [
         ("ndcg", 100, 0.4263),
