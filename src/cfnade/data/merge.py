@@ -55,7 +55,7 @@ def _common_scale(first: Scale, second: Scale) -> Scale:
     if 1 in (len(first), len(second)):
         raise DataError(
             "one part holds ratings, the other interactions; read both the same way, with "
-            'rating= or rating="-"'
+            "rating= or implicit=True"
         )
     if first.edges is not None or second.edges is not None:
         raise DataError(
