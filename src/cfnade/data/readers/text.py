@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -79,13 +80,16 @@ class FieldTable:
         return FieldTable(self.frame.filter(rows), [self.lines[row] for row in rows.arg_true()])
 
 
+BadLine = tuple[int, str, str]  # line from 0, reason, remedy
+
+
 @dataclass
 class BadLines:
     """Lines that cannot be read: the first is an error unless they are skipped."""
 
     label: str
     skip: bool = False
-    entries: list[tuple[int, str, str]] = field(default_factory=list)  # line from 0, reason, remedy
+    entries: list[BadLine] = field(default_factory=list)
 
     def check(self) -> None:
         """Raise for the first bad line, unless bad lines are skipped."""
@@ -98,9 +102,8 @@ class BadLines:
             return ""
         bad_lines = sorted(self.entries)
         reasons = "; ".join(f"line {line + 1}: {why}" for line, why, _ in bad_lines[:_EXPLAINED])
-        more = "; …" if len(bad_lines) > _EXPLAINED else ""
-        plural = "s" if len(bad_lines) > 1 else ""
-        return f"skipped {len(bad_lines):,} bad line{plural} ({reasons}{more})"
+        reasons += "; …" if len(bad_lines) > _EXPLAINED else ""
+        return f"skipped {len(bad_lines):,} bad line{'s' * (len(bad_lines) > 1)} ({reasons})"
 
 
 def read_text(data: bytes, label: str, options: LoadOptions) -> RawTable:
@@ -109,8 +112,7 @@ def read_text(data: bytes, label: str, options: LoadOptions) -> RawTable:
     dialect, roles = recognize(data, label, options)
     table = read_block(data, dialect, roles, label, skip_bad_lines=options.skip_bad_lines)
     parts = (f"{dialect}: {roles.describe(dialect.names)}", note, table.description)
-    description = "; ".join(part for part in parts if part)
-    return RawTable(**{**vars(table), "description": description})
+    return dataclasses.replace(table, description="; ".join(part for part in parts if part))
 
 
 def recognize(data: bytes, label: str, options: LoadOptions) -> tuple[Dialect, ColumnRoles]:
@@ -452,10 +454,9 @@ Record = tuple[int, list[str]]
 
 def _records(
     lines: list[str], dialect: Dialect, escape: str | None
-) -> tuple[list[Record], list[tuple[int, str, str]]]:
+) -> tuple[list[Record], list[BadLine]]:
     """Return the records with the line at which each begins, and the bad lines."""
-    records: list[Record] = []
-    bad_lines: list[tuple[int, str, str]] = []
+    records, bad_lines = list[Record](), list[BadLine]()
 
     def following(start: int) -> Iterator[str]:
         for place in range(start, len(lines)):
