@@ -41,8 +41,8 @@ def no_warnings() -> Iterator[None]:
 
 def loaded(lines: Lines, **options: Any) -> Any:
     users, items, ratings = zip(*lines, strict=True)
-    frame = {"user": users, "item": items}
-    if options.get("rating") != "-":
+    frame: dict[str, Any] = {"user": users, "item": items}
+    if not options.get("implicit"):
         frame["rating"] = ratings
     return cfnade.load(pl.DataFrame(frame), **options)
 
@@ -73,7 +73,7 @@ def test_the_default_and_no_validation_part_do_not_fail_where_all_ratings_are_al
 
 @pytest.mark.parametrize("name", ["two of one user", "three", "one user", "one item"])
 def test_tiny_interactions_are_learned(name: str) -> None:
-    model = CFNADE(threads=1).fit(loaded(RATINGS[name], rating="-"))
+    model = CFNADE(threads=1).fit(loaded(RATINGS[name], implicit=True))
     assert len(model.recommend(RATINGS[name][0][0], n=1)) <= 1
 
 
