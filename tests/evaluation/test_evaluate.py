@@ -15,7 +15,7 @@ import torch
 from tests.close import assert_close
 from tests.predictor.given import known_cells, literal
 
-from cfnade.calibration import Calibration, fit
+from cfnade.calibration.calibration import Calibration, fit_calibration
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
@@ -185,7 +185,7 @@ def test_calibration_moves_likelihood_but_not_the_error() -> None:
     p = Scorer(fitted).probabilities(valid.users, valid.items)
     stars = test.scale.array()
     before = evaluate(fitted, rest)
-    after = evaluate(replace(fitted, calibration=fit(p, valid.levels, stars)), rest)
+    after = evaluate(replace(fitted, calibration=fit_calibration(p, valid.levels, stars)), rest)
     assert after.rmse == pytest.approx(before.rmse)
     assert after.nll_raw == pytest.approx(before.nll)
     assert after.nll < after.nll_raw - 0.05

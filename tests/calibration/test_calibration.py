@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, brentq, minimize
 
-from cfnade import calibration
-from cfnade.calibration import REST, REST_OF_LEVELS, Calibration, fit
+from cfnade.calibration import calibration
+from cfnade.calibration.calibration import LEVEL_PENALTY, PENALTY, Calibration, fit_calibration
 from cfnade.evaluation.rating_metrics import calibration_error, nll
 from cfnade.exceptions import PredictionError
 from cfnade.kernels import mean_tilt
@@ -112,7 +112,7 @@ def test_two_levels_are_fixed_by_their_mean() -> None:
     p = distributions(50, 2)
     levels = np.zeros(50, np.int64)
     assert Calibration(5.0, (1.0, -3.0)).apply(p, [0, 1]) == pytest.approx(p, abs=1e-10)
-    found = fit(p, levels, [0, 1])
+    found = fit_calibration(p, levels, [0, 1])
     assert found.apply(p, [0, 1]) == pytest.approx(p, abs=1e-10)
     assert found.temperature == pytest.approx(1.0)
 
@@ -174,7 +174,7 @@ def test_a_model_sharpened_in_a_known_way_is_put_right(values: list[float]) -> N
     levels = drawn(truth)
     # q = p^(1/T)·w·tilt is undone by temperature 1/T and weights w^(-T).
     sharpened = Calibration(0.5, (0.4, -0.2, 0.0, -0.2, 0.4)).apply(truth, values)
-    found = fit(sharpened, levels, values)
+    found = fit_calibration(sharpened, levels, values)
     assert found.temperature == pytest.approx(2.0, rel=0.03)
     recovered = found.apply(sharpened, values)
     assert nll(sharpened, levels) > nll(truth, levels) + 0.05
@@ -186,7 +186,7 @@ def test_a_model_sharpened_in_a_known_way_is_put_right(values: list[float]) -> N
 
 def test_the_truth_needs_no_calibration() -> None:
     truth = distributions(20_000)
-    found = fit(truth, drawn(truth), STARS)
+    found = fit_calibration(truth, drawn(truth), STARS)
     assert found.temperature == pytest.approx(1.0, abs=0.02)
     assert found.apply(truth, STARS) == pytest.approx(truth, abs=0.02)
 
@@ -197,7 +197,7 @@ def test_the_fit_is_never_worse_on_what_it_was_fitted_on(seed: int, K: int, n: i
     rng = np.random.default_rng(seed)
     p, levels = distributions(n, K, seed, spread=rng.choice([0.1, 1.0])), rng.integers(0, K, n)
     values = np.cumsum(rng.uniform(0.1, 1, K))
-    after = nll(fit(p, levels, values).apply(p, values), levels)
+    after = nll(fit_calibration(p, levels, values).apply(p, values), levels)
     assert after <= nll(p, levels) + 1e-12  # apply() also puts right sums that missed 1
 
 
@@ -209,12 +209,12 @@ def test_the_fit_is_where_a_general_minimiser_ends() -> None:
 
     def cost(x: FloatArray) -> float:
         q = Calibration(1 / x[0], tuple(x[1:].tolist())).apply(p, STARS)
-        return nll(q, levels) + float(REST * (x[0] - 1) ** 2 + REST_OF_LEVELS * x[1:] @ x[1:]) / (
+        return nll(q, levels) + float(PENALTY * (x[0] - 1) ** 2 + LEVEL_PENALTY * x[1:] @ x[1:]) / (
             2 * n
         )
 
     best = minimize(cost, [0.7, 0, 0, 0, 0, 0], method="BFGS", options={"gtol": 1e-7})
-    found = fit(p, levels, STARS)
+    found = fit_calibration(p, levels, STARS)
     at = np.array([1 / found.temperature, *found.log_weights])
     assert cost(at) == pytest.approx(best.fun, abs=1e-7)
     assert approx_fprime(at, cost, 1e-6) == pytest.approx(np.zeros(6), abs=1e-4)
@@ -222,19 +222,19 @@ def test_the_fit_is_where_a_general_minimiser_ends() -> None:
 
 @pytest.mark.parametrize("personal", [False, True])
 def test_gradient_and_information_are_those_of_the_likelihood(personal: bool) -> None:
-    p, leanings = distributions(12), leaning(12) if personal else None
+    p, preferences = distributions(12), preference(12) if personal else None
     at = np.array([0.6, *[0.8] * personal, 0.3, -0.2, 0.0, 0.5, -0.1])
     levels, unit = drawn(p), (np.array(UNEVEN) + 2) / 12
 
     def log_q(x: FloatArray) -> FloatArray:
         c = float(x[1]) if personal else 0.0
         found = Calibration(1 / x[0], tuple(x[-5:].tolist()), c)
-        return np.log(found.apply(p, unit, leanings))
+        return np.log(found.apply(p, unit, preferences))
 
     def cost(x: FloatArray) -> float:
         return float(-log_q(x)[np.arange(12), levels].mean())
 
-    slope = calibration._slope(p, np.exp(log_q(at)), levels, unit, leanings)
+    slope = calibration._derivatives(p, np.exp(log_q(at)), levels, unit, preferences)
     assert slope.gradient == pytest.approx(approx_fprime(at, cost, 1e-6), abs=1e-5)
     # Fisher's information: the expected product of the derivatives of log q.
     steps = np.eye(len(at)) * 1e-5
@@ -245,7 +245,7 @@ def test_gradient_and_information_are_those_of_the_likelihood(personal: bool) ->
 
 def test_little_data_moves_little() -> None:
     p = distributions(3)
-    found = fit(p, [4, 4, 4], STARS)
+    found = fit_calibration(p, [4, 4, 4], STARS)
     assert 0.3 < found.temperature < 3
     assert max(abs(weight) for weight in found.log_weights) < 3
 
@@ -254,72 +254,72 @@ def test_a_rating_called_impossible_does_not_stop_the_fit() -> None:
     truth = distributions(5_000, spread=2.0)
     levels, sharp = drawn(truth), Calibration(0.5).apply(truth, STARS)
     p = np.concatenate([sharp, [[1.0, 0, 0, 0, 0]]])
-    found = fit(p, np.append(levels, 4), STARS)
-    assert found == fit(sharp, levels, STARS)
+    found = fit_calibration(p, np.append(levels, 4), STARS)
+    assert found == fit_calibration(sharp, levels, STARS)
     assert found.temperature > 1.5
-    assert fit([[1.0, 0.0]], [1], [0, 1]) == Calibration()
+    assert fit_calibration([[1.0, 0.0]], [1], [0, 1]) == Calibration()
 
 
 def test_a_part_of_many_ratings_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     truth = distributions(20_000, spread=2.0)
     levels, sharp = drawn(truth), Calibration(0.5).apply(truth, STARS)
-    whole = fit(sharp, levels, STARS)
-    monkeypatch.setattr(calibration, "ENOUGH", 7_000)
-    part = fit(sharp, levels, STARS)
-    assert part == fit(sharp, levels, STARS) != whole  # the same part every time
+    whole = fit_calibration(sharp, levels, STARS)
+    monkeypatch.setattr(calibration, "MAX_FIT_RATINGS", 7_000)
+    part = fit_calibration(sharp, levels, STARS)
+    assert part == fit_calibration(sharp, levels, STARS) != whole  # the same part every time
     assert part.temperature == pytest.approx(whole.temperature, rel=0.1)
 
 
 def test_a_part_that_misleads_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     p = np.tile([0.1, 0.2, 0.4, 0.2, 0.1], (100, 1))
     levels = np.array([0, *[2] * 99])  # the first one alone asks for wider distributions
-    monkeypatch.setattr(calibration, "ENOUGH", 1)
-    assert fit(p[:1], levels[:1], STARS) != Calibration()
-    assert fit(p, levels, STARS) == Calibration()
+    monkeypatch.setattr(calibration, "MAX_FIT_RATINGS", 1)
+    assert fit_calibration(p[:1], levels[:1], STARS) != Calibration()
+    assert fit_calibration(p, levels, STARS) == Calibration()
 
 
 # -- personal -----------------------------------------------------------------------------------
 
 
-def leaning(n: int, seed: int = 7) -> FloatArray:
-    """Made-up leanings, a person each."""
+def preference(n: int, seed: int = 7) -> FloatArray:
+    """Made-up preferences, a person each."""
     return np.random.default_rng(seed).normal(0.0, 0.7, (n, 5))
 
 
 @pytest.mark.parametrize("values", [STARS, UNEVEN])
 def test_how_much_leanings_count_is_found(values: list[float]) -> None:
-    told, leans = distributions(60_000, spread=2.0), leaning(60_000)
+    told, leans = distributions(60_000, spread=2.0), preference(60_000)
     truth = Calibration(1.0, (), 0.6).apply(told, values, leans)
     levels = drawn(truth)
-    found = fit(told, levels, values, leans)
-    assert found.personal == pytest.approx(0.6, abs=0.03)
+    found = fit_calibration(told, levels, values, leans)
+    assert found.user_weight == pytest.approx(0.6, abs=0.03)
     assert found.temperature == pytest.approx(1.0, abs=0.03)
     after = nll(found.apply(told, values, leans), levels)
     assert after == pytest.approx(nll(truth, levels), abs=3e-4)
-    assert after < nll(fit(told, levels, values).apply(told, values), levels) - 0.01
+    assert after < nll(fit_calibration(told, levels, values).apply(told, values), levels) - 0.01
 
 
 def test_leanings_that_mislead_do_not_count() -> None:
-    told, leans = distributions(5_000, spread=2.0), leaning(5_000)
+    told, leans = distributions(5_000, spread=2.0), preference(5_000)
     levels = drawn(Calibration(0.7, (), 0.6).apply(told, STARS, leans))
-    found = fit(told, levels, STARS, -leans)
-    assert found == fit(told, levels, STARS)
-    assert found.personal == 0.0
+    found = fit_calibration(told, levels, STARS, -leans)
+    assert found == fit_calibration(told, levels, STARS)
+    assert found.user_weight == 0.0
     assert found.temperature != 1.0
 
 
 def test_what_all_lean_to_is_a_weight_of_levels() -> None:
-    p, one = distributions(50), leaning(1)[0]
+    p, one = distributions(50), preference(1)[0]
     personal = Calibration(1.4, (0.1, 0.0, 0.3, -0.2, 0.0), 0.8)
     together = personal.apply(p, UNEVEN, np.tile(one, (50, 1)))
-    assert personal.for_leaning(one).apply(p, UNEVEN) == pytest.approx(together, abs=1e-12)
+    assert personal.with_preference(one).apply(p, UNEVEN) == pytest.approx(together, abs=1e-12)
     bare = Calibration(1.4, (), 0.8)
     together = bare.apply(p, UNEVEN, np.tile(one, (50, 1)))
-    assert bare.for_leaning(one).apply(p, UNEVEN) == pytest.approx(together, abs=1e-12)
+    assert bare.with_preference(one).apply(p, UNEVEN) == pytest.approx(together, abs=1e-12)
 
 
 def test_what_lies_along_the_values_does_not_count() -> None:
-    p, leans = distributions(50), leaning(50)
+    p, leans = distributions(50), preference(50)
     moved = leans + np.linspace(-1, 1, 50)[:, None] * np.array(UNEVEN) + 3.0
     found = Calibration(1.4, (), 0.8)
     again = found.apply(p, UNEVEN, moved)
@@ -332,8 +332,8 @@ def test_where_nobody_leans_it_is_the_ordinary_calibration() -> None:
     expected = pytest.approx(ordinary.apply(p, STARS), abs=1e-12)
     assert personal.apply(p, STARS) == expected
     assert personal.apply(p, STARS, np.zeros((50, 5))) == expected
-    assert ordinary.apply(p, STARS, leaning(50)) == expected
-    assert Calibration(1.0, (), 0.8).apply(p, STARS, leaning(50)) != pytest.approx(p, abs=0.01)
+    assert ordinary.apply(p, STARS, preference(50)) == expected
+    assert Calibration(1.0, (), 0.8).apply(p, STARS, preference(50)) != pytest.approx(p, abs=0.01)
 
 
 # -- as numbers ---------------------------------------------------------------------------------
@@ -343,16 +343,20 @@ def test_it_survives_json() -> None:
     found = Calibration(1.9, (0.1, -0.2, 1 / 3), 0.6)
     assert Calibration.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     assert Calibration.from_dict(Calibration().to_dict()) == Calibration()
-    before = {"temperature": 1.9, "log_weights": [0.5, 0.0]}  # as earlier versions wrote it
-    assert Calibration.from_dict(before) == Calibration(1.9, (0.5, 0.0), 0.0)
 
 
 @pytest.mark.parametrize(
-    "given_", [{}, {"temperature": 2.0}, {"temperature": None, "log_weights": []}]
+    "saved",
+    [
+        {},
+        {"temperature": 2.0},
+        {"temperature": 2.0, "log_weights": []},
+        {"temperature": None, "log_weights": [], "user_weight": 0.0},
+    ],
 )
-def test_other_dicts_are_refused(given_: dict[str, object]) -> None:
-    with pytest.raises(PredictionError, match="must hold a number named temperature"):
-        Calibration.from_dict(given_)
+def test_other_dicts_are_refused(saved: dict[str, object]) -> None:
+    with pytest.raises(PredictionError, match="must hold numbers named temperature and user_wei"):
+        Calibration.from_dict(saved)
 
 
 def test_unusable_numbers_are_refused() -> None:
@@ -363,12 +367,14 @@ def test_unusable_numbers_are_refused() -> None:
     with pytest.raises(PredictionError, match=r"log_weights .* must be finite"):
         Calibration(1.0, (math.inf,))
     for personal in (-0.1, 11.0, math.nan):
-        with pytest.raises(PredictionError, match=rf"personal \(={personal}\) must lie in 0..10"):
+        with pytest.raises(
+            PredictionError, match=rf"user_weight \(={personal}\) must lie in 0..10"
+        ):
             Calibration(1.0, (), personal)
     wrong = np.full((2, 5), math.nan)
-    for leanings in (leaning(3), wrong, leaning(2)[:, :4]):
+    for preferences in (preference(3), wrong, preference(2)[:, :4]):
         with pytest.raises(PredictionError, match=r"give finite ones of shape \(2, 5\)"):
-            Calibration(1.0, (), 0.5).apply(distributions(2), STARS, leanings)
+            Calibration(1.0, (), 0.5).apply(distributions(2), STARS, preferences)
     with pytest.raises(PredictionError, match="for 3 levels, the probabilities have 5"):
         Calibration(1.0, (0.0, 1.0, 0.0)).apply(distributions(2), STARS)
     with pytest.raises(PredictionError, match="5 increasing numbers"):
@@ -376,22 +382,24 @@ def test_unusable_numbers_are_refused() -> None:
 
 
 def test_the_likelihood_is_that_of_the_calibrated_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "_PIECE", 7)
-    p, leanings = distributions(50), np.random.default_rng(2).normal(0, 0.3, (50, 5))
+    monkeypatch.setattr(calibration, "_COPIED", 7)
+    p, preferences = distributions(50), np.random.default_rng(2).normal(0, 0.3, (50, 5))
     found = Calibration(1.7, (0.1, 0.0, -0.2, 0.3, 0.0), 0.8)
-    for own in (None, leanings):
+    for own in (None, preferences):
         assert found.nll(p, drawn(p), STARS, own) == nll(found.apply(p, STARS, own), drawn(p))
 
 
 def test_fitting_copies_a_table_of_distributions_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in (("ENOUGH", 1 << 10), ("_CHUNK", 1 << 10), ("_PIECE", 1 << 11)):
+    for name, size in (("MAX_FIT_RATINGS", 1 << 10), ("_CHUNK", 1 << 10), ("_COPIED", 1 << 11)):
         monkeypatch.setattr(calibration, name, size)
     p = distributions(40_000)
-    levels, leanings = drawn(p**2 / (p**2).sum(1, keepdims=True)), np.zeros_like(p)
-    fit(p[:9], levels[:9], STARS, leanings[:9])  # kernels are loaded before anything is measured
+    levels, preferences = drawn(p**2 / (p**2).sum(1, keepdims=True)), np.zeros_like(p)
+    fit_calibration(
+        p[:9], levels[:9], STARS, preferences[:9]
+    )  # kernels are loaded before anything is measured
     tracemalloc.start()
     try:
-        fit(p, levels, STARS, leanings)
+        fit_calibration(p, levels, STARS, preferences)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
