@@ -44,6 +44,7 @@ FLOW = [
         "lists",
     ),
     "scorer",
+    "recipes",
     *("training", "journals"),
     *(
         "checkpoint",
@@ -52,7 +53,6 @@ FLOW = [
         "evaluation.evaluate",
         "scoring",
         "exports",
-        "recipes",
         "native",
         "parameters",
         "fitting",

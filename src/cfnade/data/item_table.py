@@ -15,10 +15,11 @@ import polars as pl
 from cfnade.data.column_roles import COLUMN_NAMES, ITEM_COLUMN_NAMES, find_name
 from cfnade.data.dataset import Dataset
 from cfnade.data.parse import Locate, parse_ids
+from cfnade.data.readers.encoding import decode
 from cfnade.data.readers.files import SourceFiles, open_source
 from cfnade.data.readers.frames import to_polars
 from cfnade.data.readers.tables import read_whole, table_kind
-from cfnade.data.readers.text import BadLines, decode, read_fields, sniff
+from cfnade.data.readers.text import BadLines, read_fields, sniff
 from cfnade.exceptions import DataError
 
 log = logging.getLogger(__name__)

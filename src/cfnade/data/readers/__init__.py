@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from cfnade.data.raw_table import RawTable
 from cfnade.data.readers import movielens
+from cfnade.data.readers.encoding import decode
 from cfnade.data.readers.files import HEAD, SourceFiles, bare, open_source
 from cfnade.data.readers.tables import read_table, table_kind
-from cfnade.data.readers.text import decode, read_text, recognize
+from cfnade.data.readers.text import read_text, recognize
 from cfnade.exceptions import DataError
 
 if TYPE_CHECKING:

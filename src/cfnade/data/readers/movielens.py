@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from cfnade.data.raw_table import RawTable
+from cfnade.data.readers.encoding import decode
 from cfnade.data.readers.files import SourceFiles, bare
-from cfnade.data.readers.text import BadLines, Dialect, decode, read_fields, read_text
+from cfnade.data.readers.text import BadLines, Dialect, read_fields, read_text
 from cfnade.exceptions import DataError
 
 if TYPE_CHECKING:
