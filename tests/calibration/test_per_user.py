@@ -1,4 +1,4 @@
-"""Personal calibration, against its formula written down with loops and a root finder."""
+"""Per-user calibration equals its formula, written with loops and a root finder."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def model_with_preferences(kind: str, **more: Any) -> FittedModel:
 
 
 def item_frequencies(fitted: FittedModel, item: int, everyone: list[float]) -> list[float]:
-    """Five imagined ratings beside those that training counted, or else the context."""
+    """Five prior ratings and those that training (or else the context) counted."""
     if "item" in fitted.trained_on:
         counts = fitted.trained_on["item"][item].tolist()
     else:
@@ -67,7 +67,7 @@ def item_frequencies(fitted: FittedModel, item: int, everyone: list[float]) -> l
 
 
 def expected_preference(fitted: FittedModel, rated: dict[int, int]) -> list[float]:
-    """What somebody who rated items at these levels leans to."""
+    """Preferences of a user who rated items at these levels, by definition."""
     values, levels = fitted.context.scale.values, range(10)
     counts = next(iter(fitted.trained_on.values())).sum(0).tolist()
     everyone = [max(n / sum(counts), 0.1 / 10) for n in counts]
@@ -87,7 +87,7 @@ def expected_preference(fitted: FittedModel, rated: dict[int, int]) -> list[floa
 
 
 def honest(fitted: FittedModel, user: int, item: int, cells: Cells, raw: FloatArray) -> FloatArray:
-    """The distribution of a cell, calibrated for the person from their other ratings."""
+    """The distribution of a pair, calibrated with the user's other ratings."""
     values = np.array(fitted.context.scale.values)
     rated = {i: level for (u, i), level in cells.items() if u == user and i != item}
     preference = np.array(expected_preference(fitted, rated))
@@ -116,7 +116,7 @@ def expected(kind: str) -> FloatArray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_cells_are_what_the_formula_says(kind: str) -> None:
+def test_pairs_equal_the_formula(kind: str) -> None:
     fitted = model_with_preferences(kind)
     predictor, times = Predictor(fitted), NOW if "time" in kind else None
     users, items = (part.ravel() for part in np.indices((USERS, ITEMS)))
@@ -129,15 +129,15 @@ def test_cells_are_what_the_formula_says(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FOR_PEOPLE)
-def test_histories_are_what_the_formula_says(kind: str) -> None:
+def test_histories_equal_the_formula(kind: str) -> None:
     fitted = model_with_preferences(kind)
     data, cells = fitted.context, known_cells(fitted.context)
     told = cells | {(-1, i): level for (u, i), level in cells.items() if u == 3}
     raw = [literal(fitted, -1, i, told) for i in range(ITEMS)]
-    wanted = [honest(fitted, -1, i, told, raw[i]) for i in range(ITEMS)]
+    expected_values = [honest(fitted, -1, i, told, raw[i]) for i in range(ITEMS)]
     histories = {"me": history_of(data, 3)}
     said = Predictor(fitted).predict_proba("me", data.item_ids, histories=histories)
-    np.testing.assert_allclose(said, wanted, atol=2e-6)
+    np.testing.assert_allclose(said, expected_values, atol=2e-6)
     both = Predictor(fitted).predict_proba(["me", 50, "me"], [102, 102, 105], histories=histories)
     mixed = [said[2], expected(kind)[5, 2], said[5]]
     np.testing.assert_allclose(both, mixed, atol=2e-6)
@@ -148,7 +148,7 @@ def test_histories_are_what_the_formula_says(kind: str) -> None:
     "how", [{}, {"rank": "at_least", "threshold": 4.5}, {"rank": "quantile", "quantile": 0.8}]
 )
 @pytest.mark.parametrize("kind", TIMELESS)
-def test_lists_are_those_of_the_cells(kind: str, how: dict[str, Any], seen: bool) -> None:
+def test_lists_rank_by_the_calibrated_pairs(kind: str, how: dict[str, Any], seen: bool) -> None:
     predictor = Predictor(model_with_preferences(kind))
     data, values = predictor.fitted.context, predictor.scale.array()
     for user in (0, 3):
@@ -169,17 +169,17 @@ def test_lists_are_those_of_the_cells(kind: str, how: dict[str, Any], seen: bool
 
 
 def test_an_item_that_is_best_without_its_own_rating_is_found() -> None:
-    """Who rated one film, in the middle, leans to the middle: but not where that film is asked."""
+    """A single rating in the middle is a preference for the middle, but not for its own item."""
     fitted = model_with_preferences("user")
     fitted = replace(fitted, calibration=Calibration(1.0, (), 5.0))
     rated = Row(np.array([5], np.int32), np.array([5], np.uint8))
     scores = np.tile(np.linspace(0.0, 0.5, 10), (ITEMS, 1))
     scores[5] = np.linspace(0.0, 0.45, 10)  # it would be the last one if all leaned alike
     by = rank_by("at_least", 4.5, None, fitted.context.scale)
-    found = best_of(scores, np.ones(ITEMS, bool), 1, by, None, rated=rated, among=fitted)
+    result = best_of(scores, np.ones(ITEMS, bool), 1, by, None, rated=rated, among=fitted)
     chances = np.exp(scores[5]) / np.exp(scores[5]).sum()
-    assert found.items.tolist() == [5]
-    assert found.scores == pytest.approx([chances[-2:].sum()], abs=1e-9)
+    assert result.items.tolist() == [5]
+    assert result.scores == pytest.approx([chances[-2:].sum()], abs=1e-9)
     everything = best_of(scores, np.ones(ITEMS, bool), ITEMS, by, None, rated=rated, among=fitted)
     assert everything.items.tolist() == [5, *(i for i in range(ITEMS) if i != 5)]
 
@@ -197,7 +197,7 @@ OF_NEW = Calibration(2.4, tuple(np.linspace(0.6, -0.3, 10).tolist()), 0.7)
 
 @pytest.mark.parametrize("rank", ["at_least", "quantile"])
 @pytest.mark.parametrize("kind", FOR_PEOPLE)
-def test_new_people_have_a_calibration_of_their_own(kind: str, rank: Any) -> None:
+def test_new_users_have_a_separate_calibration(kind: str, rank: Any) -> None:
     fitted = model_with_preferences(kind)
     apart, as_known = (replace(fitted, calibration_of_new=one) for one in (OF_NEW, None))
     history = history_of(fitted.context, 3)
@@ -206,9 +206,9 @@ def test_new_people_have_a_calibration_of_their_own(kind: str, rank: Any) -> Non
     raw = Predictor(replace(fitted, calibration=None)).predict_proba("me", every, **of_me)
     row = row_of(fitted.context.rows("user"), 3)
     preferences = LevelPreferences(fitted).for_row(row, np.arange(ITEMS))
-    wanted = OF_NEW.apply(raw, fitted.context.scale.array(), preferences)
+    expected_values = OF_NEW.apply(raw, fitted.context.scale.array(), preferences)
     said = Predictor(apart).predict_proba("me", every, **of_me)
-    np.testing.assert_allclose(said, wanted, atol=1e-9)
+    np.testing.assert_allclose(said, expected_values, atol=1e-9)
     assert np.abs(said - Predictor(as_known).predict_proba("me", every, **of_me)).max() > 0.01
     one, other = (Predictor(f).predict_proba(10, every) for f in (apart, as_known))
     assert_close(one, other)
@@ -217,12 +217,14 @@ def test_new_people_have_a_calibration_of_their_own(kind: str, rank: Any) -> Non
     assert first["item"].to_list() == whole["item"].to_list()[:2]
     assert whole["score"].is_sorted(descending=True)
     np.testing.assert_allclose(
-        whole.select("^p_.*$").to_numpy(), wanted[whole["item"].to_numpy() - 100], atol=3e-6
+        whole.select("^p_.*$").to_numpy(),
+        expected_values[whole["item"].to_numpy() - 100],
+        atol=3e-6,
     )
 
 
-def test_known_and_new_people_are_listed_at_once() -> None:
-    """Their temperatures differ, and each keeps what would be listed if they were alone."""
+def test_trained_and_new_users_are_listed_together() -> None:
+    """Their temperatures differ, and each gets the list of a request of its own."""
     fitted = replace(model_with_preferences("user"), calibration_of_new=OF_NEW)
     scorer, by = Scorer(fitted), rank_by("at_least", 4.0, None, fitted.context.scale)
     people = [scorer.person(0), Who(-1, scorer.person(3).rated), Who(-1, NOTHING)]
@@ -230,43 +232,46 @@ def test_known_and_new_people_are_listed_at_once() -> None:
 
     def listed(some: list[Who]) -> list[list[int]]:
         lists = scorer.lists(some, every, leave_out=True)
-        found = best(lists, np.ones((len(some), ITEMS), bool), 4, by, Calibrator(fitted))
-        return [found.items[found.which == number].tolist() for number in range(len(some))]
+        result = best(lists, np.ones((len(some), ITEMS), bool), 4, by, Calibrator(fitted))
+        return [result.items[result.which == number].tolist() for number in range(len(some))]
 
     assert listed(people) == [listed([who])[0] for who in people]
 
 
 @pytest.mark.parametrize("kind", [*FOR_PEOPLE, "both-time"])
-def test_of_somebody_unknown_all_models_say_how_often_items_get_each_level(kind: str) -> None:
-    """And calibration leaves that alone: how others rated it, with two imagined ratings."""
+def test_unknown_users_get_uncalibrated_item_frequencies(kind: str) -> None:
+    """The baseline: how others rated the item, with two prior ratings."""
     fitted = replace(model_with_preferences(kind), calibration_of_new=OF_NEW)
     data, times = fitted.context, NOW if "time" in kind else None
     everyone = np.bincount(data.levels, minlength=10) + 1.0
     for item in range(ITEMS):
         counts = np.bincount(data.levels[data.items == item], minlength=10)
-        wanted = (counts + 2 * everyone / everyone.sum()) / (counts.sum() + 2)
+        expected_values = (counts + 2 * everyone / everyone.sum()) / (counts.sum() + 2)
         said = Predictor(fitted).predict_proba([10 * NEW_USER], [item + 100], times=times)
-        np.testing.assert_allclose(said[0], wanted, atol=1e-6)
+        np.testing.assert_allclose(said[0], expected_values, atol=1e-6)
         if times is None:
             new = Predictor(fitted).predict_proba("me", [item + 100], histories={"me": {}})
-            np.testing.assert_allclose(new[0], wanted, atol=1e-6)
+            np.testing.assert_allclose(new[0], expected_values, atol=1e-6)
 
 
-def test_who_rated_one_item_is_unknown_there_and_their_rating_left_out() -> None:
+def test_a_users_only_rating_is_left_out_of_its_prediction() -> None:
     data = ratings()
     mine = data.users == 3
     data = data.select(~mine | (np.cumsum(mine) == 1))
     item, level = (int(part[data.users == 3][0]) for part in (data.items, data.levels))
     others = data.levels[(data.items == item) & (data.users != 3)]
     everyone = np.bincount(data.levels, minlength=10) + 1.0
-    wanted = np.bincount(others, minlength=10) + 2 * everyone / everyone.sum()
+    expected_values = np.bincount(others, minlength=10) + 2 * everyone / everyone.sum()
     scorer = Scorer(make_kind("user", data=data))
     for few in (
         scorer.of_person(scorer.person(3), np.array([item])),
         scorer.probabilities([3], [item]),
     ):
-        np.testing.assert_allclose(few[0], wanted / wanted.sum(), atol=1e-6)
-    assert wanted[level] < np.bincount(data.levels[data.items == item], minlength=10)[level] + 0.9
+        np.testing.assert_allclose(few[0], expected_values / expected_values.sum(), atol=1e-6)
+    assert (
+        expected_values[level]
+        < np.bincount(data.levels[data.items == item], minlength=10)[level] + 0.9
+    )
 
 
 # -- what it keeps, and where it rests -------------------------------------------------------------
@@ -287,7 +292,7 @@ def test_every_mean_is_kept(kind: str) -> None:
     assert np.abs(said - without).max() > 0.01
 
 
-def test_nobody_leans_of_whom_nothing_is_known() -> None:
+def test_unknown_users_have_no_preferences() -> None:
     fitted, (users, items, _) = model_with_preferences("user"), every_cell()
     blank = np.isin(users, [-1, NEW_USER])
     preferences = LevelPreferences(fitted)
@@ -307,7 +312,7 @@ def test_nobody_leans_of_whom_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize("kind", ["user", "item", "both"])
-def test_a_cells_own_rating_changes_nothing_there_and_something_elsewhere(kind: str) -> None:
+def test_a_rating_affects_only_predictions_of_other_items(kind: str) -> None:
     fitted, (users, items, chances) = model_with_preferences(kind), every_cell()
     data = fitted.context
     place = int(np.flatnonzero(data.users == 3)[2])
@@ -322,7 +327,7 @@ def test_a_cells_own_rating_changes_nothing_there_and_something_elsewhere(kind: 
     assert (np.abs(after - before)[others].max(1) > 1e-4).all()
 
 
-def test_many_ratings_are_looked_at_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_give_the_same_preferences(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted, (users, items, _) = model_with_preferences("both"), every_cell()
     order = np.random.default_rng(5).permutation(len(users))
     whole = LevelPreferences(fitted).for_pairs(users, items)
@@ -332,7 +337,7 @@ def test_many_ratings_are_looked_at_in_pieces(monkeypatch: pytest.MonkeyPatch) -
     assert LevelPreferences(fitted).for_pairs(users[:0], items[:0]).shape == (0, 10)
 
 
-def test_one_rating_of_a_level_that_never_came_does_not_say_everything() -> None:
+def test_one_rating_at_a_new_level_has_a_bounded_effect() -> None:
     fitted = model_with_preferences("user")
     counts = fitted.trained_on["item"].copy()
     counts[:, 0] = 0
@@ -351,7 +356,7 @@ def test_one_rating_of_a_level_that_never_came_does_not_say_everything() -> None
 
 
 @pytest.mark.parametrize("kind", ["user", "both", "item-seeds"])
-def test_it_survives_a_folder(kind: str, tmp_path: Path) -> None:
+def test_predictions_survive_saving(kind: str, tmp_path: Path) -> None:
     fitted = replace(model_with_preferences(kind), calibration_of_new=OF_NEW)
     save(fitted, tmp_path / "model")
     again = load(tmp_path / "model")
@@ -362,7 +367,7 @@ def test_it_survives_a_folder(kind: str, tmp_path: Path) -> None:
     assert_close(one, other)
 
 
-def test_a_copy_without_context_knows_how_a_history_leans(tmp_path: Path) -> None:
+def test_a_model_without_context_uses_the_preferences_of_histories(tmp_path: Path) -> None:
     fitted = model_with_preferences("user")
     save(fitted, tmp_path / "shared", with_context=False)
     histories = {"me": history_of(fitted.context, 3)}
