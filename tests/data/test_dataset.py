@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cfnade import load
 from cfnade._typing import IntArray
 from cfnade.data import csr, split_protocols
 from cfnade.data.csr import index_sums, row_offsets, stable_order
@@ -225,6 +226,9 @@ def test_it_prints_as_one_line() -> None:
         "<Ratings test: 3 ratings of 6 items by 7 users, scale 1–5, with times>"
     )
     assert repr(ratings_of(BASE, times=False)).endswith("scale 1–5>")
+    assert repr(load([("ann", "alien", 3.0)], scale="1-5")) == (
+        "<Ratings 1 rating of 1 item by 1 user, scale 1–5>"
+    )
 
 
 def test_values_are_stars_and_lengths_count() -> None:

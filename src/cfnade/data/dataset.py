@@ -16,6 +16,7 @@ from cfnade.data.csr import CsrRows, chunk_slices, read_only
 from cfnade.data.scale import INTERACTIONS, LevelArray, Scale
 from cfnade.exceptions import DataError
 from cfnade.utils.caching import Memo, locked_cached_property
+from cfnade.utils.text import count_of
 
 Axis = Literal["user", "item"]
 IdArray = npt.NDArray[Any]  # rising; int64, or object holding str
@@ -239,13 +240,14 @@ class Dataset(Memo):
 
     def __repr__(self) -> str:
         name = f"{self.source}: " if self.source else ""
-        noun = "interactions" if self.implicit else "ratings"
+        noun = "interaction" if self.implicit else "rating"
+        sizes = f"{count_of(len(self), noun)} of {count_of(self.n_items, 'item')}"
         scale = "" if self.implicit else f", scale {self.scale}"
         present = [*self.columns, *(table for table in TABLES if getattr(self, table) is not None)]
         extra = [column for column in ("weights", "times", "titles", "genres") if column in present]
         return (
-            f"<{type(self).__name__} {name}{len(self):,} {noun} of {self.n_items:,} items by "
-            f"{self.n_users:,} users{scale}{', with ' if extra else ''}{', '.join(extra)}>"
+            f"<{type(self).__name__} {name}{sizes} by {count_of(self.n_users, 'user')}{scale}"
+            f"{', with ' if extra else ''}{', '.join(extra)}>"
         )
 
     # -- rows ---------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def join_target(X: Any, y: Any) -> Any:
     """
     if isinstance(y, list) and y and not isinstance(y[0], list | tuple | Mapping):
         y = np.asarray(y)
-    size = getattr(y, "shape", ())
+    size: tuple[int, ...] = getattr(y, "shape", ())
     if len(size) != 1 or getattr(getattr(y, "dtype", None), "names", None):
         return None
     shape = getattr(X, "shape", None)
