@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IntArray
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.choice import Choice
 from cfnade.data.dataset import Dataset
 from cfnade.sides import AnsweringMember, Axis

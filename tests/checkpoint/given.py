@@ -10,7 +10,7 @@ import torch
 from tests.choice.given import some_choice
 from tests.raw_tables import raw_table
 
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.choice.picks import Picks
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset

@@ -10,7 +10,7 @@ import numpy as np
 from tests.choice.given import some_choice
 from tests.predictor.given import FloatArray, make
 
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.choice.picks import Picks
 from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import INTERACTIONS, Scale

@@ -26,7 +26,7 @@ Weighting = Literal["linear", "log"]
 """The weight of a pair with the total count c: c, or 1 + ln c."""
 
 _FOREVER = 2.0**63  # seconds; no later time fits
-_MANY_LEVELS = 20  # more without a name look like counts if most of them are low
+_MANY_LEVELS = 11  # more without a name look like counts if most of them are low
 
 
 def build(table: RawTable, options: LoadOptions) -> Dataset:
@@ -63,13 +63,15 @@ def build(table: RawTable, options: LoadOptions) -> Dataset:
     return resolve_duplicates(ratings, table, options.duplicates)
 
 
-def check_finite(values: npt.NDArray[Any], what: str, locate: Locate) -> None:
+def check_finite(values: npt.NDArray[Any], noun: str, locate: Locate) -> None:
     """Raise for the first value that is infinite or not a number."""
+    if values.dtype.kind in "ui":
+        return
     fine = np.isfinite(values)
     if not fine.all():
         row = int(np.argmin(fine))
         raise DataError(
-            f"{locate(row)}: {what} {values[row]} is not a finite number; correct or remove it"
+            f"{locate(row)}: {noun} {values[row]} is not a finite number; correct or remove it"
         )
 
 
@@ -158,21 +160,21 @@ def _scale(table: RawTable, options: LoadOptions) -> Scale:
     try:
         scale = infer_scale(_distinct(table.frame["rating"]))
     except DataError as error:
-        if not unnamed or not _look_like_counts(values):
+        if not unnamed or float(values.min()) <= 0 or float(values.min()) == float(values.max()):
             raise
         raise DataError(f"{error}; {_weight_hint(table)}") from error
     if unnamed and len(scale) > _MANY_LEVELS and _look_like_counts(values):
         raise DataError(
             f"column {table.rating_column} has no name and {len(scale)} levels, {scale}, most "
-            f"ratings on the lowest tenth; {_weight_hint(table)}, or scale= if they are ratings"
+            f"ratings in the lowest fifth; {_weight_hint(table)}, or scale= if they are ratings"
         )
     return scale
 
 
 def _look_like_counts(values: npt.NDArray[Any]) -> bool:
-    """Return whether values are positive and most of them in the lowest tenth of their range."""
+    """Return whether values are positive and most of them in the lowest fifth of their range."""
     low, high = float(values.min()), float(values.max())
-    return low > 0 and float(np.median(values)) <= low + 0.1 * (high - low)
+    return low > 0 and float(np.median(values)) <= low + 0.2 * (high - low)
 
 
 def _weight_hint(table: RawTable) -> str:
@@ -276,11 +278,11 @@ def _describe_conflict(
 ) -> str:
     order = rows[np.argsort(keys[rows], kind="stable")]
     place = int(np.argmax(keys[order][1:] == keys[order][:-1]))
-    first, again = int(order[place]), int(order[place + 1])
+    first, repeat = int(order[place]), int(order[place + 1])
     user, item = ratings.user_ids[ratings.users[first]], ratings.item_ids[ratings.items[first]]
     values = table.frame["rating"]
     return (
-        f"{table.locate(again)}: user {user} rated item {item} again ({values[again]:g}, "
+        f"{table.locate(repeat)}: user {user} rated item {item} again ({values[repeat]:g}, "
         f"first {values[first]:g} at {table.locate(first)}); {repeats:,} repeated ratings "
         'in all. Choose what counts, such as duplicates="last"; first and mean are the others'
     )
@@ -309,13 +311,13 @@ def _total(
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
     sizes = np.diff(starts, append=len(keys))
     last = order[starts + sizes - 1]
-    back = np.argsort(last)
-    once = ratings.select(last[back])
+    file_order = np.argsort(last)
+    once = ratings.select(last[file_order])
     if ratings.times is not None:
         latest = np.maximum.reduceat(ratings.times[order], starts)
-        once = once.replace(times=latest[back])
+        once = once.replace(times=latest[file_order])
     totals = sizes if weights is None else np.add.reduceat(weights[order], starts)
-    return once, totals[back].astype(np.float64)
+    return once, totals[file_order].astype(np.float64)
 
 
 def _logarithm(totals: npt.NDArray[Any], ratings: Dataset) -> npt.NDArray[np.float64]:

@@ -130,7 +130,8 @@ def read_whole(data: bytes | Path, label: str, kind: str) -> pl.DataFrame:
     }
     with _explain_errors(label):
         frame = readers[kind](_file(data))
-    if kind == JSON_LINES and frame.height == 1 and frame.width == 1:
+    nested = any(isinstance(dtype, pl.Struct | pl.List) for dtype in frame.dtypes)
+    if kind == JSON_LINES and frame.height == 1 and (nested or frame.width == 1):
         raise DataError(
             f"{label}: is a JSON object; give JSON Lines (an object a line) or an array of objects"
         )
@@ -155,6 +156,8 @@ def _read_spreadsheet(data: bytes | Path, label: str) -> pl.DataFrame:
             "or damaged: fetch or save it again"
         ) from error
     assert isinstance(frame, pl.DataFrame)
+    if not frame.width:
+        raise DataError(f"{label}: its first sheet is empty; move the ratings there")
     while frame.height and all(value is None for value in frame.row(-1)):
         frame = frame.head(-1)  # rows that were cleared
     return frame
@@ -196,13 +199,13 @@ def _to_raw(
     def column(place: int) -> pl.Series:
         return frame[names[place]]
 
-    header, own, assumed = _header(names), scale is not None, ""
+    header, is_own, assumed = _header(names), scale is not None, ""
     if scale != INTERACTIONS:
         assumed = roles.check_no_rating_ignored(header, column, len(names), label)
     parsed = parse_or_raise(
         {role: _readable(column(place)) for role, place in roles.positions().items()},
         lambda row, role: f"{locate(row)}, column {names[roles.positions()[role]]!r}",
-        exact_times=own,
+        exact_times=is_own,
         time_required=not roles.time_assumed,
     )
     values, rated = parsed.frame(), roles.rating
@@ -217,7 +220,7 @@ def _to_raw(
         description=parsed.note,
         assumed=assumed,
         scale=scale,
-        item_table=describe_items(values, texts, trusted=own),
+        item_table=describe_items(values, texts, trusted=is_own),
         rating_column=rated if rated is None or header is None else header[rated],
     )
 
