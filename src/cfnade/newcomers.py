@@ -211,7 +211,7 @@ class Newcomers:
         own = self._readings[number].learns
         if any(reading.learns == own for reading in self._readings[:number]):
             return np.zeros(counts.shape)  # an earlier side has said it
-        return untrained_scores(counts, self._frequencies, prior=number == 0)
+        return untrained_scores(counts.astype(np.float64), self._frequencies, prior=number == 0)
 
     # -- folding ------------------------------------------------------------------------------
 
