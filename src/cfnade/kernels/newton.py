@@ -20,7 +20,7 @@ _CLOSE = 1e-7
 """A step that promises less is the last: the error after it is about this, squared."""
 _SHORTEST = 1e-6
 _CHORD_ROUNDS = 12
-_CHORD_CLOSE = 1e-9
+_CHORD_CLOSE = 1e-10
 """As _CLOSE, but smaller: these steps converge linearly."""
 
 
