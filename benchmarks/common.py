@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Ratings
 from cfnade.data.loader import load
-from cfnade.data.ratings import Ratings, Rows
 from cfnade.data.scale import Scale
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic_like
@@ -42,7 +43,7 @@ class Case:
     """A data set and how a model is trained on it."""
 
     name: str
-    rows: Rows
+    rows: CsrRows
     source: str
     hidden: tuple[int, ...] = (500,)
     factors: int | None = None
@@ -91,7 +92,9 @@ class Case:
         return [order[i : i + self.batch] for i in range(0, len(order), self.batch)]
 
 
-def train_rows(data: str | None, like: str, side: str, scale_down: float = 1.0) -> tuple[Rows, str]:
+def train_rows(
+    data: str | None, like: str, side: str, scale_down: float = 1.0
+) -> tuple[CsrRows, str]:
     """The training part of a data set, or of made-up ratings of that shape if none is given."""
     if data is None:
         ratings = synthetic_like(like, SEED, scale_down).ratings

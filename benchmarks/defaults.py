@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common import RESULTS, machine
 from benchmarks.defaults_report import write_docs
 from benchmarks.new_users_rivals import discretised
-from cfnade import CFNADE, Ratings
+from cfnade import CFNADE, Dataset
 from cfnade.data.loader import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import Synthetic, synthetic
@@ -115,7 +115,7 @@ def rival(model: str, parts: Split, seed: int, *, tuned: bool) -> dict[str, Any]
     found = [_errors(model, options, parts, seed) for options in (choices if tuned else [{}])]
     best = int(np.argmin([np.square(errors).mean() for errors in found]))
     options = choices[best] if tuned else {}
-    everything = parts.train.plus(parts.valid)
+    everything = parts.train.concat(parts.valid)
     fitted = make(model, **options).fit(everything, parts.valid, seed=seed, threads=1)
     predicted = _predicted(fitted, parts.test)
     seconds = time.process_time() - began
@@ -136,7 +136,7 @@ def _errors(model: str, options: dict[str, Any], parts: Split, seed: int) -> Any
     return _predicted(fitted, parts.valid) - parts.valid.values
 
 
-def _predicted(fitted: Any, asked: Ratings) -> Any:
+def _predicted(fitted: Any, asked: Dataset) -> Any:
     stars = asked.scale.array()
     cells = asked.users.astype(np.int64), asked.items.astype(np.int64)
     return np.clip(fitted.predict(*cells), stars[0], stars[-1])

@@ -20,11 +20,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import SEED, Case, fastest, machine, measure_speed, our_epoch, save
-from cfnade.data.ratings import Rows
+from cfnade.data.csr import CsrRows
 from cfnade.data.synthetic import synthetic
 
 
-def made_up(ratings: int = 400_000, levels: int = 5) -> Rows:
+def made_up(ratings: int = 400_000, levels: int = 5) -> CsrRows:
     return synthetic(4_000, 3_000, ratings, seed=SEED, levels=levels).ratings.rows("user")
 
 

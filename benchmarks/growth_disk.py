@@ -27,14 +27,14 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import SEED, Case, machine, save
-from cfnade.data.ratings import Rows
+from cfnade.data.csr import CsrRows
 
 COLUMNS, LEVELS, MEAN, USERS = 17_770, 5, 200, 50_000
 """USERS are in a chunk: ten million ratings, fifty megabytes."""
 SIZES = (10_000_000, 30_000_000, 100_000_000, 300_000_000, 1_000_000_000)
 
 
-def made_chunk(number: int) -> Rows:
+def made_chunk(number: int) -> CsrRows:
     """Users with as many ratings as people have, of titles as popular as titles are."""
     rng = np.random.default_rng((SEED, number))
     counts = np.clip(rng.lognormal(np.log(MEAN) - 0.5, 1.0, USERS), 2, 5_000).astype(np.int64)
@@ -44,7 +44,7 @@ def made_chunk(number: int) -> Rows:
     rising = ((place + rng.random(len(place), np.float32)) / many) ** 3
     columns = ((COLUMNS - many) * rising).astype(np.int32) + place  # so that nobody rates one twice
     levels = rng.integers(0, LEVELS, len(columns), np.uint8)
-    return Rows(offsets, columns.astype(np.int32), levels, COLUMNS, LEVELS)
+    return CsrRows(offsets, columns.astype(np.int32), levels, COLUMNS, LEVELS)
 
 
 def write(path: Path, ratings: int) -> None:
@@ -62,7 +62,7 @@ def write(path: Path, ratings: int) -> None:
     path.with_suffix(".json").write_text(json.dumps(starts))
 
 
-def read(path: Path, start: int, end: int) -> Rows:
+def read(path: Path, start: int, end: int) -> CsrRows:
     """One chunk from disk; the system's copy of it is dropped."""
     with path.open("rb") as file:
         file.seek(start)
@@ -71,12 +71,12 @@ def read(path: Path, start: int, end: int) -> Rows:
     offsets = np.frombuffer(content, np.int64, USERS + 1)
     n, first = int(offsets[-1]), offsets.nbytes
     columns = np.frombuffer(content, np.int32, n, first)
-    return Rows(
+    return CsrRows(
         offsets, columns, np.frombuffer(content, np.uint8, n, first + 4 * n), COLUMNS, LEVELS
     )
 
 
-def chunks(path: Path, ratings: int) -> Iterator[Rows]:
+def chunks(path: Path, ratings: int) -> Iterator[CsrRows]:
     """The first so many ratings, whole chunks, each read while the one before is used."""
     starts = json.loads(path.with_suffix(".json").read_text())
     with ThreadPoolExecutor(1) as reader:

@@ -58,11 +58,18 @@ from benchmarks.new_users_report import recorded_runs, save, tables, write_docs
 from benchmarks.new_users_rivals import global_mean, lenskit_als, shrunken_means
 from cfnade.data.loader import load
 from cfnade.data.splits import Split, split
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 from cfnade.fitting import EpochLines
 from cfnade.kernels.prepare import prepare
 from cfnade.predictor import Predictor
-from cfnade.recipes import Recipe, default_recipe, kinds_in, names, plans_beside, recipe
+from cfnade.recipes import (
+    Recipe,
+    default_recipe,
+    further_member_plans,
+    load_recipe,
+    member_kinds,
+    recipe_names,
+)
 from cfnade.training.run import train
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -78,10 +85,10 @@ def ours(parts: Split, test: Panel, chosen: Recipe, threads: int) -> Answers:
     start = Seconds.now()
     trained = train(
         alone,
-        side=kinds_in(chosen.side)[0],
+        side=member_kinds(chosen.side)[0],
         architecture=chosen.model,
         settings=chosen.training,
-        beside=plans_beside(chosen.side, chosen.training.seed),
+        beside=further_member_plans(chosen.side, chosen.training.seed),
         threads=threads,
         reporter=EpochLines(),
     )
@@ -232,7 +239,7 @@ _INSTALL = (
 def recipes_for(data: str, named: list[str]) -> list[Recipe]:
     """Those named; otherwise the data set's own for users, or the default one."""
     own = f"{Path(data).stem}-user"
-    chosen = [recipe(name) for name in named or [own] * (own in names())]
+    chosen = [load_recipe(name) for name in named or [own] * (own in recipe_names())]
     for one in chosen:
         if one.side == "item":
             raise SystemExit(f"--recipes {one.name} is item-based: it cannot answer new users")

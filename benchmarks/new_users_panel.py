@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.choices import keys_of
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split
 from cfnade.metrics import nll, rmse
@@ -46,7 +46,7 @@ class Questions:
     offsets: IntArray  # (U + 1,) person p gave ratings offsets[p] to offsets[p + 1] - 1
     items: IntArray  # (C,) indices of the items given
     levels: IntArray  # (C,)
-    asked: Ratings  # (n,) by person
+    asked: Dataset  # (n,) by person
     rows: IntArray  # (n,) whose each asked rating is, in 0..U-1
 
     @property
@@ -81,7 +81,7 @@ class Questions:
 class Panel:
     """People held out, and everyone else."""
 
-    known: Ratings
+    known: Dataset
     """The ratings of everyone else."""
     questions: tuple[Questions, ...]
     """One for each of GIVEN."""
@@ -102,7 +102,7 @@ def panel(parts: Split, seed: int) -> Panel:
     given, asked = (part.select(enough[part.users]) for part in (parts.given, parts.test))
     given = given.select(np.lexsort((keys_of(len(given), (seed, _ORDER_STREAM)), given.users)))
     asked = asked.select(np.argsort(asked.users, kind="stable"))
-    whole = given.plus(asked)
+    whole = given.concat(asked)
     first = np.arange(len(given)).reshape(-1, MOST)  # (U, MOST) places in whole
     later = _shuffled(asked, seed, len(given))
     few = [
@@ -117,10 +117,10 @@ def panel(parts: Split, seed: int) -> Panel:
         held = max(1, (MOST + len(rest)) // ASKED_OF_ALL)
         everything.append((np.concatenate([told, rest[held:]]), rest[:held]))
     more_given = [_questions(str(MANY), whole, many), _questions(ALL, whole, everything)]
-    return Panel(parts.train.plus(parts.valid), (*few, *more_given))
+    return Panel(parts.train.concat(parts.valid), (*few, *more_given))
 
 
-def _shuffled(asked: Ratings, seed: int, first: int) -> list[IntArray]:
+def _shuffled(asked: Dataset, seed: int, first: int) -> list[IntArray]:
     """The places of each person's asked ratings, counted from `first`, in a random order."""
     rng = np.random.default_rng((seed, _MORE_STREAM))
     ends = np.cumsum(np.bincount(asked.users, minlength=asked.n_users))
@@ -132,7 +132,7 @@ def _in_order(first: IntArray, later: list[IntArray]) -> Iterator[tuple[IntArray
     return ((told, np.sort(rest)) for told, rest in zip(first, later, strict=True))
 
 
-def _questions(given: str, whole: Ratings, people: list[tuple[IntArray, IntArray]]) -> Questions:
+def _questions(given: str, whole: Dataset, people: list[tuple[IntArray, IntArray]]) -> Questions:
     """From the places of what each person gave and is asked."""
     nothing = np.empty(0, np.int64)
     told = np.concatenate([nothing, *(told for told, _ in people)])

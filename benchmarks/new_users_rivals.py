@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.new_users_panel import GIVEN, Answers, FloatArray, Panel, Questions, Seconds
 from cfnade.calibration import fit as fit_calibration
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 
 MEANS, ALS = "shrunken means", "LensKit ALS, fold-in"
 ITEM_SHRINKAGE = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
@@ -46,7 +46,7 @@ def global_mean(test: Panel) -> Answers:
 class ItemMeans:
     """The mean rating, and how far each item lies above it: Σ(r - mean) / (count + shrinkage)."""
 
-    def __init__(self, known: Ratings, shrinkage: float) -> None:
+    def __init__(self, known: Dataset, shrinkage: float) -> None:
         self.mean = float(known.values.mean())
         counts = np.bincount(known.items, minlength=known.n_items)
         sums = np.bincount(known.items, known.values - self.mean, minlength=known.n_items)

@@ -34,8 +34,7 @@ from cfnade.choice.linear import Linear, LinearConfig
 from cfnade.choice.nade_training import ChoiceSettings, ChoiceTrainer
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_nade import ChoiceNade
-from cfnade.data.ratings import Ratings
-from cfnade.data.scale import INTERACTIONS
+from cfnade.data.dataset import Dataset, Interactions
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.models.config import ChoiceConfig
@@ -51,7 +50,7 @@ _TIMES = 5  # the fastest counts, of ours and of theirs
 _RANKS: tuple[Rank, ...] = ("expected", "picked")
 
 
-def our_epoch(likes: Ratings, threads: int) -> float:
+def our_epoch(likes: Dataset, threads: int) -> float:
     """Seconds of an epoch, the fastest of a few."""
     torch.set_num_threads(threads)
     settings = ChoiceSettings(hidden=HIDDEN, batch=BATCH)
@@ -59,7 +58,7 @@ def our_epoch(likes: Ratings, threads: int) -> float:
     return min(seconds(partial(trainer.epoch, number)) for number in range(_EPOCHS))
 
 
-def vaecf_epoch(likes: Ratings, threads: int) -> float:
+def vaecf_epoch(likes: Dataset, threads: int) -> float:
     """The same of Cornac's variational autoencoder with as many hidden units and people a batch."""
     from cornac.data import Dataset
     from cornac.models import VAECF
@@ -88,7 +87,7 @@ def _fastest(work: Callable[[], Any]) -> float:
     return min(seconds(work) for _ in range(_TIMES))
 
 
-def implicit_lists(likes: Ratings, factors: int, threads: int) -> float:
+def implicit_lists(likes: Dataset, factors: int, threads: int) -> float:
     """The same of implicit's ALS with so many factors, trained for one sweep."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from implicit.als import AlternatingLeastSquares
@@ -113,11 +112,9 @@ def everybody(people: int, threads: int) -> dict[str, Any]:
     items = np.searchsorted(edges, rng.random(len(users))).clip(0, ITEMS - 1).astype(np.int32)
     cells = np.unique(users.astype(np.int64) * ITEMS + items)
     users, items = (part.astype(np.int32) for part in np.divmod(cells, ITEMS))
-    context = Ratings(
+    context = Interactions(
         users,
         items,
-        np.zeros(len(users), np.uint8),
-        INTERACTIONS,
         np.arange(people),
         np.arange(ITEMS),
     )

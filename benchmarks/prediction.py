@@ -25,8 +25,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import SEED, fastest, machine, save, unvisited
+from cfnade._typing import IntArray
 from cfnade.calibration import Calibration
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic_like
 from cfnade.fitted import FittedModel
 from cfnade.models import CFNADENetwork
@@ -42,8 +43,7 @@ SHARE, LISTED, ALONE = 1.0, 20, 200
 def cells_per_second(network: CFNADENetwork, threads: int) -> float:
     """Distributions of a million random cells of users with 100 known ratings each."""
     rng, fitted = np.random.default_rng(SEED), unvisited(network, 1)
-    ratings = replace(
-        fitted.context,
+    ratings = fitted.context.replace(
         users=np.repeat(np.arange(ROWS, dtype=np.int32), KNOWN),
         items=np.stack([rng.choice(COLUMNS, KNOWN, replace=False) for _ in range(ROWS)])
         .astype(np.int32)
@@ -76,7 +76,7 @@ def with_ridge(plain: FittedModel) -> FittedModel:
 
 
 def random_model(
-    side: str, context: Ratings, counts: Mapping[Axis, IntArray], **fields: Any
+    side: str, context: Dataset, counts: Mapping[Axis, IntArray], **fields: Any
 ) -> FittedModel:
     """With weights of no meaning, personally calibrated."""
     kinds = {name: KINDS[name] for name in side_names(side, ridge=fields["ridge"])}

@@ -65,7 +65,7 @@ def write_ratings(folder: Path, given: argparse.Namespace) -> None:
     split = load_split(given.data, given.split)
     known, asked = split.train, split.valid
     if given.part == "test":
-        known, asked = split.train.plus(split.valid), split.test
+        known, asked = split.train.concat(split.valid), split.test
     np.savez(
         folder / "ratings.npz",
         users=known.users,

@@ -67,13 +67,13 @@ def ours(job: dict[str, Any], watch: Watch) -> None:
     """The joint model by its recipe, scored after every pass over the users."""
     from dataclasses import replace
 
-    from cfnade.recipes import recipe
+    from cfnade.recipes import load_recipe
     from cfnade.training.run import train
 
     # What train() takes for validation is only scored here: the run is thrown away.
     split, few = _loaded(job, watch)
     own = dict(job["settings"])  # a recipe, and what differs from it
-    found = recipe(own.pop("recipe"))
+    found = load_recipe(own.pop("recipe"))
     model = found.model | {"hidden": own.pop("hidden", found.model["hidden"])}
     settings = replace(found.training, **own, passes=1, epochs=ENOUGH, seed=job["seed"])
     train(few, side=found.side, architecture=model, settings=replace(settings, epochs=1))
@@ -133,7 +133,7 @@ def _loaded(job: dict[str, Any], watch: Watch) -> tuple[Any, Any]:
     torch.set_num_threads(job["threads"])
     split = load_split(job["data"], job["split"])
     if job["part"] == "test":
-        split = replace(split, train=split.train.plus(split.valid), valid=split.test)
+        split = replace(split, train=split.train.concat(split.valid), valid=split.test)
     watch.loaded(__version__)
     train, valid = (p.select(np.arange(0, len(p), 100)) for p in (split.train, split.valid))
     return split, replace(split, train=train, valid=valid)

@@ -41,7 +41,7 @@ SHAPES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 
 def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     """What a rank owns of ratings that are in memory: as shards give it, without the disk."""
-    from cfnade.data.ratings import Rows, offsets_of
+    from cfnade.data.csr import CsrRows, row_offsets
     from cfnade.kernels.marking import WholeRows
     from cfnade.ranks.owned import Owned, RankRatings, nameless, owner_of
     from cfnade.shards.layout import owned as owned_columns
@@ -58,11 +58,14 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     sides = {axis: numbers[mine], other_axis(axis): local[rows.columns[mine]]}
     levels = rows.levels[mine]
     ids = nameless(ratings.n_users), nameless(ratings.n_items)
-    own = RankRatings(sides["user"], sides["item"], levels, ratings.scale, *ids)
-    offsets = offsets_of(numbers[mine], len(rows))
-    own._rows[axis] = Rows(offsets, sides[other_axis(axis)], levels, len(columns), rows.n_levels)
+    offsets = row_offsets(numbers[mine], len(rows))
+    own_rows = CsrRows(offsets, sides[other_axis(axis)], levels, len(columns), rows.n_levels)
     counts = rows.counts().astype(np.int32)
-    own.__dict__["whole_rows"] = {axis: counts}
+    own = RankRatings(
+        *(sides["user"], sides["item"], levels, ratings.scale, *ids),
+        grouped={axis: own_rows},
+        whole={axis: counts},
+    )
     totals = group.sum_(np.bincount(levels, minlength=rows.n_levels).astype(np.int64))
     whole, owner = WholeRows(places[mine], counts), partial(owner_of, group.size)
     part = ColumnPart(group, columns, rows.n_columns, totals, whole, owner)
@@ -70,12 +73,12 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
 
 
 def stepper_on(group: Any, ratings: Any, name: str) -> tuple[Any, int]:
-    from cfnade.settings import Settings
+    from cfnade.config import TrainingConfig
     from cfnade.sides import new_member
     from cfnade.training.steps import stepper_of
 
     axis, fields, settings = SHAPES[name]
-    how = Settings(**settings)
+    how = TrainingConfig(**settings)
     part: Any = None
     own = ratings
     if group.size > 1:
@@ -100,14 +103,14 @@ def work(name: str, file: str, rounds: int, count: int) -> None:
     """One process of the comparison: both stand for one process too, rank 0 first."""
     import torch
 
-    from cfnade.data.array_files import read_ratings
+    from cfnade.data.dataset import Dataset
     from cfnade.group import ALONE
     from cfnade.ranks.gloo import Ranks, joined
 
     torch.set_num_threads(1)
     with joined() as group:
         assert isinstance(group, Ranks)
-        ratings = read_ratings(Path(file))
+        ratings = Dataset.open(Path(file))
         shared, rows = stepper_on(group, ratings, name)
         alone = stepper_on(ALONE, ratings, name)[0]
         steps(shared, rows, 0, 3)
@@ -194,7 +197,6 @@ def main() -> None:
     if given.work:
         work(given.work[0], given.work[1], int(given.work[2]), int(given.work[3]))
         return
-    from cfnade.data.array_files import write_ratings
     from cfnade.data.synthetic import synthetic_like
 
     with tempfile.TemporaryDirectory() as folder:
@@ -202,9 +204,9 @@ def main() -> None:
         if given.ml_1m:
             from cfnade import load
 
-            write_ratings(file, load(given.ml_1m))
+            load(given.ml_1m).save(file)
             compare("ml-1m item, H = 500", file, given.rounds, given.steps)
-        write_ratings(file, synthetic_like("ml-10m", 1).ratings)
+        synthetic_like("ml-10m", 1).ratings.save(file)
         compare("ml-10m shape, J = 50", file, given.rounds, given.steps)
 
 

@@ -38,14 +38,14 @@ def work(file: str, count: int) -> None:
     """One rank: some steps; rank 0 says what they took."""
     import torch
 
-    from cfnade.data.array_files import read_ratings
+    from cfnade.data.dataset import Dataset
     from cfnade.ranks import one_host
     from cfnade.ranks.gloo import joined
 
     one_host.FOLDER = "/nowhere"  # by sockets, as between machines
     torch.set_num_threads(1)
     with joined() as group:
-        stepper, rows = stepper_on(group, read_ratings(Path(file)), NAME)
+        stepper, rows = stepper_on(group, Dataset.open(Path(file)), NAME)
         steps(stepper, rows, 0, 3)
         group.barrier()
         sent = getattr(group, "sent", 0)
@@ -161,12 +161,11 @@ def main() -> None:
     if given.work:
         work(given.work, given.steps)
         return
-    from cfnade.data.array_files import write_ratings
     from cfnade.data.synthetic import synthetic_like
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "ratings"
-        write_ratings(file, synthetic_like("ml-1m", 1).ratings)
+        synthetic_like("ml-1m", 1).ratings.save(file)
         measured = [run(ranks, str(file), given.steps) for ranks in (1, 2, 3)]
         print("ranks  processor ms  wall ms (median, least)  bytes a step  tables' formula")
         for one in measured:

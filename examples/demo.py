@@ -27,7 +27,7 @@ from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.evaluation import evaluate
 from cfnade.predictor import Predictor
-from cfnade.recipes import recipe
+from cfnade.recipes import load_recipe
 from cfnade.training.run import train
 
 PUBLISHED = [  # test RMSE on random 90/10 splits of MovieLens 1M, without time, from the papers
@@ -73,7 +73,7 @@ def model_of(parts: Split, name: str, folder: Path, *, lists: bool = False) -> A
     if (out / "model.json").exists():
         console.print(f"{out}: trained before")
         return checkpoint.load(out)
-    chosen = recipe(name)
+    chosen = load_recipe(name)
     kind = "users and items together" if chosen.side == "both" else f"{chosen.side}-based"
     console.print(f"training {name}: {kind}, {chosen.training.epochs} epochs")
     with TrainingView([chosen.side], [chosen.training.epochs], out, []) as view:
@@ -146,7 +146,7 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
     parts, real = parts_to_use()
-    console.print(parts.train.plus(parts.valid).plus(parts.test))
+    console.print(parts.train.concat(parts.valid).concat(parts.test))
     if not real:
         folder = folder / "made-up"
     joint = model_of(parts, "ml-1m-both", folder)

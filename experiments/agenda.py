@@ -25,8 +25,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
 
-from cfnade.errors import CfnadeError
-from cfnade.files import write_text
+from cfnade.exceptions import CfnadeError
+from cfnade.utils.files import write_text
 from experiments.plan import Configuration, Entry, Plan
 
 PARTS = ("valid", "test")

@@ -14,7 +14,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from cfnade.files import write_text
+from cfnade.utils.files import write_text
 from cfnade_rivals.chart import draw
 from cfnade_rivals.comparison import RESULTS, Outcome, read_result
 from cfnade_rivals.contestants import Contestant, contestant, names

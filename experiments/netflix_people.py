@@ -30,16 +30,16 @@ import numpy.typing as npt
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
 from cfnade.data.loader import load_split
-from cfnade.data.ratings import Ratings
 from cfnade.data.splits import Split
 from cfnade.evaluation import evaluate
-from cfnade.files import write_text
 from cfnade.fitting import EpochLines
 from cfnade.metrics import nll, rmse
 from cfnade.predictor import Predictor
-from cfnade.settings import Settings
 from cfnade.training.run import train
+from cfnade.utils.files import write_text
 from experiments.one import commit
 
 RESULTS = Path(__file__).resolve().parent / "results" / "netflix_people"
@@ -54,7 +54,7 @@ IntArray = npt.NDArray[np.int64]
 class HeldOut:
     """People who are in no part of the split: what they give, and what they are asked."""
 
-    def __init__(self, whole: Ratings, users: IntArray, seed: int) -> None:
+    def __init__(self, whole: Dataset, users: IntArray, seed: int) -> None:
         random, order = np.random.default_rng((seed, 1)), np.argsort(whole.users, kind="stable")
         starts = np.searchsorted(whole.users[order], users, side="left")
         ends = np.searchsorted(whole.users[order], users, side="right")
@@ -95,7 +95,7 @@ class HeldOut:
         wanted = ids[self.whole.items[self.asked]]
         return np.asarray(predictor.predict_proba(names, wanted, histories=histories))
 
-    def means(self, known: Ratings) -> dict[str, dict[str, float]]:
+    def means(self, known: Dataset) -> dict[str, dict[str, float]]:
         """RMSE of shrunken means: the best pair of five by five settings, for each number."""
         found = {}
         for count in GIVEN:
@@ -103,7 +103,7 @@ class HeldOut:
             found[str(count)] = {"rmse": min(rmse(self.truth(), one) for one in tried)}
         return found
 
-    def _means(self, known: Ratings, count: int, items: float, people: float) -> FloatArray:
+    def _means(self, known: Dataset, count: int, items: float, people: float) -> FloatArray:
         stars, mean = known.scale.array(), float(known.values.mean())
         counts = known.level_counts("item")
         offsets = counts @ (stars - mean) / (counts.sum(1) + items)
@@ -122,7 +122,7 @@ def cut(parts: Split, share: float) -> tuple[Split, HeldOut]:
     """The split without those held out; of a share of all people others are, and test is empty."""
     seed, users = int(share < 1), parts.train.n_users
     random = np.random.default_rng((seed, 0))
-    whole = parts.train.plus(parts.valid).plus(parts.test)
+    whole = parts.train.concat(parts.valid).concat(parts.test)
     counts = np.bincount(whole.users, minlength=users)
     held = np.sort(random.permutation(np.flatnonzero(counts >= LEAST))[:PEOPLE])
     kept = random.random(users) < share
@@ -154,7 +154,7 @@ def main() -> None:
         parts,
         side="user",
         architecture=plan["model"],
-        settings=Settings.from_dict(plan["training"]),
+        settings=TrainingConfig.from_dict(plan["training"]),
         threads=given.threads,
         reporter=EpochLines(),
     )

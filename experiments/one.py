@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from cfnade.config import TrainingConfig
 from cfnade.data.loader import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation import evaluate
 from cfnade.recipes import default_recipe
-from cfnade.settings import Settings
 from cfnade.sides import Member
 from cfnade.training.loop import Saving
 from cfnade.training.run import Plan, Trained, train
@@ -52,7 +52,7 @@ def score(
     parts = load_split(data, split)
     if configuration.whole:
         nothing = parts.valid.select(np.empty(0, np.int64))
-        parts = replace(parts, train=parts.train.plus(parts.valid), valid=nothing)
+        parts = replace(parts, train=parts.train.concat(parts.valid), valid=nothing)
     trained, record = _trained(parts, seed, configuration, threads, state)
     began = time.perf_counter()
     test = evaluate(trained.fitted, parts.test, unseen=configuration.unseen).as_dict()
@@ -67,7 +67,7 @@ def score(
 def _trained(
     parts: Split, seed: int, configuration: Configuration, threads: int, state: Path
 ) -> tuple[Trained, dict[str, Any]]:
-    settings = Settings.from_dict(configuration.training | {"seed": seed})
+    settings = TrainingConfig.from_dict(configuration.training | {"seed": seed})
     record = {
         "side": configuration.side,
         "hidden": list(configuration.model.get("hidden", [500])),

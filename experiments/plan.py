@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from cfnade.errors import CfnadeError
+from cfnade.config import TrainingConfig
+from cfnade.exceptions import CfnadeError
 from cfnade.models.config import CFNADEConfig
-from cfnade.recipes import recipe
-from cfnade.settings import Settings
+from cfnade.recipes import load_recipe
 
 
 class PlanError(CfnadeError):
@@ -146,7 +146,7 @@ def _entry(given: dict[str, Any], where: str) -> Entry:
     where = f"{where}, run {given['name']}"
     side, model, training = given.get("side"), {}, {}
     if "recipe" in given:
-        base = recipe(given["recipe"])
+        base = load_recipe(given["recipe"])
         side, model, training = side or base.side, dict(base.model), base.training.to_dict()
     if side is None:
         raise PlanError(f"{where}: give a side, or a recipe that has one")
@@ -161,7 +161,7 @@ def _entry(given: dict[str, Any], where: str) -> Entry:
         tuple(given.get("beside", ())),
         tuple(given.get("shares", ())),
     )
-    Settings.from_dict(configuration.training)  # a misspelt setting is found before hours of work
+    TrainingConfig.from_dict(configuration.training)  # finds a misspelled name now
     return Entry(
         given["name"],
         given.get("label", given["name"]),

@@ -21,14 +21,14 @@ from cfnade.sides import Axis
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.defaults import SHAPES, parts_of
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import ITEM_SPREAD, TASTE_SPREAD, USER_SPREAD, Synthetic
 from cfnade.metrics import rmse
 
 STEPS = 12
 
 
-def learned(made: Synthetic, known: Ratings, axis: Axis) -> Any:
+def learned(made: Synthetic, known: Dataset, axis: Axis) -> Any:
     """Bias and taste of every user (or item), the others being known. Returns (N, 1 + F)."""
     truth, rows = made.truth, known.rows(axis)
     users = axis == "user"
@@ -63,7 +63,7 @@ def _slope(liking: Any, levels: Any, cuts: Any) -> tuple[Any, Any]:
     return slope, (np.square(change) / chances).sum(1)
 
 
-def expected(made: Synthetic, found: Any, axis: Axis, asked: Ratings) -> Any:
+def expected(made: Synthetic, found: Any, axis: Axis, asked: Dataset) -> Any:
     """What the cells' ratings are on average, if one side is as it was learned."""
     truth = made.truth
     user, item = (truth.user_bias, truth.user_taste), (truth.item_bias, truth.item_taste)
@@ -83,7 +83,7 @@ def main() -> None:
     for seed in range(3):
         parts, made = parts_of(name, seed)
         assert made is not None
-        known, test = parts.train.plus(parts.valid), parts.test
+        known, test = parts.train.concat(parts.valid), parts.test
         best = rmse(test.values, made.means(test.users, test.items))
         axes: tuple[Axis, ...] = ("user", "item")
         above = [

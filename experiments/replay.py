@@ -33,7 +33,8 @@ from sqlalchemy import select
 from benchmarks.store_load import service
 from cfnade import checkpoint, load
 from cfnade.cli.keeping import table_of
-from cfnade.data.ratings import Ratings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import TRAIN, Split, cut
 from cfnade.fitted import FittedModel
 from cfnade.fresh.newest_held import by_newest
@@ -41,10 +42,9 @@ from cfnade.fresh.publishing import check_of
 from cfnade.fresh.refreshing import ratings_for, refresh
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import Person
-from cfnade.recipes import recipe
-from cfnade.settings import Settings
+from cfnade.recipes import load_recipe
 from cfnade.sides.widening import places_of
-from cfnade.store.bulk import bring_in, set_scale
+from cfnade.store.bulk import bring_in
 from cfnade.store.events import Saying, keep
 from cfnade.store.opening import Store, open_store
 from cfnade.store.schema import EVENTS, PREDICTED
@@ -81,7 +81,7 @@ def main() -> None:
                 print(json.dumps(line), file=file)
 
 
-def _in_order(ratings: Ratings, every: int) -> Ratings:
+def _in_order(ratings: Dataset, every: int) -> Dataset:
     mine = np.flatnonzero(ratings.users % every == 0)
     assert ratings.times is not None
     return ratings.select(mine[np.argsort(ratings.times[mine], kind="stable")])
@@ -91,7 +91,7 @@ def _in_order(ratings: Ratings, every: int) -> Ratings:
 class Replay:
     """The ratings in their order, and where the store and the model are."""
 
-    data: Ratings
+    data: Dataset
     folder: Path
     over_http: int
 
@@ -103,8 +103,8 @@ class Replay:
         """What is to be said of each part."""
         place, model = str(self.folder / "ratings.db"), self.folder / "model"
         store = open_store(place, create=True)
-        set_scale(store, self.data.scale.values)
-        bring_in(store, table_of(self.data.select(np.arange(self._half))), source="first half")
+        half = table_of(self.data.select(np.arange(self._half)))
+        bring_in(store, half, source="first half", scale=self.data.scale.values)
         first = _from_scratch(load(f"store:{place}"))
         checkpoint.save(first, model)
         never, means = Predictor(first), OnlineMeans(self.data, self._half)
@@ -212,19 +212,19 @@ def _refreshed(model: Path, place: str) -> dict[str, Any]:
     return {"cpu_seconds": seconds, "published": done.published, **rmse}
 
 
-def _from_scratch(ratings: Ratings) -> FittedModel:
+def _from_scratch(ratings: Dataset) -> FittedModel:
     """A model of the recipe, chosen by the newest tenth."""
-    return _trained(by_newest(ratings), recipe("ml-1m-user").training)
+    return _trained(by_newest(ratings), load_recipe("ml-1m-user").training)
 
 
-def _trained_on_all(ratings: Ratings, epochs: int) -> FittedModel:
+def _trained_on_all(ratings: Dataset, epochs: int) -> FittedModel:
     everything = cut(ratings, np.full(len(ratings), TRAIN, np.uint8), "all")
-    how = recipe("ml-1m-user").training
+    how = load_recipe("ml-1m-user").training
     return _trained(everything, replace(how, epochs=epochs, schedule="constant"))
 
 
-def _trained(split: Split, settings: Settings) -> FittedModel:
-    base = recipe("ml-1m-user")
+def _trained(split: Split, settings: TrainingConfig) -> FittedModel:
+    base = load_recipe("ml-1m-user")
     trained = train(split, side=base.side, architecture=base.model, settings=settings, threads=1)
     return trained.fitted
 

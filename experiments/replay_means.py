@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 
 DAMPING = 5.0
 """Imagined ratings at the mean of all, of each user and item."""
@@ -16,7 +16,7 @@ DAMPING = 5.0
 class OnlineMeans:
     """The mean of all, what an item adds, and what a user adds to that."""
 
-    def __init__(self, data: Ratings, known: int) -> None:
+    def __init__(self, data: Dataset, known: int) -> None:
         """Of ratings in their order, of which the first so many have come."""
         self._data, self._values = data, data.values
         self._items, self._users = np.zeros((data.n_items, 2)), np.zeros((data.n_users, 2))

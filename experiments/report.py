@@ -12,7 +12,7 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from cfnade.files import write_text
+from cfnade.utils.files import write_text
 from experiments import tables
 from experiments.figures import draw
 from experiments.plan import Plan, read_plan

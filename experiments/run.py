@@ -20,7 +20,7 @@ from typing import Any
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 from experiments import one, report
 from experiments.agenda import Agenda, Source, Task
 from experiments.plan import Configuration, Entry, Plan, PlanError, read_plan

@@ -22,16 +22,16 @@ import numpy as np
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from cfnade.config import TrainingConfig
 from cfnade.data.loader import load_split
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic_like
-from cfnade.errors import CfnadeError
-from cfnade.files import write_text
+from cfnade.exceptions import CfnadeError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.scorer import Scorer
-from cfnade.settings import Settings
 from cfnade.sides import new_member
 from cfnade.training.steps import stepper_of
+from cfnade.utils.files import write_text
 from experiments.one import commit
 from experiments.run import RESULTS
 
@@ -53,7 +53,7 @@ def parts_of(name: str) -> tuple[Split, str]:
 def measure(parts: Split, side: str, factors: int | None, layers: int, threads: int) -> Any:
     """Seconds of the fastest of three epochs and test passes, and the number of parameters."""
     fields = {"hidden": (500,) * layers, "factors": factors}
-    settings = Settings(batch_rows=512, context_rate="paper", rowwise=factors is not None)
+    settings = TrainingConfig(batch_rows=512, context_rate="paper", rowwise=factors is not None)
     member = new_member((side,), parts.train, fields, settings)
     stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=threads)
     order, steps = np.random.default_rng(0).permutation(stepper.draws.n_rows), [0]

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from cfnade.data.dataset import Dataset
 from cfnade.data.loader import load_split
-from cfnade.data.ratings import Ratings
 from cfnade.data.splits import add_validation
 from cfnade.metrics import nll, rmse
 from cfnade_rivals import make
@@ -28,10 +28,10 @@ RESULTS = Path(__file__).resolve().parent / "results" / "tuning"
 SPLITS = {"ml-1m": "authors:1234", "ml-100k": "u1"}
 
 
-def parts(data: str) -> tuple[Ratings, Ratings]:
+def parts(data: str) -> tuple[Dataset, Dataset]:
     """Training and validation ratings."""
     whole = load_split(data, SPLITS[data])
-    ratings = whole.train.plus(whole.valid)
+    ratings = whole.train.concat(whole.valid)
     labels = add_validation(np.zeros(len(ratings), np.uint8), 0)
     return ratings.select(labels == 0), ratings.select(labels == 1)
 

@@ -18,10 +18,10 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from cfnade.data.ratings import Ratings
-from cfnade.errors import CfnadeError
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import CfnadeError
 from cfnade.models.cfnade import CFNADENetwork
-from cfnade.settings import Settings
 from cfnade.sides import KINDS, Axis, Kind
 from cfnade.sides.draw import Draw
 from cfnade.sides.nade import EngineStepper, NadeSide
@@ -58,12 +58,12 @@ class SlopeSide(NadeSide):
     """Its gradients come by autograd: the compiled step knows nothing of S."""
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
         plain = NadeSide.sized(axis, ratings, fields)
         return cls(plain.axis, SlopeNetwork.from_config(plain.network.config))
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         super().start(ratings, generator, settings, before)
         unseen = torch.from_numpy(ratings.level_counts(_COLUMNS[self.axis])).sum(1) == 0
@@ -76,7 +76,7 @@ class SlopeSide(NadeSide):
         return NadeWeights(self.axis, self.network.config, tables_of(self.network) | whole)
 
     def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> SideStepper:
         del threads
         return AutogradStepper(self, self.rules(ratings, settings, share=share))
@@ -89,7 +89,7 @@ class UncorrectedSide(NadeSide):
     """Adam as the authors' code has it: decay rates 0.9 and 0.999, corrected for 0.1 and 0.001."""
 
     def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> SideStepper:
         rules = self.rules(ratings, settings, share=share)
         return UncorrectedStepper(self, rules, settings, threads)
@@ -119,7 +119,7 @@ class FlatStartSide(NadeSide):
     """All levels are equally likely before the first step."""
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         super().start(ratings, generator, settings, before)
         nn.init.zeros_(self.network.b)

@@ -8,7 +8,7 @@ import pytest
 
 from cfnade import load_split
 from cfnade.evaluation import evaluate
-from cfnade.recipes import recipe
+from cfnade.recipes import load_recipe
 from cfnade.training.run import train
 
 pytestmark = [pytest.mark.realdata, pytest.mark.slow]
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.realdata, pytest.mark.slow]
 
 @pytest.mark.timeout(900)
 def test_a_few_epochs_of_the_item_recipe_stay_within_their_band() -> None:
-    chosen = recipe("ml-1m-item")
+    chosen = load_recipe("ml-1m-item")
     trained = train(
         load_split("ml-1m", "authors:1234"),
         side=chosen.side,

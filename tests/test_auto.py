@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from cfnade import CFNADE, Split
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.recipes.auto import Shape, about, plans_for, usual_seconds
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Row, Who
@@ -87,7 +87,7 @@ def replies(means: Any, truth: Any, *, few: bool) -> Replies:
     return Replies(answered, answered if few else None)
 
 
-def made_up(n: int, noises: list[float]) -> tuple[Ratings, list[Any], Any]:
+def made_up(n: int, noises: list[float]) -> tuple[Dataset, list[Any], Any]:
     rng = np.random.default_rng(1)
     truth = rng.integers(1, 3, n).astype(float)
     means = [np.clip(truth + rng.normal(0, size, n), 1, 2) for size in noises]
@@ -169,6 +169,17 @@ def test_a_saved_one_comes_back_and_is_trained_again_alike(
     np.testing.assert_array_equal(back.predict_proba(*cells), fitted.predict_proba(*cells))
     again = back.fit(parts)
     np.testing.assert_array_equal(again.predict_proba(*cells), fitted.predict_proba(*cells))
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"refit": True}, {"verbose": True, "lists": False, "side": "auto"}]
+)
+def test_an_automatic_model_comes_back_with_every_argument(
+    arguments: dict[str, Any], parts: Split, tmp_path: Path
+) -> None:
+    model = CFNADE(minutes=np.float64(0.01), seed=4, threads=1, **arguments).fit(parts)
+    model.save(tmp_path)
+    assert CFNADE.load(tmp_path).get_params() == model.get_params()
 
 
 def test_members_trained_side_by_side_are_those_trained_one_after_another(

@@ -15,7 +15,7 @@ from scipy.optimize import approx_fprime, brentq, minimize
 
 from cfnade import calibration
 from cfnade.calibration import REST, REST_OF_LEVELS, Calibration, fit
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.kernels import mean_tilt
 from cfnade.metrics import calibration_error, nll
 

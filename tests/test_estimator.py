@@ -17,13 +17,19 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
-from cfnade import DataError, Ratings, Split, checkpoint, load, split, synthetic
+from cfnade import DataError, Dataset, Split, checkpoint, load, split, synthetic
+from cfnade.config import TrainingConfig
 from cfnade.data.synthetic_picks import synthetic_picks
-from cfnade.errors import CfnadeError, CheckpointError, ModelError, PredictionError, TrainingError
 from cfnade.estimator import CFNADE, NotFittedError
 from cfnade.evaluation import evaluate
-from cfnade.recipes import recipe
-from cfnade.settings import Settings
+from cfnade.exceptions import (
+    CfnadeError,
+    CheckpointError,
+    ModelError,
+    PredictionError,
+    TrainingError,
+)
+from cfnade.recipes import load_recipe
 from cfnade.training.steps import KernelStepper
 
 SMALL: dict[str, Any] = {"side": "user", "hidden": (6,), "epochs": 3, "batch_rows": 8, "threads": 1}
@@ -32,7 +38,7 @@ SMALL: dict[str, Any] = {"side": "user", "hidden": (6,), "epochs": 3, "batch_row
 @pytest.fixture(scope="module")
 def parts() -> Split:
     made = synthetic(30, 20, 300, seed=3).ratings
-    return split(replace(made, times=np.arange(len(made)) * 60), "paper:0")
+    return split(made.replace(times=np.arange(len(made)) * 60), "paper:0")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,7 @@ def item_based(parts: Split) -> CFNADE:
     return CFNADE(**SMALL | {"side": "item"}).fit(parts)
 
 
-def frame_of(ratings: Ratings) -> pl.DataFrame:
+def frame_of(ratings: Dataset) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "user": ratings.user_ids[ratings.users],
@@ -63,7 +69,7 @@ def bits(estimator: CFNADE) -> dict[str, bytes]:
     }
 
 
-def all_predictions(estimator: CFNADE, ratings: Ratings) -> Any:
+def all_predictions(estimator: CFNADE, ratings: Dataset) -> Any:
     users = np.repeat(ratings.user_ids, ratings.n_items)
     return estimator.predict_proba(users, np.tile(ratings.item_ids, ratings.n_users))
 
@@ -118,20 +124,20 @@ def test_it_prints_as_what_would_make_it_again() -> None:
 
 
 def test_defaults_are_those_of_the_settings_and_the_default_recipe() -> None:
-    estimator, default = CFNADE(), recipe("default")
+    estimator, default = CFNADE(), load_recipe("default")
     assert estimator._settings() == default.training
     assert estimator.side is None  # chosen by the data
     assert estimator._fields().items() >= default.model.items()
-    plain = recipe("default-plain")
+    plain = load_recipe("default-plain")
     for paper in (CFNADE(ridge=0), CFNADE(side="item")):
-        assert paper._settings() == Settings() == plain.training
+        assert paper._settings() == TrainingConfig() == plain.training
         assert paper._fields().items() >= plain.model.items()
         assert not paper._fields().get("ridge")
     assert CFNADE(side="item", ridge=7)._fields()["ridge"] == 7
 
 
 def test_what_is_not_given_comes_from_the_default_recipe_of_the_side() -> None:
-    default = recipe("default-both")
+    default = load_recipe("default-both")
     assert CFNADE(side="both")._settings() == default.training
     own = CFNADE(side="both", learning_rate=0.5, settings={"passes": 3})._settings()
     assert own == replace(default.training, learning_rate=0.5, passes=3)
@@ -290,14 +296,9 @@ def test_the_same_seed_gives_the_same_bits(parts: Split, fitted: CFNADE) -> None
 
 
 def test_the_test_part_is_never_looked_at(parts: Split, fitted: CFNADE) -> None:
-    turned = Ratings(**{**vars_of(parts.test), "levels": 4 - parts.test.levels})
+    turned = parts.test.replace(levels=4 - parts.test.levels)
     other = Split("", parts.train, parts.valid, turned, parts.given, "")
     assert bits(CFNADE(**SMALL).fit(other)) == bits(fitted)
-
-
-def vars_of(ratings: Ratings) -> dict[str, Any]:
-    names = ("users", "items", "levels", "scale", "user_ids", "item_ids")
-    return {name: getattr(ratings, name) for name in names}
 
 
 def test_valid_may_hold_new_ids_and_few_levels(parts: Split) -> None:
@@ -597,7 +598,7 @@ def picked() -> CFNADE:
     return CFNADE(threads=1, seed=2).fit(INTERACTIONS)
 
 
-def interactions_frame(ratings: Ratings) -> pl.DataFrame:
+def interactions_frame(ratings: Dataset) -> pl.DataFrame:
     users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
     return pl.DataFrame({"user": users, "item": items})
 
@@ -660,7 +661,7 @@ def test_counted_interactions_are_fitted_saved_and_explained_as_they_are_listed(
 ) -> None:
     rng = np.random.default_rng(1)
     weights = rng.uniform(0.2, 5, len(INTERACTIONS)).astype(np.float32)
-    model = CFNADE(threads=1).fit(replace(INTERACTIONS, weights=weights))
+    model = CFNADE(threads=1).fit(INTERACTIONS.replace(weights=weights))
     model.save(tmp_path)
     loaded = CFNADE.load(tmp_path)
     users = model.predictor_.users.table[:9]

@@ -16,14 +16,14 @@ from tests.predictor.given import known_cells, literal
 
 from cfnade import metrics
 from cfnade.calibration import Calibration, fit
-from cfnade.data.ratings import Ratings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import ModelError, PredictionError
 from cfnade.evaluation import evaluate
+from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.scorer import Scorer
-from cfnade.settings import Settings
 from cfnade.sides import new_member, side_names
 
 N_USERS, N_ITEMS, STARS = 60, 9, (1.0, 2.0, 3.0, 5.0)
@@ -37,7 +37,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def all_ratings(seed: int = 0) -> Ratings:
+def all_ratings(seed: int = 0) -> Dataset:
     """Every user rates every item."""
     rng = np.random.default_rng(seed)
     cells = rng.permutation(list(product(range(N_USERS), range(N_ITEMS)))).astype(np.int32)
@@ -51,20 +51,22 @@ def all_ratings(seed: int = 0) -> Ratings:
     )
 
 
-def parts(ratings: Ratings) -> tuple[Ratings, Ratings]:
+def parts(ratings: Dataset) -> tuple[Dataset, Dataset]:
     """Context and test: of user u about u/60 is context, nothing of user 0 and of item 8."""
     rng = np.random.default_rng(5)
     known = (rng.random(len(ratings)) < ratings.users / N_USERS) & (ratings.items != 8)
     return ratings.select(known), ratings.select(~known)
 
 
-def model_of(side: str, context: Ratings, **fields: Any) -> FittedModel:
+def model_of(side: str, context: Dataset, **fields: Any) -> FittedModel:
     """Random weights of order one."""
     fields = {"hidden": (5,)} | fields
     seeds, time = fields.pop("seeds", 1), fields.pop("time", False)
     names = side_names(side, time=time)
     generator = torch.Generator().manual_seed(3)
-    members = tuple(new_member(names, context, fields, Settings()).eval() for _ in range(seeds))
+    members = tuple(
+        new_member(names, context, fields, TrainingConfig()).eval() for _ in range(seeds)
+    )
     with torch.no_grad():
         for member in members:
             for parameter in member.parameters():
@@ -72,7 +74,7 @@ def model_of(side: str, context: Ratings, **fields: Any) -> FittedModel:
     return FittedModel(members, side, context, trained_on(members[0].axes, context))
 
 
-def predicted_by_hand(fitted: FittedModel, test: Ratings) -> FloatArray:
+def predicted_by_hand(fitted: FittedModel, test: Dataset) -> FloatArray:
     """Plain torch, cell by cell (tests/predictor/given.py)."""
     cells = zip(test.users.tolist(), test.items.tolist(), strict=True)
     known = known_cells(fitted.context)
@@ -140,7 +142,7 @@ def test_a_test_rating_in_the_context_is_an_error(side: str) -> None:
     both = test, context.select(leaked)
     cells = np.concatenate([np.stack([part.users, part.items]) for part in both], axis=1)
     levels = np.concatenate([part.levels for part in both])
-    leaking = replace(test, users=cells[0], items=cells[1], levels=levels)
+    leaking = test.replace(users=cells[0], items=cells[1], levels=levels)
     user, item = context.user_ids[context.users[3]], context.item_ids[context.items[3]]
     with pytest.raises(
         PredictionError,
@@ -149,7 +151,7 @@ def test_a_test_rating_in_the_context_is_an_error(side: str) -> None:
         evaluate(fitted, leaking)
 
 
-def item_means() -> tuple[FittedModel, Ratings]:
+def item_means() -> tuple[FittedModel, Dataset]:
     """A model that predicts every item's frequencies, and ratings of items that differ."""
     ratings = synthetic(users=200, items=60, ratings=6_000, seed=1).ratings
     chosen = np.random.default_rng(2).random(len(ratings)) < 0.8
@@ -167,7 +169,7 @@ def test_shuffled_answers_score_worse() -> None:
     fitted, test = item_means()
     honest = evaluate(fitted, test)
     order = np.random.default_rng(3).permutation(len(test))
-    shuffled = evaluate(fitted, replace(test, levels=test.levels[order]))
+    shuffled = evaluate(fitted, test.replace(levels=test.levels[order]))
     assert shuffled.rmse > honest.rmse + 0.02
     assert shuffled.nll > honest.nll + 0.02
 
@@ -235,7 +237,7 @@ def test_the_papers_rule_says_3_of_what_is_unknown() -> None:
 
 def test_a_model_that_knows_time_is_asked_at_the_times_of_the_test() -> None:
     ratings = all_ratings()
-    ratings = replace(ratings, times=np.arange(len(ratings)) * 3600)
+    ratings = ratings.replace(times=np.arange(len(ratings)) * 3600)
     context, test = parts(ratings)
     fitted = model_of("both", context, time=True)
     cells = zip(test.users.tolist(), test.items.tolist(), test.times.tolist(), strict=True)  # type: ignore[union-attr]
@@ -252,8 +254,7 @@ def test_ids_are_matched_not_numbers(side: str) -> None:
     fitted = model_of(side, context)
     before = evaluate(fitted, test)
     # The same ratings loaded from a file of their own, with two more users and an item in front.
-    alone = replace(
-        test,
+    alone = test.replace(
         users=test.users + np.int32(2),
         items=test.items + np.int32(1),
         user_ids=np.concatenate([[-5, -4], test.user_ids]),
@@ -261,8 +262,7 @@ def test_ids_are_matched_not_numbers(side: str) -> None:
     )
     assert evaluate(fitted, alone) == before
     strange = [(0, 4), (0, 6), (1, 6), (51, 0)]  # two unknown users, one twice; unknown item
-    more = replace(
-        alone,
+    more = alone.replace(
         users=np.append(alone.users, [u for u, _ in strange]).astype(np.int32),
         items=np.append(alone.items, [i for _, i in strange]).astype(np.int32),
         levels=np.append(alone.levels, [0, 1, 2, 3]).astype(np.uint8),
@@ -300,11 +300,11 @@ def test_unusable_questions_are_refused() -> None:
     context, test = parts(all_ratings())
     fitted = model_of("user", context)
     text = np.array([str(i) for i in context.item_ids], object)
-    other = replace(test, scale=Scale((1.0, 2.0, 3.0, 4.0)))
-    cases: list[tuple[FittedModel, Ratings, str]] = [
+    other = test.replace(scale=Scale((1.0, 2.0, 3.0, 4.0)))
+    cases: list[tuple[FittedModel, Dataset, str]] = [
         (fitted, test.select(np.array([], np.int64)), "no ratings to evaluate on"),
         (fitted, other, "on the scale 1–4, the model was trained on 1, 2, 3, 5"),
-        (fitted, replace(test, item_ids=text), "item ids of the test are text, those of the model"),
+        (fitted, test.replace(item_ids=text), "item ids of the test are text, those of the model"),
         (replace(fitted, has_context=False), test, "saved without the ratings"),
     ]
     for given, ratings, message in cases:

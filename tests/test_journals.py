@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from cfnade import CFNADE, Ratings, synthetic
-from cfnade.errors import TrainingError
+from cfnade import CFNADE, Dataset, synthetic
+from cfnade.exceptions import TrainingError
 from cfnade.journals import FIGURES, MLflow, TensorBoard, journal
 
 SMALL: dict[str, Any] = {"side": "user", "hidden": (4,), "epochs": 3, "ridge": 0, "threads": 1}
 
 
 @pytest.fixture(scope="module")
-def ratings() -> Ratings:
+def ratings() -> Dataset:
     return synthetic(30, 20, 300, seed=3).ratings
 
 
@@ -37,7 +37,7 @@ def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
     }
 
 
-def test_tensorboard_reads_the_history(ratings: Ratings, tmp_path: Path) -> None:
+def test_tensorboard_reads_the_history(ratings: Dataset, tmp_path: Path) -> None:
     with TensorBoard(tmp_path) as told:
         model = CFNADE(**SMALL).fit(ratings, reporter=told)
     found = events(tmp_path)
@@ -46,7 +46,7 @@ def test_tensorboard_reads_the_history(ratings: Ratings, tmp_path: Path) -> None
         assert found[name] == told_of(model, name)
 
 
-def test_members_are_told_apart(ratings: Ratings, tmp_path: Path) -> None:
+def test_members_are_told_apart(ratings: Dataset, tmp_path: Path) -> None:
     with TensorBoard(tmp_path) as told:
         CFNADE(**SMALL | {"seeds": 2}).fit(ratings, reporter=told)
     found = events(tmp_path)
@@ -56,7 +56,7 @@ def test_members_are_told_apart(ratings: Ratings, tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # of MLflow's own libraries
 def test_mlflow_keeps_the_history(
-    ratings: Ratings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ratings: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/runs.db")
@@ -96,7 +96,7 @@ def test_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_command_logs_too(
-    ratings: Ratings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ratings: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cfnade.cli import main
     from cfnade.data.typed_tables import write_parquet

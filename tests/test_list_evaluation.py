@@ -30,10 +30,10 @@ from cfnade import CFNADE, list_evaluation, load
 from cfnade.choice.picks import Picks
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic_picks import synthetic_picks
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.list_evaluation import evaluate_lists
 from cfnade.predictor import Predictor
@@ -42,7 +42,7 @@ from cfnade.ranking_metrics import METRICS, places
 STRANGER, UNHEARD = USERS, ITEMS  # of whom and of which the model has no id
 
 
-def held_out(context: Ratings, *, texts: bool = False) -> Ratings:
+def held_out(context: Dataset, *, texts: bool = False) -> Dataset:
     """Ratings of cells that are not known, of a stranger, and of an item never heard of."""
     rng = np.random.default_rng(8)
     known = set(known_cells(context))
@@ -63,7 +63,7 @@ def held_out(context: Ratings, *, texts: bool = False) -> Ratings:
     )
 
 
-def liked_by(test: Ratings, least: float) -> dict[int, set[int]]:
+def liked_by(test: Dataset, least: float) -> dict[int, set[int]]:
     """By number of the user (ids are 10 × it, or u and it), the numbers of liked items."""
     liked: dict[int, set[int]] = {}
     for user, item, value in zip(test.users, test.items, test.values, strict=True):
@@ -169,8 +169,8 @@ def test_scores_are_plain_numbers_for_json() -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"k": 0}, r"k \(=0\) must be a whole number of at least 1"),
-    ({"k": ()}, r"k \(=\(\)\) must be a sequence such as"),
-    ({"k": "10"}, r"k \(='10'\) must be a sequence such as"),
+    ({"k": ()}, r"k \(=\(\)\) must be a whole number, or several"),
+    ({"k": "10"}, r"k \(='10'\) must be a whole number, or several"),
     ({"threshold": 6}, r"threshold \(=6\) must be a number in 0.5..5.0"),
     ({"threshold": math.nan}, r"threshold \(=nan\) must be"),
     ({"people": 0}, r"people \(=0\) must be a whole number of at least 1"),
@@ -241,7 +241,7 @@ def test_ease_by_liangs_protocol_is_what_a_prototype_measured(real_data: Path) -
     """ML-1M, 600 people: NDCG@100 .4263, R@20 .3564, R@50 .4787 with a script of its own."""
     parts = split(load(real_data / "ml-1m.zip"), "liang:600")
 
-    def table(part: Ratings) -> npt.NDArray[np.float32]:
+    def table(part: Dataset) -> npt.NDArray[np.float32]:
         out = np.zeros((part.n_users, part.n_items), np.float32)
         likes = part.select(part.values >= 4)
         out[likes.users, likes.items] = 1.0

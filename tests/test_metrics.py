@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfnade import metrics
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.metrics import calibration_error, mae, medians, nll, rmse, rps
 
 FloatArray = npt.NDArray[np.float64]

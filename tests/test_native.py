@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from cfnade import CFNADE, Ratings, synthetic
+from cfnade import CFNADE, Dataset, synthetic
 from cfnade.data.synthetic_picks import synthetic_picks
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 
 SMALL: dict[str, Any] = {"side": "user", "hidden": (6,), "epochs": 2, "batch_rows": 8, "threads": 1}
 USERS, ITEMS = [1, 2, 4711], [3, 4, 5]
@@ -27,12 +27,12 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.fixture(scope="module")
-def ratings() -> Ratings:
+def ratings() -> Dataset:
     return synthetic(30, 20, 300, seed=3).ratings
 
 
 @pytest.fixture(scope="module")
-def model(ratings: Ratings) -> CFNADE:
+def model(ratings: Dataset) -> CFNADE:
     return CFNADE(**SMALL).fit(ratings)
 
 
@@ -75,6 +75,7 @@ def test_frames_come_in_the_kind_of_the_question(model: CFNADE, kind: str) -> No
         (model.recommend(column([1, 2]), n=3), model.recommend([1, 2], n=3)),
         (model.recommend(history=rated, n=3), model.recommend(history=HISTORY, n=3)),
         (model.explain(history=rated, item=5), model.explain(history=HISTORY, item=5)),
+        (model.ask(history=rated, n=3), model.ask(history=HISTORY, n=3)),
         (
             model.recommend(histories=people, n=3),
             model.recommend(histories={"a": HISTORY}, n=3),
@@ -105,7 +106,7 @@ def test_pandas_keeps_the_index_of_the_question(model: CFNADE) -> None:
 
 
 @kinds
-def test_a_model_of_a_frame_gives_frames_of_its_kind(ratings: Ratings, kind: str) -> None:
+def test_a_model_of_a_frame_gives_frames_of_its_kind(ratings: Dataset, kind: str) -> None:
     _, made, table = KINDS[kind]
     users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
     model = CFNADE(**SMALL).fit(made({"user": users, "item": items, "rating": ratings.values}))
@@ -116,9 +117,10 @@ def test_a_model_of_a_frame_gives_frames_of_its_kind(ratings: Ratings, kind: str
     assert isinstance(model.recommend(asked), pd.DataFrame if kind == "polars" else pl.DataFrame)
 
 
-def test_the_kind_can_be_said(ratings: Ratings) -> None:
+def test_the_kind_can_be_said(ratings: Dataset) -> None:
     model = CFNADE(**SMALL).fit(ratings).set_output("pandas")
     assert isinstance(model.recommend(pl.Series([1])), pd.DataFrame)
+    assert isinstance(model.ask(1), pd.DataFrame)
     assert isinstance(model.set_output(None).recommend([1]), pl.DataFrame)
     with pytest.raises(PredictionError, match=r"kind \(='spark'\) must be one of pandas, polars"):
         model.set_output("spark")  # type: ignore[arg-type]

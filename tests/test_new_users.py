@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cfnade import synthetic
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -37,14 +37,14 @@ from benchmarks.new_users_rivals import ALS, MEANS, ItemMeans, discretised
 
 
 @pytest.fixture(scope="module")
-def drawn() -> Ratings:
+def drawn() -> Dataset:
     """In no order, and with people of fewer ratings than are scored."""
     ratings = synthetic(400, 120, 16_000, seed=3).ratings
     return ratings.select(np.random.default_rng(0).permutation(len(ratings)))
 
 
 @pytest.fixture(scope="module")
-def people(drawn: Ratings) -> Panel:
+def people(drawn: Dataset) -> Panel:
     return panel(split(drawn, f"users:1:{MOST}"), 1)
 
 
@@ -73,7 +73,7 @@ def test_there_are_questions_for_each_number_in_order(people: Panel) -> None:
 
 @pytest.mark.parametrize("number", GIVEN)
 def test_people_have_no_rating_in_training_and_each_rating_once(
-    people: Panel, drawn: Ratings, number: str
+    people: Panel, drawn: Dataset, number: str
 ) -> None:
     known = set(people.known.users.tolist())
     found = by_number(people)[number]
@@ -91,7 +91,7 @@ def test_people_have_no_rating_in_training_and_each_rating_once(
             assert sorted(both) == sorted(truth)
 
 
-def test_all_who_have_enough_ratings_are_asked(people: Panel, drawn: Ratings) -> None:
+def test_all_who_have_enough_ratings_are_asked(people: Panel, drawn: Dataset) -> None:
     counts = np.bincount(drawn.users)
     held = set(drawn.users.tolist()) - set(people.known.users.tolist())
     found = by_number(people)
@@ -121,7 +121,7 @@ def test_the_last_columns_give_fifty_and_nine_tenths(people: Panel) -> None:
 
 
 def test_questions_are_the_same_again_and_others_for_another_seed(
-    people: Panel, drawn: Ratings
+    people: Panel, drawn: Dataset
 ) -> None:
     again = panel(split(drawn, f"users:1:{MOST}"), 1)
     assert by_number(again) == by_number(people)

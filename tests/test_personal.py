@@ -309,7 +309,7 @@ def test_a_cells_own_rating_changes_nothing_there_and_something_elsewhere(kind: 
     place = int(np.flatnonzero(data.users == 3)[2])
     levels = data.levels.copy()
     levels[place] = (levels[place] + 4) % 10
-    changed = replace(fitted, context=replace(data, levels=levels))
+    changed = replace(fitted, context=data.replace(levels=levels))
     before, after = (Calibrator(f).of_cells(chances, users, items) for f in (fitted, changed))
     own = (users == 3) & (items == data.items[place])
     assert own.sum() == 1
@@ -336,7 +336,7 @@ def test_one_rating_of_a_level_that_never_came_does_not_say_everything() -> None
     fitted = replace(
         fitted,
         trained_on={"item": counts},
-        context=replace(fitted.context.select(np.arange(0)), scale=scale),
+        context=fitted.context.select(np.arange(0)).replace(scale=scale),
     )
     rated = Row(np.array([5], np.int32), np.array([0], np.uint8))
     leaning = Leanings(fitted).of_person(rated, np.array([-1]))[0]

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cfnade import CFNADE, Predictor, Ratings, synthetic
+from cfnade import CFNADE, Dataset, Predictor, synthetic
 
 SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 2, "batch_rows": 8, "threads": 1}
 
 
 @pytest.fixture(scope="module")
-def ratings() -> Ratings:
+def ratings() -> Dataset:
     return synthetic(30, 20, 300, seed=3).ratings
 
 
@@ -29,7 +29,7 @@ def ratings() -> Ratings:
     ],
     ids=["user", "both", "lists"],
 )
-def test_a_copy_answers_with_the_same_bits(ratings: Ratings, arguments: dict[str, Any]) -> None:
+def test_a_copy_answers_with_the_same_bits(ratings: Dataset, arguments: dict[str, Any]) -> None:
     model = CFNADE(**arguments).fit(ratings)
     users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
     expected = model.predict_proba(users, items)  # what it keeps from this must not matter
@@ -41,7 +41,7 @@ def test_a_copy_answers_with_the_same_bits(ratings: Ratings, arguments: dict[str
         assert way.recommend([1, 2], min_ratings=0).equals(listed)
 
 
-def test_a_predictor_too(ratings: Ratings) -> None:
+def test_a_predictor_too(ratings: Dataset) -> None:
     asked = CFNADE(side="user", **SMALL).fit(ratings).predictor_
     found: Predictor = pickle.loads(pickle.dumps(asked))
     assert found.predict([1, 2], [3, 4]).tolist() == asked.predict([1, 2], [3, 4]).tolist()
@@ -53,10 +53,10 @@ def test_one_that_was_not_fitted_stays_so() -> None:
     assert not hasattr(made, "fitted_")
 
 
-def test_ratings_stay_frozen_and_rows_are_left_behind(ratings: Ratings) -> None:
+def test_ratings_stay_frozen_and_rows_are_left_behind(ratings: Dataset) -> None:
     before = len(pickle.dumps(ratings))
     rows = ratings.rows("item")
-    found: Ratings = pickle.loads(pickle.dumps(ratings))
+    found: Dataset = pickle.loads(pickle.dumps(ratings))
     assert len(pickle.dumps(ratings)) == before
     assert found == ratings
     assert np.array_equal(found.rows("item").columns, rows.columns)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.ranking_metrics import METRICS, Coverage, mean_of, novelty, places
 
 Liked = tuple[bool, ...]

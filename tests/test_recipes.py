@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cfnade.errors import TrainingError
-from cfnade.recipes import check_side, names, recipe
-from cfnade.settings import Settings
+from cfnade.config import TrainingConfig
+from cfnade.exceptions import TrainingError
+from cfnade.recipes import check_side, load_recipe, recipe_names
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", recipe_names())
 def test_a_recipe_that_comes_along_can_be_used(name: str) -> None:
-    found = recipe(name)
+    found = load_recipe(name)
     assert found.name == name
     check_side(found.side)
     assert isinstance(found.model["hidden"], tuple)
@@ -25,10 +25,10 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         'side = "item"\n[model]\nhidden = [8, 6]\nfactors = 2\nshared = false\n'
         "[training]\nepochs = 3\ncontext_rate = [0.2, 0.9]\n[measured]\nrmse = 0.5\n"
     )
-    found = recipe(path)
+    found = load_recipe(path)
     assert (found.name, found.side) == ("own", "item")
     assert found.model == {"hidden": (8, 6), "factors": 2, "shared": False}
-    assert found.training == Settings(epochs=3, context_rate=(0.2, 0.9))
+    assert found.training == TrainingConfig(epochs=3, context_rate=(0.2, 0.9))
     assert found.measured == {"rmse": 0.5}
 
 
@@ -41,10 +41,10 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         ("[modle]", r"recipe own: unknown part 'modle'"),
         ("side = 3", r'recipe own: side \(=3\) must be "user", "item" or "both"'),
         ("side = ['user']", r"recipe own: side \(=\['user'\]\) must be"),
-        ("[model]\nhidden = 500", r"hidden \(=500\) must be a list: write \[500\]"),
-        ("[model]\nhidden = '500'", r"hidden \(='500'\) must be a sequence"),
-        ("[model]\nhidden = [5.5]", r"hidden \(=\[5.5\]\) must be a sequence"),
-        ("[model]\nhidden = []", r"must be a sequence such as"),
+        ("[model]\nhidden = 500", r"hidden \(=500\) must be a list of at least 1 value"),
+        ("[model]\nhidden = '500'", r"hidden \(='500'\) must be a list of"),
+        ("[model]\nhidden = [5.5]", r"hidden \(=\[5.5\]\) must be a list of"),
+        ("[model]\nhidden = []", r"must be a list of"),
         ("[model]\nhiden = [5]", r"unknown model field 'hiden'; did you mean 'hidden'"),
         ("[model]\nfactors = '5'", r"recipe own: factors \(='5'\) must be a whole number"),
         ("[model]\nshared = 'yes'", r"recipe own: shared \(='yes'\) must be true or false"),
@@ -63,12 +63,12 @@ def test_a_wrong_recipe_is_refused(text: str, message: str, tmp_path: Path) -> N
     path = tmp_path / "own.toml"
     path.write_text(text)
     with pytest.raises(TrainingError, match=message):
-        recipe(path)
+        load_recipe(path)
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(TrainingError, match="unknown recipe 'ml-1m-itm'; did you mean 'ml-1m-it"):
-        recipe("ml-1m-itm")
+        load_recipe("ml-1m-itm")
 
 
 def test_a_kind_that_is_named_twice_is_refused() -> None:

@@ -14,9 +14,9 @@ from tests.listed import lines
 from tests.sides.given import N_ITEMS, N_USERS, STARS, some_member, some_ratings
 
 from cfnade import scorer as module
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
-from cfnade.errors import ModelError, PredictionError
+from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.lists import distributions
 from cfnade.scorer import Scorer
@@ -59,7 +59,7 @@ def make(side: str, *, members: int = 2, lone: int | None = None, **fields: Any)
 # -- what the equations say ------------------------------------------------------------------------
 
 
-def known_of(context: Ratings) -> dict[tuple[int, int], int]:
+def known_of(context: Dataset) -> dict[tuple[int, int], int]:
     cells = zip(context.users.tolist(), context.items.tolist(), strict=True)
     return dict(zip(cells, context.levels.tolist(), strict=True))
 
@@ -144,6 +144,65 @@ def test_a_list_has_the_distributions_of_its_cells(side: str) -> None:
         np.testing.assert_allclose(answer, np.array(expected)[some], rtol=0, atol=1e-6)
 
 
+def with_history(known: Known, user: int, history: Row) -> dict[tuple[int, int], int]:
+    """What the rows of a stored user are, whose ratings are now others."""
+    others = {cell: level for cell, level in known.items() if cell[0] != user}
+    rated = zip(history.columns.tolist(), history.levels.tolist(), strict=True)
+    return others | {(user, item): level for item, level in rated}
+
+
+def expected_with_history(fitted: FittedModel, user: int, history: Row, item: int) -> FloatArray:
+    """The user's row is the history, all items' rows are those of the context.
+
+    A cell's own rating is left out of both.
+    """
+    context = known_of(fitted.context)
+    mine = with_history(context, user, history)
+    cell = Cell(user, item)
+    if unknown(fitted, cell, mine):
+        return frequencies(fitted, cell)
+    (member,) = fitted.members
+    total = np.zeros(K)
+    for number, side in enumerate(member.sides.values()):
+        known = mine if side.axis == "user" else context
+        total += side_scores(fitted, member, number, cell, known)
+    weights = np.exp(total - total.max())
+    return np.asarray(weights / weights.sum())
+
+
+HISTORIES = {
+    "none": Row(np.empty(0, np.int32), np.empty(0, np.uint8)),
+    "one": Row(np.array([6], np.int32), np.array([3], np.uint8)),
+    "several": HISTORY,
+}
+
+
+@pytest.mark.parametrize("few", [16, 0], ids=["person by person", "at once"])
+@pytest.mark.parametrize("history", list(HISTORIES))
+@pytest.mark.parametrize("side", ["user", "both", "item+user"])
+def test_a_stored_user_with_another_history(
+    side: str, history: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The history replaces the user's row; what item rows hold of the user is left out of it."""
+    monkeypatch.setattr("cfnade.scorer.FEW_PEOPLE", few)
+    fitted, rated = make(side, members=1), HISTORIES[history]
+    scorer, known = Scorer(fitted), known_of(fitted.context)
+    trained = np.flatnonzero(np.arange(N_ITEMS) != NEW_ITEM)
+    for user in range(N_USERS):
+        if user == NEW_USER or not any(cell[0] == user for cell in known):
+            continue
+        who = Who(user, rated)
+        expected = [expected_with_history(fitted, user, rated, int(i)) for i in trained]
+        found = scorer.of_people([who], 0 * trained, trained)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+        scores = lines(scorer, [who])[0]
+        np.testing.assert_allclose(distributions(scores)[trained], expected, rtol=0, atol=1e-6)
+        quick = lines(scorer, [who], leave_out=False)[0]
+        unrated = ~np.isin(trained, rated.columns)
+        some = distributions(quick)[trained[unrated]]
+        np.testing.assert_allclose(some, np.array(expected)[unrated], rtol=0, atol=1e-6)
+
+
 @each_side
 def test_cells_of_many_people_are_those_of_each(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cfnade.scorer.FEW_PEOPLE", 0)
@@ -210,7 +269,7 @@ def test_rules_that_do_not_exist_or_fit_are_refused() -> None:
     fitted = make("user")
     with pytest.raises(ModelError, match=r"unseen \(='median'\) must be one of mean, paper"):
         Scorer(fitted, unseen="median")
-    halves = replace(fitted, context=replace(fitted.context, scale=Scale((0.0, 0.5, 1.0, 1.5))))
+    halves = replace(fitted, context=fitted.context.replace(scale=Scale((0.0, 0.5, 1.0, 1.5))))
     with pytest.raises(ModelError, match="the paper's default rating 3 is not on the scale"):
         Scorer(halves, unseen="paper")
 

@@ -46,6 +46,10 @@ def test_the_archive_builds_and_tests_itself(tmp_path: Path) -> None:
     here, there = ({*zipfile.ZipFile(wheel).namelist()} for wheel in wheels)
     assert here == there
     assert "cfnade/exports/static/model.js" in there
-    some = ("tests/test_options.py", "tests/test_files.py", "tests/data/test_scale.py")
+    some = (
+        "tests/utils/test_validation.py",
+        "tests/utils/test_files.py",
+        "tests/data/test_scale.py",
+    )
     said = run("pytest", "-q", "-p", "no:cacheprovider", *some, cwd=folder, PYTHONPATH="src")
     assert " passed" in said

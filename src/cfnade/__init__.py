@@ -14,22 +14,24 @@ __version__ = "0.2.0"
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 if TYPE_CHECKING:
+    from cfnade.data.dataset import Dataset, Interactions, Ratings
     from cfnade.data.loader import load, load_split
-    from cfnade.data.ratings import Ratings
     from cfnade.data.scale import Scale
     from cfnade.data.splits import Split, split
     from cfnade.data.synthetic import synthetic
-    from cfnade.errors import CfnadeError, DataError, ModelError
     from cfnade.estimator import CFNADE
+    from cfnade.exceptions import CfnadeError, DataError, ModelError
     from cfnade.predictor import Predictor
 
 _HOMES = {
     "CFNADE": "estimator",
-    "CfnadeError": "errors",
-    "DataError": "errors",
-    "ModelError": "errors",
+    "CfnadeError": "exceptions",
+    "DataError": "exceptions",
+    "ModelError": "exceptions",
     "Predictor": "predictor",
-    "Ratings": "data.ratings",
+    "Dataset": "data.dataset",
+    "Interactions": "data.dataset",
+    "Ratings": "data.dataset",
     "Scale": "data.scale",
     "Split": "data.splits",
     "load": "data.loader",
@@ -50,6 +52,8 @@ __all__ = [
     "CFNADE",
     "CfnadeError",
     "DataError",
+    "Dataset",
+    "Interactions",
     "ModelError",
     "Predictor",
     "Ratings",

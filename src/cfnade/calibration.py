@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.kernels.mean_tilt import tilt_to_mean
 from cfnade.metrics import (
     FloatArray,

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import checkpoint
+from cfnade.config import TrainingConfig
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split
-from cfnade.errors import CfnadeError, CheckpointError, PredictionError, TrainingError
+from cfnade.exceptions import CfnadeError, CheckpointError, PredictionError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.fitting import (
     ARCHITECTURE,
@@ -29,6 +30,7 @@ from cfnade.fitting import (
     lists_plan,
     parts_of,
     refuse_said,
+    saved_arguments,
     settings_of,
 )
 from cfnade.journals import Several
@@ -36,8 +38,7 @@ from cfnade.native import kind_of
 from cfnade.parameters import Arguments
 from cfnade.predictor import Predictor
 from cfnade.questions import Questions
-from cfnade.recipes import kinds_in, plans_beside
-from cfnade.settings import Settings
+from cfnade.recipes import further_member_plans, member_kinds
 from cfnade.training.floor import behind_means
 from cfnade.training.loop import Reporter
 from cfnade.training.run import Plan, train, train_picks
@@ -126,8 +127,7 @@ class CFNADE(Arguments, Questions):
         if (warning := behind_means(trained.fitted.facts)) is not None:
             _log.warning(warning)
         facts = trained.fitted.facts | {"history": trained.history, "diverged": trained.diverged}
-        facts |= {"auto": {"minutes": self.minutes, "lists": self.lists}} if auto else {}
-        return self._adopt(replace(trained.fitted, facts=facts))
+        return self._adopt(self._with_arguments(replace(trained.fitted, facts=facts)))
 
     def _fit_picks(self, split: Split, start: object) -> Self:
         """Of interactions, which have no ratings."""
@@ -137,21 +137,27 @@ class CFNADE(Arguments, Questions):
         plan = lists_plan(split, True, (), auto=False, seed=self.seed)
         assert plan is not None
         say = print if self.verbose else _nothing
-        return self._adopt(train_picks(split, plan, threads=self.threads, say=say).fitted)
+        fitted = train_picks(split, plan, threads=self.threads, say=say).fitted
+        return self._adopt(self._with_arguments(fitted))
+
+    def _with_arguments(self, fitted: FittedModel) -> FittedModel:
+        """Return the model with the arguments of this estimator, for `load`."""
+        arguments = saved_arguments(self.get_params())
+        return replace(fitted, facts=fitted.facts | {"arguments": arguments})
 
     def _plans(self, split: Split, *, auto: bool) -> list[Plan]:
         """What to train: of the first `seeds` members."""
         if auto:
             return chosen_plans(split, self.minutes, self.seed, self.refit)
         side, settings = self.side or "user", self._settings()
-        first = Plan(kinds_in(side)[0], self._fields(), settings)
-        return [first, *plans_beside(side, settings.seed)]
+        first = Plan(member_kinds(side)[0], self._fields(), settings)
+        return [first, *further_member_plans(side, settings.seed)]
 
     def _fields(self) -> dict[str, Any]:
         arguments = {name: getattr(self, name) for name in (*ARCHITECTURE, "time")}
         return fields_of(self.side or "user", arguments)
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> TrainingConfig:
         arguments = {name: getattr(self, name) for name in TRAINING}
         return settings_of(self.side or "user", arguments, self.settings, self.ridge)
 

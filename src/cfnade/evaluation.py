@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import metrics
-from cfnade.data.ratings import IntArray, Ratings, places_among
-from cfnade.errors import PredictionError
+from cfnade._typing import IntArray
+from cfnade.data.dataset import Dataset, match_ids
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.metrics import FloatArray
 from cfnade.personal import Calibrator
@@ -70,7 +71,7 @@ class Scores:
         }
 
 
-def evaluate(fitted: FittedModel, test: Ratings, *, unseen: str = "mean") -> Scores:
+def evaluate(fitted: FittedModel, test: Dataset, *, unseen: str = "mean") -> Scores:
     """Score the predictions of test ratings, none of which may be in the model's context.
 
     Users and items are matched by their ids; unknown ones follow the rule for what training did not
@@ -103,7 +104,7 @@ def evaluate(fitted: FittedModel, test: Ratings, *, unseen: str = "mean") -> Sco
     )
 
 
-def cells_asked(scorer: Scorer, test: Ratings) -> tuple[IntArray, IntArray]:
+def cells_asked(scorer: Scorer, test: Dataset) -> tuple[IntArray, IntArray]:
     """The test's users and items as the model numbers them; -1 where it does not know them.
 
     A test that the model cannot be asked, or whose answers it knows, is an error.
@@ -113,7 +114,7 @@ def cells_asked(scorer: Scorer, test: Ratings) -> tuple[IntArray, IntArray]:
     return users, items
 
 
-def _indices_in(fitted: FittedModel, test: Ratings) -> tuple[IntArray, IntArray]:
+def _indices_in(fitted: FittedModel, test: Dataset) -> tuple[IntArray, IntArray]:
     context = fitted.context
     if not fitted.has_context:
         raise PredictionError(
@@ -142,10 +143,10 @@ def _translation(kind: str, ids: npt.NDArray[Any], known: npt.NDArray[Any]) -> I
             f"{kind} ids of the test are {words[ids.dtype.kind == 'O']}, those of the model are "
             f"{words[known.dtype.kind == 'O']}; load the test as the training data was loaded"
         )
-    return places_among(known, ids)
+    return match_ids(known, ids)
 
 
-def _require_hidden(scorer: Scorer, test: Ratings, users: IntArray, items: IntArray) -> None:
+def _require_hidden(scorer: Scorer, test: Dataset, users: IntArray, items: IntArray) -> None:
     """The question must not hold the answer."""
     leaked = np.flatnonzero(scorer.known_levels(users, items) >= 0)
     if len(leaked):
@@ -157,7 +158,7 @@ def _require_hidden(scorer: Scorer, test: Ratings, users: IntArray, items: IntAr
         )
 
 
-def _unseen(scorer: Scorer, test: Ratings, users: IntArray, items: IntArray) -> dict[str, int]:
+def _unseen(scorer: Scorer, test: Dataset, users: IntArray, items: IntArray) -> dict[str, int]:
     """Users and items of which the model knows nothing: how many ids and test ratings."""
     user, item = scorer.unknown(users, items)
     return {

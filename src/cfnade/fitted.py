@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from cfnade._typing import IntArray
 from cfnade.calibration import Calibration
-from cfnade.choice import Choice
-from cfnade.data.ratings import IntArray, Ratings
-from cfnade.once import OnceOf
+from cfnade.data.dataset import Dataset
+from cfnade.implicit import InteractionModel
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import other_axis
+from cfnade.utils.caching import WeakMemo
 
 if TYPE_CHECKING:
     from cfnade.sides import Member
 
-_LEVELS = OnceOf[IntArray]()
+_LEVELS = WeakMemo[IntArray]()
 """Of contexts, which other weights of a model may share."""
 
 
@@ -37,7 +38,7 @@ class FittedModel:
     """How things are rated; none in a model of interactions, which have no ratings."""
     side: str
     """What was asked for, such as "user", "item" or "both": a name, on which nothing depends."""
-    context: Ratings
+    context: Dataset
     trained_on: Mapping[Axis, npt.NDArray[np.int64]]
     """Training ratings of each user or item at each level, (n, K), where a side has weights for
     them: of items if users are rows, of users if items are."""
@@ -47,8 +48,8 @@ class FittedModel:
     """What to know about it: arguments, fingerprints, metrics, versions. All of it is JSON."""
     shares: tuple[tuple[float, float], ...] = ()
     """What each member counts for people who were trained on, and for new ones; () is equally."""
-    choice: Choice | None = None
-    """What is taken up at all, if the model knows that."""
+    interaction_model: InteractionModel | None = None
+    """Which items are taken up at all, if the model knows that."""
     calibration_of_new: Calibration | None = None
     """For people who were not trained on, where it is another one."""
 
@@ -98,6 +99,6 @@ class FittedModel:
         return np.asarray(counts / counts.sum())
 
 
-def trained_on(axes: tuple[Axis, ...], ratings: Ratings) -> dict[Axis, npt.NDArray[np.int64]]:
+def trained_on(axes: tuple[Axis, ...], ratings: Dataset) -> dict[Axis, npt.NDArray[np.int64]]:
     """The counts that a model with such rows keeps of its training ratings."""
     return {other: ratings.level_counts(other) for other in map(other_axis, axes)}

@@ -7,22 +7,23 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from annotated_types import Ge, Le
 
-from cfnade.choice.planning import ChoicePlan, choice_plan, seconds_of
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset, pair_keys
 from cfnade.data.loader import load
 from cfnade.data.predefined import together
-from cfnade.data.ratings import Ratings, cells_of
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.splits import TRAIN, VALID, Split, add_validation, cut
-from cfnade.errors import DataError, TrainingError
+from cfnade.exceptions import DataError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.models.config import CFNADEConfig
-from cfnade.options import checked, whole
-from cfnade.recipes import Recipe, default_recipe, training_settings
+from cfnade.recipes import Recipe, default_recipe, training_config
 from cfnade.recipes.auto import Shape, about, is_automatic, plans_for, usual_seconds
-from cfnade.settings import Settings
 from cfnade.sides.side import AnsweringMember
+from cfnade.training.implicit import ImplicitPlan, implicit_plan
 from cfnade.training.run import Plan
+from cfnade.utils.validation import check_scalar
 
 ARCHITECTURE = (
     *("ridge", "hidden", "factors", "shared", "activation"),
@@ -32,7 +33,7 @@ TRAINING = (
     *("epochs", "batch_rows", "learning_rate", "weight_decay", "schedule"),
     *("average", "patience", "refit", "seed"),
 )
-"""The arguments that are fields of the model, and those that are fields of Settings."""
+"""The arguments that are fields of the model, and those that are fields of TrainingConfig."""
 
 _SAID = (*ARCHITECTURE, *(name for name in TRAINING if name not in ("refit", "seed")))
 _SAID += ("time", "seeds", "settings")
@@ -45,7 +46,7 @@ _OPTIONAL = TRAINING[: TRAINING.index("refit")]  # None is what the side's defau
 
 def parts_of(data: Any, valid: Any, seed: int) -> Split:
     """What to train on and what to choose by."""
-    checked("seed", seed, whole(0, 2**63 - 1), TrainingError)
+    check_scalar("seed", seed, int, Ge(0), Le(2**63 - 1), error=TrainingError)
     if isinstance(data, Split):
         if valid is not None:
             raise TrainingError("a Split has a validation part already; give no valid beside it")
@@ -56,7 +57,7 @@ def parts_of(data: Any, valid: Any, seed: int) -> Split:
         return cut(ratings, add_validation(parts, seed), f"5 % validation, seed {seed}")
     chosen_by = read(valid, ratings.scale)
     both = together(ratings, chosen_by)
-    cells = cells_of(both.users, both.items, both.n_items)
+    cells = pair_keys(both.users, both.items, both.n_items)
     if repeated := len(cells) - len(np.unique(cells)):
         raise DataError(
             f"{repeated:,} of {len(chosen_by):,} validation ratings are of a user and an item that "
@@ -68,9 +69,9 @@ def parts_of(data: Any, valid: Any, seed: int) -> Split:
 _LABELS = np.array([TRAIN, VALID], np.uint8)
 
 
-def read(data: Any, scale: Scale | None = None) -> Ratings:
+def read(data: Any, scale: Scale | None = None) -> Dataset:
     """Ratings as they are; anything else is loaded, on the scale if one is known already."""
-    if isinstance(data, Ratings):
+    if isinstance(data, Dataset):
         return data
     return load(data, rating="-") if scale == INTERACTIONS else load(data, scale=scale)
 
@@ -83,7 +84,7 @@ def automatic(given: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
 
 def chosen_plans(split: Split, minutes: float | None, seed: int, refit: bool) -> list[Plan]:
     """The members that the data and the time allow."""
-    checked("seed", seed, whole(0, 2**63 - 1), TrainingError)
+    check_scalar("seed", seed, int, Ge(0), Le(2**63 - 1), error=TrainingError)
     shape = Shape.of(split.train)
     seconds = usual_seconds(shape) if minutes is None else 60 * minutes
     plans = plans_for(shape, seconds=seconds, seed=seed)
@@ -93,12 +94,14 @@ def chosen_plans(split: Split, minutes: float | None, seed: int, refit: bool) ->
 
 
 CHEAP = 1 / 3
-"""Lists are learnt without being asked for if they take no larger part more of the time."""
+"""Without being asked for, an interaction model takes no larger part more of the time."""
+LEAST_SECONDS = 3.0
+"""Of fewer an interaction model is not learnt unless it is asked for."""
 
 
 def lists_plan(
     split: Split, lists: Any, plans: Sequence[Plan], *, auto: bool, seed: int
-) -> ChoicePlan | None:
+) -> ImplicitPlan | None:
     """How what people pick is to be learnt; None: not at all.
 
     lists is True, False, or None: where that costs little beside members that are chosen too.
@@ -109,10 +112,13 @@ def lists_plan(
         raise TrainingError("lists=True: a model that knows time makes no lists; leave one out")
     if lists is False or (lists is None and not auto):
         return None
-    plan = choice_plan(split.train, seed=seed)
-    shape = Shape.of(split.train)
-    dear = lists is None and seconds_of(split.train, plan) > CHEAP * about(shape, list(plans))
-    return None if dear else plan
+    plan = implicit_plan(split.train, seed=seed)
+    allowed = CHEAP * about(Shape.of(split.train), list(plans))
+    if lists is None and plan.seconds > allowed:
+        if allowed < LEAST_SECONDS:
+            return None
+        plan = replace(plan, seconds=allowed)
+    return plan
 
 
 def refuse_said(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
@@ -153,11 +159,11 @@ def fields_of(side: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def _usual(side: str, ridge: Any) -> Recipe:
     """What a side's arguments are if nothing is said."""
     if ridge is not None:
-        checked("ridge", ridge, whole(0), TrainingError)
+        check_scalar("ridge", ridge, int, Ge(0), error=TrainingError)
     return default_recipe(side, ridge)
 
 
-def settings_of(side: str, given: Mapping[str, Any], extra: Any, ridge: Any) -> Settings:
+def settings_of(side: str, given: Mapping[str, Any], extra: Any, ridge: Any) -> TrainingConfig:
     """From arguments, None where the side's default recipe decides, and rarer settings."""
     extra = {} if extra is None else extra
     if not isinstance(extra, Mapping):
@@ -173,22 +179,44 @@ def settings_of(side: str, given: Mapping[str, Any], extra: Any, ridge: Any) -> 
             )
     own = {name: value for name, value in given.items() if value is not None}
     usual = _usual(side, ridge).training.to_dict()
-    return training_settings(usual | own | dict(extra), "CFNADE")
+    return training_config(usual | own | dict(extra), "CFNADE")
+
+
+def saved_arguments(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an estimator's arguments as JSON can hold them; `arguments_of` reads them."""
+    return {name: _plain(value) for name, value in params.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    return value
 
 
 def arguments_of(fitted: FittedModel) -> dict[str, Any]:
-    """The arguments that give a fitted model again."""
+    """Return the arguments that give a fitted model again.
+
+    A model that an estimator trained has them saved; for one that the command line trained they
+    follow from what it says of its training.
+    """
+    saved = fitted.facts.get("arguments")
+    if saved is not None:
+        return {name: _as_given(value) for name, value in saved.items()}
     run = fitted.facts.get("run", {})
     if not fitted.rates:
         return {"seed": run["settings"]["seed"], "threads": run.get("threads")}
     if "auto" in fitted.facts:
         own = {"minutes": fitted.facts["auto"]["minutes"], "seed": run["settings"]["seed"]}
-        own |= {"lists": fitted.facts["auto"].get("lists")}
+        own |= {name: fitted.facts["auto"][name] for name in ("lists", "refit")}
         return own | {"threads": run.get("threads"), "device": run.get("device", "cpu")}
     fields = {"ridge": 0} | member_fields(fitted.answering[0])
     base = default_recipe(fitted.side, fields["ridge"])
     usual, model = base.training.to_dict(), _PLAIN | base.model
-    settings = Settings.from_dict(run["settings"]).to_dict() if "settings" in run else usual
+    settings = TrainingConfig.from_dict(run["settings"]).to_dict() if "settings" in run else usual
     rare = {name: settings[name] for name in settings if name not in TRAINING}
     rare = {name: value for name, value in rare.items() if value != usual[name]}
     return {
@@ -209,7 +237,7 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
         "time": fitted.needs_times,
         "seeds": len(fitted.answering) - fitted.side.count(","),
         "settings": rare or None,
-        "lists": True if fitted.choice is not None else None,
+        "lists": True if fitted.interaction_model is not None else None,
         "threads": run.get("threads"),
         "device": run.get("device", "cpu"),
     }
@@ -225,7 +253,9 @@ def member_fields(member: AnsweringMember) -> dict[str, Any]:
 
 def _as_given(value: Any) -> Any:
     """A field of a model as the argument that it was: a tuple, where JSON has a list."""
-    return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, Mapping):
+        return {name: _as_given(one) for name, one in value.items()}
+    return tuple(map(_as_given, value)) if isinstance(value, list) else value
 
 
 def _unless_usual(value: Any, usual: Any) -> Any:

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cfnade.errors import TrainingError
-from cfnade.options import checked, one_of
+from cfnade.exceptions import TrainingError
+from cfnade.utils.validation import check_choice
 
 FIGURES = ("cost", "valid_rmse", "valid_nll", "rate")
 
@@ -116,7 +116,7 @@ def journal(kind: str | None, out: Path, job: Mapping[str, Any]) -> Journal:
     """What `--log` asks for, of a model that will lie in a folder; without it nobody is told."""
     if kind is None:
         return _Nobody()
-    return KINDS[checked("log", kind, one_of(*KINDS), TrainingError)](out, job)
+    return KINDS[check_choice("log", kind, KINDS, error=TrainingError)](out, job)
 
 
 class _Nobody(Journal):

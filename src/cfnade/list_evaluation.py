@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Le
 
+from cfnade._typing import IntArray
 from cfnade.data.choices import chosen
-from cfnade.data.ratings import IntArray, Ratings, places_among
+from cfnade.data.dataset import Dataset, match_ids
 from cfnade.data.scale import usual_threshold
-from cfnade.errors import PredictionError
 from cfnade.evaluation import cells_asked
-from cfnade.options import checked, number, optional, sequence, whole
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.ranking_metrics import (
     METRICS,
@@ -26,6 +27,7 @@ from cfnade.ranking_metrics import (
     places,
 )
 from cfnade.scorer import Scorer
+from cfnade.utils.validation import check_scalar
 
 KS = (10, 20, 100)
 _CELLS = 200_000
@@ -52,7 +54,7 @@ class ListScores:
 
 def evaluate_lists(
     predictor: Predictor,
-    test: Ratings,
+    test: Dataset,
     *,
     k: int | Sequence[int] = KS,
     threshold: float | None = None,
@@ -66,7 +68,8 @@ def evaluate_lists(
     """
     ks = _checked_k(k)
     threshold = _checked_threshold(threshold, test)
-    most = checked("people", people, optional(whole(1)), PredictionError)
+    if people is not None:
+        people = check_scalar("people", people, int, Ge(1), error=PredictionError)
     truth = _Truth(predictor, test, threshold)
     asked = np.flatnonzero(truth.wanted)
     if len(asked) == 0:
@@ -75,8 +78,8 @@ def evaluate_lists(
             "give a lower one"
         )
     without = len(np.unique(test.users)) - len(asked)
-    if most is not None and most < len(asked):
-        asked = asked[chosen(len(asked), most, (_SEED,))]
+    if people is not None and people < len(asked):
+        asked = asked[chosen(len(asked), people, (_SEED,))]
     figures = _scores(predictor, truth, asked, ks)
     return ListScores(len(asked), without, None if test.implicit else threshold, figures)
 
@@ -84,7 +87,7 @@ def evaluate_lists(
 class _Truth:
     """What the test's users liked; users by the test's index, items by the model's."""
 
-    def __init__(self, predictor: Predictor, test: Ratings, threshold: float) -> None:
+    def __init__(self, predictor: Predictor, test: Dataset, threshold: float) -> None:
         _, items = cells_asked(Scorer(predictor.fitted), test)
         # A little less, so that 0.1 + 0.2 is on the scale as 0.3.
         liked = test.values >= threshold - 1e-9 * max(1.0, abs(threshold))
@@ -97,7 +100,7 @@ class _Truth:
     def liked(self, users: IntArray, items: IntArray) -> BoolArray:
         """Which of the items (n, L) in users' (n,) lists were liked; none where it is -1."""
         cells = users[:, None] * self._n_items + items
-        return (items >= 0) & (places_among(self._cells, cells) >= 0)
+        return (items >= 0) & (match_ids(self._cells, cells) >= 0)
 
 
 class _Lists(NamedTuple):
@@ -154,13 +157,14 @@ def _asked(predictor: Predictor, ids: Any, n: int) -> tuple[IntArray, FloatArray
 
 def _checked_k(k: Any) -> tuple[int, ...]:
     if not isinstance(k, Sequence):
-        return (checked("k", k, whole(1), PredictionError),)
-    several = checked("k", k, sequence(whole(1), "(10, 20, 100)"), PredictionError)
-    return tuple(sorted(set(several)))
+        return (check_scalar("k", k, int, Ge(1), error=PredictionError),)
+    if len(k) == 0 or isinstance(k, str):
+        raise PredictionError(f"k (={k!r}) must be a whole number, or several as (10, 20, 100)")
+    return tuple(sorted({check_scalar("k", one, int, Ge(1), error=PredictionError) for one in k}))
 
 
-def _checked_threshold(threshold: Any, test: Ratings) -> float:
+def _checked_threshold(threshold: Any, test: Dataset) -> float:
     if threshold is None:
         return usual_threshold(test.scale)
     low, high = test.scale.values[0], test.scale.values[-1]
-    return checked("threshold", threshold, number(low, high), PredictionError)
+    return check_scalar("threshold", threshold, float, Ge(low), Le(high), error=PredictionError)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.kernels.bounds import mean_levels
 from cfnade.sides.side import Array, Who
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.fitted import FittedModel
 from cfnade.newcomers import Newcomer, Newcomers
 from cfnade.sides import AnsweringMember, Axis

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 
 FloatArray = npt.NDArray[np.float64]
 LevelIndex = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ import narwhals.stable.v1 as nw
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 
 Kind = Literal["pandas", "polars", "pyarrow"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade._typing import IntArray
+from cfnade.data.dataset import Dataset
 from cfnade.kernels.newton import most_probable
-from cfnade.once import Guard, once
 from cfnade.sides import Axis
 from cfnade.sides.side import (
     NOTHING,
@@ -39,6 +39,7 @@ from cfnade.sides.side import (
     row_of,
 )
 from cfnade.unseen import untrained_scores
+from cfnade.utils.caching import PicklableLock, locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -82,7 +83,7 @@ class Newcomers:
     def __init__(
         self,
         readings: Sequence[Reading],
-        context: Ratings,
+        context: Dataset,
         trained_on: Mapping[Axis, IntArray],
         frequencies: FloatArray,
         *,
@@ -92,7 +93,7 @@ class Newcomers:
         self._frequencies, self._folds = frequencies, folds
         self._kept: dict[tuple[Axis, int], FloatArray | None] = {}
         self._folded: dict[tuple[Axis, bool], dict[int, Folding]] = {}
-        self._guard = Guard()
+        self._guard = PicklableLock()
 
     # -- who is one ---------------------------------------------------------------------------
 
@@ -105,7 +106,7 @@ class Newcomers:
             return np.ones(len(indices), bool)
         return np.asarray((indices < 0) | ~trained[indices])
 
-    @once
+    @locked_cached_property
     def _trained(self) -> dict[Axis, BoolArray]:
         return {axis: counts.sum(1) > 0 for axis, counts in self._trained_on.items()}
 
@@ -125,7 +126,7 @@ class Newcomers:
         which = np.where(some, 1 + np.searchsorted(numbers, indices), 0)
         return [self.known(axis, -1), *news], which
 
-    @once
+    @locked_cached_property
     def _ratings(self) -> dict[Axis, IntArray]:
         """How many ratings of each are known, and last of an unknown one: to sort takes longer."""
         users, items = self._context.counts("user"), self._context.counts("item")

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from cfnade.errors import TrainingError
-from cfnade.options import unknown
-from cfnade.settings import Settings
+from cfnade.config import TrainingConfig
+from cfnade.exceptions import TrainingError
+from cfnade.utils.validation import describe_unknown
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -66,16 +66,16 @@ class Arguments:
     schedule: str | None = None
     average: float | None = None
     patience: int | None = None
-    refit: bool = Settings.refit
-    seed: int = Settings.seed
-    """Training, as in cfnade.settings.Settings, where each is explained. None takes what
+    refit: bool = TrainingConfig.refit
+    seed: int = TrainingConfig.seed
+    """Training, as in cfnade.config.TrainingConfig, where each is explained. None takes what
     the default recipe of the side says."""
 
     seeds: int = 1
     """How many models to train, from `seed` on; their distributions are averaged."""
 
     settings: Mapping[str, Any] | None = None
-    """Rarer fields of Settings, such as {"smoothing": 10}."""
+    """Rarer fields of TrainingConfig, such as {"smoothing": 10}."""
 
     threads: int | None = None
     """None takes torch's number. Another number may change the last bits."""
@@ -95,7 +95,9 @@ class Arguments:
         usual = self.usual_params()
         for name in params:
             if name not in usual:
-                raise TrainingError(unknown(f"argument of {type(self).__name__}", name, usual))
+                raise TrainingError(
+                    describe_unknown(f"argument of {type(self).__name__}", name, usual)
+                )
         for name, value in params.items():
             setattr(self, name, value)
         return self

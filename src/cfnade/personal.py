@@ -17,14 +17,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from cfnade._typing import IntArray
 from cfnade.calibration import Calibration, unit_of
-from cfnade.data.ratings import IntArray
 from cfnade.fitted import FittedModel
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
-from cfnade.once import once
 from cfnade.sides.side import Row, Who
 from cfnade.sides.state_rows import as_ratings
 from cfnade.unseen import OWN_SMOOTHING, Blanks, NothingKnown
+from cfnade.utils.caching import locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class Leanings:
         offset = self._values - self._everyone @ self._values
         self._along = offset / (self._everyone @ np.square(offset))  # (K,)
 
-    @once
+    @locked_cached_property
     def _expected(self) -> FloatArray:
         """How often an item's raters give each level. Returns (items, K)."""
         counts = self._fitted.trained_on.get("item")
@@ -179,7 +179,7 @@ class Calibrator:
             out[mine] = calibration.applied(chances[mine], self._unit, own)
         return out
 
-    @once
+    @locked_cached_property
     def _unit(self) -> FloatArray:
         return unit_of(self._fitted.context.scale.array())
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, Self, Unpack
 import polars as pl
 
 from cfnade.data.scale import Scale
-from cfnade.errors import PredictionError
 from cfnade.evaluation import Scores, evaluate
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.fitting import read
 from cfnade.list_evaluation import KS, ListScores, evaluate_lists
@@ -22,12 +22,12 @@ from cfnade.native import (
     history_of,
     kind_of,
 )
-from cfnade.options import checked, one_of, optional
 from cfnade.predictor import Predictor
 from cfnade.predictor.cells import Beside
 from cfnade.predictor.frames import probability_names
 from cfnade.predictor.histories import History
 from cfnade.predictor.ranking import How
+from cfnade.utils.validation import check_choice
 
 
 class Questions:
@@ -46,7 +46,8 @@ class Questions:
 
     def set_output(self, kind: Kind | None) -> Self:
         """Frames are "pandas", "polars" or "pyarrow" from now on; None: by the question."""
-        checked("kind", kind, optional(one_of(*KINDS)), PredictionError)
+        if kind is not None:
+            check_choice("kind", kind, KINDS, error=PredictionError)
         self._output = kind
         return self
 
@@ -107,9 +108,11 @@ class Questions:
 
     def ask(
         self, user: Any = None, *, history: History | None = None, n: int = 10, without: Any = ()
-    ) -> pl.DataFrame:
+    ) -> Any:
         """What to ask somebody next: the items whose ratings would tell most (Predictor.ask)."""
-        return self.predictor_.ask(user, history=history, n=n, without=without)
+        rated = self._history(history)
+        frame = self.predictor_.ask(user, history=rated, n=n, without=without)
+        return frame_as(frame, self._kind(user, history))
 
     def explain(
         self,

@@ -15,18 +15,18 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.choice.picks import Picks
-from cfnade.data.ratings import IntArray
-from cfnade.errors import ModelError, PredictionError
+from cfnade._typing import IntArray
+from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel
+from cfnade.implicit import InteractionRows
 from cfnade.kernels.grouping import levels_of, ratings_of
 from cfnade.lists import Lists, distributions, mixed
 from cfnade.members import MemberScores
-from cfnade.once import once
 from cfnade.recent import Recent, key_of
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import Array, BoolArray, Row, What, Who, row_of
 from cfnade.unseen import UNSEEN_RULES, NothingKnown, paper_distribution
+from cfnade.utils.caching import locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -72,7 +72,7 @@ class Scorer:
         """How many ratings of each user or item are known. Returns (users or items,)."""
         return self._known[axis]
 
-    @once
+    @locked_cached_property
     def _known(self) -> dict[Axis, IntArray]:
         fitted = self.fitted
         if fitted.has_context:
@@ -100,10 +100,10 @@ class Scorer:
         ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
         return np.asarray(levels_of(ratings, local, columns, data.n_columns))
 
-    @once
-    def picks(self) -> Picks:
-        """What every user of the data picked, with weights."""
-        return Picks.of(self.fitted.context)
+    @locked_cached_property
+    def interactions(self) -> InteractionRows:
+        """The interactions of every user of the data, with weights."""
+        return InteractionRows.from_ratings(self.fitted.context)
 
     def person(self, user: int) -> Who:
         """A user of the data, with what they rated."""

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cfnade.files import write_text
+from cfnade.config import TrainingConfig
 from cfnade.recipes import Recipe
-from cfnade.settings import Settings
+from cfnade.utils.files import write_text
 
 
 class Trial(Protocol):
@@ -24,8 +24,8 @@ def sampler_seed(seed: int, trials: int) -> int:
     return int(np.random.SeedSequence((seed, trials)).generate_state(1)[0])
 
 
-def try_settings(trial: Trial, base: Settings) -> Settings:
-    """Settings around a recipe's: rate, decay and smoothing, each on a logarithmic scale."""
+def try_settings(trial: Trial, base: TrainingConfig) -> TrainingConfig:
+    """TrainingConfig around a recipe's: rate, decay and smoothing, each on a logarithmic scale."""
     return replace(
         base,
         learning_rate=trial.suggest_float(

@@ -21,13 +21,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.data.scale import Scale
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.fitted import FittedModel
-from cfnade.once import once
 from cfnade.sides.ridge_rows import SETTLED_SMOOTHING as SMOOTHING
-from cfnade.sides.side import Array, Who
+from cfnade.sides.side import Array, Who, row_of
+from cfnade.utils.caching import locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -101,8 +101,11 @@ class NothingKnown:
             return NO_BLANKS
         same = np.isin(items, rated.columns) if len(rated.columns) else np.ones(len(items), bool)
         places = np.flatnonzero(same & (items >= 0))
-        counted = len(rated.levels) and who.user >= 0  # a history is not in the context
-        return Blanks(places, np.full(len(places), int(rated.levels[0]) if counted else -1))
+        # Only what the item's counts hold is taken out of them: a history may differ from it.
+        held = row_of(self._fitted.context.rows("user"), who.user)
+        level = np.full(self._fitted.context.n_items, -1)
+        level[held.columns] = held.levels
+        return Blanks(places, level[items[places]])
 
     def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Blanks:
         """Of cells of many people: whose each is, and the item."""
@@ -132,19 +135,19 @@ class NothingKnown:
         some = counts + SMOOTHING * self._everyone
         return np.asarray(some / some.sum(1, keepdims=True))
 
-    @once
+    @locked_cached_property
     def _counts(self) -> IntArray:
         """Known ratings of each user, and last of one who is not in the data. (users + 1,)."""
         return np.append(self._fitted.context.counts("user"), 0)
 
-    @once
+    @locked_cached_property
     def _levels(self) -> FloatArray:
         """Known ratings of each item at each level, (items, K)."""
         fitted = self._fitted
         counts = None if fitted.has_context else fitted.trained_on.get("item")
         return (fitted.counted_levels("item") if counts is None else counts).astype(np.float64)
 
-    @once
+    @locked_cached_property
     def _everyone(self) -> FloatArray:
         """How often each level comes at all; one that never came a little above 0. (K,)."""
         counts = self._levels.sum(0) + 1.0

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from cfnade.errors import ModelError
-from cfnade.options import unknown
+from cfnade.exceptions import ModelError
+from cfnade.utils.validation import describe_unknown
 
 if TYPE_CHECKING:
     from cfnade_rivals.interface import Fitted, Rival
@@ -47,7 +47,7 @@ def make(name: str, **options: Any) -> Rival[Fitted]:
 def class_of(name: str, classes: Mapping[str, str], what: str) -> Any:
     """Of the classes, each given as module:class, that of this name; `what` is what they are."""
     if name not in classes:
-        raise ModelError(unknown(what, name, classes))
+        raise ModelError(describe_unknown(what, name, classes))
     module, attribute = classes[name].split(":")
     return getattr(import_module(module), attribute)
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings, Rows, Side
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Axis, Dataset
 from cfnade.kernels.threads import run, thread_count
-from cfnade.options import TRUE_OR_FALSE, one_of
 from cfnade_rivals import autorec_kernels as kernels
 from cfnade_rivals.batches import (
     Floats,
@@ -118,7 +118,7 @@ class AutoRec(Rival[FittedAutoRec]):
 
     name: ClassVar[str] = "autorec"
 
-    side: Annotated[Side, one_of("user", "item")] = "item"
+    side: Axis = "item"
     """Whose ratings are a row: user or item."""
     hidden: Count = 500
     """Hidden units."""
@@ -130,10 +130,10 @@ class AutoRec(Rival[FittedAutoRec]):
     """Rows in a step."""
     learning_rate: Positive = 0.003
     """The first step size; it falls linearly to zero."""
-    centre: Annotated[bool, TRUE_OR_FALSE] = False
+    centre: bool = False
     """Read ratings less the mean of all, in place of ratings as they are."""
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedAutoRec:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedAutoRec:
         """Train for all epochs, keep the weights that predict `valid` best."""
         rows, count = train.rows(self.side), thread_count(threads)
         everything = by_column(rows, np.arange(len(rows)), train.scale.array())
@@ -149,7 +149,7 @@ class AutoRec(Rival[FittedAutoRec]):
         )
 
     def _train(
-        self, rows: Rows, stars: FloatArray, mean: float, seed: int, threads: int
+        self, rows: CsrRows, stars: FloatArray, mean: float, seed: int, threads: int
     ) -> Iterator[AutoRecNet]:
         """The net, moved in place, after every few epochs and after the last."""
         random = np.random.default_rng(seed)
@@ -184,7 +184,7 @@ def _adam_step(
         run(kernels.adam, [(*part, *rest) for part in equal_ranges(len(flat[0]), threads)])
 
 
-def _first_net(rows: Rows, mean: float, hidden: int, random: np.random.Generator) -> AutoRecNet:
+def _first_net(rows: CsrRows, mean: float, hidden: int, random: np.random.Generator) -> AutoRecNet:
     """Weights of the usual width for such layers; outputs start near the mean rating."""
     M = rows.n_columns
     width = np.sqrt(6 / (M + hidden))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Rows, offsets_of, stable_order
+from cfnade.data.csr import CsrRows, row_offsets, stable_order
 from cfnade_rivals.interface import IntArray
 
 Range = tuple[int, int]
@@ -26,17 +26,17 @@ class RatedColumns(NamedTuple):
     values: Floats  # (n,) in stars
 
 
-def n_batches(rows: Rows, batch_rows: int) -> int:
+def n_batches(rows: CsrRows, batch_rows: int) -> int:
     """How many batches an epoch has: of nearly equal size, near the one asked for."""
     return max(1, round(len(rows) / batch_rows))
 
 
-def shuffled(rows: Rows, batch_rows: int, random: np.random.Generator) -> Iterator[IntArray]:
+def shuffled(rows: CsrRows, batch_rows: int, random: np.random.Generator) -> Iterator[IntArray]:
     """The rows of each batch of an epoch."""
     yield from np.array_split(random.permutation(len(rows)), n_batches(rows, batch_rows))
 
 
-def by_column(rows: Rows, which: IntArray, stars: npt.NDArray[Any]) -> RatedColumns:
+def by_column(rows: CsrRows, which: IntArray, stars: npt.NDArray[Any]) -> RatedColumns:
     """The ratings of these rows; `stars` (K,) are the values of the levels."""
     counts = rows.counts()[which]
     ends = np.cumsum(counts)
@@ -48,7 +48,7 @@ def by_column(rows: Rows, which: IntArray, stars: npt.NDArray[Any]) -> RatedColu
     numbers = np.repeat(np.arange(len(which), dtype=np.int32), counts)
     levels = rows.levels[places[order]]
     values = stars.astype(np.float32)[levels]
-    starts = offsets_of(columns, rows.n_columns)
+    starts = row_offsets(columns, rows.n_columns)
     return RatedColumns(len(which), starts, numbers[order], levels, values)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.standings import ModelStanding
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings
-from cfnade.errors import TrainingError
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import TrainingError
 from cfnade_rivals.interface import F, Fitted
 
 LOOK = 5
@@ -15,7 +15,7 @@ LOOK = 5
 
 
 def best_by_validation(
-    states: Iterable[F], valid: Ratings, *, cure: str, until_worse: bool = False
+    states: Iterable[F], valid: Dataset, *, cure: str, until_worse: bool = False
 ) -> F:
     """The state with the least squared error on `valid`, or the last if that is empty.
 
@@ -34,5 +34,5 @@ def best_by_validation(
     return best
 
 
-def _squared_error(state: Fitted, valid: Ratings) -> float:
+def _squared_error(state: Fitted, valid: Dataset) -> float:
     return float(np.square(state.predict(valid.users, valid.items) - valid.values).sum())

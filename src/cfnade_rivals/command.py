@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cfnade.cli.arguments import Data, with_reading
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 
 if TYPE_CHECKING:
     from cfnade_rivals.comparison import Outcome
@@ -92,7 +92,7 @@ def _tell(
     as_json: bool,
 ) -> list[ModelStanding]:
     """Keep the figures if there is a folder, show them, and return what was shown."""
-    from cfnade.files import write_text
+    from cfnade.utils.files import write_text
     from cfnade_rivals.standings import COLUMNS, LIST_COLUMNS, standings
     from cfnade_rivals.standings import as_json as figures
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from cfnade import __version__, load_split
-from cfnade.errors import DataError, ModelError
-from cfnade.files import write_text
+from cfnade.exceptions import DataError, ModelError
+from cfnade.utils.files import write_text
 from cfnade_rivals.contestants import Contestant, contestant, names
 
 RESULTS = "fits"

@@ -7,12 +7,12 @@ come; with a seed it uses one thread. The number of epochs is an option: `valid`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Lt
 
-from cfnade.data.ratings import Ratings
-from cfnade.options import number, one_of
+from cfnade.data.dataset import Dataset
 from cfnade_rivals.factor_tables import FactorTables
 from cfnade_rivals.interface import (
     Count,
@@ -41,7 +41,7 @@ class BiasMF(Rival[FactorTables]):
     regularisation: NotNegative = 0.05
     """What a factor or bias is pulled to 0 with at each of its ratings."""
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FactorTables:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FactorTables:
         """Fit with Cornac, on one thread."""
         del valid, threads
         model = _fitted("MF", self, train, seed, use_bias=True)
@@ -76,7 +76,7 @@ class PMF(Rival[FittedPMF]):
 
     name: ClassVar[str] = "pmf"
 
-    variant: Annotated[str, one_of("linear", "non_linear")] = "non_linear"
+    variant: Literal["linear", "non_linear"] = "non_linear"
     """linear, or non_linear: the product of the factors goes through a sigmoid."""
     factors: Count = 10
     """How many numbers a taste has."""
@@ -84,12 +84,12 @@ class PMF(Rival[FittedPMF]):
     """Passes over the ratings."""
     learning_rate: Positive = 0.001
     """The step of an update."""
-    momentum: Annotated[float, number(0, below=1)] = 0.9
+    momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     """How much of the mean square of gradients each update keeps (Cornac's gamma)."""
     regularisation: NotNegative = 0.01
     """What a factor is pulled to 0 with at each of its ratings."""
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedPMF:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedPMF:
         """Fit with Cornac, on one thread."""
         del valid, threads
         model = _fitted("PMF", self, train, seed, gamma=self.momentum, variant=self.variant)
@@ -101,7 +101,7 @@ class PMF(Rival[FittedPMF]):
         return FittedPMF(tables, float(train.values.mean()), ends if sigmoid else None)
 
 
-def _fitted(kind: str, options: BiasMF | PMF, train: Ratings, seed: int, **further: Any) -> Any:
+def _fitted(kind: str, options: BiasMF | PMF, train: Dataset, seed: int, **further: Any) -> Any:
     """Cornac's model of this kind."""
     models = library("cornac.models", "cornac", options.name)
     model = getattr(models, kind)(
@@ -115,7 +115,7 @@ def _fitted(kind: str, options: BiasMF | PMF, train: Ratings, seed: int, **furth
     return model.fit(_shuffled(train, seed, options.name))
 
 
-def _shuffled(train: Ratings, seed: int, name: str) -> Any:
+def _shuffled(train: Dataset, seed: int, name: str) -> Any:
     """The ratings as Cornac has them."""
     order = np.random.default_rng(seed).permutation(len(train))
     cells = train.users[order].astype(np.int64), train.items[order].astype(np.int64)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade_rivals.interface import Fitted, FloatArray, IntArray, checked_cells
 
 _CHUNK = 1 << 16
@@ -31,7 +31,7 @@ class FactorTables(Fitted):
 
     @staticmethod
     def of(
-        train: Ratings,
+        train: Dataset,
         mean: float,
         biases: tuple[npt.NDArray[Any], npt.NDArray[Any]],
         factors: tuple[npt.NDArray[Any], npt.NDArray[Any]],

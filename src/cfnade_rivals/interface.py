@@ -8,22 +8,22 @@ small options and changed values from tests/rivals/cases/<name>.toml.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt
 
-from cfnade.data.ratings import Ratings
-from cfnade.errors import ModelError
-from cfnade.options import check_fields, number, whole
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import ModelError
+from cfnade.utils.validation import options
 
 IntArray = npt.NDArray[np.signedinteger[Any]]
 FloatArray = npt.NDArray[np.float64]
 
-Count = Annotated[int, whole(1)]
-Positive = Annotated[float, number(above=0)]
-NotNegative = Annotated[float, number(0)]
+Count = Annotated[int, Ge(1)]
+Positive = Annotated[float, Gt(0)]
+NotNegative = Annotated[float, Ge(0)]
 """Options that most models have some of."""
 
 
@@ -46,7 +46,7 @@ class Fitted(ABC):
 F = TypeVar("F", bound=Fitted, covariant=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError)
 class Rival(ABC, Generic[F]):
     """A model by its options: a frozen dataclass, such as AutoRec(side="item"), that checks them.
 
@@ -56,11 +56,8 @@ class Rival(ABC, Generic[F]):
     name: ClassVar[str]
     """As in the registry."""
 
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
-
     def fit(
-        self, train: Ratings, valid: Ratings, *, seed: int = 0, threads: int | None = None
+        self, train: Dataset, valid: Dataset, *, seed: int = 0, threads: int | None = None
     ) -> F:
         """Learn from `train`; `valid` (it may be empty) only says when to stop, or what to keep.
 
@@ -71,7 +68,7 @@ class Rival(ABC, Generic[F]):
         return self._fit(train, valid, seed, threads)
 
     @abstractmethod
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> F:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> F:
         """The same of at least one rating."""
 
 

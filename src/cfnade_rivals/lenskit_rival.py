@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings
-from cfnade.errors import ModelError
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import ModelError
 from cfnade_rivals.factor_tables import FactorTables
 from cfnade_rivals.interface import Count, FloatArray, MissingError, Positive, Rival
 
@@ -44,7 +44,7 @@ class ALS(Rival[FactorTables]):
     damping: Positive = 5.0
     """Imagined ratings at the mean in the biases."""
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FactorTables:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FactorTables:
         """Fit in another process; `valid` is not looked at."""
         del valid
         python = interpreter()
@@ -89,7 +89,7 @@ def _run(python: str, folder: Path, threads: int | None) -> None:
 
 
 def _by_index(
-    train: Ratings, learnt: dict[str, Any]
+    train: Dataset, learnt: dict[str, Any]
 ) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
     """Biases and factors by our indices; LensKit leaves out whoever has no ratings."""
     biases, factors = [], []

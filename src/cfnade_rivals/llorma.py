@@ -21,10 +21,12 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge
 
-from cfnade.data.ratings import IndexArray, Ratings, Side, stable_order
+from cfnade._typing import IndexArray
+from cfnade.data.csr import stable_order
+from cfnade.data.dataset import Axis, Dataset
 from cfnade.kernels.threads import run, thread_count
-from cfnade.options import whole
 from cfnade_rivals.batches import Floats, Range, equal_work
 from cfnade_rivals.choosing import best_by_validation
 from cfnade_rivals.factor_tables import FactorTables
@@ -61,7 +63,7 @@ class _Half:
     shares: Floats
 
     @staticmethod
-    def of(train: Ratings, side: Side, threads: int) -> _Half:
+    def of(train: Dataset, side: Axis, threads: int) -> _Half:
         index = train.users if side == "user" else train.items
         rows = train.rows(side)
         order = stable_order(index, len(rows))
@@ -194,7 +196,7 @@ class LLORMA(Rival[FittedLLORMA]):
     """Ridge on the factors, per unit of weight that a row's ratings have."""
     sweeps: Count = 8
     """Alternations of the local fits at most; fewer if validation stops improving."""
-    joint_sweeps: Annotated[int, whole(0)] = 0
+    joint_sweeps: Annotated[int, Ge(0)] = 0
     """Alternations that minimise the error of the average: 0 is LLORMA-Local, more -Global."""
     joint_penalty: Positive = 0.04
     """Ridge in the joint alternations."""
@@ -203,7 +205,7 @@ class LLORMA(Rival[FittedLLORMA]):
     guide_penalty: Positive = 0.05
     """Ridge of that fit."""
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedLLORMA:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedLLORMA:
         """Guide, anchors, local sweeps, joint sweeps; validation says which sweep to keep."""
         means, random = Means().fit(train, valid), np.random.default_rng(seed)
         count = thread_count(threads)
@@ -224,7 +226,7 @@ class LLORMA(Rival[FittedLLORMA]):
         sweeps = _sweeps(ratings, local, self.joint_sweeps, self.joint_penalty, joint=True)
         return _best(sweeps, valid)
 
-    def _guide(self, train: Ratings, ratings: _Ratings, random: np.random.Generator) -> Pair:
+    def _guide(self, train: Dataset, ratings: _Ratings, random: np.random.Generator) -> Pair:
         """The low-rank fit to everything."""
         guide = _first_factors(random, (train.n_items, self.guide_rank), train.n_users)
         alike = np.ones(train.n_users, np.float32), np.ones(train.n_items, np.float32)
@@ -244,5 +246,5 @@ def _sweeps(
         yield replace(start, factors=(factors[0].copy(), factors[1].copy()))
 
 
-def _best(sweeps: Iterator[FittedLLORMA], valid: Ratings) -> FittedLLORMA:
+def _best(sweeps: Iterator[FittedLLORMA], valid: Dataset) -> FittedLLORMA:
     return best_by_validation(sweeps, valid, cure="raise the penalties", until_worse=True)

@@ -7,12 +7,11 @@ b_u = Σ (r - mean - b_i) / (n_u + shrinkage) over the user's. Unknown ones have
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings
-from cfnade.options import one_of
+from cfnade.data.dataset import Dataset
 from cfnade_rivals.factor_tables import FactorTables
 from cfnade_rivals.interface import FloatArray, IntArray, NotNegative, Rival
 
@@ -23,14 +22,14 @@ class Means(Rival[FactorTables]):
 
     name: ClassVar[str] = "means"
 
-    of: Annotated[str, one_of("global", "user", "item", "both")] = "both"
+    of: Literal["global", "user", "item", "both"] = "both"
     """global, user, item or both: whose mean is predicted."""
     item_shrinkage: NotNegative = 5.0
     """Imagined ratings at the mean that each item has."""
     user_shrinkage: NotNegative = 5.0
     """Imagined ratings at their items' means that each user has."""
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FactorTables:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FactorTables:
         """Count; validation, seed and threads make no difference."""
         del valid, seed, threads
         mean = float(train.values.mean())

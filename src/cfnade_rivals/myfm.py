@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings
-from cfnade.errors import ModelError
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import thread_count
+from cfnade.utils.validation import options
 from cfnade_rivals.interface import (
     Count,
     Fitted,
@@ -80,7 +81,7 @@ class FittedOrderedFM(Fitted):
         return chances
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError)
 class BayesianFM(Rival[Fitted]):
     """myFM's regression."""
 
@@ -96,17 +97,16 @@ class BayesianFM(Rival[Fitted]):
     """The standard deviation that factors start from."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.kept > self.iterations:
             raise ModelError(f"kept (={self.kept}) must not exceed iterations ({self.iterations})")
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> Fitted:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> Fitted:
         """Draw the samples."""
         del valid
         return FittedFM(self._sample("MyFMRegressor", train, train.values, seed, threads))
 
     def _sample(
-        self, kind: str, train: Ratings, target: Any, seed: int, threads: int | None
+        self, kind: str, train: Dataset, target: Any, seed: int, threads: int | None
     ) -> Sampled:
         package = library("myfm", "myfm", self.name)
         sizes = train.n_users, train.n_items
@@ -128,7 +128,7 @@ class OrderedProbitFM(BayesianFM):
 
     name: ClassVar[str] = "bfm-ordinal"
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> Fitted:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> Fitted:
         """Draw the samples."""
         del valid
         # A level that nobody used has no cut point to be learnt, and the chance 0.

@@ -15,17 +15,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+from annotated_types import Ge
 from torch import Tensor
 from torch.nn import functional
 
-from cfnade.data.ratings import Ratings
-from cfnade.errors import ModelError
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.options import Allowed, whole
+from cfnade.utils.validation import options
 from cfnade_rivals.choosing import best_by_validation
 from cfnade_rivals.interface import (
     Count,
@@ -53,7 +54,7 @@ class TrainingCells:
     pull_items: Tensor  # the same of items
 
     @classmethod
-    def of(cls, train: Ratings, mean: float, penalty: float) -> TrainingCells:
+    def of(cls, train: Dataset, mean: float, penalty: float) -> TrainingCells:
         users, items = (torch.from_numpy(i.astype(np.int64)) for i in (train.users, train.items))
         pulls = (penalty / torch.bincount(index).clamp(min=1) for index in (users, items))
         targets = torch.from_numpy((train.values - mean).astype(np.float32))
@@ -90,7 +91,7 @@ class NNMFNetwork:
         return errors.mean() + pull.sum() / len(which)
 
 
-def _first_network(train: Ratings, options: NNMF, random: torch.Generator) -> NNMFNetwork:
+def _first_network(train: Dataset, options: NNMF, random: torch.Generator) -> NNMFNetwork:
     width = options.direct + options.product
     users = torch.empty(train.n_users, width).normal_(0.0, _SPREAD, generator=random)
     items = torch.empty(train.n_items, width).normal_(0.0, _SPREAD, generator=random)
@@ -115,7 +116,7 @@ class FittedNNMF(Fitted):
     high: float
 
     @classmethod
-    def of(cls, network: NNMFNetwork, train: Ratings, mean: float) -> FittedNNMF:
+    def of(cls, network: NNMFNetwork, train: Dataset, mean: float) -> FittedNNMF:
         """With copies, in which those without ratings have the others' mean vector."""
         users = _with_mean(network.users, train.users)
         items = _with_mean(network.items, train.items)
@@ -141,23 +142,17 @@ def _with_mean(table: Tensor, index: IntArray) -> Tensor:
     return torch.cat([vectors, mean[None]])
 
 
-def _are_sizes(sizes: Any) -> bool:
-    return isinstance(sizes, list | tuple) and all(whole(1).fits(size) for size in sizes)
-
-
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError)
 class NNMF(Rival[FittedNNMF]):
     """Sizes of the vectors and the network, and how they are trained."""
 
     name: ClassVar[str] = "nnmf"
 
-    direct: Annotated[int, whole(0)] = 10
+    direct: Annotated[int, Ge(0)] = 10
     """Length D of the vectors U and V that the network sees as they are."""
-    product: Annotated[int, whole(0)] = 60
+    product: Annotated[int, Ge(0)] = 60
     """Length D' of U' and V', of which it sees the product."""
-    hidden: Annotated[
-        tuple[int, ...], Allowed("a list of whole numbers of at least 1", _are_sizes, tuple)
-    ] = (50, 50, 50)
+    hidden: tuple[Annotated[int, Ge(1)], ...] = (50, 50, 50)
     """Sigmoid units in each hidden layer; () is a linear network."""
     penalty: NotNegative = 20.0
     """λ, of a vector's squared length against the sum of squared errors in stars."""
@@ -169,11 +164,10 @@ class NNMF(Rival[FittedNNMF]):
     """Adam's, in the first step; it falls to zero in a straight line."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.direct + self.product == 0:
             raise ModelError("direct and product are both 0, so there is nothing to learn from")
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedNNMF:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedNNMF:
         """Train for all epochs and keep the best by validation, or the last without any."""
         mean = float(train.values.mean())
 
@@ -185,7 +179,7 @@ class NNMF(Rival[FittedNNMF]):
         with torch_threads(thread_count(threads)):
             return best_by_validation(fits(), valid, cure=cure)
 
-    def _train(self, train: Ratings, mean: float, seed: int) -> Iterator[NNMFNetwork]:
+    def _train(self, train: Dataset, mean: float, seed: int) -> Iterator[NNMFNetwork]:
         """The network, moved in place, after every epoch."""
         random = torch.Generator().manual_seed(seed)
         network = _first_network(train, self, random)

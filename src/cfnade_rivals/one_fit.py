@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from cfnade import Ratings, Split, load_split
-from cfnade.errors import CfnadeError, ModelError
+from cfnade import Dataset, Split, load_split
+from cfnade.exceptions import CfnadeError, ModelError
 from cfnade.metrics import calibration_error, mae, nll, rmse
 from cfnade_rivals import make
 from cfnade_rivals.fit_costs import cpu_seconds, peak_mb
@@ -37,7 +37,7 @@ def scores(job: dict[str, Any], parts: Split) -> dict[str, Any]:
     """Fit on train, with validation to stop by, or on both; score test once."""
     rival, train, valid = make(job["model"], **job["options"]), parts.train, parts.valid
     if job.get("with_validation"):
-        train, valid = train.plus(valid), valid.select(np.empty(0, np.int64))
+        train, valid = train.concat(valid), valid.select(np.empty(0, np.int64))
     start, work = time.perf_counter(), cpu_seconds()
     fitted = rival.fit(train, valid, seed=job["seed"], threads=job["threads"])
     learnt, worked = time.perf_counter(), cpu_seconds() - work
@@ -61,11 +61,11 @@ def scores(job: dict[str, Any], parts: Split) -> dict[str, Any]:
     }
 
 
-def _cells(ratings: Ratings) -> tuple[IntArray, IntArray]:
+def _cells(ratings: Dataset) -> tuple[IntArray, IntArray]:
     return ratings.users.astype(np.int64), ratings.items.astype(np.int64)
 
 
-def _of_distribution(chances: FloatArray | None, test: Ratings) -> dict[str, float | None]:
+def _of_distribution(chances: FloatArray | None, test: Dataset) -> dict[str, float | None]:
     """None without a distribution, or if a rating was held impossible: JSON has no infinity."""
     if chances is None:
         return {"nll": None, "calibration_error": None}
@@ -76,7 +76,7 @@ def _of_distribution(chances: FloatArray | None, test: Ratings) -> dict[str, flo
     }
 
 
-def _valid_rmse(fitted: Fitted, valid: Ratings) -> float | None:
+def _valid_rmse(fitted: Fitted, valid: Dataset) -> float | None:
     return rmse(valid.values, fitted.predict(*_cells(valid))) if len(valid) else None
 
 

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from cfnade import CFNADE, Ratings, Split
-from cfnade.errors import ModelError
-from cfnade.recipes import recipe
+from cfnade import CFNADE, Dataset, Split
+from cfnade.exceptions import ModelError
+from cfnade.recipes import load_recipe
+from cfnade.utils.validation import options
 from cfnade_rivals.interface import Fitted, FloatArray, IntArray, Rival, checked_cells
 
 # What a recipe that says nothing of them means; the estimator has other defaults.
@@ -53,7 +54,7 @@ def _with_nobody(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.append(ids, np.setdiff1d(np.arange(len(ids) + 1), ids)[0])
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError)
 class Ours(Rival[FittedCFNADE]):
     """A recipe of `cfnade train` and what differs from it."""
 
@@ -67,12 +68,11 @@ class Ours(Rival[FittedCFNADE]):
     """Training settings that replace the recipe's; the seed comes from `fit`."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if "seed" in self.training:
             raise ModelError("training holds a seed; the seed is an argument of fit")
         self._estimator()
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedCFNADE:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedCFNADE:
         """Train by the recipe; validation chooses the epoch and the calibration."""
         none = train.select(np.empty(0, np.int64))
         estimator = self._estimator().set_params(seed=seed, threads=threads)
@@ -83,7 +83,7 @@ class Ours(Rival[FittedCFNADE]):
 
     def _estimator(self) -> CFNADE:
         """The estimator whose arguments mean what the recipe and the options say."""
-        base, estimator = recipe(self.recipe), CFNADE()
+        base, estimator = load_recipe(self.recipe), CFNADE()
         training = base.training.to_dict() | dict(self.training)
         own = {
             name: training.pop(name) for name in list(training) if name in estimator.get_params()

@@ -25,12 +25,13 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+from annotated_types import Ge, Lt
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from cfnade.data.ratings import Ratings, Rows, Side
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Axis, Dataset
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
-from cfnade.options import TRUE_OR_FALSE, number, one_of
 from cfnade_rivals import rbm_kernels as kernels
 from cfnade_rivals.batches import (
     Floats,
@@ -167,7 +168,7 @@ class RBM(Rival[FittedRBM]):
 
     name: ClassVar[str] = "rbm"
 
-    side: Annotated[Side, one_of("user", "item")] = "user"
+    side: Axis = "user"
     """Whose ratings are a row: user or item."""
     hidden: Count = 50
     """Binary hidden units."""
@@ -177,16 +178,16 @@ class RBM(Rival[FittedRBM]):
     """Rows in a step."""
     learning_rate: Positive = 0.2
     """The first step size; it falls linearly to zero."""
-    momentum: Annotated[float, number(0, below=1)] = 0.9
+    momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     """How much of the last steps' direction a step keeps."""
     weight_decay: NotNegative = 0.0003
     """Pull of the weights towards zero, in the gradient of a mean row."""
     gibbs_steps: Count = 1
     """T at the end of training; it grows from 1."""
-    exact: Annotated[bool, TRUE_OR_FALSE] = True
+    exact: bool = True
     """Sum hidden units out for predictions; else they stay at their mean given the row."""
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FittedRBM:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedRBM:
         """Train for all epochs, keep the weights that predict `valid` best."""
         rows, count, seen = train.rows(self.side), thread_count(threads), Seen.of(train, self.side)
         everything = by_column(rows, np.arange(len(rows)), seen.stars)
@@ -200,7 +201,7 @@ class RBM(Rival[FittedRBM]):
         with one_torch_thread():  # its workers would compete with the kernels'
             return best_by_validation(fits(), valid, cure=cure)
 
-    def _train(self, rows: Rows, seen: Seen, seed: int, threads: int) -> Iterator[Machine]:
+    def _train(self, rows: CsrRows, seen: Seen, seed: int, threads: int) -> Iterator[Machine]:
         """The machine, moved in place, after every few epochs and after the last."""
         machine = _first_machine(seen, self.hidden, seed)
         slopes, speeds = machine.zeros(), machine.zeros()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import OTHER, Ratings, Side
+from cfnade.data.dataset import OTHER_AXIS, Axis, Dataset
 from cfnade_rivals.interface import FloatArray, IntArray, checked_cells
 
 Counts = npt.NDArray[np.int64]
@@ -18,15 +18,15 @@ Mask = npt.NDArray[np.bool_]
 class Seen:
     """How often each row and each column has each level in training."""
 
-    side: Side
+    side: Axis
     rows: Counts  # (N, K)
     columns: Counts  # (M, K)
     stars: FloatArray  # (K,)
 
     @staticmethod
-    def of(train: Ratings, side: Side) -> Seen:
+    def of(train: Dataset, side: Axis) -> Seen:
         """Count."""
-        counts = train.level_counts(side), train.level_counts(OTHER[side])
+        counts = train.level_counts(side), train.level_counts(OTHER_AXIS[side])
         return Seen(side, *counts, train.scale.array())
 
     def cells(self, users: IntArray, items: IntArray) -> tuple[IntArray, IntArray]:

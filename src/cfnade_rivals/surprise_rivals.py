@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings, Side
+from cfnade.data.dataset import Axis, Dataset
 from cfnade_rivals.factor_tables import FactorTables
 from cfnade_rivals.interface import Count, FloatArray, NotNegative, Positive, Rival
 from cfnade_rivals.libraries import library
@@ -31,13 +31,13 @@ class SVD(Rival[FactorTables]):
     spread: Positive = 0.1
     """The standard deviation that factors start from."""
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FactorTables:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FactorTables:
         """Fit with Surprise."""
         del valid, threads
         model = self._fitted("SVD", train, seed)
         return _tables(train, model, model.pu)
 
-    def _fitted(self, kind: str, train: Ratings, seed: int) -> Any:
+    def _fitted(self, kind: str, train: Dataset, seed: int) -> Any:
         package = library("surprise", "scikit-surprise", self.name)
         model = getattr(package, kind)(
             n_factors=self.factors,
@@ -55,7 +55,7 @@ class SVDPP(SVD):
 
     name: ClassVar[str] = "svdpp"
 
-    def _fit(self, train: Ratings, valid: Ratings, seed: int, threads: int | None) -> FactorTables:
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FactorTables:
         """Fit with Surprise: minutes for 100,000 ratings, hours for a million."""
         del valid, threads
         model = self._fitted("SVDpp", train, seed)
@@ -66,12 +66,12 @@ class SVDPP(SVD):
         return _tables(train, model, model.pu + scale[:, None] * sums)
 
 
-def _tables(train: Ratings, model: Any, user_factors: FloatArray) -> FactorTables:
+def _tables(train: Dataset, model: Any, user_factors: FloatArray) -> FactorTables:
     mean = float(model.trainset.global_mean)
     return FactorTables.of(train, mean, (model.bu, model.bi), (user_factors, model.qi))
 
 
-def _trainset(package: Any, train: Ratings) -> Any:
+def _trainset(package: Any, train: Dataset) -> Any:
     """Surprise's training set in which every user and item has its own index."""
     by_user, by_item = _lists(train, "user"), _lists(train, "item")
     users = {i: i for i in range(train.n_users)}
@@ -81,7 +81,7 @@ def _trainset(package: Any, train: Ratings) -> Any:
     return package.Trainset(by_user, by_item, *sizes, ends, users, items)
 
 
-def _lists(train: Ratings, side: Side) -> dict[int, list[tuple[int, float]]]:
+def _lists(train: Dataset, side: Axis) -> dict[int, list[tuple[int, float]]]:
     """For each index the others' indices and the stars."""
     rows = train.rows(side)
     pairs = list(zip(rows.columns.tolist(), train.scale.array()[rows.levels].tolist(), strict=True))

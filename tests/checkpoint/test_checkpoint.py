@@ -30,13 +30,13 @@ from cfnade.checkpoint.card import CARD
 from cfnade.choice import Choice
 from cfnade.choice.linear import Linear
 from cfnade.choice.picks import Picks
+from cfnade.config import TrainingConfig
 from cfnade.data.array_files import digest_file, digest_text
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
-from cfnade.errors import CheckpointError
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import CheckpointError
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.settings import Settings
 from cfnade.sides import new_member, side_names
 
 FILES = [name for name in ALL_FILES if name not in (KEPT, CHOICE)]  # what every model has
@@ -51,7 +51,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def ratings(*, texts: bool = False, titles: bool = True) -> Ratings:
+def ratings(*, texts: bool = False, titles: bool = True) -> Dataset:
     rng = np.random.default_rng(0)
     users, items = np.divmod(rng.choice(9 * 12, 60, replace=False), 12)
     values = rng.integers(1, 11, 60) / 2
@@ -76,13 +76,15 @@ def make(
     seed: int = 0,
     seeds: int = 1,
     time: bool = False,
-    data: Ratings | None = None,
+    data: Dataset | None = None,
     choice: bool = False,
     **fields: Any,
 ) -> FittedModel:
     context = ratings() if data is None else data
     names, fields = side_names(side, time=time), {"hidden": (6,)} | fields
-    members = tuple(new_member(names, context, fields, Settings()).eval() for _ in range(seeds))
+    members = tuple(
+        new_member(names, context, fields, TrainingConfig()).eval() for _ in range(seeds)
+    )
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for member in members:

@@ -16,7 +16,7 @@ from tests.checkpoint.test_checkpoint import KINDS, make
 from cfnade.checkpoint import load, save, without_context
 from cfnade.checkpoint.half import BOUND
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import CheckpointError
+from cfnade.exceptions import CheckpointError
 from cfnade.fitted import FittedModel
 from cfnade.predictor import Predictor
 

@@ -17,7 +17,7 @@ import pytest
 from cfnade import CFNADE
 from cfnade.checkpoint import load, save
 from cfnade.data.array_files import digest_text
-from cfnade.errors import CheckpointError
+from cfnade.exceptions import CheckpointError
 from cfnade.predictor import Predictor
 
 OLD = Path(__file__).parent / "old"

@@ -81,12 +81,12 @@ def trained(path: Path, out: Path, side: str, **model: object) -> Path:
     from dataclasses import replace
 
     from cfnade import checkpoint
+    from cfnade.config import TrainingConfig
     from cfnade.data.loader import load_split
-    from cfnade.settings import Settings
     from cfnade.training.run import train
 
     parts = load_split(path, "paper:0", cache=False)
-    settings = Settings(epochs=4, batch_rows=16, learning_rate=5e-3)
+    settings = TrainingConfig(epochs=4, batch_rows=16, learning_rate=5e-3)
     done = train(parts, side=side, architecture={"hidden": (12,), **model}, settings=settings)
     job = {"data": str(path), "split": "paper:0", "reading": {}}
     facts = json.loads(json.dumps(done.fitted.facts | {"job": job}))

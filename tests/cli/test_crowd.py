@@ -9,6 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from cfnade.cli.crowd import refuse
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.shards import Shards
 
@@ -124,3 +126,13 @@ def test_an_engine_that_is_not_installed_is_one_error(
     done = shell("shard", tmp_path / "r.csv", "--out", tmp_path / "out", "--engine", engine)
     assert done.code == 1
     assert f"pip install 'cfnade[{engine}]'" in done.said
+
+
+@pytest.mark.parametrize("value", [0, 0.0, "", "0"])
+def test_an_option_that_is_not_for_many_people_is_refused_whatever_its_value(value: Any) -> None:
+    with pytest.raises(PredictionError, match="threshold"):
+        refuse(threshold=value)
+
+
+def test_options_that_were_not_given_are_not_refused() -> None:
+    refuse(threshold=None, seen=False, user=[])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cfnade.kernels.prepare import MESSAGE
+from cfnade.kernels.compiled import MESSAGE
 
 Shell = Any
 

@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from cfnade import cli
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 

@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 
 from cfnade import load
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 
 Line = tuple[int, int, int, int]  # user, item, count, time
 
 
-def triples(ratings: Ratings) -> list[tuple[Any, Any, float]]:
+def triples(ratings: Dataset) -> list[tuple[Any, Any, float]]:
     weights = np.ones(len(ratings)) if ratings.weights is None else ratings.weights
     users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
     return list(zip(users.tolist(), items.tolist(), weights.tolist(), strict=True))
@@ -32,6 +32,6 @@ def lines_of(count: int, seed: int = 0, users: int = 12, items: int = 9) -> list
     return list(zip(*columns, strict=True))
 
 
-def played(count: int = 60, **options: Any) -> Ratings:
+def played(count: int = 60, **options: Any) -> Dataset:
     frame = pl.DataFrame(lines_of(count), schema=["user", "item", "plays", "time"], orient="row")
     return load(frame, **options)

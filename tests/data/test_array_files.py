@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,14 @@ from cfnade.data.array_files import (
     digest,
     digest_file,
     digest_text,
-    read_noted,
-    read_ratings,
-    write_ratings,
 )
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
-from cfnade.errors import DataError
+from cfnade.data.storage import open_dataset
+from cfnade.exceptions import DataError
 
 
-def tiny(**changes: object) -> Ratings:
+def tiny(**changes: object) -> Dataset:
     plain = Ratings(
         users=np.array([0, 1, 1], np.int32),
         items=np.array([1, 0, 1], np.int32),
@@ -36,7 +33,7 @@ def tiny(**changes: object) -> Ratings:
         titles=np.array(["", "É\ud800"], object),
         source="tiny",
     )
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    return plain.replace(**changes)
 
 
 VARIANTS = {
@@ -55,8 +52,8 @@ VARIANTS = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
     ratings = VARIANTS[name]
-    write_ratings(tmp_path / "r", ratings, note="why ✓")
-    back, note = read_noted(tmp_path / "r")
+    ratings.save(tmp_path / "r", "why ✓")
+    back, note = open_dataset(tmp_path / "r")
     assert back == ratings
     assert back.scale == ratings.scale
     assert note == "why ✓"
@@ -74,16 +71,16 @@ def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
 def test_any_texts_come_back(tmp_path: Path, texts: list[str]) -> None:
     array = np.empty(len(texts), object)
     array[:] = texts
-    write_ratings(tmp_path / "r", tiny(item_ids=array, titles=array[::-1]))
-    back = read_ratings(tmp_path / "r")
+    tiny(item_ids=array, titles=array[::-1]).save(tmp_path / "r")
+    back = Dataset.open(tmp_path / "r")
     assert back.item_ids.tolist() == texts
     assert back.titles is not None
     assert back.titles.tolist() == texts[::-1]
 
 
 def test_arrays_are_mapped_not_copied_and_cannot_be_changed(tmp_path: Path) -> None:
-    write_ratings(tmp_path / "r", tiny())
-    back = read_ratings(tmp_path / "r")
+    tiny().save(tmp_path / "r")
+    back = Dataset.open(tmp_path / "r")
     assert not back.levels.flags.owndata
     with pytest.raises(ValueError, match="read-only"):
         back.levels[0] = 1
@@ -93,7 +90,7 @@ def test_arrays_are_mapped_not_copied_and_cannot_be_changed(tmp_path: Path) -> N
 def test_any_safetensors_reader_opens_the_file(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 
-    write_ratings(tmp_path / "r", tiny())
+    tiny().save(tmp_path / "r")
     arrays = load_file(tmp_path / "r")
     assert arrays["levels"].tolist() == [4, 0, 2]
     assert arrays["item_ids.starts"].tolist() == [0, 1, 7]
@@ -104,7 +101,7 @@ def test_any_safetensors_reader_opens_the_file(tmp_path: Path) -> None:
 
 def test_a_flipped_bit_is_noticed_in_every_byte(tmp_path: Path) -> None:
     path = tmp_path / "r"
-    write_ratings(path, tiny())
+    tiny().save(path)
     whole = path.read_bytes()
     assert len(whole) < 4000
     for place in range(len(whole)):
@@ -116,14 +113,14 @@ def test_a_flipped_bit_is_noticed_in_every_byte(tmp_path: Path) -> None:
 def test_an_overwritten_byte_of_the_header_is_noticed(tmp_path: Path) -> None:
     """Or else nothing is lost: a space in the header may become another kind of blank."""
     path, ratings = tmp_path / "r", tiny()
-    write_ratings(path, ratings)
+    ratings.save(path)
     whole = path.read_bytes()
     for at in range(8 + int.from_bytes(whole[:8], "little")):
         value = (9, 48, ord('"'))[at % 3]
         if whole[at] != value:
             path.write_bytes(whole[:at] + bytes([value]) + whole[at + 1 :])
             try:
-                back = read_ratings(path)
+                back = Dataset.open(path)
             except DataError:
                 continue
             assert (chr(whole[at]), chr(value)) == (" ", "\t")
@@ -132,7 +129,7 @@ def test_an_overwritten_byte_of_the_header_is_noticed(tmp_path: Path) -> None:
 
 def test_every_shorter_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "r"
-    write_ratings(path, tiny())
+    tiny().save(path)
     whole = path.read_bytes()
     for length in (*range(0, len(whole), 3), len(whole) - 1):
         assert_refused(path, whole[:length], f"cut to {length} bytes")
@@ -187,7 +184,7 @@ def test_a_header_of_many_brackets_is_refused(tmp_path: Path) -> None:
 def test_a_missing_array_is_noticed(tmp_path: Path) -> None:
     """The times' entry is taken out of the header; everything that is left is in order."""
     path = tmp_path / "r"
-    write_ratings(path, tiny())
+    tiny().save(path)
     whole = path.read_bytes()
     length = int.from_bytes(whole[:8], "little")
     entries = json.loads(whole[8 : 8 + length])
@@ -199,13 +196,13 @@ def test_a_missing_array_is_noticed(tmp_path: Path) -> None:
 def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(DataError, match=f"{path}: cannot be read"):
-            read_ratings(path)
+            Dataset.open(path)
 
 
 def assert_refused(path: Path, content: bytes, what: str) -> None:
     path.write_bytes(content)
     try:
-        read_ratings(path)
+        Dataset.open(path)
     except DataError as error:
         assert str(path) in str(error)  # noqa: PT017
     else:

@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from cfnade.data.build import Options, Repeats, build, compact_times, index_of
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
-from cfnade.errors import DataError
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import DataError
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 
 
 def made(
     users: Any, items: Any, values: Any, times: npt.NDArray[Any] | None = None, **options: Any
-) -> Ratings:
+) -> Dataset:
     columns = Columns(np.array(users), np.array(items), np.array(values), times)
     return build(columns, Options(**options))
 
 
-def listed(ratings: Ratings) -> list[tuple[Any, Any, float]]:
+def listed(ratings: Dataset) -> list[tuple[Any, Any, float]]:
     users = ratings.user_ids[ratings.users].tolist()
     items = ratings.item_ids[ratings.items].tolist()
     return list(zip(users, items, ratings.values.tolist(), strict=True))

@@ -14,10 +14,10 @@ import pytest
 from cfnade.data.build import build
 from cfnade.data.cache import cached
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 
 
-def ratings_of(text: str) -> Ratings:
+def ratings_of(text: str) -> Dataset:
     stars = np.array([int(c) for c in text])
     return build(Columns(np.arange(len(stars)), np.zeros(len(stars), np.int64), stars))
 
@@ -28,7 +28,7 @@ class Parser:
     def __init__(self, path: Path) -> None:
         self.path, self.calls = path, 0
 
-    def __call__(self) -> tuple[Ratings, str]:
+    def __call__(self) -> tuple[Dataset, str]:
         self.calls += 1
         return ratings_of(self.path.read_text()), "digits"
 
@@ -121,7 +121,7 @@ def test_a_damaged_note_is_rebuilt(source: Parser, own_cache: Path) -> None:
 def test_a_source_that_changes_while_it_is_parsed_is_not_kept(
     source: Parser, own_cache: Path
 ) -> None:
-    def parse() -> tuple[Ratings, str]:
+    def parse() -> tuple[Dataset, str]:
         result = source()
         source.path.write_text("555551")
         return result

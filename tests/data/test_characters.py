@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cfnade.data.characters import clean
 from cfnade.data.roles import ReadOptions
 from cfnade.data.text import read_text
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 NAMES = ["a", "b", "Zoë", "Amélie", "Ångström", "naïve", "Tür", "piñata", "it’s", "€5"]
 WORDS = st.lists(st.sampled_from(NAMES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from tests.data.postgres import PASSWORD, address, find_binaries, postgres
 
 from cfnade import DataError, load, load_split
 from cfnade.data.addresses import masked
+from cfnade.data.elsewhere import KEPT_INPUTS, settled
 
 QUERY = "select customer, product, stars from reviews order by customer, product"
 ROWS = [(1, "pen", 5), (1, "cup", 3.5), (2, "pen", 1), (7, "hat", 4)]
@@ -74,10 +76,52 @@ def test_each_query_asks_the_database_anew(shop: str) -> None:
     assert triples(shop, query=QUERY) == set(ROWS[:3])
 
 
-def test_a_split_asks_once(shop: str, own_cache: Path) -> None:
-    random = "select customer, product, 1 + abs(random()) % 5 as stars from reviews"
-    load_split(shop, "paper:0", query=random, scale="1-5")
-    assert len(list((own_cache / "sources").iterdir())) == 1
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_rows_of_a_query_leave_no_file(shop: str, own_cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "test.csv").write_text("customer,product,stars\n2,cup,4\n")
+    load(shop, query=QUERY)
+    load_split(shop, "paper:0", query=QUERY)
+    test = load_split(shop, f"file:{tmp_path / 'test.csv'}", query=QUERY, scale="0.5-5/0.5").test
+    assert test.values.tolist() == [4.0]
+    assert not any(b"pen" in path.read_bytes() for path in files_in(own_cache / "sources"))
+    assert len(files_in(own_cache / "parsed")) == 2  # test.csv: its note and its ratings
+
+
+def test_the_rows_of_a_training_are_kept_once_and_not_parsed_again(
+    shop: str, own_cache: Path
+) -> None:
+    """Resuming and evaluating read them again."""
+    place, reading = settled(shop, {"query": QUERY, "scale": "0.5-5/0.5"})
+    assert settled(shop, {"query": QUERY})[0] == place
+    assert triples(place, **reading) == set(ROWS)
+    assert [path for path in files_in(own_cache) if path.name[0] != "."] == [Path(place)]
+
+
+def test_the_cache_keeps_the_inputs_used_last(shop: str, own_cache: Path) -> None:
+    first = Path(settled(shop, {"query": QUERY})[0])
+    places = []
+    for number in range(KEPT_INPUTS + 2):
+        os.utime(first.parent / ".kept", (1e9 + number, 1e9 + number))  # long ago
+        load(first, scale="0.5-5/0.5")  # so it is used after the others
+        query = f"select customer, product, {number} as stars from reviews"
+        places.append(Path(settled(shop, {"query": query})[0]))
+    left = [path for path in files_in(own_cache / "sources") if path.name[0] != "."]
+    assert set(left) == {first, *places[-KEPT_INPUTS + 1 :]}
+    with pytest.raises(DataError, match="no longer in the cache, which keeps the newest 10; give"):
+        load(places[0])
+
+
+def test_downloads_stay_when_inputs_go(shop: str, own_cache: Path) -> None:
+    download = own_cache / "sources" / "0" / "ratings.csv"
+    download.parent.mkdir(parents=True)
+    download.write_text("1,2,3\n")
+    for number in range(KEPT_INPUTS + 1):
+        settled(shop, {"query": f"select 1 as user, 2 as item, {number} as rating"})
+    assert download.exists()
+    assert len(files_in(own_cache / "sources")) == 2 * KEPT_INPUTS + 1
 
 
 @pytest.mark.parametrize(
@@ -93,7 +137,7 @@ def test_a_split_asks_once(shop: str, own_cache: Path) -> None:
         ("select * from reviews where stars > 9", "the query gives no rows"),
         ("select stars, stars from reviews", "name each column once"),
         ("select customer, x'00' as product, stars from reviews", "column 'product' holds bytes"),
-        ("select customer, stars from reviews", "query-result: which column is the item"),
+        ("select customer, stars from reviews", r"sqlite:///\S+: which column is the item"),
     ],
 )
 def test_a_wrong_query_is_one_message(shop: str, query: str | None, message: str) -> None:
@@ -233,7 +277,8 @@ def test_no_password_is_logged_or_kept(
 ) -> None:
     with caplog.at_level("INFO"):
         load(address(server), query=QUERY)
-    assert "4 rows, kept as" in caplog.text
+        settled(address(server), {"query": QUERY})
+    assert "4 rows" in caplog.text
     names = " ".join(str(path) for path in own_cache.rglob("*"))
     contents = b"".join(path.read_bytes() for path in own_cache.rglob("*") if path.is_file())
     for secret in (PASSWORD, quote(PASSWORD, safe="")):

@@ -18,7 +18,7 @@ from cfnade.data import formats
 from cfnade.data.build import build
 from cfnade.data.roles import ReadOptions
 from cfnade.data.sources import HEAD
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 CSV = b"userId,movieId,rating,timestamp\n1,10,4.5,978300760\n2,20,3,978300761\n"
 DAT = b"1::10::4::978300760\n2::20::3::978300761\n"

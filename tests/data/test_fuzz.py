@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from cfnade.data import formats
 from cfnade.data.build import Options, build
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.typed_tables import write_parquet
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 
 EXAMPLES = int(os.environ.get("CFNADE_FUZZ", "60"))
 
@@ -105,7 +105,7 @@ TRAPS = ["\n", "\r", "\0", '"', ",", "::", "\t", "nan", "inf", "-1e999", "9" * 3
 SPLICES = st.sampled_from(TRAPS) | st.text(min_size=1, max_size=5)
 
 
-def read(path: Path) -> Ratings | None:
+def read(path: Path) -> Dataset | None:
     """What a person would get from this file: ratings, or None for an error of ours."""
     try:
         columns, recognised = formats.read(path)
@@ -156,6 +156,6 @@ def test_a_broken_file_of_our_own_gives_ratings_or_our_error(tmp_path: Path) -> 
     @given(mutated(content))
     def check(data: bytes) -> None:
         path.write_bytes(data)
-        assert isinstance(read(path), Ratings | None)
+        assert isinstance(read(path), Dataset | None)
 
     check()

@@ -12,10 +12,9 @@ import pytest
 from tests.data.plays import played, saved, triples
 
 from cfnade import DataError, load, load_split, split
-from cfnade.data.array_files import read_ratings, write_ratings
 from cfnade.data.build import Options
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.predefined import predefined
-from cfnade.data.ratings import Ratings
 from cfnade.data.scale import INTERACTIONS, Scale, usual_threshold
 from cfnade.data.summary import summarise
 from cfnade.data.typed_tables import write_parquet
@@ -64,8 +63,8 @@ def test_store_and_parquet_give_the_same_again(
     caplog.set_level(logging.INFO, "cfnade")
     caplog.clear()
     for ratings in made:
-        write_ratings(tmp_path / "kept", ratings)
-        assert read_ratings(tmp_path / "kept") == ratings
+        ratings.save(tmp_path / "kept")
+        assert Dataset.open(tmp_path / "kept") == ratings
         write_parquet(ratings, tmp_path / "own.parquet")
         assert load(tmp_path / "own.parquet") == ratings
         assert "rating" not in pl.read_parquet_schema(tmp_path / "own.parquet")
@@ -94,16 +93,16 @@ def test_weights_follow_their_pairs() -> None:
     mask = np.arange(len(whole)) % 3 == 0
     part, rest = whole.select(mask), whole.select(np.flatnonzero(~mask))
     assert all(by_pair[u, i] == w for u, i, w in triples(part) + triples(rest))
-    assert triples(rest.plus(part)) == triples(rest) + triples(part)
-    with pytest.raises(DataError, match="only parts of one data set"):
-        part.plus(load(PAIRS))
+    assert triples(rest.concat(part)) == triples(rest) + triples(part)
+    with pytest.raises(DataError, match="only subsets of one data set"):
+        part.concat(load(PAIRS))
     assert whole.weights is not None
     with pytest.raises(ValueError, match="read-only"):
         whole.weights[0] = 3
 
 
 def test_two_files_become_one_whole_with_weights() -> None:
-    def of(rows: list[Any]) -> Ratings:
+    def of(rows: list[Any]) -> Dataset:
         return load(pl.DataFrame(rows, schema=["user", "item", "count"], orient="row"))
 
     train = of([(u, i, u + i) for u in range(1, 9) for i in range(1, 9)])

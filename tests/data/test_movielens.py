@@ -11,9 +11,9 @@ import pytest
 
 from cfnade.data import formats, movielens
 from cfnade.data.build import build
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.sources import open_source
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 RATINGS = [(1, 10, 5, 978300760), (1, 20, 3, 978300761), (2, 10, 4, 978300762)]
 FLAGS_10 = "0|0|0|0|0|1|0|0|1|0|0|0|0|0|0|0|0|0|0"
@@ -79,7 +79,7 @@ def _zip(members: dict[str, bytes], path: Path) -> Path:
     return path
 
 
-def _every_way(layout: str, root: Path) -> Iterator[Ratings]:
+def _every_way(layout: str, root: Path) -> Iterator[Dataset]:
     members = LAYOUTS[layout]
     (root / "f").mkdir()
     _folder(members, root / "f")

@@ -14,7 +14,7 @@ import pytest
 from cfnade.data import named
 from cfnade.data.loader import load
 from cfnade.data.named import SETS, PublishedSet, Wheel
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 INTER = "user_id:token\titem_id:token\trating:float\ttimestamp:float\r\n"
 INTER += "x_1\tAlien (1979)\t5\t978300760\r\nx_2\tAlien (1979)\t3\t978300761\r\n"

@@ -15,7 +15,7 @@ from cfnade.data import netflix
 from cfnade.data.columns import Columns
 from cfnade.data.netflix_text import FINE, parse
 from cfnade.data.sources import open_source
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 TEXT = "1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n17:\n885013,4,2000-02-29\n"
 TITLES = "1,2003,Dinosaur Planet\n17,NULL,Well, Well, caf\xe9\n".encode("latin-1")

@@ -67,7 +67,7 @@ def test_a_cache_that_was_emptied_is_explained_and_filled_again(
     send(monkeypatch, TEXT)
     place, _ = settled("-", {})
     shutil.rmtree(own_cache)
-    with pytest.raises(DataError, match="no longer in the cache; give the data again, or bring"):
+    with pytest.raises(DataError, match=r"no longer in the cache.*; give the data again, or bring"):
         load(place)
     send(monkeypatch, TEXT)
     load("-")

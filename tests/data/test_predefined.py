@@ -9,19 +9,19 @@ import pytest
 
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
+from cfnade.data.dataset import Dataset
 from cfnade.data.predefined import predefined, together
-from cfnade.data.ratings import Ratings
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 
 def raw(
     users: list[int], items: list[int], values: list[float], times: list[int] | None = None
-) -> Ratings:
+) -> Dataset:
     stamps = None if times is None else np.array(times)
     return build(Columns(np.array(users), np.array(items), np.array(values), stamps))
 
 
-def listed(part: Ratings) -> list[tuple[int, int, float]]:
+def listed(part: Dataset) -> list[tuple[int, int, float]]:
     users, items = part.user_ids[part.users].tolist(), part.item_ids[part.items].tolist()
     return list(zip(users, items, part.values.tolist(), strict=True))
 
@@ -65,7 +65,7 @@ def test_the_validation_part_is_always_the_same() -> None:
 def test_texts_as_ids_and_titles_of_both_are_put_together() -> None:
     import polars as pl
 
-    def named(users: list[str], items: list[str], titles: dict[str, str]) -> Ratings:
+    def named(users: list[str], items: list[str], titles: dict[str, str]) -> Dataset:
         values = np.arange(1.0, 1 + len(users))
         return build(Columns(pl.Series(users), pl.Series(items), values, titles=titles))
 
@@ -93,7 +93,7 @@ def test_half_stars_and_whole_stars_meet_on_half_stars() -> None:
         (raw([3, 8], [40, 20], [1, 4]), r"split x: 1 ratings are not in the data.*user 3, item 40"),
     ],
 )
-def test_a_rating_in_both_files_is_refused(test: Ratings, message: str) -> None:
+def test_a_rating_in_both_files_is_refused(test: Dataset, message: str) -> None:
     with pytest.raises(DataError, match=message):
         predefined(TRAIN, test, name="x")
 
@@ -135,7 +135,7 @@ def test_movielens_100k_files_cut_the_whole(name: str, sizes: tuple[int, int]) -
     if "CFNADE_DATA" not in os.environ or not path.exists():
         pytest.skip("ml-100k.zip is not in the folder CFNADE_DATA")
 
-    def read(member: str) -> Ratings:
+    def read(member: str) -> Dataset:
         with zipfile.ZipFile(path) as archive:
             text = archive.read(f"ml-100k/{member}").decode()
         table = np.array(text.split(), np.int64).reshape(-1, 4)

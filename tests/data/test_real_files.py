@@ -13,7 +13,7 @@ import pytest
 
 from cfnade.data import formats
 from cfnade.data.build import build
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 
 pytestmark = pytest.mark.realdata
 
@@ -59,7 +59,7 @@ def _archive(name: str, real_data: Path) -> Path:
 
 
 @cache  # ratings cannot be changed
-def _read(path: Path) -> tuple[Ratings, str]:
+def _read(path: Path) -> tuple[Dataset, str]:
     columns, words = formats.read(path)
     return build(columns), words
 

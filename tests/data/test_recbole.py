@@ -10,7 +10,7 @@ from cfnade.data import formats, recbole
 from cfnade.data.build import build
 from cfnade.data.roles import ReadOptions
 from cfnade.data.sources import open_source
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 HEADER = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
 ITEMS = (

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfnade.data.scale import MAX_LEVELS, Scale, binned_scale, find_scale, given_scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 STARS = [1.0, 2.0, 3.0, 4.0, 5.0]
 

@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from cfnade.data.sources import bare, open_source
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 TEXT = b"1,2,5\n" * 3000
 

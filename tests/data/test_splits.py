@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cfnade import load
 from cfnade.data.choices import chosen
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.splits import (
     TRAIN,
@@ -27,13 +27,13 @@ from cfnade.data.splits import (
     newest,
     split,
 )
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 NAMES = ["paper:1", "authors:1234", "authors-code:2341", "kfold:3:1", "kfold:2:0:9", "time"]
 NAMES += ["time:0.25", "users:5", "users:5:1", "users:5:0", "last:1", "last:2"]
 
 
-def ratings_of(n_users: int, n_items: int, n: int, seed: int, times: bool = True) -> Ratings:
+def ratings_of(n_users: int, n_items: int, n: int, seed: int, times: bool = True) -> Dataset:
     """n distinct cells in a random order, with many equal times."""
     generator = np.random.default_rng(seed)
     cells = generator.permutation(n_users * n_items)[:n].astype(np.int32)
@@ -48,11 +48,11 @@ def ratings_of(n_users: int, n_items: int, n: int, seed: int, times: bool = True
     )
 
 
-def cells_of(part: Ratings) -> list[tuple[int, int]]:
+def cells_of(part: Dataset) -> list[tuple[int, int]]:
     return list(zip(part.users.tolist(), part.items.tolist(), strict=True))
 
 
-def parts_of(cut: Split) -> tuple[Ratings, ...]:
+def parts_of(cut: Split) -> tuple[Dataset, ...]:
     return cut.train, cut.valid, cut.test, cut.given
 
 
@@ -310,7 +310,7 @@ def test_the_last_of_each_person_are_tested_and_those_before_validate(count: int
     assert split(whole, "last").name == "last:1"
 
 
-def liang_by_hand(whole: Ratings, held: int) -> dict[str, set[tuple[int, int]]]:
+def liang_by_hand(whole: Dataset, held: int) -> dict[str, set[tuple[int, int]]]:
     """The protocol as its authors' script goes, with NumPy's global generator."""
     cells = cells_of(whole)
     stars = dict(zip(cells, whole.values.tolist(), strict=True))
@@ -417,7 +417,7 @@ PYTHON_2_PARTS = {
 
 
 @cache  # ratings cannot be changed
-def _ml_1m(path: Path) -> Ratings:
+def _ml_1m(path: Path) -> Dataset:
     return load(path, cache=False)
 
 
@@ -436,7 +436,7 @@ def test_movielens_1m_is_split_as_python_2_does(real_data: Path, seed: int) -> N
     assert raw_digest(paper.test) == raw_digest(code.test)
 
 
-def raw_digest(part: Ratings) -> str:
+def raw_digest(part: Dataset) -> str:
     users, items = part.user_ids[part.users].tolist(), part.item_ids[part.items].tolist()
     text = repr(sorted(zip(users, items, strict=True))).replace(" ", "")
     return hashlib.md5(text.encode()).hexdigest()

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from cfnade.data.dataset import Dataset
 from cfnade.data.draws import FEW
-from cfnade.data.ratings import Ratings
 from cfnade.data.splits import split
 from cfnade.data.synthetic import PRESETS, Synthetic, synthetic, synthetic_like
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_probabilities_are_those_of_the_formula(drawn: Synthetic) -> None:
         np.testing.assert_allclose(drawn.means(user, item), expected @ np.arange(1, 6))
 
 
-def best_rmse(made: Synthetic, part: Ratings) -> float:
+def best_rmse(made: Synthetic, part: Dataset) -> float:
     """The RMSE of the true means on a part as it fell."""
     return float(np.sqrt(np.square(part.values - made.means(part.users, part.items)).mean()))
 

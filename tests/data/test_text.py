@@ -16,7 +16,7 @@ from cfnade.data.characters import clean
 from cfnade.data.columns import Columns
 from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.data.text import read_text
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 HEADER = "userId,movieId,rating,timestamp\n"
 GOOD = HEADER + "1,10,4.5,978300760\n2,20,3,978300761\n"

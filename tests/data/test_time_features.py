@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.time_features import FEATURES, LIMIT, TimeFeatures
 from cfnade.data.time_history import UNIT, VIEWS
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 DAY = 86400
 
@@ -30,7 +30,7 @@ class Rating(NamedTuple):
     time: int
 
 
-def drawn(seed: int, n_users: int = 64, n_items: int = 44, stars: float = 1.0) -> Ratings:
+def drawn(seed: int, n_users: int = 64, n_items: int = 44, stars: float = 1.0) -> Dataset:
     """Bursts of ratings with many equal times; user 0 and item 0 rated once, user 1 never.
 
     A few users rate nearly all and a few items are rated by nearly all, so that no window and no
@@ -57,7 +57,7 @@ def drawn(seed: int, n_users: int = 64, n_items: int = 44, stars: float = 1.0) -
     )
 
 
-def as_list(ratings: Ratings) -> list[Rating]:
+def as_list(ratings: Dataset) -> list[Rating]:
     assert ratings.times is not None
     values = ratings.values
     parts = (values - values.min()) / (values.max() - values.min())
@@ -150,17 +150,17 @@ def standardised(
 
 
 @pytest.fixture(scope="module")
-def ratings() -> Ratings:
+def ratings() -> Dataset:
     return drawn(1)
 
 
 @pytest.fixture(scope="module")
-def plain(ratings: Ratings) -> npt.NDArray[np.float64]:
+def plain(ratings: Dataset) -> npt.NDArray[np.float64]:
     return plain_training(as_list(ratings))
 
 
 def test_training_features_agree_with_loops_over_all_other_ratings(
-    ratings: Ratings, plain: npt.NDArray[np.float64]
+    ratings: Dataset, plain: npt.NDArray[np.float64]
 ) -> None:
     found = TimeFeatures.of(ratings).features_of_training()
     assert found.dtype == np.float32
@@ -169,7 +169,7 @@ def test_training_features_agree_with_loops_over_all_other_ratings(
 
 
 def test_features_of_new_cells_agree_with_loops(
-    ratings: Ratings, plain: npt.NDArray[np.float64]
+    ratings: Dataset, plain: npt.NDArray[np.float64]
 ) -> None:
     known = as_list(ratings)
     times = [rating.time for rating in known]
@@ -191,22 +191,22 @@ def test_every_feature_varies_in_the_data_of_these_tests(plain: npt.NDArray[np.f
 # -- no trace of the rating itself --------------------------------------------------------------
 
 
-def raw_of(features: TimeFeatures, ratings: Ratings, at: int) -> npt.NDArray[np.float32]:
+def raw_of(features: TimeFeatures, ratings: Dataset, at: int) -> npt.NDArray[np.float32]:
     assert ratings.times is not None
     one = slice(at, at + 1)
     users, items = np.array(ratings.users[one]), np.array(ratings.items[one])
     return features._raw(users, items, ratings.times[one].astype(np.int64))
 
 
-def with_level(ratings: Ratings, at: int, level: int) -> Ratings:
+def with_level(ratings: Dataset, at: int, level: int) -> Dataset:
     levels = ratings.levels.copy()
     levels[at] = level
-    return replace(ratings, levels=levels)
+    return ratings.replace(levels=levels)
 
 
 @pytest.mark.parametrize("at", range(0, 300, 43))
 def test_a_ratings_level_and_presence_change_no_bit_of_its_raw_features(
-    ratings: Ratings, at: int
+    ratings: Dataset, at: int
 ) -> None:
     """Through biases and means neither: as if everything were made anew without it."""
     found = [
@@ -218,7 +218,7 @@ def test_a_ratings_level_and_presence_change_no_bit_of_its_raw_features(
         np.testing.assert_array_equal(other, found[0])
 
 
-def test_others_notice_a_ratings_level(ratings: Ratings) -> None:
+def test_others_notice_a_ratings_level(ratings: Dataset) -> None:
     """The test above could not fail if levels did nothing."""
     other = TimeFeatures.of(with_level(ratings, 10, (int(ratings.levels[10]) + 2) % 5))
     changed = np.any(
@@ -227,7 +227,7 @@ def test_others_notice_a_ratings_level(ratings: Ratings) -> None:
     assert changed.mean() > 0.5
 
 
-def test_standardisation_is_the_only_trace_and_a_nth_part(ratings: Ratings) -> None:
+def test_standardisation_is_the_only_trace_and_a_nth_part(ratings: Dataset) -> None:
     first, last = (
         TimeFeatures.of(with_level(ratings, 10, level)).features_of_training()[10]
         for level in (0, 4)
@@ -251,7 +251,7 @@ def test_noise_cannot_be_learnt_from_features_made_with_it() -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_order_of_the_file_changes_no_bit(ratings: Ratings, seed: int) -> None:
+def test_the_order_of_the_file_changes_no_bit(ratings: Dataset, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(len(ratings))
     shuffled = TimeFeatures.of(ratings.select(order))
     np.testing.assert_array_equal(
@@ -264,7 +264,7 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("cfnade.data.time_features._CHUNK", 1 << 13)
     assert len(many) > 5 << 13
     first = TimeFeatures.of(many).features_of_training()
-    monkeypatch.setattr("cfnade.data.parallel.threads", lambda: 5)
+    monkeypatch.setattr("cfnade.utils.threads.available_threads", lambda: 5)
     np.testing.assert_array_equal(TimeFeatures.of(many).features_of_training(), first)
 
 
@@ -276,7 +276,7 @@ def test_the_unit_of_the_scale_does_not_matter(stars: float) -> None:
     )
 
 
-def test_a_side_without_other_ratings_is_neutral(ratings: Ratings) -> None:
+def test_a_side_without_other_ratings_is_neutral(ratings: Dataset) -> None:
     made, user = TimeFeatures.of(ratings), VIEWS["user"].width
     trained = made.features_of_training()
     alone = trained[ratings.users == 0]  # rated once: left out, nothing remains
@@ -291,17 +291,17 @@ def test_a_side_without_other_ratings_is_neutral(ratings: Ratings) -> None:
     np.testing.assert_array_equal(unknown[:, 28:], unknown[:1, 28:].repeat(4, 0))
 
 
-def test_far_times_and_one_single_time_stay_finite(ratings: Ratings) -> None:
+def test_far_times_and_one_single_time_stay_finite(ratings: Dataset) -> None:
     far = TimeFeatures.of(ratings).features([4, 4, 4], [2, 2, 2], [-(2**51), 0, 2**51])
     assert np.abs(far).max() == LIMIT
     assert ratings.times is not None
-    still = TimeFeatures.of(replace(ratings, times=np.full_like(ratings.times, 7)))
+    still = TimeFeatures.of(ratings.replace(times=np.full_like(ratings.times, 7)))
     assert np.isfinite(still.features_of_training()).all()
     one = TimeFeatures.of(ratings.select(np.arange(1)))
     assert not one.features_of_training().any()
 
 
-def test_residuals_fit_their_units(ratings: Ratings) -> None:
+def test_residuals_fit_their_units(ratings: Dataset) -> None:
     """Ratings lie in 0..1 and biases are shrunken: no residual nears the 16 that int32 holds."""
     for history in (TimeFeatures.of(ratings).user, TimeFeatures.of(ratings).item):
         assert np.abs(history.residuals * UNIT).max() < 2
@@ -310,7 +310,7 @@ def test_residuals_fit_their_units(ratings: Ratings) -> None:
 # -- saved and refused --------------------------------------------------------------------------
 
 
-def test_saved_and_loaded_gives_the_same_bits(ratings: Ratings, tmp_path: Path) -> None:
+def test_saved_and_loaded_gives_the_same_bits(ratings: Dataset, tmp_path: Path) -> None:
     made = TimeFeatures.of(ratings)
     save_file(made.arrays(), tmp_path / "time.safetensors")
     loaded = TimeFeatures.from_arrays(load_file(tmp_path / "time.safetensors"))
@@ -334,19 +334,19 @@ def test_saved_and_loaded_gives_the_same_bits(ratings: Ratings, tmp_path: Path) 
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(
-    ratings: Ratings, name: str, value: npt.NDArray[np.float64], message: str
+    ratings: Dataset, name: str, value: npt.NDArray[np.float64], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
         TimeFeatures.from_arrays({**TimeFeatures.of(ratings).arrays(), name: value})
 
 
-def test_an_index_beyond_the_other_side_is_refused(ratings: Ratings) -> None:
+def test_an_index_beyond_the_other_side_is_refused(ratings: Dataset) -> None:
     arrays = TimeFeatures.of(ratings).arrays()
     with pytest.raises(DataError, match=r"user\.others must lie in 0\.\.43"):
         TimeFeatures.from_arrays({**arrays, "user.others": arrays["user.others"] + np.int32(9)})
 
 
-def test_wrong_cells_are_refused(ratings: Ratings) -> None:
+def test_wrong_cells_are_refused(ratings: Dataset) -> None:
     made = TimeFeatures.of(ratings)
     with pytest.raises(DataError, match=r"user 0\.\.64 is outside: known are 0\.\.63"):
         made.features([0, 64], [1, 1], [5, 5])
@@ -357,6 +357,6 @@ def test_wrong_cells_are_refused(ratings: Ratings) -> None:
     with pytest.raises(DataError, match="beyond"):
         made.features([0], [1], [2**60])
     with pytest.raises(DataError, match="no timestamps; time features need them"):
-        TimeFeatures.of(replace(ratings, times=None))
+        TimeFeatures.of(ratings.replace(times=None))
     with pytest.raises(DataError, match="no ratings"):
         TimeFeatures.of(ratings.select(np.arange(0)))

@@ -19,11 +19,11 @@ import pytest
 from cfnade.data import formats
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.roles import ReadOptions
 from cfnade.data.scale import Scale
 from cfnade.data.typed_tables import read_frame, read_table, write_parquet
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 pd = pytest.importorskip("pandas")
 
@@ -242,7 +242,7 @@ def test_a_negative_count_in_a_page_is_found_before_polars_asks_for_the_memory()
     assert found > 20
 
 
-def _ratings(text_ids: bool = False, **changed: Any) -> Ratings:
+def _ratings(text_ids: bool = False, **changed: Any) -> Dataset:
     raw: list[Any] = ["007", "1", "é"] if text_ids else [7, -1, 2**40]
     columns = Columns(
         users=pl.Series([raw[i] for i in (2, 0, 1, 0)]),
@@ -260,7 +260,7 @@ def _ratings(text_ids: bool = False, **changed: Any) -> Ratings:
 @pytest.mark.parametrize(
     "ratings", [_ratings(), _ratings(text_ids=True), _ratings(scale=None, bins=3)]
 )
-def test_what_we_write_we_read_back_equal(ratings: Ratings, tmp_path: Path) -> None:
+def test_what_we_write_we_read_back_equal(ratings: Dataset, tmp_path: Path) -> None:
     path = tmp_path / "new" / "r.parquet"
     write_parquet(ratings, path)
     columns, words = formats.read(path)

@@ -11,7 +11,7 @@ from tests.scoring.crowds import cells, known, read_parts, written
 from tests.shards.made import csv_file, lines
 
 from cfnade.engines import TaskEngine, open_engine
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 from cfnade.scoring import BatchScorer
 from cfnade.scoring.everybody import score_everybody
 from cfnade.shards.stages import shard

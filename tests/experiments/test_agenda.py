@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.experiments.plans import CHOICE, plan_file
 
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 from cfnade.training.loop import Run, Saving
 from experiments import one
 from experiments.agenda import Agenda, Task, time_left

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from tests.experiments.plans import CHOICE, HEAD, plan_file
 
+from cfnade.config import TrainingConfig
 from cfnade.data.loader import load, load_split
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
-from cfnade.settings import Settings
 from cfnade.sides import KINDS, new_member
 from cfnade.sides.plain import PlainRows
 from cfnade.sides.readings import reading_of
@@ -239,7 +239,7 @@ def small_run(name: str | None, side: str = "item") -> Any:
             split(ratings, "paper:1"),
             side=side,
             architecture={"hidden": (5,)},
-            settings=Settings(epochs=3),
+            settings=TrainingConfig(epochs=3),
             threads=1,
         )
 
@@ -276,7 +276,9 @@ def test_the_slope_is_learnt_and_counts_for_every_level() -> None:
 def test_a_sloped_model_answers_with_its_slope() -> None:
     fitted = small_run("slope").fitted
     side: Any = fitted.members[0].sides["item"]
-    plain = reading_of("item", PlainRows(side.scores_given, fitted.context.rows("item")))
+    plain = reading_of(
+        "item", PlainRows(side.scores_given, fitted.context.rows("item")), fitted.context
+    )
     cells = np.repeat(np.arange(5), 6), np.tile(np.arange(6), 5), None
     found = side.reading(fitted.context).cells(*cells)
     np.testing.assert_allclose(found, plain.cells(*cells), rtol=1e-4, atol=1e-5)
@@ -294,7 +296,7 @@ def test_a_variant_changes_the_result_and_ends(name: str, side: str) -> None:
 def test_a_flat_start_says_nothing_before_the_first_step() -> None:
     ratings = synthetic(50, 30, 700, seed=2).ratings
     with variant("flat_start"):
-        member = new_member(("item",), ratings, {"hidden": (5,)}, Settings())
+        member = new_member(("item",), ratings, {"hidden": (5,)}, TrainingConfig())
     network: Any = member.sides["item"].network
     assert not network.b.any()
     assert network.W.any()

@@ -11,7 +11,7 @@ import pytest
 from tests.exports.given import HISTORIES, KINDS, asked, predictor_of
 
 from cfnade import CFNADE, synthetic
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.exports.onnx_graph import write_onnx
 
 

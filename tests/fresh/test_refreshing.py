@@ -23,12 +23,14 @@ from tests.serve.given import KINDS, ratings
 from tests.store.given import bytes_below
 
 from cfnade import CFNADE, checkpoint
-from cfnade.errors import CheckpointError, TrainingError
+from cfnade.cli import fresher
+from cfnade.evaluation import evaluate
+from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.fresh import refreshing
 from cfnade.fresh.newest_held import by_newest, held_back
 from cfnade.fresh.publishing import KEPT, check_of, earlier, publish, roll_back
-from cfnade.fresh.refreshing import refresh
+from cfnade.fresh.refreshing import FolderBusyError, refresh
 from cfnade.lock import only_one
 from cfnade.sides.ridge import RidgeSide
 from cfnade.store.forgetting import forget
@@ -67,7 +69,7 @@ def test_the_newest_tenth_is_held_back_and_half_of_it_given() -> None:
     held = len(made) - len(parts.train)
     assert held == -(-len(made) // 10)
     newest = sorted(made.times.tolist())[len(made) - held :]
-    both = parts.valid.plus(parts.given)
+    both = parts.valid.concat(parts.given)
     assert both.times is not None
     assert sorted(both.times.tolist()) == newest
     for user in set(both.users.tolist()):
@@ -82,11 +84,11 @@ def test_the_newest_tenth_is_held_back_and_half_of_it_given() -> None:
 def test_nothing_is_asked_that_the_earlier_model_was_told(model: Path) -> None:
     fitted, made = checkpoint.load(model), ratings(KINDS["user"])
     parts = by_newest(made)
-    held = parts.valid.plus(parts.given)
-    told = parts.train.plus(held.select(np.arange(5)))
+    held = parts.valid.concat(parts.given)
+    told = parts.train.concat(held.select(np.arange(5)))
     split = held_back(made, replace(fitted, context=told))
     assert _cells(split.train) == _cells(told)
-    assert _cells(split.given.plus(split.valid)) == _cells(held.select(np.arange(5, len(held))))
+    assert _cells(split.given.concat(split.valid)) == _cells(held.select(np.arange(5, len(held))))
     everything = replace(fitted, context=made)  # so nothing is new, and the newest are asked
     assert _cells(held_back(made, everything).valid) == _cells(parts.valid)
 
@@ -138,7 +140,6 @@ def test_what_is_worse_is_not_published(
     model: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     come(place)
-    before = check_of(model)
     real = refreshing._trained_on
 
     def spoilt(*given: object) -> object:
@@ -150,6 +151,12 @@ def test_what_is_worse_is_not_published(
         return fitted
 
     monkeypatch.setattr(refreshing, "_trained_on", spoilt)
+    publish(_marked(checkpoint.load(model), 0), model)  # so there is an earlier one
+    before = check_of(model)
+    kept = earlier(model)
+    store = open_store(place)
+    forget(store, "mistyped")  # of whom the store knows nothing
+    store.close()
     done = refresh(model, place, threads=1)
     assert not done.published
     assert "worse, so the model stays" in done.why
@@ -157,8 +164,30 @@ def test_what_is_worse_is_not_published(
     assert done.before is not None
     assert done.after > done.before
     assert check_of(model) == before
-    assert earlier(model) == []
+    assert earlier(model) == kept != []
+    again = refresh(model, place, threads=1)  # the same training would give the same model
+    assert (again.published, again.after) == (False, None)
+    assert again.why == "nothing has come since the last refresh, which was worse"
     assert refresh(model, place, bar=100.0, threads=1).published  # the bar is an argument
+
+
+def test_who_came_and_went_between_refreshes_forces_nothing(
+    model: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No model holds them, so none has to go."""
+    publish(_marked(checkpoint.load(model), 0), model)
+    before, kept = check_of(model), earlier(model)
+    come(place)
+    store = open_store(place)
+    assert forget(store, "n0").known
+    store.close()
+    real = evaluate
+    rmse = iter([1.0, 2.0])
+    monkeypatch.setattr(
+        refreshing, "evaluate", lambda *given: replace(real(*given), rmse=next(rmse))
+    )
+    assert not refresh(model, place, threads=1).published
+    assert (check_of(model), earlier(model)) == (before, kept)
 
 
 def test_the_last_three_are_kept_and_rolled_back_one_by_one(model: Path) -> None:
@@ -335,6 +364,30 @@ def test_a_store_without_the_models_ratings_is_refused(model: Path, tmp_path: Pa
     come(place)
     with pytest.raises(TrainingError, match="bring those into the store first"):
         refresh(model, place, threads=1)
+
+
+def test_every_goes_on_after_a_failure(
+    model: Path, place: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that may pass at first, any after it worked once; a mistake in the command ends it."""
+    outcomes: list[BaseException | None] = []
+
+    def once(*_: object) -> None:
+        if (outcome := outcomes.pop(0)) is not None:
+            raise outcome
+
+    monkeypatch.setattr(fresher, "_once", once)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    command = ("refresh", model, "--store", place, "--every", "1s")
+    stop: BaseException = KeyboardInterrupt()
+    outcomes += [FolderBusyError("busy"), None, TrainingError("too few"), None, stop]
+    said = shell(*command)
+    assert outcomes == []
+    assert "not refreshed, next try in 1s: busy" in said.err
+    assert "not refreshed, next try in 1s: too few" in said.err
+    outcomes += [TrainingError("too few"), stop]
+    said = shell(*command)
+    assert (said.code, outcomes) == (1, [stop])
 
 
 def test_the_command_says_what_it_did(model: Path, place: str, shell: Shell) -> None:

@@ -14,14 +14,14 @@ import torch
 from tests.serve.given import KINDS, ratings, trained
 
 from cfnade import checkpoint
+from cfnade.config import TrainingConfig
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.fresh.refreshing import extended
 from cfnade.scorer import Scorer
-from cfnade.settings import Settings
 from cfnade.sides.factors import analyse, continued
 from cfnade.sides.ridge import RidgeSide
 from cfnade.sides.widening import places_of, recounted
@@ -29,7 +29,7 @@ from cfnade.training.member import gone_on
 from cfnade.training.run import train
 
 
-def more(made: Ratings) -> Ratings:
+def more(made: Dataset) -> Dataset:
     """The same ratings, with two users and two items that nobody had, all ids as texts."""
     users, items = made.user_ids[made.users], made.item_ids[made.items]
     return build(
@@ -59,7 +59,7 @@ def test_what_was_known_is_said_as_before(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(again, before, atol=1e-6)
 
 
-def _tables(old: Ratings, new: Ratings) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+def _tables(old: Dataset, new: Dataset) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
     return [(old.user_ids, new.user_ids), (old.item_ids, new.item_ids)]
 
 
@@ -113,7 +113,7 @@ def test_going_on_trains_each_member_from_its_own_weights(tmp_path: Path) -> Non
     fitted = checkpoint.load(trained(tmp_path / "several", KINDS["several"]))
     parts = split(ratings(KINDS["user"]), "paper:0")
     fields = fitted.members[0].to_dict()["user"]
-    settings = Settings(epochs=0, average=0.0)
+    settings = TrainingConfig(epochs=0, average=0.0)
     done = train(
         parts,
         side="user",
@@ -154,7 +154,7 @@ def test_what_training_added_is_added_to_the_new_start_too(tmp_path: Path) -> No
     fitted = checkpoint.load(trained(tmp_path / "user", KINDS["ridge"]))
     side = fitted.members[0].sides["user-ridge"]
     assert isinstance(side, RidgeSide)
-    wide, settings = more(fitted.context), Settings()
+    wide, settings = more(fitted.context), TrainingConfig()
     one = gone_on(fitted, wide, settings).sides["user-ridge"]
     with torch.no_grad():
         side.network.b[3] += 0.5

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.choice.given import some_picks
+from tests.choice.given import SIDES, some_picks
 
 from cfnade.choice import Choice
-from cfnade.choice.blending import USUAL, AskedPeople, blended, mean_ndcg
+from cfnade.choice.blending import USUAL, AskedPeople, blended, kept, mean_ndcg
 from cfnade.choice.choice_side import ChoiceSide
 from cfnade.choice.picks import Picks
 
@@ -57,12 +57,55 @@ def test_the_planted_weight_is_found() -> None:
     assert found["ndcg"] > max(found["alone"].values())
 
 
-def test_a_side_that_says_nothing_counts_nothing() -> None:
-    rng = np.random.default_rng(1)
-    first, noise = 2 * rng.standard_normal((2, 2000, M))
-    asked = next_picks(first, 2)
-    weights, _ = blended({"nade": Told(first), "linear": Told(noise)}, asked, asked.known)  # type: ignore[dict-item]
-    assert weights["linear"] <= 0.1 * weights["nade"]
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("useless", ["nade", "linear", "posterior"])
+def test_a_component_with_random_scores_has_weight_0(useless: str, seed: int) -> None:
+    """Whichever it is; the first component is no exception."""
+    rng = np.random.default_rng(seed)
+    truth, noise, error = 2 * rng.standard_normal((3, 2000, M))
+    asked = next_picks(truth, 2)
+    good = iter([truth + 0.5 * error, truth - 0.5 * error])
+    sides: Any = {
+        name: Told(noise if name == useless else next(good))
+        for name in ("nade", "linear", "posterior")
+    }
+    weights, _ = blended(sides, asked, asked.known)
+    assert weights.pop(useless) == 0
+    assert min(weights.values()) > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_blend_is_not_below_its_best_component(seed: int) -> None:
+    """Measured again from the weights, on people few enough to overfit to."""
+    rng = np.random.default_rng(seed)
+    truth = 2 * rng.standard_normal((60, M))
+    asked = next_picks(truth, seed)
+    names = ("nade", "linear", "posterior")
+    sides: Any = {
+        name: Told(rng.uniform(0.01, 5) * (rng.uniform(0, 1) * truth + rng.normal(size=(60, M))))
+        for name in names
+    }
+    weights, found = blended(sides, asked, asked.known)
+    scores = {name: side.scores(asked.known) for name, side in sides.items()}
+    alone = {name: mean_ndcg(one.copy(), asked) for name, one in scores.items()}
+    total = np.sum([weights[name] * scores[name] for name in names], axis=0)
+    together = mean_ndcg(total.astype(np.float32), asked)
+    assert together >= max(alone.values()) - 1e-6
+    assert found["ndcg"] == pytest.approx(together, abs=1e-5)
+    assert found["alone"] == {name: pytest.approx(value, abs=1e-5) for name, value in alone.items()}
+    assert min(weights.values()) >= 0
+
+
+def test_a_model_keeps_the_components_that_count_and_one_with_item_vectors() -> None:
+    picks = some_picks()
+    sides = {name: SIDES[name](picks) for name in ("nade", "linear", "posterior")}
+    cases = {
+        (1.0, 0.5, 0.0): ["linear", "nade"],
+        (0.0, 0.5, 0.2): ["linear", "posterior"],
+        (0.0, 0.5, 0.0): ["linear", "nade"],  # it alone has no vectors
+    }
+    for weights, names in cases.items():
+        assert sorted(kept(sides, dict(zip(sides, weights, strict=True)))) == names
 
 
 @pytest.mark.parametrize("sharpness", [0.5, 1.0, 2.0])

@@ -17,7 +17,7 @@ from cfnade.choice import CHOICE_KINDS, Choice, choice_shapes, saved_choice
 from cfnade.choice.choice_side import ChoiceSide
 from cfnade.choice.picks import Picks
 from cfnade.data.synthetic_picks import synthetic_picks
-from cfnade.errors import CheckpointError, ModelError
+from cfnade.exceptions import CheckpointError, ModelError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.predictor import Predictor
 from cfnade.sides.side import Row

@@ -9,7 +9,7 @@ from tests.choice.given import M, matrix, some_picks
 
 from cfnade.choice import regressions as module
 from cfnade.choice.linear import Linear, LinearConfig, usual_penalty
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 
 
 def regressions(X: np.ndarray, penalty: float, most: int | None = None) -> np.ndarray:

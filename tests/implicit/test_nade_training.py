@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +17,7 @@ from cfnade.choice.nade_training import (
     ChoiceDraw,
     ChoiceSettings,
     ChoiceTrainer,
+    FusedAdam,
     Pool,
     draw,
     set_slopes,
@@ -22,7 +25,7 @@ from cfnade.choice.nade_training import (
 )
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_states import score_all
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.models.batch import Context
 from cfnade.models.choice_network import ChoiceNetwork, DrawnSets, choice_cost
 
@@ -288,3 +291,37 @@ def test_all_scores_are_the_plain_networks(levels: int) -> None:
 def test_settings_out_of_bounds_are_named(name: str) -> None:
     with pytest.raises(TrainingError, match=name):
         ChoiceSettings(**{name: -1})  # type: ignore[arg-type]
+
+
+def test_fused_adam_has_the_bits_of_torchs_own() -> None:
+    shapes, decays = [(7, 3), (5, 3), (3,), (5,)], (0.02, 0.0)
+    torch.manual_seed(0)
+    ours = [torch.randn(shape) for shape in shapes]
+    theirs = [tensor.clone() for tensor in ours]
+    adam = FusedAdam([(ours[:2], decays[0]), (ours[2:], decays[1])])
+    groups = [
+        {"params": theirs[:2], "weight_decay": decays[0]},
+        {"params": theirs[2:], "weight_decay": decays[1]},
+    ]
+    reference = torch.optim.Adam(groups, fused=True)
+    for rate in (0.1, 0.03, 0.01):
+        for one, other in zip(ours, theirs, strict=True):
+            one.grad = torch.randn(one.shape)
+            other.grad = one.grad.clone()
+        for group in reference.param_groups:
+            group["lr"] = rate
+        reference.step()
+        adam.step(rate)
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+
+
+def test_training_does_not_import_torchs_compiler() -> None:
+    code = (
+        "import sys, cfnade.choice.nade_training as training, torch\n"
+        "parameter = torch.ones(2)\n"
+        "parameter.grad = torch.ones(2)\n"
+        "training.FusedAdam([([parameter], 0.0)]).step(0.1)\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

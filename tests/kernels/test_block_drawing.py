@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.block_drawing import Block, BlockSampler
 from cfnade.kernels.grouping import Grouped
 from cfnade.kernels.memory import Array

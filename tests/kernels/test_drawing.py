@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.drawing import DrawnBatch, Sampler
 from cfnade.kernels.grouping import Grouped
 from cfnade.kernels.memory import Array

@@ -13,7 +13,7 @@ from tests.kernels.cases import COLUMNS, ROWS, Case, batch_of, network, plain, r
 from tests.kernels.reference import Params, assert_close
 from torch import Tensor
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.block_drawing import Block, BlockSampler
 from cfnade.kernels.costing import cost_of

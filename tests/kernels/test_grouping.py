@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.grouping import group, levels_of, partition, ratings_of
 from cfnade.kernels.memory import Array
 

@@ -24,7 +24,7 @@ from tests.kernels.cases import (
 from tests.kernels.reference import assert_close
 from torch import Tensor
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.engine import Engine
 from cfnade.kernels.forward import cell_scores, context_sum
 from cfnade.kernels.memory import Array

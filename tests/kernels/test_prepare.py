@@ -14,6 +14,7 @@ import pytest
 
 import cfnade
 from cfnade.kernels import prepare
+from cfnade.kernels.compiled import MESSAGE
 from cfnade.kernels.tasks import TASKS
 
 LISTEN = """
@@ -159,3 +160,71 @@ def test_another_folder_takes_the_compiled_kernels_over(tmp_path: Path) -> None:
 def test_what_another_process_compiles_is_found_here(tmp_path: Path) -> None:
     where = {"NUMBA_CACHE_DIR": str(tmp_path)}
     assert run(ELSEWHERE, **where) == ["compiling kernels (once)…", "True 0"]
+
+
+UNCACHED = """
+import tempfile, warnings
+import numpy as np
+
+def refuse(*_, **options):  # how Numba tries whether a folder is writable
+    raise PermissionError(13, "Permission denied", options.get("dir"))
+
+tempfile.TemporaryFile = refuse
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    from cfnade.kernels import mean_tilt, prepare, spelling
+    chances = mean_tilt.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
+print(*[warning.category.__name__ for warning in caught])
+print("NUMBA_CACHE_DIR" in str(caught[0].message))
+print(np.round(chances, 6).tolist())
+folder, compiled_here = prepare.cache_folder_of_kernels(), prepare.prepare(None, "newcomers")
+print(folder, compiled_here, prepare.SecondProcess.process)
+"""
+
+
+def test_without_a_writable_folder_kernels_work_after_one_warning() -> None:
+    assert run(UNCACHED) == ["RuntimeWarning", "True", "[[0.5, 0.5]]", "None True None"]
+
+
+DISK_IS_FULL = """
+import errno, os, warnings
+import numpy as np
+from numba.core import caching
+
+def fail(self, *_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+caching.IndexDataCacheFile.save = fail
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    from cfnade.kernels import grouping, mean_tilt
+    grouping.counting_sort(np.array([2, 0, 1]), 3)
+    mean_tilt.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
+print(len(caught), "No space left" in str(caught[0].message))
+"""
+
+
+def test_a_full_disk_of_the_cache_is_one_warning(tmp_path: Path) -> None:
+    assert run(DISK_IS_FULL, NUMBA_CACHE_DIR=str(tmp_path)) == ["1 True"]
+
+
+PYTHON = """
+import cfnade.choice.linear
+import numpy as np
+from cfnade.kernels import grouping
+
+for size in (2, 3):
+    grouping.counting_sort(np.zeros(size, int), 1)
+    grouping.counting_sort(np.zeros(size, np.int32), 1)
+"""
+
+
+def test_the_first_compilation_of_a_process_is_logged_once(tmp_path: Path) -> None:
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    for expected in ([MESSAGE], []):  # the second process reads what the first compiled
+        done = subprocess.run(
+            [sys.executable, "-c", PYTHON], env=env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == ""
+        assert done.stderr.splitlines() == expected

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import (
     Answers,
     Helper,
@@ -71,6 +71,20 @@ def test_an_error_in_a_part_is_raised_here() -> None:
 
     with pytest.raises(ZeroDivisionError):
         run(part, [(1,), (0,)])
+
+
+def test_all_parts_have_ended_when_the_callers_own_raises() -> None:
+    ended: list[int] = []
+
+    def part(number: int) -> None:
+        if number == 0:
+            raise ZeroDivisionError
+        time.sleep(0.2)
+        ended.append(number)
+
+    with pytest.raises(ZeroDivisionError):
+        run(part, [(0,), (1,)])
+    assert ended == [1]
 
 
 def test_the_default_is_torchs_number() -> None:

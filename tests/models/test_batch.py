@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.models import Batch, Context, Targets
 
 CONTEXT = Context(torch.tensor([0, 2, 2]), torch.tensor([0, 3]), torch.tensor([1, 0]))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.models import Batch, CFNADEConfig, CFNADENetwork, Context, Targets
 
 ModelMaker = Callable[..., CFNADENetwork]

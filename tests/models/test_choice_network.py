@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.models.batch import Context
 from cfnade.models.choice_network import ChoiceNetwork, DrawnSets, choice_cost
 from cfnade.models.config import ChoiceConfig

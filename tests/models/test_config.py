@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.models import CFNADEConfig, CFNADENetwork
 
 
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"levels": 1}, r"levels \(=1\) must be a whole number of at least 2: one level"),
+        ({"levels": 1}, r"levels \(=1\) must be a whole number of at least 2"),
         ({"columns": 0}, r"columns \(=0\) must be a whole number of at least 1"),
-        ({"hidden": ()}, r"hidden \(=\(\)\) must be a sequence such as \(500,\)"),
-        ({"hidden": 500}, r"hidden \(=500\) must be a sequence such as \(500,\)"),
+        ({"hidden": ()}, r"hidden \(=\(\)\) must be a list of at least 1 value"),
+        ({"hidden": 500}, r"hidden \(=500\) must be a list of at least 1 value"),
         ({"hidden": (8, 0)}, r"hidden \(=\(8, 0\)\) must be .* each a whole number of at least 1"),
         ({"factors": 9}, r"factors \(=9\) must not exceed the 8 hidden units"),
         ({"hidden": (8, 4), "factors": 5}, r"factors \(=5\) must not exceed the 4 hidden units"),
@@ -32,10 +32,10 @@ from cfnade.models import CFNADEConfig, CFNADENetwork
             {"context_scale": "sqrt", "mean_context": 0.0},
             r"mean_context \(=0.0\) must be a number above 0",
         ),
-        ({"hidden": (8.0,)}, r"hidden \(=\(8.0,\)\) must be a sequence"),
-        ({"hidden": ("8",)}, r"hidden \(=\('8',\)\) must be a sequence"),
-        ({"hidden": (True,)}, r"hidden \(=\(True,\)\) must be a sequence"),
-        ({"hidden": "88"}, r"hidden \(='88'\) must be a sequence"),
+        ({"hidden": (8.0,)}, r"hidden \(=\(8.0,\)\) must be a list of at least 1 value"),
+        ({"hidden": ("8",)}, r"hidden \(=\('8',\)\) must be a list of at least 1 value"),
+        ({"hidden": (True,)}, r"hidden \(=\(True,\)\) must be a list of at least 1 value"),
+        ({"hidden": "88"}, r"hidden \(='88'\) must be a list of at least 1 value"),
         ({"factors": 2.0}, r"factors \(=2.0\) must be a whole number"),
         ({"factors": True}, r"factors \(=True\) must be a whole number"),
         ({"levels": "5"}, r"levels \(='5'\) must be a whole number"),

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.models import CFNADENetwork, Context
 from cfnade.models.generate import sample
 from cfnade.models.ordered import log_conditionals

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.models import CFNADENetwork, Context
 from cfnade.models.initialise import smoothed_log_frequencies, steps
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.models import Batch, CFNADENetwork, Context, Targets, ordered
 from cfnade.models.costs import regular_cost
 from cfnade.models.ordered import (

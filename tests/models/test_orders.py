@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.models import Context
 from cfnade.models.orders import arrange, random_order, time_order
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.models.batch import Context
 from cfnade.models.config import RidgeConfig
 from cfnade.models.ridge_network import RidgeNetwork

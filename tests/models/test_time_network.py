@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.models.config import TIME_UNITS
 from cfnade.models.time_network import TimeNetwork
 

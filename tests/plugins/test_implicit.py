@@ -10,7 +10,7 @@ import pytest
 from implicit.evaluation import precision_at_k
 from scipy.sparse import csr_matrix
 
-from cfnade.errors import DataError, PredictionError
+from cfnade.exceptions import DataError, PredictionError
 from cfnade.plugins.implicit import PickRecommender
 
 N = 40

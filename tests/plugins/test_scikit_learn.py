@@ -19,8 +19,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from cfnade import CFNADE, DataError, Ratings, synthetic
-from cfnade.errors import PredictionError
+from cfnade import CFNADE, DataError, Dataset, synthetic
+from cfnade.exceptions import PredictionError
 from cfnade.plugins.scikit_learn import CFNADERegressor
 
 FAST: dict[str, Any] = {
@@ -34,12 +34,12 @@ def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def ratings() -> Ratings:
+def ratings() -> Dataset:
     return synthetic(30, 20, 300, seed=3).ratings
 
 
 @pytest.fixture(scope="module")
-def frame(ratings: Ratings) -> pd.DataFrame:
+def frame(ratings: Dataset) -> pd.DataFrame:
     users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
     return pd.DataFrame({"user": users, "item": items, "rating": ratings.values})
 
@@ -50,7 +50,7 @@ def fitted(frame: pd.DataFrame) -> CFNADERegressor:
 
 
 def test_it_says_what_the_estimator_says(
-    fitted: CFNADERegressor, ratings: Ratings, frame: pd.DataFrame
+    fitted: CFNADERegressor, ratings: Dataset, frame: pd.DataFrame
 ) -> None:
     plain = CFNADE(**FAST).fit(ratings)
     expected = plain.predict(frame["user"].to_numpy(), frame["item"].to_numpy())

@@ -11,7 +11,7 @@ import pytest
 from surprise import Dataset, Reader, accuracy, dump
 from surprise.model_selection import GridSearchCV, KFold, cross_validate
 
-from cfnade import CFNADE, Ratings, synthetic
+from cfnade import CFNADE, synthetic
 from cfnade.plugins.surprise import CFNADEAlgo
 
 FAST: dict[str, Any] = {
@@ -21,7 +21,7 @@ FAST: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def frame() -> pd.DataFrame:
-    drawn: Ratings = synthetic(30, 20, 300, seed=3).ratings
+    drawn = synthetic(30, 20, 300, seed=3).ratings
     users = [f"u{one:02}" for one in drawn.users]
     return pd.DataFrame({"user": users, "item": drawn.items, "rating": drawn.values})
 

@@ -17,11 +17,11 @@ import torch
 from tests.folded import Cell, frequencies, side_scores, unknown
 
 from cfnade.calibration import Calibration
+from cfnade.config import TrainingConfig
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.settings import Settings
 from cfnade.sides import Member, new_member, side_names
 
 FloatArray = npt.NDArray[np.float64]
@@ -52,7 +52,7 @@ NOW = 50
 """When cells of a model that knows time are asked for."""
 
 
-def ratings(*, texts: bool = False) -> Ratings:
+def ratings(*, texts: bool = False) -> Dataset:
     """70 ratings in half stars."""
     rng = np.random.default_rng(3)
     users, items = np.divmod(rng.choice((USERS - 1) * (ITEMS - 1), 70, replace=False), ITEMS - 1)
@@ -75,7 +75,7 @@ def ratings(*, texts: bool = False) -> Ratings:
 def make(
     side: str = "user",
     *,
-    data: Ratings | None = None,
+    data: Dataset | None = None,
     seed: int = 0,
     seeds: int = 1,
     time: bool = False,
@@ -86,7 +86,7 @@ def make(
     trained = context.select((context.users != UNTRAINED_USER) & (context.items != UNTRAINED_ITEM))
     names = side_names(side, ridge=fields.get("ridge", 0), time=time)
     fields = {"hidden": (6,)} | fields
-    members = [new_member(names, trained, fields, Settings()) for _ in range(seeds)]
+    members = [new_member(names, trained, fields, TrainingConfig()) for _ in range(seeds)]
     generator = torch.Generator().manual_seed(seed)
     for member in members:
         _fill(member, generator)
@@ -105,7 +105,7 @@ def _fill(member: Member, generator: torch.Generator) -> None:
         parameter.normal_(0.0, 0.4, generator=generator)
 
 
-def history_of(data: Ratings, user: int) -> dict[Any, float]:
+def history_of(data: Dataset, user: int) -> dict[Any, float]:
     """All that a user rated, as raw ids and stars."""
     mine = data.users == user
     raw = data.item_ids[data.items[mine]].tolist()
@@ -115,7 +115,7 @@ def history_of(data: Ratings, user: int) -> dict[Any, float]:
 # -- what plain torch says -------------------------------------------------------------------------
 
 
-def known_cells(data: Ratings) -> dict[tuple[int, int], int]:
+def known_cells(data: Dataset) -> dict[tuple[int, int], int]:
     """The ratings of a context."""
     cells = zip(data.users.tolist(), data.items.tolist(), strict=True)
     return dict(zip(cells, data.levels.tolist(), strict=True))

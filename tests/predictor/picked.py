@@ -12,7 +12,7 @@ from tests.predictor.given import FloatArray, make
 
 from cfnade.calibration import Calibration
 from cfnade.choice.picks import Picks
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.fitted import FittedModel, trained_on
 
@@ -21,7 +21,7 @@ GENRES = ("Drama", "Comedy|Drama", "", "(no genres listed)", "Comedy", "Film-Noi
 
 
 @cache
-def data(*, implicit: bool = False, weighed: bool = False) -> Ratings:
+def data(*, implicit: bool = False, weighed: bool = False) -> Dataset:
     """User 0 knows nothing, user 11 everything; ids begin at 1."""
     rng = np.random.default_rng(5)
     known = rng.random((USERS, ITEMS)) < 0.3
@@ -29,7 +29,7 @@ def data(*, implicit: bool = False, weighed: bool = False) -> Ratings:
     users, items = (index.astype(np.int32) for index in np.nonzero(known))
     n = len(users)
     levels = np.zeros(n, np.uint8) if implicit else rng.integers(0, 5, n).astype(np.uint8)
-    return Ratings(
+    return make_dataset(
         users=users,
         items=items,
         levels=levels,

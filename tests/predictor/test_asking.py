@@ -7,15 +7,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.kernels.posterior import Evidence
 from cfnade.models.batch import Context
 from cfnade.models.ridge_network import RidgeNetwork
 from cfnade.predictor import Predictor
 from cfnade.predictor.asking import Uncertainty
-from cfnade.settings import Settings
 from cfnade.training.run import train
 
 USERS, ITEMS = 50, 25
@@ -23,7 +23,7 @@ USERS, ITEMS = 50, 25
 
 def made(side: str) -> Predictor:
     data = split(synthetic(USERS, ITEMS, 700, seed=3).ratings, "paper:0")
-    settings = Settings(epochs=2, batch_rows=16, seed=1)
+    settings = TrainingConfig(epochs=2, batch_rows=16, seed=1)
     fields = {"hidden": (6,), "ridge": 4} if side == "user" else {"hidden": (6,)}
     return Predictor(train(data, side=side, architecture=fields, settings=settings).fitted)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.predictor.given import make, ratings
 
-from cfnade.data.ratings import Ratings
-from cfnade.errors import PredictionError
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 
 TITLES = [
@@ -27,7 +26,7 @@ TITLES = [
 
 
 def predictor(*, texts: bool = False) -> Predictor:
-    data: Ratings = replace(ratings(texts=texts), titles=np.array(TITLES, object))
+    data: Dataset = ratings(texts=texts).replace(titles=np.array(TITLES, object))
     return Predictor(make("user", data=data))
 
 
@@ -35,7 +34,7 @@ def titles_as_ids(titles: list[str] = TITLES) -> Predictor:
     """The same model of a file that has titles in place of ids, as a copy of MovieLens 1M has."""
     names = [title or "Untitled" for title in titles]
     return Predictor(
-        make("user", data=replace(ratings(), item_ids=np.array(names, object), titles=None))
+        make("user", data=ratings().replace(item_ids=np.array(names, object), titles=None))
     )
 
 
@@ -104,7 +103,7 @@ def test_an_item_rated_by_id_and_by_title_is_rated_twice() -> None:
 
 
 def test_without_titles_ids_alone_count() -> None:
-    ask = Predictor(make("user", data=replace(ratings(), titles=None)))
+    ask = Predictor(make("user", data=ratings().replace(titles=None)))
     with pytest.raises(PredictionError, match="item id 'Matrix' is a str"):
         ask.person({"Matrix": 4})
     with pytest.raises(PredictionError, match="knows no titles"):
@@ -190,7 +189,7 @@ def test_a_typed_number_is_an_id_before_it_is_a_title() -> None:
     """A file of ratings names its items by id: 1984 there is not the film of that name."""
     ids = np.array([*range(100, 113), 1984])
     titles = np.array(TITLES, object)
-    ask = Predictor(make("user", data=replace(ratings(), item_ids=ids, titles=titles)))
+    ask = Predictor(make("user", data=ratings().replace(item_ids=ids, titles=titles)))
     assert ask.catalogue.typed("1984") == 13
     assert ask.catalogue.index("1984") == 5
     assert predictor().catalogue.typed("1984") == 5

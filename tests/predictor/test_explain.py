@@ -18,7 +18,7 @@ from tests.predictor.given import (
     make_kind,
 )
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 
 

@@ -14,7 +14,7 @@ from tests.predictor.picked import ITEMS, data, first_of, picked_model, rated_mo
 
 from cfnade.choice.picks import Picks
 from cfnade.choice.set_nade import ChoiceNade
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.models.batch import Context
 from cfnade.predictor import Predictor
 from cfnade.predictor.likeness import unit_vectors

@@ -18,7 +18,7 @@ from tests.predictor.given import (
     make_kind,
 )
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 
 GIVEN = {20: 4.5, 40: 1.0, 60: 3.0}  # user 4, id 40, was not trained on

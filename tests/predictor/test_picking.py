@@ -21,8 +21,11 @@ from tests.predictor.picked import (
 from tests.predictor.test_listing import assert_same
 
 from cfnade.choice import Choice
+from cfnade.choice.picks import Picks
 from cfnade.kernels.threads import torch_threads
 from cfnade.predictor import Predictor, listing, picking
+from cfnade.predictor.histories import Person
+from cfnade.sides.side import Row
 
 TASTES = [0, 0.25, 0.5, 0.75, 1]
 FITTED = {"rated": rated_model(), "both": rated_model("both"), "picked": picked_model()}
@@ -137,6 +140,34 @@ def test_a_history_gets_the_list_of_a_user_who_is_known_by_the_same() -> None:
     user = predictor.recommend([5], n=7).drop("user")
     for history in (own, dict.fromkeys(own, 1), [(item, 1.0) for item in own]):
         assert predictor.recommend(history=history, n=7).equals(user)
+
+
+@pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "left out"])
+def test_a_stored_user_with_another_history_keeps_the_weights_of_the_same_items(
+    replaced: bool,
+) -> None:
+    """Weights belong to items: one that the context lacks weighs 1, one that is missing nothing."""
+    predictor, fitted = PREDICTORS["weighed"], FITTED["weighed"]
+    assert fitted.choice is not None
+    user, context = 1, fitted.context
+    stored = Picks.of(context).take(np.array([user]))
+    weight = dict(zip(stored.columns.tolist(), stored.weights.tolist(), strict=True))
+    items = [int(item) for item in stored.columns[1:]]
+    if replaced:
+        items.append(next(i for i in range(ITEMS) if i not in weight))
+    items = items[::-1]
+    person = Person(np.array(items, np.int32), np.zeros(len(items), np.uint8), (), user)
+    frame = predictor.recommend(history=person, n=ITEMS)
+    odds = np.zeros(ITEMS)
+    weights = np.array([weight.get(item, 1.0) for item in items], np.float32)
+    known = replace(Picks.of_people([Row(person.items, person.levels)], ITEMS), weights=weights)
+    for name, side in fitted.choice.sides.items():
+        odds += fitted.choice.weights[name] * side.scores(known)[0].astype(float)
+    chances = np.exp(odds - odds.max())
+    chances[items] = 0.0
+    chances /= chances.sum()
+    assert frame.height == ITEMS - len(items)
+    np.testing.assert_allclose(frame["score"], chances[frame["item"].to_numpy() - 1], rtol=2e-4)
 
 
 def test_items_alike_are_listed_by_id() -> None:

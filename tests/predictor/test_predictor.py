@@ -34,8 +34,8 @@ from tests.predictor.given import (
 )
 
 from cfnade.checkpoint import save, without_context
-from cfnade.data.ratings import Ratings
-from cfnade.errors import PredictionError
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.models.batch import Context
 from cfnade.predictor import Predictor
@@ -61,7 +61,7 @@ def times_of(kind: str) -> int | None:
     return NOW if "time" in kind else None
 
 
-def pairs(data: Ratings) -> tuple[list[Any], list[Any]]:
+def pairs(data: Dataset) -> tuple[list[Any], list[Any]]:
     users, items = data.user_ids.tolist(), data.item_ids.tolist()
     return [u for u in users for _ in items], items * len(users)
 
@@ -312,7 +312,7 @@ def test_text_ids_and_missing_titles() -> None:
     titles = dict(zip(frame["item"], frame["title"], strict=True))
     assert titles["i03"] == "Film 3"
     assert titles["i13"] is None
-    untitled = Predictor(replace(fitted, context=replace(data, titles=None)))
+    untitled = Predictor(replace(fitted, context=data.replace(titles=None)))
     assert untitled.recommend("u1", n=2)["title"].to_list() == [None, None]
 
 
@@ -496,7 +496,7 @@ def test_a_model_that_knows_time_refuses_what_has_none() -> None:
 
 def test_a_model_whose_parts_do_not_fit_is_refused() -> None:
     fitted = make("user")
-    fewer = replace(fitted.context, item_ids=fitted.context.item_ids[:-1])
+    fewer = fitted.context.replace(item_ids=fitted.context.item_ids[:-1])
     with pytest.raises(PredictionError, match=r"side user: the id table has 13 columns, the mod"):
         Predictor(replace(fitted, context=fewer))
 

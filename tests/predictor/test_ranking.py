@@ -16,7 +16,7 @@ from tests.predictor.given import ITEMS, FloatArray, history_of, make, make_kind
 
 from cfnade.calibration import Calibration
 from cfnade.data.scale import Scale, binned_scale, usual_threshold
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.lists import distributions
 from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import level_edges, quantiles, rank_by

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cfnade.data.ratings import Rows
+from cfnade.data.csr import CsrRows
 from cfnade.lists import distributions
 from cfnade.models.batch import Context
 from cfnade.models.cfnade import CFNADENetwork
@@ -40,7 +40,7 @@ def reading(model: CFNADENetwork) -> NadeRows:
     offsets = np.cumsum([0, *(len(row.columns) for row in ROWS)])
     columns, levels = (np.concatenate([row[part] for row in ROWS]) for part in (0, 1))
     weights = NadeWeights("user", model.config, tables_of(model))
-    return NadeRows(weights, Rows(offsets, columns, levels, n_columns=11, n_levels=4))
+    return NadeRows(weights, CsrRows(offsets, columns, levels, n_columns=11, n_levels=4))
 
 
 @torch.no_grad()

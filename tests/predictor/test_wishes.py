@@ -10,7 +10,7 @@ import pytest
 from tests.predictor.given import make
 from tests.predictor.picked import GENRES, ITEMS, data, picked_model, rated_model
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 
 RATED, PICKED = Predictor(rated_model()), Predictor(picked_model())
@@ -93,7 +93,7 @@ def test_what_makes_no_sense_is_refused_by_name(
 
 
 def test_data_without_genres_say_so() -> None:
-    bare = Predictor(replace(PICKED.fitted, context=replace(data(implicit=True), genres=None)))
+    bare = Predictor(replace(PICKED.fitted, context=data(implicit=True).replace(genres=None)))
     with pytest.raises(PredictionError, match="name no genres; leave it out"):
         bare.recommend([1], genres="Drama")
 

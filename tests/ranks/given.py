@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Tensor
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.roles import ReadOptions
 from cfnade.data.synthetic import synthetic
 from cfnade.engines import open_engine
@@ -23,7 +23,7 @@ from cfnade.shards.stages import shard
 Found = TypeVar("Found")
 
 
-def write_csv(ratings: Ratings, path: Path, *, rated: bool = True) -> Path:
+def write_csv(ratings: Dataset, path: Path, *, rated: bool = True) -> Path:
     lines = zip(ratings.users, ratings.items, ratings.values, strict=True)
     text = "".join(
         f"{user},{item}" + (f",{value:g}\n" if rated else "\n") for user, item, value in lines

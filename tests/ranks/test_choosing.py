@@ -18,6 +18,7 @@ from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan, choice_plan
 from cfnade.choice.set_states import score_all
 from cfnade.cli.job import load_parts
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.group import Group
 from cfnade.ranks import rank_training
@@ -25,7 +26,6 @@ from cfnade.ranks.choosing_together import ListJudge
 from cfnade.ranks.owned import owned_by
 from cfnade.ranks.rank_state import RankSaving, forget, is_begun
 from cfnade.ranks.rank_training import train_together
-from cfnade.settings import Settings
 from cfnade.shards import Shards
 
 SOME = ChoiceSettings(hidden=6, epochs=4, batch=20, learning_rate=0.01)
@@ -131,7 +131,11 @@ def test_interactions_are_learnt_and_a_killed_run_goes_on(
                 raise RuntimeError("killed")
 
         saving = RankSaving(out, 0.0, resume, group)
-        how: dict[str, Any] = {"architecture": {}, "settings": Settings(epochs=1), "threads": 1}
+        how: dict[str, Any] = {
+            "architecture": {},
+            "settings": TrainingConfig(epochs=1),
+            "threads": 1,
+        }
         train_together(group, clicks, out, side="user", saving=saving, say=say, **how)
         return "\n".join(said)
 
@@ -167,7 +171,7 @@ def test_a_model_with_lists_is_saved_and_makes_them(
             tmp_path,
             side="item",
             architecture={"hidden": (4,)},
-            settings=Settings(epochs=1),
+            settings=TrainingConfig(epochs=1),
             threads=1,
             lists=True,
         ),

@@ -11,16 +11,16 @@ import torch
 from tests.ranks.given import on_ranks, small_shards
 
 from cfnade.cli.job import load_parts
+from cfnade.config import TrainingConfig
 from cfnade.group import Group
 from cfnade.ranks.owned import owned_by
 from cfnade.ranks.rank_training import train_together
-from cfnade.settings import Settings
 from cfnade.shards import Shards
 from cfnade.sides import new_member
 from cfnade.sides.factors import Factors, analyse
 from cfnade.training.steps import TorchStepper, stepper_of
 
-FEW = Settings(epochs=2, batch_rows=16)
+FEW = TrainingConfig(epochs=2, batch_rows=16)
 FIELDS: dict[str, Any] = {"hidden": (6,), "ridge": 3}
 NAMES = ("user-ridge", "user")
 

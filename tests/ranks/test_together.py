@@ -15,21 +15,21 @@ from typer.testing import CliRunner
 from cfnade import checkpoint
 from cfnade.cli import app
 from cfnade.cli.job import load_parts
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
-from cfnade.errors import CheckpointError, TrainingError
+from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.group import Array, Group
 from cfnade.ranks.judging import Judge
 from cfnade.ranks.owned import both_ways, owned_by
 from cfnade.ranks.rank_state import RankSaving
 from cfnade.ranks.rank_training import train_together
 from cfnade.ranks.saved_columns import check_folder, load_columns
-from cfnade.settings import Settings
 from cfnade.shards import Shards
 from cfnade.sides import Member, new_member, side_names
 from cfnade.training.state import write_state
 from cfnade.training.steps import Stepper, TorchStepper, stepper_of
 
-FEW = Settings(epochs=2, batch_rows=16)
+FEW = TrainingConfig(epochs=2, batch_rows=16)
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "user": ("user", {"hidden": (8,)}),
     "item": ("item", {"hidden": (8,), "shared": False, "context_scale": "sqrt"}),
@@ -60,7 +60,7 @@ class Stepped(NamedTuple):
 
 
 def stepped(
-    group: Group, shards: Shards, name: str, settings: Settings, steps: int, rows: int = 16
+    group: Group, shards: Shards, name: str, settings: TrainingConfig, steps: int, rows: int = 16
 ) -> Stepped:
     side, fields = MODELS[name]
     names = side_names(side)
@@ -83,7 +83,7 @@ def rows_of(stepper: Stepper, count: int = 16) -> Array:
 
 
 def whole_gradient(
-    parts: Split, name: str, settings: Settings, rows: int
+    parts: Split, name: str, settings: TrainingConfig, rows: int
 ) -> tuple[dict[Any, Any], float]:
     """The gradient of the first step by autograd, in one process, by side and parameter."""
     side, fields = MODELS[name]
@@ -199,7 +199,7 @@ def test_the_folder_holds_every_rating_and_id_once(
 ) -> None:
     on_ranks(3, lambda group: trained(group, shards, tmp_path, "user"))
     fitted = checkpoint.load(tmp_path)
-    context, both = fitted.context, parts.train.plus(parts.valid)
+    context, both = fitted.context, parts.train.concat(parts.valid)
     assert np.array_equal(context.user_ids, both.user_ids)
     assert np.array_equal(context.item_ids, both.item_ids)
 
@@ -246,7 +246,7 @@ def test_a_state_that_not_every_rank_wrote_does_not_count(
 ) -> None:
     from cfnade.ranks import rank_state
 
-    long = Settings(epochs=8, batch_rows=16)
+    long = TrainingConfig(epochs=8, batch_rows=16)
     whole = tmp_path / "whole"
     on_ranks(2, lambda group: trained(group, shards, whole, "user", settings=long))
     write, calls = write_state, [0]
@@ -335,7 +335,7 @@ def test_ranks_go_on_from_a_model_with_some_of_the_items(shards: Shards, tmp_pat
     """After no step the weights of known columns are the earlier ones, on any number of ranks."""
     fewer = small_shards(tmp_path, users=60, items=30, ratings=700)
     on_ranks(2, lambda group: trained(group, fewer, tmp_path / "earlier", "deep"))
-    still = Settings(epochs=1, batch_rows=16, learning_rate=1e-12)
+    still = TrainingConfig(epochs=1, batch_rows=16, learning_rate=1e-12)
     how: dict[str, Any] = {"start": tmp_path / "earlier", "settings": still}
     on_ranks(3, lambda group: trained(group, shards, tmp_path / "later", "deep", **how))
     earlier, later = (checkpoint.load(tmp_path / name) for name in ("earlier", "later"))

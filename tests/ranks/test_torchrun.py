@@ -19,10 +19,10 @@ from tests.cli.forks import Server
 from tests.ranks.given import on_ranks, small_shards
 
 from cfnade import checkpoint
+from cfnade.config import TrainingConfig
 from cfnade.ranks.rank_state import RankSaving, is_begun
 from cfnade.ranks.rank_training import train_together
 from cfnade.recipes import default_recipe
-from cfnade.settings import Settings
 from cfnade.shards import Shards
 
 FAULTY = Path(__file__).parent / "faulty.py"
@@ -45,7 +45,7 @@ def expected(shards: Shards, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def trained(shards: Shards, out: Path, *, resume: bool, ranks: int = 2) -> None:
     usual = default_recipe("user", 0)
-    settings = Settings.from_dict(usual.training.to_dict() | {"epochs": 6, "batch_rows": 16})
+    settings = TrainingConfig.from_dict(usual.training.to_dict() | {"epochs": 6, "batch_rows": 16})
     fields = usual.model | {"hidden": (8,), "ridge": 0}
     how: dict[str, Any] = {"side": "user", "architecture": fields, "settings": settings}
     on_ranks(

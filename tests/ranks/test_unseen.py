@@ -11,9 +11,9 @@ from tests.ranks.given import on_ranks, small_shards
 
 from cfnade import checkpoint
 from cfnade.cli.job import load_parts
+from cfnade.config import TrainingConfig
 from cfnade.ranks.rank_training import train_together
 from cfnade.scorer import Scorer
-from cfnade.settings import Settings
 
 
 @pytest.mark.parametrize("ridge", [0, 3])
@@ -30,7 +30,7 @@ def test_validation_of_unseen_items_is_that_of_one_process(tmp_path: Path, ridge
             tmp_path / "out",
             side="user",
             architecture={"hidden": (5,), "ridge": ridge},
-            settings=Settings(epochs=1),
+            settings=TrainingConfig(epochs=1),
             threads=1,
         ),
     )

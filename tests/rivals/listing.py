@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray, Ratings, offsets_of
+from cfnade._typing import IntArray
+from cfnade.data.csr import row_offsets
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade_rivals.listers.likes import Likes
 
@@ -16,7 +18,7 @@ def likes_of(table: npt.ArrayLike) -> Likes:
     """From ones and zeros (people, items)."""
     cells = np.asarray(table) > 0
     people, items = np.nonzero(cells)
-    offsets = offsets_of(people.astype(np.int32), len(cells))
+    offsets = row_offsets(people.astype(np.int32), len(cells))
     return Likes(offsets, items.astype(np.int32), cells.shape[1])
 
 
@@ -43,7 +45,7 @@ def made_up(people: int, seed: int) -> tuple[Likes, Likes]:
 
 def ratings_of(
     users: IntArray, items: IntArray, levels: IntArray, shape: tuple[int, int]
-) -> Ratings:
+) -> Dataset:
     """On the scale 1–5, with ids 100, 101 … and 7, 8 …"""
     return Ratings(
         users.astype(np.int32),

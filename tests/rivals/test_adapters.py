@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals import make
 from cfnade_rivals.factor_tables import FactorTables
 from cfnade_rivals.interface import Fitted, MissingError
@@ -22,11 +22,11 @@ from cfnade_rivals.myfm import FittedFM
 
 
 @pytest.fixture(scope="module")
-def ratings() -> Ratings:
+def ratings() -> Dataset:
     return synthetic(40, 30, 600, seed=7).ratings
 
 
-def fit(name: str, ratings: Ratings, **options: Any) -> Fitted:
+def fit(name: str, ratings: Dataset, **options: Any) -> Fitted:
     none = ratings.select(np.arange(0))
     return make(name, **options).fit(ratings, none, seed=3, threads=1)
 
@@ -53,7 +53,7 @@ CELLS = np.repeat(np.arange(40), 30), np.tile(np.arange(30), 40)
 
 @pytest.mark.parametrize("name", ["biasmf", "pmf", "pmf-linear"])
 def test_cornac_predicts_the_same_itself(
-    name: str, ratings: Ratings, monkeypatch: pytest.MonkeyPatch
+    name: str, ratings: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = _installed("cornac.models")
     kept: list[Any] = []
@@ -66,7 +66,7 @@ def test_cornac_predicts_the_same_itself(
 
 
 @pytest.mark.parametrize(("name", "kind"), [("svd", "SVD"), ("svdpp", "SVDpp")])
-def test_surprise_predicts_the_same_itself(name: str, kind: str, ratings: Ratings) -> None:
+def test_surprise_predicts_the_same_itself(name: str, kind: str, ratings: Dataset) -> None:
     surprise = _installed("surprise")
     model = fit(name, ratings, epochs=5, factors=4, learning_rate=0.01)
     their = getattr(surprise, kind)(n_factors=4, n_epochs=5, lr_all=0.01, random_state=3)
@@ -75,7 +75,7 @@ def test_surprise_predicts_the_same_itself(name: str, kind: str, ratings: Rating
     np.testing.assert_allclose(model.predict(*CELLS), theirs, rtol=1e-9)
 
 
-def _trainset(kind: Any, ratings: Ratings) -> Any:
+def _trainset(kind: Any, ratings: Dataset) -> Any:
     users: dict[int, list[tuple[int, float]]] = {u: [] for u in range(40)}
     items: dict[int, list[tuple[int, float]]] = {i: [] for i in range(30)}
     for u, i, r in zip(ratings.users, ratings.items, ratings.values, strict=True):
@@ -85,7 +85,7 @@ def _trainset(kind: Any, ratings: Ratings) -> Any:
     return kind(users, items, 40, 30, len(ratings), (1, 5), same_users, same_items)
 
 
-def test_myfm_gets_one_user_and_one_item_a_row(ratings: Ratings) -> None:
+def test_myfm_gets_one_user_and_one_item_a_row(ratings: Dataset) -> None:
     _installed("myfm")
     model = fit("bfm", ratings, rank=3, iterations=12, kept=4)
     assert isinstance(model, FittedFM)
@@ -107,7 +107,7 @@ def test_myfm_gets_one_user_and_one_item_a_row(ratings: Ratings) -> None:
     assert model.predict(np.array([5]), np.array([-1]))[0] == pytest.approx(alone)
 
 
-def test_ordered_probit_knows_levels_that_nobody_used(ratings: Ratings) -> None:
+def test_ordered_probit_knows_levels_that_nobody_used(ratings: Dataset) -> None:
     _installed("myfm")
     without = ratings.select(ratings.levels != 2)
     chances = fit("bfm-ordinal", without, rank=2, iterations=8, kept=4).probabilities(*CELLS)
@@ -116,7 +116,7 @@ def test_ordered_probit_knows_levels_that_nobody_used(ratings: Ratings) -> None:
     np.testing.assert_allclose(chances.sum(1), 1.0)
 
 
-def test_lenskit_solves_the_least_squares_it_should(ratings: Ratings) -> None:
+def test_lenskit_solves_the_least_squares_it_should(ratings: Dataset) -> None:
     """A user's factors are the ridge solution for the items' final factors."""
     try:
         model = fit("als", ratings, factors=3, epochs=2, user_regularisation=0.2, damping=5.0)
@@ -135,7 +135,7 @@ def test_lenskit_solves_the_least_squares_it_should(ratings: Ratings) -> None:
 
 
 @pytest.mark.parametrize("name", ["biasmf", "svd", "svdpp"])
-def test_somebody_without_ratings_is_like_nobody(name: str, ratings: Ratings) -> None:
+def test_somebody_without_ratings_is_like_nobody(name: str, ratings: Dataset) -> None:
     """What a library drew at random for them to start from is not a taste."""
     without = ratings.select((ratings.users != 5) & (ratings.items != 6))
     try:
@@ -163,7 +163,7 @@ def test_somebody_without_ratings_is_like_nobody(name: str, ratings: Ratings) ->
     ],
 )
 def test_a_missing_library_is_named_with_its_cure(
-    name: str, module: str, package: str, ratings: Ratings, monkeypatch: pytest.MonkeyPatch
+    name: str, module: str, package: str, ratings: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(
@@ -172,7 +172,7 @@ def test_a_missing_library_is_named_with_its_cure(
         fit(name, ratings)
 
 
-def test_no_trace_of_the_stand_in_is_left(ratings: Ratings) -> None:
+def test_no_trace_of_the_stand_in_is_left(ratings: Dataset) -> None:
     _installed("myfm")
     before = sys.modules.get("pkg_resources")
     fit("bfm", ratings, rank=1, iterations=2, kept=1)
@@ -180,7 +180,7 @@ def test_no_trace_of_the_stand_in_is_left(ratings: Ratings) -> None:
 
 
 def test_without_lenskit_it_says_how_to_get_it(
-    ratings: Ratings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ratings: Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv(PYTHON, raising=False)
     monkeypatch.setitem(sys.modules, "lenskit", None)
@@ -193,7 +193,7 @@ def test_without_lenskit_it_says_how_to_get_it(
 
 
 def test_numbers_go_to_lenskit_and_come_back_by_index(
-    ratings: Ratings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ratings: Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A stand-in learns as the item's bias its number of ratings, and leaves user 3 out."""
     (tmp_path / "worker.py").write_text(
@@ -218,7 +218,7 @@ def test_numbers_go_to_lenskit_and_come_back_by_index(
 
 
 def test_a_python_without_lenskit_is_missing_it(
-    ratings: Ratings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ratings: Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = tmp_path / "python"
     program.write_text(

@@ -9,23 +9,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.autorec import AutoRec, AutoRecNet, gradients, states
 from cfnade_rivals.batches import by_column
 
 
 @pytest.fixture(scope="module")
-def made() -> Ratings:
+def made() -> Dataset:
     return synthetic(40, 25, 500, seed=2).ratings
 
 
-def nothing(ratings: Ratings) -> Ratings:
+def nothing(ratings: Dataset) -> Dataset:
     return ratings.select(np.zeros(len(ratings), bool))
 
 
-def dense(ratings: Ratings, side: str) -> tuple[Tensor, Tensor]:
+def dense(ratings: Dataset, side: str) -> tuple[Tensor, Tensor]:
     """Ratings with zeros in the holes, and where there are any. Returns (N, M), (N, M)."""
     stars, mask = torch.zeros(2, ratings.n_users, ratings.n_items, dtype=torch.float64)
     cells = [torch.from_numpy(index.astype(int)) for index in (ratings.users, ratings.items)]
@@ -50,7 +50,7 @@ def random_net(columns: int, hidden: int) -> AutoRecNet:
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("shift", [0.0, 3.2])
 def test_cost_and_gradients_are_those_of_the_dense_net(
-    made: Ratings, side: str, threads: int, shift: float
+    made: Dataset, side: str, threads: int, shift: float
 ) -> None:
     rows = made.rows("user" if side == "user" else "item")
     net = random_net(rows.n_columns, 7)
@@ -69,7 +69,7 @@ def test_cost_and_gradients_are_those_of_the_dense_net(
 
 
 @pytest.mark.parametrize("centre", [True, False])
-def test_training_takes_the_steps_that_torch_takes(made: Ratings, centre: bool) -> None:
+def test_training_takes_the_steps_that_torch_takes(made: Dataset, centre: bool) -> None:
     penalty, rate, epochs = 3.0, 0.01, 4
     rival = AutoRec(
         side="user",
@@ -102,7 +102,7 @@ def test_training_takes_the_steps_that_torch_takes(made: Ratings, centre: bool) 
     np.testing.assert_allclose(model.predict(np.arange(5), np.arange(5)), expected, atol=1e-3)
 
 
-def test_the_penalty_is_that_of_the_whole_whatever_the_batches(made: Ratings) -> None:
+def test_the_penalty_is_that_of_the_whole_whatever_the_batches(made: Dataset) -> None:
     def size(batch_rows: int, penalty: float) -> float:
         rival = AutoRec(
             side="user",
@@ -119,7 +119,7 @@ def test_the_penalty_is_that_of_the_whole_whatever_the_batches(made: Ratings) ->
     assert size(40, 32.0) < 0.7 * whole  # what a penalty counted once a batch would give
 
 
-def test_validation_keeps_an_earlier_net_if_it_was_better(made: Ratings) -> None:
+def test_validation_keeps_an_earlier_net_if_it_was_better(made: Dataset) -> None:
     odd = np.arange(len(made)) % 5 == 0
     train, valid = made.select(~odd), made.select(odd)
     options: Any = {"hidden": 40, "epochs": 100, "regularisation": 0.0, "learning_rate": 0.02}
@@ -130,7 +130,7 @@ def test_validation_keeps_an_earlier_net_if_it_was_better(made: Ratings) -> None
     assert errors[0] < errors[1]
 
 
-def test_what_nobody_rated_gets_means(made: Ratings) -> None:
+def test_what_nobody_rated_gets_means(made: Dataset) -> None:
     rest = made.select((made.users != 3) & (made.items != 4))
     model = AutoRec(hidden=3, epochs=1).fit(rest, nothing(rest))
     stars = model.predict(np.array([3, 0, -1, 3]), np.array([0, 4, -1, 4]))
@@ -156,6 +156,6 @@ def test_bad_options_are_refused(option: dict[str, Any], message: str) -> None:
         AutoRec(**option)
 
 
-def test_there_is_nothing_to_learn_from_nothing(made: Ratings) -> None:
+def test_there_is_nothing_to_learn_from_nothing(made: Dataset) -> None:
     with pytest.raises(ModelError, match="no ratings to learn from; give at least one"):
         AutoRec().fit(nothing(made), nothing(made))

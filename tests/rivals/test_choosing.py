@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from cfnade import Ratings, synthetic
-from cfnade.errors import TrainingError
+from cfnade import Dataset, synthetic
+from cfnade.exceptions import TrainingError
 from cfnade_rivals.choosing import best_by_validation
 from cfnade_rivals.interface import Fitted, FloatArray, IntArray
 
@@ -21,7 +21,7 @@ class Off(Fitted):
     """Predicts every rating too high by the same."""
 
     by: float
-    valid: Ratings
+    valid: Dataset
 
     def predict(self, users: IntArray, items: IntArray) -> FloatArray:
         assert (users == self.valid.users).all()
@@ -30,7 +30,7 @@ class Off(Fitted):
 
 
 @pytest.fixture(scope="module")
-def valid() -> Ratings:
+def valid() -> Dataset:
     return synthetic(5, 5, 10, seed=1).ratings
 
 
@@ -44,7 +44,7 @@ def valid() -> Ratings:
     ],
 )
 def test_the_least_error_on_validation_is_kept(
-    offs: list[float], until_worse: bool, best: float, asked: int, valid: Ratings
+    offs: list[float], until_worse: bool, best: float, asked: int, valid: Dataset
 ) -> None:
     count = 0
 
@@ -58,7 +58,7 @@ def test_the_least_error_on_validation_is_kept(
     assert (kept.by, count) == (best, asked)
 
 
-def test_without_validation_the_last_is_kept(valid: Ratings) -> None:
+def test_without_validation_the_last_is_kept(valid: Dataset) -> None:
     none = valid.select(np.arange(0))
     states = [Off(off, none) for off in (1, 3, 2)]
     for until_worse in (False, True):
@@ -66,6 +66,6 @@ def test_without_validation_the_last_is_kept(valid: Ratings) -> None:
         assert kept is states[-1]
 
 
-def test_a_fit_without_numbers_has_diverged(valid: Ratings) -> None:
+def test_a_fit_without_numbers_has_diverged(valid: Dataset) -> None:
     with pytest.raises(TrainingError, match=r"diverged: no prediction is a number; lower it"):
         best_by_validation([Off(NAN, valid), Off(np.inf, valid)], valid, cure="lower it")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cfnade import load_split, synthetic
-from cfnade.errors import DataError, ModelError
+from cfnade.exceptions import DataError, ModelError
 from cfnade.metrics import calibration_error, mae, nll, rmse
 from cfnade_rivals import comparison, contestants, make
 from cfnade_rivals.chart import draw

@@ -13,9 +13,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import Synthetic, synthetic
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.metrics import rmse
 from cfnade_rivals import CLASSES, make, rival_class
 from cfnade_rivals.interface import Fitted, FloatArray, MissingError, Rival
@@ -28,9 +28,9 @@ USERS, ITEMS = 150, 80
 class MadeUp:
     """Parts of made-up ratings. The last user and the last item occur in the test only."""
 
-    train: Ratings
-    valid: Ratings
-    test: Ratings
+    train: Dataset
+    valid: Dataset
+    test: Dataset
     made: Synthetic
 
 

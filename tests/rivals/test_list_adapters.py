@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.rivals.listing import ITEMS, likes_of, made_up, table_of
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import one_torch_thread
 from cfnade_rivals.interface import MissingError
 from cfnade_rivals.libraries import library

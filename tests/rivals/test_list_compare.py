@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cfnade import load_split
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals import comparison, contestants
 from cfnade_rivals.comparison import Task, compare
 from cfnade_rivals.contestants import contestant, names

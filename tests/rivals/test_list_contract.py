@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.rivals.listing import ITEMS, likes_of, made_up
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.interface import MissingError
 from cfnade_rivals.listers import LISTERS, lister_class, make_lister
 from cfnade_rivals.listers.likes import Likes

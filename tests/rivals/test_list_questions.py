@@ -10,9 +10,9 @@ import pytest
 from tests.rivals.listing import ratings_of, table_of
 
 from cfnade import load
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade_rivals.listers.ease import EASE
 from cfnade_rivals.listers.likes import Likes
 from cfnade_rivals.listers.list_questions import ListQuestion, list_parts
@@ -22,7 +22,7 @@ from cfnade_rivals.listers.list_scoring import score_lists
 USERS, ITEMS = 60, 40
 
 
-def ratings() -> Ratings:
+def ratings() -> Dataset:
     """Nobody likes item 5, which some rated."""
     rng = np.random.default_rng(4)
     cells = rng.permutation(USERS * ITEMS)[:1300]
@@ -31,14 +31,14 @@ def ratings() -> Ratings:
     return ratings_of(users, items, np.where(items == 5, 1, levels), (USERS, ITEMS))
 
 
-def liked(part: Ratings, least: float = 4.0) -> npt.NDArray[np.bool_]:
+def liked(part: Dataset, least: float = 4.0) -> npt.NDArray[np.bool_]:
     out = np.zeros((USERS, ITEMS), bool)
     for user, item, value in zip(part.users, part.items, part.values, strict=True):
         out[user, item] = value >= least
     return out
 
 
-def rated(part: Ratings) -> npt.NDArray[np.bool_]:
+def rated(part: Dataset) -> npt.NDArray[np.bool_]:
     return liked(part, 0.0)
 
 
@@ -72,7 +72,7 @@ def test_people_held_out_are_known_by_likes_alone() -> None:
 def test_people_who_are_known_have_all_that_they_rated_left_out() -> None:
     parts = split(ratings(), "paper:3")
     found = list_parts(parts)
-    train, both = parts.train, parts.train.plus(parts.valid)
+    train, both = parts.train, parts.train.concat(parts.valid)
     np.testing.assert_array_equal(table_of(found.likes) > 0, liked(train)[liked(train).any(1)])
     np.testing.assert_array_equal(table_of(found.final_likes) > 0, liked(both)[liked(both).any(1)])
     check(found.valid, liked(parts.valid), liked(train), rated(train))
@@ -84,8 +84,8 @@ def test_people_who_are_known_have_all_that_they_rated_left_out() -> None:
 def test_another_threshold_makes_other_likes() -> None:
     parts = split(ratings(), "paper:3")
     found = list_parts(parts, threshold=3.0)
-    both = liked(parts.train.plus(parts.valid), 3.0)
-    check(found.test, liked(parts.test, 3.0), both, rated(parts.train.plus(parts.valid)))
+    both = liked(parts.train.concat(parts.valid), 3.0)
+    check(found.test, liked(parts.test, 3.0), both, rated(parts.train.concat(parts.valid)))
 
 
 def test_a_test_without_likes_is_an_error() -> None:

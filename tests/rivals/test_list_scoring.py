@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 from tests.rivals.listing import likes_of, table_of
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.listers import list_scoring
 from cfnade_rivals.listers.likes import Likes
 from cfnade_rivals.listers.list_questions import ListQuestion

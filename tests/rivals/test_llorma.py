@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.llorma import LLORMA, FittedLLORMA
 
 Array = npt.NDArray[np.float64]
@@ -20,15 +20,15 @@ NEAR = 2e-3  # float32 against float64
 
 
 @pytest.fixture(scope="module")
-def train() -> Ratings:
+def train() -> Dataset:
     return synthetic(40, 25, 500, seed=2).ratings
 
 
-def none(train: Ratings) -> Ratings:
+def none(train: Dataset) -> Dataset:
     return train.select(np.arange(0))
 
 
-def dense(train: Ratings) -> tuple[Array, Array]:
+def dense(train: Dataset) -> tuple[Array, Array]:
     """Ratings and where they are, as matrices (N, M)."""
     values, mask = np.zeros((2, train.n_users, train.n_items))
     values[train.users, train.items] = train.values
@@ -62,12 +62,12 @@ def first(random: np.random.Generator, *shape: int) -> Array:
     return V
 
 
-def all_cells(model: FittedLLORMA, train: Ratings) -> Array:
+def all_cells(model: FittedLLORMA, train: Dataset) -> Array:
     users, items = np.indices((train.n_users, train.n_items)).reshape(2, -1)
     return model.predict(users, items).reshape(train.n_users, train.n_items)
 
 
-def test_one_anchor_and_a_huge_bandwidth_is_plain_low_rank(train: Ratings) -> None:
+def test_one_anchor_and_a_huge_bandwidth_is_plain_low_rank(train: Dataset) -> None:
     rival = LLORMA(anchors=1, rank=3, bandwidth=1e6, penalty=0.1, sweeps=6, guide_rank=2)
     model = rival.fit(train, none(train), seed=5, threads=2)
     random = np.random.default_rng(5)
@@ -79,7 +79,7 @@ def test_one_anchor_and_a_huge_bandwidth_is_plain_low_rank(train: Ratings) -> No
     )
 
 
-def test_the_local_models_and_their_average_by_the_paper(train: Ratings) -> None:
+def test_the_local_models_and_their_average_by_the_paper(train: Dataset) -> None:
     """Angles, kernel, weighted fits and Nadaraya–Watson, each written out."""
     rival = LLORMA(
         anchors=3, rank=2, bandwidth=0.35, penalty=0.1, sweeps=3, guide_rank=3, guide_penalty=0.2
@@ -112,7 +112,7 @@ def test_the_local_models_and_their_average_by_the_paper(train: Ratings) -> None
     )
 
 
-def joint_cost(model: FittedLLORMA, train: Ratings, penalty: float) -> float:
+def joint_cost(model: FittedLLORMA, train: Dataset, penalty: float) -> float:
     """Σ (r - average)² + penalty · Σ share · (|u|² + |v|²), over ratings and anchors."""
     KU, KV, U, V = (array.astype(np.float64) for array in (*model.kernels, *model.factors))
     weights = KU[:, train.users] * KV[:, train.items]  # (q, n)
@@ -123,7 +123,7 @@ def joint_cost(model: FittedLLORMA, train: Ratings, penalty: float) -> float:
     return float(np.square(residuals).sum() + penalty * norms.sum())
 
 
-def test_joint_sweeps_go_down_to_a_minimum_of_the_joint_cost(train: Ratings) -> None:
+def test_joint_sweeps_go_down_to_a_minimum_of_the_joint_cost(train: Dataset) -> None:
     costs = []
     for sweeps in (0, 1, 5, 150):
         rival = LLORMA(anchors=2, rank=2, bandwidth=1.5, joint_sweeps=sweeps, joint_penalty=0.1)
@@ -149,7 +149,7 @@ def test_an_anchor_has_no_say_where_it_reaches_no_rating() -> None:
             np.testing.assert_array_equal(K > 0, reached)
 
 
-def test_threads_make_no_difference(train: Ratings) -> None:
+def test_threads_make_no_difference(train: Dataset) -> None:
     fits = []
     for threads in (1, 3):
         model = LLORMA(anchors=3, rank=3, joint_sweeps=2).fit(train, none(train), threads=threads)
@@ -157,7 +157,7 @@ def test_threads_make_no_difference(train: Ratings) -> None:
     assert fits[0].tobytes() == fits[1].tobytes()
 
 
-def test_the_sweep_that_validation_likes_best_is_kept(train: Ratings) -> None:
+def test_the_sweep_that_validation_likes_best_is_kept(train: Dataset) -> None:
     part = np.random.default_rng(1).random(len(train)) < 0.3
     rest, valid = train.select(~part), train.select(part)
     options: Any = {"anchors": 3, "rank": 8, "penalty": 1e-3, "guide_rank": 3}
@@ -172,7 +172,7 @@ def test_the_sweep_that_validation_likes_best_is_kept(train: Ratings) -> None:
     np.testing.assert_allclose(error, errors[first_rise - 1])
 
 
-def test_the_unknown_gets_means(train: Ratings) -> None:
+def test_the_unknown_gets_means(train: Dataset) -> None:
     rest = train.select((train.users != 4) & (train.items != 7))
     model = LLORMA(anchors=3, rank=2).fit(rest, none(train), threads=1)
     mean = rest.values.mean()

@@ -9,24 +9,24 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import ModelError, TrainingError
+from cfnade.exceptions import ModelError, TrainingError
 from cfnade_rivals.nnmf import NNMF, FittedNNMF, TrainingCells
 
 Array = npt.NDArray[np.float64]
 
 
 @pytest.fixture(scope="module")
-def train() -> Ratings:
+def train() -> Dataset:
     return synthetic(40, 25, 500, seed=2).ratings
 
 
-def none(train: Ratings) -> Ratings:
+def none(train: Dataset) -> Dataset:
     return train.select(np.arange(0))
 
 
-def fitted(train: Ratings, **options: Any) -> FittedNNMF:
+def fitted(train: Dataset, **options: Any) -> FittedNNMF:
     small: Any = {"direct": 2, "product": 3, "epochs": 5, "batch": 64, "learning_rate": 0.02}
     return NNMF(**small | {"penalty": 0.5} | options).fit(train, none(train), seed=4, threads=1)
 
@@ -39,7 +39,7 @@ def learnt(model: FittedNNMF) -> dict[str, Array]:
     return {name: array.numpy().astype(np.float64) for name, array in arrays.items()}
 
 
-def test_a_linear_network_is_linear_terms_and_a_weighted_inner_product(train: Ratings) -> None:
+def test_a_linear_network_is_linear_terms_and_a_weighted_inner_product(train: Dataset) -> None:
     model = fitted(train, hidden=())
     a = learnt(model)
     (w,), bias = a["weights_0"], a["bias_0"][0]
@@ -51,7 +51,7 @@ def test_a_linear_network_is_linear_terms_and_a_weighted_inner_product(train: Ra
     assert np.std((U2 * V2) @ w[4:]) > 0.01  # the product takes part
 
 
-def test_hidden_layers_are_sigmoids_of_what_is_below(train: Ratings) -> None:
+def test_hidden_layers_are_sigmoids_of_what_is_below(train: Dataset) -> None:
     model = fitted(train, hidden=(5, 4))
     a = learnt(model)
     for user, item in ((0, 0), (3, 20), (39, 7)):
@@ -64,7 +64,7 @@ def test_hidden_layers_are_sigmoids_of_what_is_below(train: Ratings) -> None:
         np.testing.assert_allclose(stars, np.clip(expected, 1, 5), atol=1e-5)
 
 
-def cost(a: dict[str, Array], train: Ratings, penalty: float) -> float:
+def cost(a: dict[str, Array], train: Dataset, penalty: float) -> float:
     """Squared errors plus penalty, shared out among ratings, of a linear net without products."""
     u, v = a["users"][train.users], a["items"][train.items]
     (w,), bias = a["weights_0"], a["bias_0"]
@@ -74,14 +74,14 @@ def cost(a: dict[str, Array], train: Ratings, penalty: float) -> float:
     return float((errors**2).sum() + penalty * sum((x**2).sum() for x in seen)) / len(train)
 
 
-def test_the_loss_is_squared_error_and_the_penalty_on_the_vectors(train: Ratings) -> None:
+def test_the_loss_is_squared_error_and_the_penalty_on_the_vectors(train: Dataset) -> None:
     model = fitted(train, direct=2, product=0, hidden=(), penalty=0.3)
     cells = TrainingCells.of(train, float(train.values.mean()), 0.3)
     loss = float(model.network.loss(cells, torch.arange(len(train))))
     assert loss == pytest.approx(cost(learnt(model), train, 0.3), rel=1e-5)
 
 
-def test_weights_below_sigmoids_start_four_times_as_large(train: Ratings) -> None:
+def test_weights_below_sigmoids_start_four_times_as_large(train: Dataset) -> None:
     a = learnt(fitted(train, hidden=(50, 40), epochs=1, learning_rate=1e-9))
     for layer, gain in enumerate((4, 4, 1)):
         largest = np.abs(a[f"weights_{layer}"]).max()
@@ -89,7 +89,7 @@ def test_weights_below_sigmoids_start_four_times_as_large(train: Ratings) -> Non
         assert 0.9 * bound < largest <= bound + 1e-6
 
 
-def test_training_ends_where_ridge_regression_does(train: Ratings) -> None:
+def test_training_ends_where_ridge_regression_does(train: Dataset) -> None:
     """One number each and a linear network: for its weights, the vectors solve a linear system."""
     options: Any = {"direct": 1, "product": 0, "hidden": (), "penalty": 0.6}
     a = learnt(fitted(train, epochs=400, batch=500, learning_rate=0.05, **options))
@@ -104,7 +104,7 @@ def test_training_ends_where_ridge_regression_does(train: Ratings) -> None:
     assert cost(a, train, 0.6) == pytest.approx(cost(solved, train, 0.6), abs=1e-4)
 
 
-def test_the_epoch_that_validation_likes_best_is_kept(train: Ratings) -> None:
+def test_the_epoch_that_validation_likes_best_is_kept(train: Dataset) -> None:
     part = np.random.default_rng(1).random(len(train)) < 0.3
     rest, valid = train.select(~part), train.select(part)
     options: Any = {"epochs": 25, "batch": 64, "learning_rate": 0.05, "penalty": 0.0}
@@ -115,7 +115,7 @@ def test_the_epoch_that_validation_likes_best_is_kept(train: Ratings) -> None:
     assert errors[0] < errors[1] - 0.05  # without validation it is the last, which overfits
 
 
-def test_the_unknown_gets_the_mean_vector(train: Ratings) -> None:
+def test_the_unknown_gets_the_mean_vector(train: Dataset) -> None:
     rest = train.select((train.users != 4) & (train.items != 7))
     model = fitted(rest, hidden=(3,))
     a = learnt(model)
@@ -125,13 +125,13 @@ def test_the_unknown_gets_the_mean_vector(train: Ratings) -> None:
     assert unknown[2] == unknown[3]
 
 
-def test_torch_keeps_its_number_of_threads(train: Ratings) -> None:
+def test_torch_keeps_its_number_of_threads(train: Dataset) -> None:
     before = torch.get_num_threads()
     NNMF(epochs=1).fit(train, none(train), threads=before + 1)
     assert torch.get_num_threads() == before
 
 
-def test_divergence_is_said(train: Ratings) -> None:
+def test_divergence_is_said(train: Dataset) -> None:
     with pytest.raises(TrainingError, match=r"diverged.*; lower learning_rate \(=1e\+30\)"):
         NNMF(hidden=(), learning_rate=1e30, epochs=1).fit(train, train, threads=1)
 
@@ -139,7 +139,7 @@ def test_divergence_is_said(train: Ratings) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hidden": (5, 0)}, r"hidden \(=\(5, 0\)\) must be a list of whole numbers of at least 1"),
+        ({"hidden": (5, 0)}, r"hidden \(=\(5, 0\)\) must be a list of values, each a whole number"),
         ({"direct": -1}, r"direct \(=-1\) must be a whole number of at least 0"),
         ({"direct": 0, "product": 0}, "direct and product are both 0"),
         ({"epochs": 0}, r"epochs \(=0\) must be a whole number of at least 1"),

@@ -11,7 +11,7 @@ import pytest
 
 from cfnade import CFNADE, Predictor, load_split, synthetic
 from cfnade.cli import main
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.ours import Ours
 
 # What a recipe leaves out is the paper's, where the estimator's own defaults are others.

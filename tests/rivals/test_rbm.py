@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from cfnade.data.ratings import Rows
+from cfnade.data.csr import CsrRows
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade_rivals.batches import RatedColumns, by_column
 from cfnade_rivals.rbm import RBM, Machine
 
@@ -49,7 +49,7 @@ def ratings_of(visible: torch.Tensor, columns: int = M) -> RatedColumns:
     levels = visible.numpy().astype(np.uint8)
     offsets = np.arange(len(levels) + 1) * columns
     rated = np.tile(np.arange(columns, dtype=np.int32), len(levels))
-    rows = Rows(offsets, rated, levels.reshape(-1), n_columns=M, n_levels=K)
+    rows = CsrRows(offsets, rated, levels.reshape(-1), n_columns=M, n_levels=K)
     return by_column(rows, np.arange(len(levels)), STARS)
 
 
@@ -182,7 +182,7 @@ def test_the_seed_decides_what_is_drawn(machine: Machine) -> None:
 
 
 def test_a_batch_holds_the_ratings_of_its_rows() -> None:
-    rows = Rows(
+    rows = CsrRows(
         offsets=np.array([0, 2, 2, 5]),
         columns=np.array([1, 0, 2, 0, 1], np.int32),
         levels=np.array([0, 1, 2, 0, 1], np.uint8),

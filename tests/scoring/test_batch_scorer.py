@@ -13,7 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from tests.scoring.crowds import ITEMS, cells, known, newcomers, saved_model
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.scoring import BatchScorer
 

@@ -15,7 +15,7 @@ from tests.scoring.crowds import cells, known, newcomers, read_parts, saved_mode
 
 from cfnade import CFNADE, load
 from cfnade.engines import Task, open_engine
-from cfnade.errors import CfnadeError, PredictionError
+from cfnade.exceptions import CfnadeError, PredictionError
 from cfnade.predictor import Predictor
 from cfnade.scoring import BatchScorer, everybody
 from cfnade.scoring.everybody import score_everybody
@@ -81,6 +81,41 @@ def test_a_rerun_completes_a_half_finished_job_and_repeats_nothing(
     score_everybody(model, [people], out, again)
     assert_frame_equal(read_parts(out), BatchScorer(model)(known()), check_exact=True)
     assert {file: file.stat().st_mtime_ns for file in first} == first
+
+
+@pytest.mark.parametrize("what", ["recommend", "evaluate"])
+def test_a_damaged_part_is_made_again(model: Path, tmp_path: Path, what: str) -> None:
+    crowd = known() if what == "recommend" else pl.read_parquet(model.parent / "test.parquet")
+    people, out = written(tmp_path / "in", crowd, []), tmp_path / "out"
+    told = score_everybody(model, [people], out, open_engine("local"), what)
+    expected = read_parts(out)
+    first, second, third, *others = sorted(out.glob("part-*"))
+    first.write_bytes(first.read_bytes()[:-20])
+    second.write_bytes(b"")
+    third.unlink()
+    untouched = {file: file.stat().st_mtime_ns for file in others}
+    with pytest.raises(CfnadeError, match="died"):
+        score_everybody(model, [people], out, Dying(0), what)
+    assert not (out / "_SUCCESS").exists()  # it would vouch for damaged parts
+    again = score_everybody(model, [people], out, open_engine("local"), what)
+    assert {**again, "seconds": 0} == {**told, "seconds": 0}
+    assert_frame_equal(read_parts(out), expected, check_exact=True)
+    assert {file: file.stat().st_mtime_ns for file in others} == untouched
+
+
+def test_force_repeats_the_same_job(model: Path, tmp_path: Path) -> None:
+    people, out = written(tmp_path / "in", known(), []), tmp_path / "out"
+    score_everybody(model, [people], out, open_engine("local"))
+    expected = read_parts(out)
+    for file in out.glob("part-*"):  # whole, but of something else
+        pl.DataFrame({"user": [1]}).write_parquet(file)
+    score_everybody(model, [people], out, open_engine("local"), force=True)
+    assert_frame_equal(read_parts(out), expected, check_exact=True)
+    (out / "job.json").write_text("{")
+    with pytest.raises(PredictionError, match=r"another job \(job.json is damaged\).*--force"):
+        score_everybody(model, [people], out, open_engine("local"))
+    score_everybody(model, [people], out, open_engine("local"), force=True)
+    assert_frame_equal(read_parts(out), expected, check_exact=True)
 
 
 def test_everybody_means_all_users_of_the_model(model: Path, tmp_path: Path) -> None:

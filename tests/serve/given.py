@@ -17,16 +17,16 @@ from uvicorn import Server
 
 from cfnade import checkpoint
 from cfnade.choice.planning import choice_plan
+from cfnade.config import TrainingConfig
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.serve.app import create_app
 from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
 from cfnade.serve.server import Connection, LimitedConfig, bind
-from cfnade.settings import Settings
 from cfnade.training.run import train, train_picks
 
 with warnings.catch_warnings():
@@ -91,7 +91,7 @@ GENRES = ["Comedy", "Drama", "Horror"]
 """Of the films in turn; every fifth has two, the last none."""
 
 
-def ratings(kind: Kind) -> Ratings:
+def ratings(kind: Kind) -> Dataset:
     """60 people and 40 films with titles and genres."""
     made = synthetic(USERS, ITEMS, 1200, seed=5, times=True).ratings
     items = made.items + 101
@@ -125,7 +125,7 @@ def trained(folder: Path, kind: Kind, *, seed: int = 0) -> Path:
             data,
             side=kind.side,
             architecture={"hidden": (12,), **kind.fields},
-            settings=Settings(epochs=3, batch_rows=16, learning_rate=5e-3, seed=seed),
+            settings=TrainingConfig(epochs=3, batch_rows=16, learning_rate=5e-3, seed=seed),
             seeds=kind.seeds,
             lists=plan,
         )

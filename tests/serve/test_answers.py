@@ -185,7 +185,7 @@ def test_a_model_without_titles_is_searched_by_id(
     asking: Asking, user_model: Path, tmp_path: Path
 ) -> None:
     fitted = checkpoint.load(user_model)
-    checkpoint.save(replace(fitted, context=replace(fitted.context, titles=None)), tmp_path)
+    checkpoint.save(replace(fitted, context=fitted.context.replace(titles=None)), tmp_path)
     with asking(tmp_path) as client:
         model = client.get("/model").json()
         assert model["titles"] is False

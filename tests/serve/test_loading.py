@@ -17,7 +17,7 @@ import pytest
 from tests.serve.given import history, rated
 
 from cfnade import checkpoint
-from cfnade.errors import CheckpointError
+from cfnade.exceptions import CheckpointError
 from cfnade.predictor import Predictor
 from cfnade.serve import loading
 from cfnade.serve.app import create_app

@@ -67,7 +67,7 @@ def cinema(user_model: Path) -> Predictor:
         titles[101 + at] = f"{rest}, The ({year})" if rest != title else f"{title} ({year})"
     fitted = checkpoint.load(user_model)
     named = np.array([titles.get(101 + at, "") for at in range(40)], object)
-    return Predictor(replace(fitted, context=replace(fitted.context, titles=named)))
+    return Predictor(replace(fitted, context=fitted.context.replace(titles=named)))
 
 
 def test_tastes_are_films_with_their_years() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.serve.given import Asking, TestClient
 
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 from cfnade.serve.guards import HEADERS, POLICY, key_from_environment
 
 KEY = "Schlüssel 1"

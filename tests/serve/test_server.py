@@ -222,6 +222,34 @@ def test_wrong_settings_are_errors(
     assert "CFNADE_API_KEY is set but empty" in failing(monkeypatch, capsys, user_model)
 
 
+def test_a_missing_store_is_created_on_first_use(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    user_model: Path,
+    tmp_path: Path,
+) -> None:
+    stores: list[str | None] = []
+    path = tmp_path / "ratings.db"
+    said = []
+    with monkeypatch.context() as patched:
+        patched.setattr("cfnade.serve.server.serve", lambda given: stores.append(given.store))
+        arguments = ["cfnade", "serve", str(user_model), "--store", str(path)]
+        for _ in range(2):
+            patched.setattr(sys, "argv", arguments)
+            with pytest.raises(SystemExit) as ended:
+                main()
+            assert not ended.value.code
+            said.append(capsys.readouterr().err)
+    assert f"{path}: created a new store, which is empty\n" in said[0]
+    assert "created" not in said[1]
+    assert stores == [str(path)] * 2
+    missing = failing(
+        monkeypatch, capsys, tmp_path / "none", "--port", "0", "--store", tmp_path / "other.db"
+    )
+    assert "is no folder" in missing
+    assert not (tmp_path / "other.db").exists()
+
+
 def test_options_and_the_key_of_the_environment_reach_the_service(
     monkeypatch: pytest.MonkeyPatch, user_model: Path
 ) -> None:

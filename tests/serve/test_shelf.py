@@ -22,7 +22,7 @@ from tests.serve.given import (
 )
 
 from cfnade.data.splits import split
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 from cfnade.predictor import Predictor
 from cfnade.serve.shelf import checked_noun
 

@@ -230,15 +230,17 @@ def test_a_token_opens_what_is_the_persons_and_nothing_else(keyed: TestClient) -
 
 
 def test_a_token_asks_of_no_user_of_the_model(keyed: TestClient) -> None:
+    """Of none whatever their id is: 0 is one, too."""
     token = token_of(keyed, "7")
     asked: dict[str, dict[str, Any]] = {
         "/predict": {"items": [101]},
         "/explain": {"item": 101},
         "/recommend": {},
+        "/ask": {},
     }
     for path, beside in asked.items():
         said = set()
-        for user in (7, 8, 10**6):
+        for user in (7, 8, 10**6, 0, "", [], False):
             answer = keyed.post(path, json={"user": user, **beside}, headers=token)
             assert answer.status_code == 403
             said.add(answer.text)

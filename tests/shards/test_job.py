@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from tests.shards.made import Line, cells_of, csv_file, lines, parquet_file, sha
 import cfnade
 from cfnade.data.loader import load
 from cfnade.engines import Task, open_engine
-from cfnade.errors import CfnadeError, DataError
-from cfnade.shards import Shards
+from cfnade.exceptions import CfnadeError, DataError
+from cfnade.shards import Shards, chunks
 from cfnade.shards.layout import DIVISIONS
 from cfnade.shards.plan import ShardOptions
 from cfnade.shards.stages import shard
@@ -55,6 +56,49 @@ def test_any_cut_into_files_of_any_kind_gives_the_same_shards(tmp_path: Path) ->
         given = [folder] if attempt % 2 else files
         shards = shard(given, tmp_path / f"out {attempt}", open_engine("local"), ONE)
         assert shards.fingerprint == whole.fingerprint
+
+
+def zip_file(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/").replace("_", "."), content)
+    return path
+
+
+def test_a_zip_gives_what_its_file_of_ratings_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that `train` finds in it, read in several blocks."""
+    monkeypatch.setattr(chunks, "BYTES", 1_000)
+    plain = csv_file(tmp_path / "ratings.csv", LINES)
+    whole = sharded(tmp_path / "whole", plain)
+    content = plain.read_bytes()
+    one = zip_file(tmp_path / "one.zip", ratings_csv=content)
+    others = {"set__README_txt": b"read me\n", "set__movies_dat": b"1::Film (1990)::Drama\n"}
+    lines = b"".join(b"%d::%d::%d::1000\n" % line for line in LINES)
+    movielens = zip_file(tmp_path / "ml.zip", set__ratings_dat=lines, **others)
+    for number, file in enumerate((one, movielens)):
+        made = sharded(tmp_path / f"out {number}", file)
+        assert cells_of(made, *DIVISIONS) == cells_of(whole, *DIVISIONS)
+        assert {(u, i) for u, i, _ in LINES} == set(cells_of(made, *DIVISIONS))
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"a_csv": b"1,2,3\n", "b_csv": b"1,3,3\n"}, r"zip: several files could be the ratings"),
+        ({"a_csv_gz": gzip.compress(b"1,2,3\n")}, "is compressed inside the archive; unpack"),
+        ({"a_parquet": b"PAR1" + bytes(99)}, "is a Parquet or Arrow table; only text"),
+        ({"a_csv": "1,2,3\n".encode("utf-16")}, "two or four bytes a character"),
+        ({"_hidden": b"1,2,3\n"}, "holds no files"),
+    ],
+)
+def test_a_zip_that_cannot_be_read_in_pieces_is_one_message(
+    tmp_path: Path, members: dict[str, bytes], message: str
+) -> None:
+    with pytest.raises(DataError, match=message) as refused:
+        sharded(tmp_path / "out", zip_file(tmp_path / "a.zip", **members))
+    assert "\n" not in str(refused.value)
 
 
 def test_files_without_rows_do_no_harm(tmp_path: Path) -> None:
@@ -201,7 +245,7 @@ def test_a_rating_off_the_scale_is_named_by_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"PK\x03\x04rest", "zip archive; unpack it"),
+        (b"PK\x03\x04rest", "cannot be read .*truncated or damaged"),
         (b"\xff\xfeu\0s\0", "two or four bytes a character"),
         (b"\x89HDF stuff", "HDF5"),
         (b"\x1f\x8b\x08\0\0\0\0\0\0\x03broken", "cannot be read|too early"),
@@ -285,7 +329,10 @@ def test_another_job_does_not_go_on_with_it(tmp_path: Path) -> None:
     csv_file(file, LINES[1:])
     with pytest.raises(DataError, match=r"r\.csv is new, gone or changed"):
         sharded(tmp_path / "out", file)
-    shard([file], tmp_path / "out", Stopping(-1), ONE, force=True)
+    shards = shard([file], tmp_path / "out", Stopping(-1), ONE, force=True)
+    with pytest.raises(DataError, match="no such file"):  # which must not cost the shards
+        shard([tmp_path / "typo.csv"], tmp_path / "out", Stopping(-1), ONE, force=True)
+    assert Shards.open(tmp_path / "out").fingerprint == shards.fingerprint
     with pytest.raises(DataError, match="holds shards made otherwise"):
         sharded(tmp_path / "out", file, valid=0.5)
     (tmp_path / "full").mkdir()

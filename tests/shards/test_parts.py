@@ -12,14 +12,14 @@ import pytest
 from tests.shards.made import cells_of, csv_file, lines, parquet_file, sharded
 
 from cfnade.data.array_files import read_arrays
-from cfnade.data.ratings import Side
-from cfnade.errors import DataError
+from cfnade.data.dataset import Axis
+from cfnade.exceptions import DataError
 from cfnade.shards import Shards
 from cfnade.shards.layout import DIVISIONS, PARTS, part_file, part_of
 
 USERS, ITEMS = range(100, 160), [f"film {n}" for n in range(40)]
 LINES = lines(600, 3, USERS, ITEMS)
-SIDES: tuple[Side, Side] = ("user", "item")
+SIDES: tuple[Axis, Axis] = ("user", "item")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def expected() -> list[tuple[int, int, int, str]]:
     return sorted(found)
 
 
-def in_part(shards: Shards, side: Side, part: int) -> list[tuple[int, int, int, str]]:
+def in_part(shards: Shards, side: Axis, part: int) -> list[tuple[int, int, int, str]]:
     arrays, _ = read_arrays(shards.folder / part_file(side, part))
     found: list[tuple[int, int, int, str]] = []
     for division in DIVISIONS:
@@ -67,7 +67,7 @@ def in_part(shards: Shards, side: Side, part: int) -> list[tuple[int, int, int, 
 
 @pytest.mark.parametrize("side", SIDES)
 def test_every_rating_is_in_exactly_one_part_the_one_of_its_column(
-    shards: Shards, side: Side
+    shards: Shards, side: Axis
 ) -> None:
     together = []
     for part in range(PARTS):
@@ -79,7 +79,7 @@ def test_every_rating_is_in_exactly_one_part_the_one_of_its_column(
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_places_count_the_training_ratings_of_whole_rows(shards: Shards, side: Side) -> None:
+def test_places_count_the_training_ratings_of_whole_rows(shards: Shards, side: Axis) -> None:
     rows: dict[int, list[int]] = {}
     for user, item, _, division in expected():
         row, column = (user, item) if side == "user" else (item, user)
@@ -94,7 +94,7 @@ def test_places_count_the_training_ratings_of_whole_rows(shards: Shards, side: S
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 @pytest.mark.parametrize("side", SIDES)
-def test_ranks_share_out_columns_and_ratings(shards: Shards, side: Side, size: int) -> None:
+def test_ranks_share_out_columns_and_ratings(shards: Shards, side: Axis, size: int) -> None:
     whole = shards.own(side, 0, 1)
     cells, met = Counter[tuple[Any, ...]](), []
     for rank in range(size):
@@ -157,7 +157,7 @@ def test_one_side_alone_is_half_of_it(tmp_path: Path, shards: Shards) -> None:
     for side in SIDES:
         alone = sharded(tmp_path / side, file, valid=0.2, test=0.1, seed=7, side=side)
         assert cells_of(alone, "train") == cells_of(shards, "train")
-        other: Side = "item" if side == "user" else "user"
+        other: Axis = "item" if side == "user" else "user"
         with pytest.raises(DataError, match=f"no parts whose rows are {other}s.*--side both"):
             alone.own(other, 0, 1)
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from cfnade.data.ratings import Ratings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.models.near_network import NearNetwork
-from cfnade.settings import Settings
 from cfnade.sides import Member, new_member
 from cfnade.sides.near_side import NearSide
 
@@ -48,7 +48,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def some_ratings(seed: int = 0) -> Ratings:
+def some_ratings(seed: int = 0) -> Dataset:
     """More than half of all cells, in random order; user 0 and item 0 have none."""
     rng = np.random.default_rng(seed)
     cells = rng.permutation(1 + np.argwhere(rng.random((N_USERS - 1, N_ITEMS - 1)) < 0.6))
@@ -66,15 +66,15 @@ def some_ratings(seed: int = 0) -> Ratings:
 def some_member(
     names: tuple[str, ...],
     fields: dict[str, Any],
-    settings: Settings | None = None,
+    settings: TrainingConfig | None = None,
     *,
-    ratings: Ratings | None = None,
+    ratings: Dataset | None = None,
     seed: int = 3,
     size: float = 0.7,
 ) -> Member:
     """In double precision, all parameters random, biases too."""
     ratings = some_ratings() if ratings is None else ratings
-    member = new_member(names, ratings, fields, settings or Settings()).double()
+    member = new_member(names, ratings, fields, settings or TrainingConfig()).double()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in member.parameters():

@@ -20,10 +20,10 @@ from tests.sides.given import (
     weights,
 )
 
-from cfnade.data.ratings import Ratings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
-from cfnade.errors import ModelError, PredictionError, TrainingError
-from cfnade.settings import Settings
+from cfnade.exceptions import ModelError, PredictionError, TrainingError
 from cfnade.sides import (
     KINDS,
     Axis,
@@ -45,7 +45,7 @@ from cfnade.sides.side import NOTHING, Array, Reading, Row, Who, row_of
 from cfnade.training.steps import KernelStepper, Stepper, TorchStepper, stepper_of
 
 RATINGS = some_ratings()
-SETTINGS = Settings(
+SETTINGS = TrainingConfig(
     batch_rows=6,
     batch_columns=5,
     learning_rate=5e-3,
@@ -133,7 +133,7 @@ def test_a_reading_says_what_plain_torch_says_of_one_context_after_another(
     name: str, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     side = some_side(name, (VARIANTS | {"ridge": {"ridge": 3}})[variant])
-    slow = reading_of(side.axis, PlainRows(side.scores_given, RATINGS.rows(side.axis)))
+    slow = reading_of(side.axis, PlainRows(side.scores_given, RATINGS.rows(side.axis)), RATINGS)
     assert slow.learns == ("item" if side.axis == "user" else "user")
     expected = list(answers(slow))
     for piece in (1 << 22, 40):  # 40 numbers: a row or two at a time
@@ -195,13 +195,13 @@ def test_the_moment_is_read_from_features_and_makes_no_lists() -> None:
 # -- trained ---------------------------------------------------------------------------------------
 
 
-def drawn(member: Member, settings: Settings, step: int = 0) -> Any:
+def drawn(member: Member, settings: TrainingConfig, step: int = 0) -> Any:
     stepper = stepper_of(member, RATINGS, {}, settings, device="cpu", threads=1)
     return stepper.draws.draw(np.arange(1, 7), step)
 
 
 def steppers(
-    member: Member, fields: dict[str, Any], settings: Settings, *, threads: int = 1
+    member: Member, fields: dict[str, Any], settings: TrainingConfig, *, threads: int = 1
 ) -> dict[str, Stepper]:
     """Both of one member, which share its draws."""
     kernel = stepper_of(member, RATINGS, fields, settings, device="cpu", threads=threads)
@@ -406,10 +406,9 @@ def test_what_no_version_knows_is_refused() -> None:
         saved_member({"time": fields}, {"time": member.sides["time"].arrays()})
 
 
-def other_ids(ratings: Ratings) -> Ratings:
+def other_ids(ratings: Dataset) -> Dataset:
     """Other users and items among the same: one is gone, the others stand one place further."""
-    return replace(
-        ratings,
+    return ratings.replace(
         user_ids=np.concatenate([[-5], ratings.user_ids[:-1]]),
         item_ids=np.concatenate([[-7], ratings.item_ids[:-1]]),
     )
@@ -444,10 +443,10 @@ def test_another_architecture_is_not_taken_over() -> None:
 
 def test_a_side_says_what_does_not_fit() -> None:
     member = some_member(LISTS["both+time"], {"hidden": (5,)})
-    fewer = replace(RATINGS, item_ids=RATINGS.item_ids[:-1], user_ids=RATINGS.user_ids[:-2])
-    longer = replace(RATINGS, scale=Scale((1.0, 2.0, 3.0, 4.0, 5.0)))
+    fewer = RATINGS.replace(item_ids=RATINGS.item_ids[:-1], user_ids=RATINGS.user_ids[:-2])
+    longer = RATINGS.replace(scale=Scale((1.0, 2.0, 3.0, 4.0, 5.0)))
 
-    def fault(side: Side, ratings: Ratings) -> str:
+    def fault(side: Side, ratings: Dataset) -> str:
         return side.fault(ratings) or "none"
 
     user, item, time = member.sides.values()
@@ -484,4 +483,4 @@ def test_time_needs_a_side_before_it_and_times() -> None:
     with pytest.raises(TrainingError, match="time features go beside another side"):
         new_member(("time", "user"), RATINGS, {"hidden": (5,)}, SETTINGS)
     with pytest.raises(TrainingError, match="time features need ratings with timestamps"):
-        new_member(("user", "time"), replace(RATINGS, times=None), {"hidden": (5,)}, SETTINGS)
+        new_member(("user", "time"), RATINGS.replace(times=None), {"hidden": (5,)}, SETTINGS)

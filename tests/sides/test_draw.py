@@ -14,12 +14,12 @@ import torch
 from scipy.stats import chisquare
 from tests.sides.given import N_ITEMS, N_USERS, some_member, some_ratings
 
-from cfnade.data.ratings import Ratings
-from cfnade.errors import TrainingError
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import TrainingError
 from cfnade.models.batch import Batch, Context
 from cfnade.models.costs import hybrid_cost
 from cfnade.models.ordered import ordered_cost
-from cfnade.settings import Settings
 from cfnade.sides import Axis
 from cfnade.sides.draw import Draw, Draws, draws_of
 from cfnade.sides.nade import NadeSide
@@ -29,12 +29,12 @@ LEVELS = {
     (int(u), int(i)): int(level)
     for u, i, level in zip(RATINGS.users, RATINGS.items, RATINGS.levels, strict=True)
 }
-PAPER = Settings(context_rate="paper")
-BLOCKS = Settings(batch_rows=4, batch_columns=5, context_rate=(0.4, 0.9))
+PAPER = TrainingConfig(context_rate="paper")
+BLOCKS = TrainingConfig(batch_rows=4, batch_columns=5, context_rate=(0.4, 0.9))
 AXES: list[Axis] = ["user", "item"]
 
 
-def draws(*axes: Axis, settings: Settings, weight: str = "paper", threads: int = 1) -> Draws:
+def draws(*axes: Axis, settings: TrainingConfig, weight: str = "paper", threads: int = 1) -> Draws:
     return draws_of(axes, RATINGS, settings, weight, threads)
 
 
@@ -61,7 +61,7 @@ def cells_of(batch: Batch) -> tuple[dict[Any, int], dict[Any, int]]:
 @pytest.mark.parametrize("rate", ["paper", (0.2, 0.7)])
 @pytest.mark.parametrize("axis", AXES)
 def test_every_rating_of_a_row_is_either_known_or_asked(axis: Axis, rate: Any) -> None:
-    source, rows = draws(axis, settings=Settings(context_rate=rate)), np.array([3, 0, 5, 2])
+    source, rows = draws(axis, settings=TrainingConfig(context_rate=rate)), np.array([3, 0, 5, 2])
     by_row = table(axis)
     counts = [sum(r == row for r, _ in by_row) for row in rows]
     for step in range(30):
@@ -100,7 +100,7 @@ def test_split_points_and_subsets_are_drawn_evenly() -> None:
 
 @pytest.mark.parametrize("rate", [(0.25, 0.25), (0.0, 1.0)])
 def test_context_is_drawn_at_a_rate_of_the_range(rate: tuple[float, float]) -> None:
-    source, rows = draws("item", settings=Settings(context_rate=rate)), np.arange(1, N_ITEMS)
+    source, rows = draws("item", settings=TrainingConfig(context_rate=rate)), np.arange(1, N_ITEMS)
     shares = [
         len(one.batches["item"].context.rows) / len(LEVELS)
         for one in (source.draw(rows, step) for step in range(200))
@@ -181,7 +181,7 @@ def test_a_block_says_what_part_of_the_columns_it_has() -> None:
     assert (source.share("user"), source.share("item")) == (5 / N_ITEMS, 4 / N_USERS)
     assert source.share(None) == 1.0
     assert draws("item", settings=BLOCKS).share("item") == 0.0
-    filled = draws("user", "item", settings=Settings()).settings
+    filled = draws("user", "item", settings=TrainingConfig()).settings
     assert (filled.batch_rows, filled.batch_columns) == (N_USERS, N_ITEMS)
 
 
@@ -228,7 +228,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
 
 
 def test_contexts_of_a_batch_are_rows_one_after_another() -> None:
-    batch = draws("user", settings=Settings(context_rate=(1.0, 1.0)))
+    batch = draws("user", settings=TrainingConfig(context_rate=(1.0, 1.0)))
     context = batch.draw(np.array([3, 1]), 0).batch("user").context
     ends = context.offsets.tolist()
     for user, (first, end) in zip((3, 1), pairwise(ends), strict=True):
@@ -239,7 +239,7 @@ def test_contexts_of_a_batch_are_rows_one_after_another() -> None:
 
 
 def test_ratings_without_any_in_a_row_draw_nothing() -> None:
-    empty: Ratings = RATINGS.select(np.arange(0))
+    empty: Dataset = RATINGS.select(np.arange(0))
     draw = draws_of(("user",), empty, BLOCKS, "paper", 1).draw(np.array([1, 2]), 0)
     assert draw.n_targets == 0
     assert draw.batch("user").context.counts().tolist() == [0, 0]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.models.config import FactorConfig
@@ -16,7 +14,7 @@ from cfnade.sides.factor_samples import sampled
 from cfnade.sides.factors import Doubles, Factors, analyse
 
 
-def expected(found: list[Factors], known: Ratings, asked: Ratings) -> Doubles:
+def expected(found: list[Factors], known: Dataset, asked: Dataset) -> Doubles:
     """The mean over samples of what each expects of cells, by ridge regression. In levels."""
     rows, out = known.rows("user"), np.zeros(len(asked))
     for one in found:
@@ -37,7 +35,7 @@ def test_tastes_that_variational_bayes_switches_off_are_found() -> None:
     for seed in (11, 12):
         made = synthetic(290, 300, 7_000, factors=4, seed=seed)
         parts = split(made.ratings, f"paper:{seed}")
-        known, asked = parts.train.plus(parts.valid), parts.test
+        known, asked = parts.train.concat(parts.valid), parts.test
         truth = made.means(asked.users, asked.items) - 1
         drawn = sampled(known.rows("user"), known.rows("item"), 7, count=6, seed=seed, threads=1)
         variational = analyse(known.rows("user"), 20, seed=seed, threads=1)
@@ -64,7 +62,7 @@ def test_the_noise_is_found_where_there_is_nothing_else() -> None:
     """Levels drawn evenly from 0 to 4: a variance of 2, and nobody and nothing differs."""
     rng = np.random.default_rng(5)
     ratings = synthetic(150, 150, 12_000, seed=1).ratings
-    drawn = replace(ratings, levels=rng.integers(0, 5, len(ratings)).astype(np.uint8))
+    drawn = ratings.replace(levels=rng.integers(0, 5, len(ratings)).astype(np.uint8))
     found = sampled(drawn.rows("user"), drawn.rows("item"), 4, count=3, seed=0, threads=1)
     assert abs(np.mean([one.noise for one in found]) - 2) < 0.1
     assert max(float(np.abs(one.mean - 2).max()) for one in found) < 0.5

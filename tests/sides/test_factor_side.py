@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from cfnade import CFNADE
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.scorer import Scorer
-from cfnade.settings import Settings
 from cfnade.sides import Axis, new_member
 from cfnade.sides.factor_side import FactorSide
 from cfnade.training.run import train
 
-STILL = Settings(epochs=0)
+STILL = TrainingConfig(epochs=0)
 RATINGS = synthetic(60, 40, 1_200, factors=2, seed=2).ratings
 
 
@@ -65,12 +65,12 @@ def test_what_is_made_needs_no_settings(side: str) -> None:
 
 def test_nothing_is_trained_and_a_refit_knows_validation_too() -> None:
     parts = split(RATINGS, "paper:0")
-    once = train(parts, side="user-factors", settings=Settings(epochs=5, average=0.0)).fitted
+    once = train(parts, side="user-factors", settings=TrainingConfig(epochs=5, average=0.0)).fitted
     still = train(parts, side="user-factors", settings=STILL).fitted
     cells = parts.test.users, parts.test.items
     one, other = (Scorer(model).probabilities(*cells) for model in (once, still))
     np.testing.assert_array_equal(one, other)
-    again = train(parts, side="user-factors", settings=Settings(epochs=0, refit=True)).fitted
+    again = train(parts, side="user-factors", settings=TrainingConfig(epochs=0, refit=True)).fitted
     assert np.abs(Scorer(again).probabilities(*cells) - other).max() > 1e-4
 
 
@@ -78,10 +78,9 @@ def test_ratings_that_follow_a_rule_leave_some_noise() -> None:
     """Everyone gives the same to everything: nothing may be divided by what is left."""
     rule = RATINGS.select(np.arange(len(RATINGS)))
     levels = (rule.users % 5).astype(np.uint8)
-    from dataclasses import replace
 
     fitted = train(
-        split(replace(rule, levels=levels), "paper:0"), side="user-factors", settings=STILL
+        split(rule.replace(levels=levels), "paper:0"), side="user-factors", settings=STILL
     )
     said = Scorer(fitted.fitted).probabilities(rule.users[:50], rule.items[:50])
     assert np.isfinite(said).all()

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cfnade.data.ratings import Ratings, Rows
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.kernels.posterior import expect, lower_products, maximise
 from cfnade.sides.factors import analyse
 
 
-def ratings_of(cells: Any, levels: Any, shape: tuple[int, int], K: int) -> Ratings:
+def ratings_of(cells: Any, levels: Any, shape: tuple[int, int], K: int) -> Dataset:
     return Ratings(
         users=cells[:, 0].astype(np.int32),
         items=cells[:, 1].astype(np.int32),
@@ -24,7 +25,7 @@ def ratings_of(cells: Any, levels: Any, shape: tuple[int, int], K: int) -> Ratin
     )
 
 
-def dense(N: int, M: int, *, seed: int = 0) -> tuple[Rows, Any]:
+def dense(N: int, M: int, *, seed: int = 0) -> tuple[CsrRows, Any]:
     """A full table of many levels with two directions in it: rounding hardly matters."""
     rng = np.random.default_rng(seed)
     loadings = np.stack([14.0 + 5.0 * rng.normal(size=M), 10.0 * rng.normal(size=M)], 1)
@@ -77,7 +78,7 @@ def test_dimensions_are_turned_to_be_uncorrelated() -> None:
     np.testing.assert_allclose(moments, np.diag(found.importance), atol=1e-3 * moments.max())
 
 
-def sparse(seed: int = 1) -> tuple[Rows, Any, Any]:
+def sparse(seed: int = 1) -> tuple[CsrRows, Any, Any]:
     rng = np.random.default_rng(seed)
     cells = np.argwhere(rng.random((7, 5)) < 0.5)
     cells = cells[cells[:, 0] != 2]  # a row without ratings

@@ -13,14 +13,14 @@ from scipy.optimize import minimize
 from tests.sides.given import N_ITEMS, N_USERS, make_up_pairs, some_member, some_ratings
 
 from cfnade.checkpoint import load, save
-from cfnade.data.ratings import Ratings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split, cut
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.kernels.nearness import Nearness, near_weights
 from cfnade.predictor import Predictor
 from cfnade.scorer import Scorer
-from cfnade.settings import Settings
 from cfnade.sides import Axis, new_member, side_names
 from cfnade.sides import near_side as module
 from cfnade.sides.near_side import NearSide, pairs_of
@@ -32,7 +32,7 @@ RATINGS = some_ratings()
 BOTH: list[Axis] = ["user", "item"]
 
 
-def near_of(axis: Axis, ratings: Ratings = RATINGS) -> NearSide:
+def near_of(axis: Axis, ratings: Dataset = RATINGS) -> NearSide:
     side = some_member((axis, f"{axis}-near"), {"hidden": (3,)}, ratings=ratings).sides
     found = side[f"{axis}-near"]
     assert isinstance(found, NearSide)
@@ -117,7 +117,7 @@ def as_table(found: Any, M: int) -> Any:
     return R
 
 
-def some_rows(seed: int = 0, N: int = 200, M: int = 12) -> tuple[Ratings, Any, Any]:
+def some_rows(seed: int = 0, N: int = 200, M: int = 12) -> tuple[Dataset, Any, Any]:
     """Ratings, what is left of each by row, and the same as a table; columns 2 and 5 are alike."""
     random = np.random.default_rng(seed)
     held = random.random((N, M)) < 0.5
@@ -237,7 +237,7 @@ def test_gains_are_those_of_the_smallest_squared_error() -> None:
     np.testing.assert_allclose(found[[0, 2]], without, atol=2e-3)
 
 
-def some_of(levels: Any) -> Ratings:
+def some_of(levels: Any) -> Dataset:
     count = len(levels)
     return Ratings(
         users=np.zeros(count, np.int32),
@@ -270,7 +270,7 @@ def twins(seed: int = 0) -> Split:
     return cut(ratings, parts, "twins")
 
 
-SETTINGS = Settings(epochs=1, batch_rows=100, batch_columns=10, context_rate=(0.8, 1.0))
+SETTINGS = TrainingConfig(epochs=1, batch_rows=100, batch_columns=10, context_rate=(0.8, 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +313,7 @@ def test_new_people_hear_of_films_but_not_of_people_like_them(trained: Any) -> N
 
 
 def test_a_refit_keeps_the_gains(trained: Any) -> None:
-    settings = Settings(**SETTINGS.to_dict() | {"refit": True})
+    settings = TrainingConfig(**SETTINGS.to_dict() | {"refit": True})
     again = train(twins(), side="near", architecture={"hidden": (4,)}, settings=settings).fitted
     for name in ("user-near", "item-near"):
         one: Any = trained.members[0].sides[name].network
@@ -352,7 +352,7 @@ def test_nothing_is_said_while_the_others_are_trained() -> None:
 
 
 def test_the_others_are_trained_as_if_it_were_not_there() -> None:
-    settings = Settings(epochs=2, batch_rows=50, learning_rate=0.01)
+    settings = TrainingConfig(epochs=2, batch_rows=50, learning_rate=0.01)
     alone, with_near = (
         train(twins(), side=side, architecture={"hidden": (4,)}, settings=settings, threads=1)
         for side in ("user", "user+user-near")

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import fields, replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
 from tests.sides.given import some_member, some_ratings
 
-from cfnade.errors import TrainingError
-from cfnade.settings import Settings
-from cfnade.sides import new_member
-from cfnade.sides.factors import analyse
+from cfnade.config import TrainingConfig
+from cfnade.data.csr import CsrRows
+from cfnade.exceptions import TrainingError
+from cfnade.sides import new_member, ridge
+from cfnade.sides.factors import Factors, analyse
 from cfnade.sides.ridge import RidgeSide
 from cfnade.sides.ridge_rows import SETTLED_SMOOTHING
 from cfnade.sides.side import NOTHING, Who
 from cfnade.sides.trainable import Member
 
 RATINGS = some_ratings()
-FIELDS = {"hidden": (5,), "ridge": 3}
+FIELDS: dict[str, Any] = {"hidden": (5,), "ridge": 3}
 
 
 def frequencies(counts: np.ndarray, smoothing: float) -> np.ndarray:
@@ -45,10 +47,37 @@ def said_of_nobody(member: Member, axis: Literal["user", "item"]) -> np.ndarray:
 
 @pytest.mark.parametrize("axis", ["user", "item"])
 def test_at_the_start_nobody_is_rated_by_frequencies(axis: Literal["user", "item"]) -> None:
-    member = new_member((f"{axis}-ridge", axis), RATINGS, FIELDS, Settings(smoothing=4.0))
+    member = new_member((f"{axis}-ridge", axis), RATINGS, FIELDS, TrainingConfig(smoothing=4.0))
     counts = RATINGS.level_counts("item" if axis == "user" else "user")
     expected = frequencies(counts, 4.0)
     np.testing.assert_allclose(said_of_nobody(member, axis), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.3], ids=["below the floor", "above it"])
+def test_a_refresh_continues_from_the_analysis_that_the_side_started_from(
+    noise: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the data have little structure, so that nearly all of the spread is noise."""
+    side = new_member(("user-ridge",), RATINGS, FIELDS, TrainingConfig()).sides["user-ridge"]
+    assert isinstance(side, RidgeSide)
+    counts, rows = RATINGS.level_counts("item"), RATINGS.rows("user")
+    planted = replace(
+        analyse(rows, FIELDS["ridge"], seed=0, threads=1),
+        noise=noise * side.network.config.spread,
+    )
+    side.fill(planted, counts, 4.0)
+    continued_from = []
+
+    def continued(_: CsrRows, factors: Factors, **_options: int) -> Factors:
+        continued_from.append(factors)
+        return factors
+
+    monkeypatch.setattr(ridge, "continued", continued)
+    side.go_on(RATINGS, counts, TrainingConfig(smoothing=4.0))
+    (factors,) = continued_from
+    for field in fields(Factors):
+        found, expected = (getattr(one, field.name) for one in (factors, planted))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=field.name)
 
 
 @pytest.mark.parametrize("axis", ["user", "item"])
@@ -65,7 +94,7 @@ def test_at_the_end_nobody_is_rated_by_frequencies_again(axis: Literal["user", "
 def test_the_start_says_what_factor_analysis_predicts() -> None:
     """The mean of a level's Gaussian around μ + a·z, up to the ends of the scale."""
     rng = np.random.default_rng(0)
-    member = new_member(("user-ridge",), RATINGS, FIELDS, Settings())
+    member = new_member(("user-ridge",), RATINGS, FIELDS, TrainingConfig())
     side = member.sides["user-ridge"]
     assert isinstance(side, RidgeSide)
     factors = analyse(RATINGS.rows("user"), 3, seed=0, threads=1)
@@ -82,14 +111,14 @@ def test_the_start_says_what_factor_analysis_predicts() -> None:
 
 def test_it_stands_first() -> None:
     with pytest.raises(TrainingError, match="a ridge side must be the first of a member"):
-        new_member(("user", "user-ridge"), RATINGS, FIELDS, Settings())
+        new_member(("user", "user-ridge"), RATINGS, FIELDS, TrainingConfig())
 
 
 def test_beside_it_a_cf_nade_starts_by_saying_nothing_and_leaves_biases_alone() -> None:
-    member = new_member(("user-ridge", "user"), RATINGS, FIELDS, Settings())
+    member = new_member(("user-ridge", "user"), RATINGS, FIELDS, TrainingConfig())
     beside = member.sides["user"]
     reading = beside.reading(RATINGS)
     assert not reading.person(Who(-1, NOTHING), np.arange(RATINGS.n_items)).any()
-    assert beside.rules(RATINGS, Settings(), share=0.0)["b"].rate == 0.0
-    alone = new_member(("user",), RATINGS, {"hidden": (5,)}, Settings()).sides["user"]
-    assert alone.rules(RATINGS, Settings(), share=0.0)["b"].rate > 0.0
+    assert beside.rules(RATINGS, TrainingConfig(), share=0.0)["b"].rate == 0.0
+    alone = new_member(("user",), RATINGS, {"hidden": (5,)}, TrainingConfig()).sides["user"]
+    assert alone.rules(RATINGS, TrainingConfig(), share=0.0)["b"].rate > 0.0

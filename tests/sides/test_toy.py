@@ -14,7 +14,7 @@ from tests.listed import lines
 from tests.sides.toy import ToySide
 
 from cfnade import checkpoint
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
 from cfnade.estimator import CFNADE
 from cfnade.scorer import Scorer
@@ -35,11 +35,11 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def ratings() -> Ratings:
+def ratings() -> Dataset:
     return synthetic(40, 30, 500, seed=5).ratings
 
 
-def fit(ratings: Ratings, side: str, **more: Any) -> CFNADE:
+def fit(ratings: Dataset, side: str, **more: Any) -> CFNADE:
     return CFNADE(side=side, **{**SMALL, **more}).fit(ratings)
 
 
@@ -49,7 +49,7 @@ def test_the_toy_is_a_toy() -> None:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_it_is_trained_saved_and_asked(side: str, ratings: Ratings, tmp_path: Path) -> None:
+def test_it_is_trained_saved_and_asked(side: str, ratings: Dataset, tmp_path: Path) -> None:
     model = fit(ratings, side)
     fitted = model.fitted_
     assert list(fitted.members[0].sides) == side.split("+")
@@ -70,7 +70,7 @@ def test_it_is_trained_saved_and_asked(side: str, ratings: Ratings, tmp_path: Pa
     assert len(model.explain(user=3, item=5)) > 0
 
 
-def test_it_learns_what_others_leave_over(ratings: Ratings) -> None:
+def test_it_learns_what_others_leave_over(ratings: Dataset) -> None:
     alone, beside = (fit(ratings, side, epochs=20, learning_rate=0.05) for side in SIDES[:2])
     spread = float(np.std(ratings.values))
     assert alone.fitted_.facts["valid"]["rmse"] < spread
@@ -79,7 +79,7 @@ def test_it_learns_what_others_leave_over(ratings: Ratings) -> None:
     assert not np.allclose(*(toy.state_dict()["b"].numpy() for toy in toys))
 
 
-def test_it_is_continued_and_seeds_are_averaged(ratings: Ratings) -> None:
+def test_it_is_continued_and_seeds_are_averaged(ratings: Dataset) -> None:
     first = fit(ratings, "user+toy")
     again = CFNADE(side="user+toy", **{**SMALL, "learning_rate": 1e-12}).fit(ratings, start=first)
     one, other = (model.fitted_.members[0].state_dict() for model in (first, again))
@@ -89,7 +89,7 @@ def test_it_is_continued_and_seeds_are_averaged(ratings: Ratings) -> None:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_it_is_served(side: str, ratings: Ratings, tmp_path: Path) -> None:
+def test_it_is_served(side: str, ratings: Dataset, tmp_path: Path) -> None:
     from cfnade.serve.app import create_app
     from cfnade.serve.loading import Models
 
@@ -110,7 +110,7 @@ def test_it_is_served(side: str, ratings: Ratings, tmp_path: Path) -> None:
 
 
 def test_it_goes_through_the_command_line(
-    ratings: Ratings,
+    ratings: Dataset,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

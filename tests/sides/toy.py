@@ -9,9 +9,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from cfnade.data.ratings import Ratings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
 from cfnade.models.batch import Context
-from cfnade.settings import Settings
 from cfnade.sides import Axis, Side
 from cfnade.sides.plain import PlainSide
 from cfnade.sides.side import Before
@@ -21,13 +21,13 @@ class ToySide(PlainSide):
     network: nn.ParameterDict
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
         rows = ratings.rows(axis or "user")
         sizes = {"columns": rows.n_columns, "levels": rows.n_levels}
         return cls(axis or "user", cls.empty(sizes))
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         nn.init.normal_(self.network["w"], 0.0, 0.01, generator)
 
@@ -40,10 +40,10 @@ class ToySide(PlainSide):
         sizes = {"b": (fields["columns"], fields["levels"]), "w": (fields["levels"],)}
         return nn.ParameterDict({name: torch.zeros(size) for name, size in sizes.items()})
 
-    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
+    def take_over(self, earlier: Side, ratings: Dataset, earlier_ratings: Dataset) -> None:
         self.network.load_state_dict(earlier.network.state_dict())
 
-    def fault(self, ratings: Ratings) -> str | None:
+    def fault(self, ratings: Dataset) -> str | None:
         fits = self.sized(self.axis, ratings, {}).to_dict() == self.to_dict()
         return None if fits else "the data has other sizes"
 

@@ -17,7 +17,7 @@ from tests.serve.given import KINDS, TestClient, trained
 from tests.store.forked_service import Services
 from tests.store.writing import Writers, check_kept, free_port, ready
 
-from cfnade.errors import StoreAwayError
+from cfnade.exceptions import StoreUnavailableError
 from cfnade.serve.app import create_app
 from cfnade.serve.loading import Models
 from cfnade.store.events import Saying, keep, standing
@@ -83,7 +83,7 @@ def test_the_library_says_it_is_away(switched: tuple[str, Switch]) -> None:
     store = open_store(place, create=True)
     keep(store, [Saying("anna", "1", "rate", 4.0)])
     switch(False)
-    with pytest.raises(StoreAwayError, match="out of reach"):
+    with pytest.raises(StoreUnavailableError, match="out of reach"):
         keep(store, [Saying("anna", "2", "rate", 4.0)])
     switch(True)
     assert [one.item for one in standing(store, "anna")] == ["1"]

@@ -12,17 +12,17 @@ from tests.cli.conftest import Shell
 from tests.cli.conftest import shell as shell  # the fixture
 
 from cfnade import CFNADE, load
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
 from cfnade.data.typed_tables import write_parquet
-from cfnade.errors import DataError, StoreError
-from cfnade.store.bulk import bring_in, what_counts
+from cfnade.exceptions import DataError, StoreError
+from cfnade.store.bulk import bring_in, scale_of, what_counts
 from cfnade.store.events import Saying, keep
 from cfnade.store.opening import Store
 from cfnade.store.prequential import note_predictions, online, summary_of
 
 
-def triples(ratings: Ratings) -> set[tuple[object, ...]]:
+def triples(ratings: Dataset) -> set[tuple[object, ...]]:
     users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
     times = np.zeros(len(ratings)) if ratings.times is None else ratings.times
     columns = users.tolist(), items.tolist(), ratings.values.tolist(), times.tolist()
@@ -94,6 +94,21 @@ def test_an_import_is_all_or_nothing(store: Store) -> None:
         bring_in(store, table, source="test")
     with pytest.raises(StoreError, match="there are no ratings in the store yet"):
         what_counts(store)
+
+
+def test_a_failed_import_leaves_the_scale(
+    store: Store, place: str, shell: Shell, tmp_path: Path
+) -> None:
+    (tmp_path / "five.csv").write_text("user,item,rating\n1,5,1\n1,6,5\n2,5,3\n")
+    (tmp_path / "long.csv").write_text(f"user,item,rating\n{'x' * 301},5,4.5\n1,7,2\n")
+    assert shell("store", "import", place, tmp_path / "five.csv").code == 0
+    failed = shell("store", "import", place, tmp_path / "long.csv", "--scale", "0.5-5/0.5")
+    assert (failed.code, "has 301 characters" in failed.said) == (1, True), failed.said
+    assert scale_of(store) == [1, 3, 5]
+    (tmp_path / "long.csv").write_text("user,item,rating\n3,5,4.5\n1,7,2\n")
+    done = shell("store", "import", place, tmp_path / "long.csv", "--scale", "0.5-5/0.5")
+    assert done.code == 0, done.said
+    assert scale_of(store) == [0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5]
 
 
 @pytest.mark.usefixtures("store")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import func, select
 
-from cfnade.errors import StoreError
+from cfnade.exceptions import StoreError
 from cfnade.store.events import (
     KEPT_SECONDS,
     Kept,

@@ -9,12 +9,14 @@ from pathlib import Path
 import polars as pl
 import psycopg
 import pytest
+from tests.cli.conftest import Shell
+from tests.cli.conftest import shell as shell  # the fixture
 from tests.data.postgres import find_binaries, postgres
 from tests.store.given import bytes_below, fresh_database
 
 from cfnade.store.bulk import bring_in, what_counts
 from cfnade.store.events import Kept, Saying, keep, standing
-from cfnade.store.forgetting import forget, forgotten_since
+from cfnade.store.forgetting import count_forgotten, forget
 from cfnade.store.opening import Store, open_store
 from cfnade.store.prequential import note_predictions
 
@@ -109,7 +111,29 @@ def test_they_may_come_back_themselves(store: Store) -> None:
 def test_it_is_known_that_somebody_was_forgotten_and_not_who(store: Store) -> None:
     began = int(time.time())
     filled(store)
-    assert forgotten_since(store, began) == 0
+    people = [WHO, "p1", 7]
+    assert count_forgotten(store, people, began) == 0
     forget(store, WHO)
-    assert forgotten_since(store, began) == 1
-    assert forgotten_since(store, began + 3600) == 0
+    assert count_forgotten(store, people, began) == 1
+    assert count_forgotten(store, ["p1", 7], began) == 0
+    assert count_forgotten(store, people, began + 3600) == 0
+
+
+def test_an_unknown_id_is_not_noted_as_forgotten(store: Store) -> None:
+    """It may be mistyped; a refresh would have to publish whatever model it makes."""
+    filled(store)
+    nobody = forget(store, "p-mistyped")
+    assert (nobody.events, nobody.known, nobody.wiped) == (0, False, True)
+    assert count_forgotten(store, ["p-mistyped"], 0) == 0
+    old = pl.DataFrame({"person": ["p-mistyped"], "item": ["1"], "rating": [1.0], "at": [5]})
+    assert bring_in(store, old, source="file") == 1
+
+
+def test_an_unknown_id_is_one_warning(store: Store, place: str, shell: Shell) -> None:
+    filled(store)
+    warned = shell("store", "forget", place, "p-mistyped")
+    assert (warned.code, warned.out) == (0, "")
+    assert "holds nothing of 'p-mistyped', so nothing was changed; check the id" in warned.err
+    done = shell("store", "forget", place, WHO)
+    assert "4 events" in done.out
+    assert "cfnade refresh MODEL" in done.out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,10 +12,10 @@ import pytest
 from sqlalchemy import inspect, text
 from tests.data.postgres import PASSWORD, address
 
-from cfnade.errors import StoreAwayError, StoreError
+from cfnade.exceptions import StoreError, StoreUnavailableError
 from cfnade.store import schema
 from cfnade.store.events import Saying, keep, standing
-from cfnade.store.opening import Store, address_of, open_store, url_of
+from cfnade.store.opening import Store, address_of, make_missing_file, open_store, url_of
 
 ONE = Saying("anna", "1", "rate", 4.0)
 
@@ -52,6 +53,25 @@ def test_the_folder_of_a_model_holds_its_store(tmp_path: Path) -> None:
     open_store(str(tmp_path), create=True).close()
     assert (tmp_path / "store.db").is_file()
     assert url_of(str(tmp_path)) == url_of(f"sqlite:///{tmp_path / 'store.db'}")
+
+
+def test_only_a_missing_file_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    assert make_missing_file(str(path)) == str(path)
+    with closing(open_store(str(path))) as store:
+        keep(store, [ONE])
+        assert make_missing_file(f"sqlite:///{path}") is None
+        assert len(standing(store, "anna")) == 1
+    foreign = tmp_path / "shop.db"
+    with closing(sqlite3.connect(foreign)) as connection:
+        connection.execute("create table reviews (x)")
+    assert make_missing_file(str(foreign)) is None
+    with pytest.raises(StoreError, match="holds no store; make one with: cfnade store init"):
+        open_store(str(foreign))
+    assert make_missing_file("postgresql://nobody@127.0.0.1:1/shop") is None
+    with pytest.raises(StoreError, match=r"the folder .* is not there; make it first"):
+        make_missing_file(str(tmp_path / "missing" / "new.db"))
+    assert not (tmp_path / "missing").exists()
 
 
 def test_what_may_be_noted_of_an_address_holds_no_password() -> None:
@@ -154,7 +174,7 @@ def test_a_locked_file_is_waited_for_and_then_one_message(
     store = opened(str(tmp_path / "ratings.db"))
     other = sqlite3.connect(tmp_path / "ratings.db", isolation_level=None)
     other.execute("begin immediate")
-    with pytest.raises(StoreAwayError, match="holds the file locked"):
+    with pytest.raises(StoreUnavailableError, match="holds the file locked"):
         keep(store, [ONE])
     assert standing(store, "anna") == []  # who reads does not wait
     other.close()
@@ -172,7 +192,9 @@ def test_a_full_disk_is_one_message_and_loses_nothing(
         pages = connection.execute(text("pragma page_count")).scalar_one()
         connection.execute(text(f"pragma max_page_count={pages}"))
     long = [Saying("ben", f"{n:0290d}", "rate", 1.0) for n in range(200)]
-    with pytest.raises(StoreAwayError, match=r"the disk is full.*make room and send it again"):
+    with pytest.raises(
+        StoreUnavailableError, match=r"the disk is full.*make room and send it again"
+    ):
         keep(store, long)
     assert standing(store, "ben") == []
     assert [one.rating for one in standing(store, "anna")] == [4.0]

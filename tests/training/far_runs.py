@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ import numpy as np
 import torch
 from tests.training.far import NAME, FarDevice, register
 
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
-from cfnade.settings import Settings
 from cfnade.training.loop import Saving
 from cfnade.training.run import train
 
@@ -35,7 +34,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 def curve(parts: Split, case: str, device: str, folder: Path) -> list[float]:
     """Validation RMSE of three epochs, the last after the run was interrupted and resumed."""
     side, fields, training = CASES[case]
-    settings = Settings.from_dict({"epochs": 3} | training)
+    settings = TrainingConfig.from_dict({"epochs": 3} | training)
     place = folder / f"{case} {device}"
     place.mkdir()
     how: dict[str, Any] = {"side": side, "settings": settings, "threads": 1, "device": device}
@@ -60,7 +59,7 @@ def main(folder: Path) -> None:
     # Parameters become tensors of another class there, which the older way of moving cannot do.
     torch.__future__.set_swap_module_params_on_conversion(True)
     ratings = synthetic(30, 20, 250, seed=2).ratings
-    ratings = replace(ratings, times=np.arange(len(ratings), dtype=np.int64))
+    ratings = ratings.replace(times=np.arange(len(ratings), dtype=np.int64))
     parts = split(ratings, "paper:1")
     found = {
         case: {device: curve(parts, case, device, folder) for device in ("cpu", NAME)}

@@ -21,7 +21,7 @@ from cfnade.choice.picks import Picks
 from cfnade.choice.planning import ChoicePlan, choice_plan
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic_picks import TASTES, synthetic_picks
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.kernels.threads import torch_threads
 from cfnade.predictor import Predictor
 from cfnade.training.choice_run import ChoiceRun, asked_of
@@ -114,8 +114,9 @@ def test_a_run_that_was_stopped_makes_no_further_paths(parts: Split, tmp_path: P
     assert [*stopped.sides] == ["nade"]
     assert not [line for line in said if "linear" in line or "posterior" in line]
     epochs = plan.nade.epochs  # asked after each, and before each further path
-    assert [*run(parts, plan, stop=after(epochs + 2))[0].sides] == ["nade", "linear"]
-    assert [*run(parts, plan, stop=after(epochs + 3))[0].sides] == ["nade", "linear", "posterior"]
+    assert [*run(parts, plan, stop=after(epochs + 2))[1]["alone"]] == ["nade", "linear"]
+    made = run(parts, plan, stop=after(epochs + 3))[1]["alone"]
+    assert [*made] == ["nade", "linear", "posterior"]
     model = train_picks(parts, plan, stop=after(2))
     assert model.stopped
     assert Predictor(model.fitted).recommend([1], n=3).height == 3

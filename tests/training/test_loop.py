@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 import torch
 
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
-from cfnade.errors import TrainingError
-from cfnade.settings import Settings
+from cfnade.exceptions import TrainingError
 from cfnade.sides import Member, new_member
 from cfnade.training import state
 from cfnade.training.loop import DivergedError, Run, Saving, Validated
 from cfnade.training.steps import stepper_of
 
-QUICK = Settings(epochs=6, batch_rows=16, learning_rate=5e-3, weight_decay=1e-3, average=0.9)
+QUICK = TrainingConfig(epochs=6, batch_rows=16, learning_rate=5e-3, weight_decay=1e-3, average=0.9)
 FIELDS: dict[str, Any] = {"hidden": (8,)}
 
 
 def run_of(
     parts: Split,
-    settings: Settings = QUICK,
+    settings: TrainingConfig = QUICK,
     score: Callable[[Member], float] | None = None,
     **more: Any,
 ) -> Run:
@@ -81,6 +81,26 @@ def test_the_start_may_be_the_best(parts: Split) -> None:
     assert run.progress.best_epoch == 0
     assert [r["best_rmse"] for r in run.progress.history] == [0.6, 0.6]
     assert all(torch.equal(start[name], t) for name, t in run.model.state_dict().items())
+
+
+def test_a_run_that_diverges_keeps_the_start_if_that_was_validated(parts: Split) -> None:
+    scores = iter([0.6, math.nan])
+    run = run_of(parts, replace(QUICK, epochs=2), score=lambda _: next(scores))
+    start = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    run.consider_start()
+    reason = run.go_or_keep_best(lambda: False)
+    assert reason is not None
+    assert "validation RMSE is nan" in reason
+    assert run.progress.best_epoch == 0
+    assert all(torch.equal(start[name], t) for name, t in run.model.state_dict().items())
+
+
+def test_a_start_without_a_finite_score_is_not_kept(parts: Split) -> None:
+    scores = iter([math.nan, 0.7, 0.8])
+    run = run_of(parts, replace(QUICK, epochs=2), score=lambda _: next(scores))
+    run.consider_start()
+    run.go()
+    assert run.progress.best_epoch == 1
 
 
 def test_averaged_weights_are_scored_and_selected(parts: Split) -> None:

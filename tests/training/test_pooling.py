@@ -12,12 +12,12 @@ from tests.predictor.given import known_cells, literal, make_kind, ratings
 
 from cfnade import calibration
 from cfnade.calibration import fit
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.fitted import FittedModel
 from cfnade.metrics import nll
 from cfnade.personal import Leanings
-from cfnade.settings import Settings
 from cfnade.sides.side import Row, row_of
 from cfnade.training import pooling, validation
 from cfnade.training.pooling import (
@@ -127,7 +127,7 @@ def test_without_enough_of_either_all_is_what_counts(n: int, few: int) -> None:
 @pytest.fixture(scope="module")
 def trained() -> tuple[Split, FittedModel]:
     parts = split(synthetic(150, 80, 4_000, seed=2).ratings, "paper:0")
-    settings = Settings(epochs=6, batch_rows=32)
+    settings = TrainingConfig(epochs=6, batch_rows=32)
     fitted = train(parts, side="user", architecture={"hidden": (12,)}, settings=settings).fitted
     return parts, fitted
 
@@ -184,7 +184,7 @@ def test_only_a_model_with_weights_for_people_sets_new_ones_apart(
 ) -> None:
     parts, of_users = trained
     assert of_users.calibration_of_new is None
-    settings = Settings(epochs=1, batch_rows=40, batch_columns=30)
+    settings = TrainingConfig(epochs=1, batch_rows=40, batch_columns=30)
     joint = train(parts, side="both", architecture={"hidden": (8,)}, settings=settings).fitted
     few = asked_from_few(replace(joint, context=parts.train), parts.valid, seed=0)
     stars = parts.valid.scale.array()
@@ -221,7 +221,7 @@ def test_a_model_that_takes_no_histories_is_asked_from_all(
     trained: tuple[Split, FittedModel],
 ) -> None:
     parts, _ = trained
-    settings = Settings(epochs=2, batch_rows=32)
+    settings = TrainingConfig(epochs=2, batch_rows=32)
     fitted = train(parts, side="item", architecture={"hidden": (8,)}, settings=settings).fitted
     items, _ = of_training((parts, fitted))
     everything = asked_from_all(items, parts.valid)

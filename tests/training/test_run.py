@@ -14,19 +14,19 @@ import pytest
 import torch
 from tests.listed import lines
 
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
-from cfnade.errors import TrainingError
 from cfnade.evaluation import evaluate
+from cfnade.exceptions import TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.scorer import Scorer
-from cfnade.settings import Settings
 from cfnade.training.loop import Saving
 from cfnade.training.run import Trained, train
 from cfnade.training.steps import KernelStepper
 
 FIELDS: dict[str, Any] = {"hidden": (8,)}
-QUICK = Settings(epochs=6, batch_rows=16, learning_rate=5e-3, weight_decay=1e-3, average=0.9)
-BLOCKS = Settings(
+QUICK = TrainingConfig(epochs=6, batch_rows=16, learning_rate=5e-3, weight_decay=1e-3, average=0.9)
+BLOCKS = TrainingConfig(
     epochs=4,
     passes=2,
     batch_rows=20,
@@ -43,7 +43,9 @@ BLOCKS = Settings(
 SETTINGS = {"user": QUICK, "item": QUICK, "both": BLOCKS}
 
 
-def fit(parts: Split, side: str = "item", settings: Settings | None = None, **more: Any) -> Trained:
+def fit(
+    parts: Split, side: str = "item", settings: TrainingConfig | None = None, **more: Any
+) -> Trained:
     options: dict[str, Any] = {"architecture": FIELDS, "threads": 1, **more}
     return train(parts, side=side, settings=settings or SETTINGS[side], **options)
 
@@ -90,10 +92,10 @@ def test_an_epoch_is_so_many_passes_over_the_users(parts: Split) -> None:
 
 
 def test_blocks_suit_the_table_if_not_given() -> None:
-    assert Settings().block(6040, 3706) == (1006, 926)
-    assert Settings().block(480_189, 17_770) == (1024, 1024)
-    assert Settings().block(60, 20) == (32, 20)
-    assert Settings(batch_rows=100, batch_columns=30).block(60, 20) == (60, 20)
+    assert TrainingConfig().block_shape(6040, 3706) == (1006, 926)
+    assert TrainingConfig().block_shape(480_189, 17_770) == (1024, 1024)
+    assert TrainingConfig().block_shape(60, 20) == (32, 20)
+    assert TrainingConfig(batch_rows=100, batch_columns=30).block_shape(60, 20) == (60, 20)
 
 
 # -- the same bits ---------------------------------------------------------------------------------
@@ -313,7 +315,7 @@ def test_facts_say_on_what_data_and_how_good(parts: Split) -> None:
 
 
 def test_what_is_given_of_held_out_users_is_context_but_not_trained_on(parts: Split) -> None:
-    whole = parts.train.plus(parts.valid).plus(parts.test)
+    whole = parts.train.concat(parts.valid).concat(parts.test)
     held = split(whole, "users:0:3")
     fitted = fit(held, "user").fitted
     assert len(fitted.context) == len(held.train) + len(held.valid) + len(held.given)
@@ -351,6 +353,6 @@ def test_what_is_made_from_ratings_is_not_trained_whatever_the_settings_say(
     parts: Split,
 ) -> None:
     """It has no weights to move or to average."""
-    asked = Settings(epochs=3, average=0.9)
+    asked = TrainingConfig(epochs=3, average=0.9)
     made = train(parts, side="user-factors", settings=asked)
     assert made.fitted.facts["epochs"] == 0

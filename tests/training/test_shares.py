@@ -10,16 +10,16 @@ import pytest
 from tests.listed import lines
 
 from cfnade import CFNADE, checkpoint
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import CheckpointError, TrainingError
+from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.scorer import Scorer
-from cfnade.settings import Settings
 from cfnade.sides.side import Who
 from cfnade.training.run import Plan, train
 from cfnade.training.shares import best_shares
 
-QUICK = Settings(epochs=2, batch_rows=16)
+QUICK = TrainingConfig(epochs=2, batch_rows=16)
 
 
 @pytest.mark.parametrize("kinds", [1, 2, 3])

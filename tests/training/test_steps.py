@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
-from cfnade.settings import Settings
 from cfnade.sides import new_member
 from cfnade.training.steps import TorchStepper, stepper_of
 
-BASE = Settings(batch_rows=20, batch_columns=15)
+BASE = TrainingConfig(batch_rows=20, batch_columns=15)
 
 
 def after_steps(
-    parts: Split, names: tuple[str, ...], settings: Settings, fields: dict[str, Any]
+    parts: Split, names: tuple[str, ...], settings: TrainingConfig, fields: dict[str, Any]
 ) -> torch.Tensor:
     member = new_member(names, parts.train, fields, settings)
     stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=1)
@@ -65,7 +65,7 @@ def test_fields_of_the_cost_change_the_result(parts: Split, field: dict[str, Any
         if len(names) == 2 and "target_weight" in field and "item" in names:
             continue  # targets of a block count the same
         timed = replace(
-            parts, train=replace(parts.train, times=np.arange(len(parts.train), dtype=np.int64))
+            parts, train=parts.train.replace(times=np.arange(len(parts.train), dtype=np.int64))
         )
         one, other = (
             after_steps(timed, names, BASE, {"hidden": (5,), **fields}) for fields in ({}, field)

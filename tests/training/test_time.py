@@ -11,19 +11,19 @@ import pytest
 import torch
 
 from cfnade import checkpoint
-from cfnade.data.ratings import Ratings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
-from cfnade.errors import PredictionError, TrainingError
+from cfnade.exceptions import PredictionError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.scorer import Scorer
-from cfnade.settings import Settings
 from cfnade.sides import Member
 from cfnade.training.loop import Saving
 from cfnade.training.run import train
 
 FIELDS: dict[str, Any] = {"hidden": (6,), "context_scale": "sqrt", "time": True}
-QUICK = Settings(
+QUICK = TrainingConfig(
     epochs=4,
     passes=2,
     batch_rows=20,
@@ -38,10 +38,10 @@ QUICK = Settings(
 )
 
 
-def timed() -> Ratings:
+def timed() -> Dataset:
     made = synthetic(60, 40, 1200, seed=3).ratings
     rng = np.random.default_rng(1)
-    return replace(made, times=np.sort(rng.integers(0, 10**6, len(made))))
+    return made.replace(times=np.sort(rng.integers(0, 10**6, len(made))))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_a_model_learns_from_time_where_it_matters(side: str) -> None:
     assert made.times is not None
     mood = (made.times // 5000) % 2  # hours of good and bad mood, of everyone
     levels = np.where(mood == 1, len(made.scale) - 1, 0).astype(np.uint8)
-    parts = split(replace(made, levels=levels), "paper:0")
+    parts = split(made.replace(levels=levels), "paper:0")
     settings = replace(QUICK, epochs=12, passes=4)
     blind, knowing = (
         train(parts, side=side, architecture=FIELDS | {"time": time}, settings=settings)
@@ -115,6 +115,6 @@ def test_a_resumed_run_ends_with_the_same_bits(parts: Split, tmp_path: Path) -> 
 
 
 def test_time_needs_timestamps(parts: Split) -> None:
-    bare = replace(parts, train=replace(parts.train, times=None))
+    bare = replace(parts, train=parts.train.replace(times=None))
     with pytest.raises(TrainingError, match="need ratings with timestamps"):
         train(bare, side="both", architecture=FIELDS, settings=QUICK)

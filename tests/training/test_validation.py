@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
 from cfnade.sides import Axis
 from cfnade.training import validation
 
 
-def made_up(users: int = 400, items: int = 300, ratings: int = 20_000) -> Ratings:
+def made_up(users: int = 400, items: int = 300, ratings: int = 20_000) -> Dataset:
     return synthetic(users, items, ratings, seed=0).ratings
 
 

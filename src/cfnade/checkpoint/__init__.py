@@ -24,12 +24,12 @@ from cfnade.checkpoint.idtables import Arrays, read_table, write_table
 from cfnade.checkpoint.legacy import modern_manifest, modern_tables
 from cfnade.checkpoint.manifest import NAME, check_files, read_manifest, write_manifest
 from cfnade.checkpoint.tensors import check_tables, read_choice, read_tables
-from cfnade.choice.choice_side import Tables
-from cfnade.data.array_files import read_arrays, read_ratings, write_arrays, write_ratings
-from cfnade.data.ratings import Ratings
+from cfnade.data.array_files import read_arrays, write_arrays
+from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import Scale
-from cfnade.errors import CfnadeError, CheckpointError, DataError
+from cfnade.exceptions import CfnadeError, CheckpointError, DataError
 from cfnade.fitted import FittedModel
+from cfnade.implicit.base import Arrays as Tables
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.saved import expected_tables, loaded_member
 
@@ -103,12 +103,14 @@ def without_context(fitted: FittedModel) -> FittedModel:
             f"a model of side {fitted.side!r} reads the ratings of the items that it predicts, so "
             'it cannot be shared without them; train one with side="user" (--side user) for that'
         )
-    empty = replace(context.select(np.empty(0, np.int64)), times=None)
+    empty = context.select(np.empty(0, np.int64)).replace(times=None)
     if fitted.takes_histories:
-        empty = replace(empty, user_ids=none)
+        empty = empty.replace(user_ids=none)
     else:
-        empty = replace(empty, item_ids=none, titles=None, genres=None)
-        fitted = replace(fitted, choice=None)  # which is about items that have no ids then
+        empty = empty.replace(item_ids=none, titles=None, genres=None)
+        fitted = replace(
+            fitted, interaction_model=None
+        )  # which is about items that have no ids then
     return replace(fitted, context=empty, has_context=False)
 
 
@@ -150,16 +152,14 @@ def _write(fitted: FittedModel, part: Path, halves: Collection[str]) -> list[str
         names.append(ITEMS)
     if fitted.has_context:
         none = np.empty(0, np.int64)
-        write_ratings(
-            part / CONTEXT,
-            context.but(user_ids=none, item_ids=none, titles=None, genres=None),
-        )
+        nameless = context.replace(user_ids=none, item_ids=none, titles=None, genres=None)
+        nameless.save(part / CONTEXT)
         names.append(CONTEXT)
     if kept := _kept(fitted):
         write_arrays(part / KEPT, kept, {})
         names.append(KEPT)
-    if fitted.choice is not None:
-        save_file(_whole(fitted.choice.tables()), part / CHOICE)
+    if fitted.interaction_model is not None:
+        save_file(_whole(fitted.interaction_model.arrays()), part / CHOICE)
         names.append(CHOICE)
     for name in {WEIGHTS, CHOICE} & set(names):  # the library writes them for their owner only
         (part / name).chmod((part / names[1]).stat().st_mode)
@@ -230,7 +230,7 @@ def _load(folder: Path) -> FittedModel:
             has_context=CONTEXT in paths,
             facts=manifest["facts"],
             shares=tuple((float(known), float(new)) for known, new in manifest["shares"]),
-            choice=read_choice(manifest["choice"], paths.get(CHOICE)),
+            interaction_model=read_choice(manifest["choice"], paths.get(CHOICE)),
         )
         _check_axes(where, fitted, manifest)
     except CheckpointError:
@@ -251,7 +251,7 @@ def _check_names(where: Path, manifest: dict[str, Any]) -> None:
 def _check_axes(where: Path, fitted: FittedModel, manifest: dict[str, Any]) -> None:
     """Exactly the files that such a model needs."""
     needed = _needed(fitted.axes, manifest["context"]["included"])
-    needed |= {CHOICE} if fitted.choice else set()
+    needed |= {CHOICE} if fitted.interaction_model else set()
     if set(manifest["files"]) - {KEPT} != needed:
         raise CheckpointError(
             f"{where}: lists the files {sorted(manifest['files'])}; such a model has "
@@ -303,7 +303,7 @@ def _read_kept(paths: dict[str, Path]) -> dict[str, dict[str, Any]]:
     return kept
 
 
-def _context(manifest: dict[str, Any], paths: dict[str, Path]) -> Ratings:
+def _context(manifest: dict[str, Any], paths: dict[str, Path]) -> Dataset:
     none = np.empty(0, np.int64)
     users: Arrays = read_table(paths[USERS]) if USERS in paths else {"id": none}
     items: Arrays = read_table(paths[ITEMS]) if ITEMS in paths else {"id": none}
@@ -311,14 +311,13 @@ def _context(manifest: dict[str, Any], paths: dict[str, Path]) -> Ratings:
     scale = Scale(tuple(manifest["scale"]["values"]), None if edges is None else tuple(edges))
     if CONTEXT in paths:
         try:
-            ratings = read_ratings(paths[CONTEXT])
+            ratings: Dataset = Dataset.open(paths[CONTEXT])
         except DataError as error:
             raise CheckpointError(str(error)) from error
     else:
         index, levels = np.empty(0, np.int32), np.empty(0, np.uint8)
-        ratings = Ratings(index, index, levels, scale, none, none)
-    return replace(
-        ratings,
+        ratings = make_dataset(index, index, levels, scale, none, none)
+    return ratings.replace(
         scale=scale,
         source=str(manifest["source"]),
         user_ids=users["id"],

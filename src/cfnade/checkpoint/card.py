@@ -72,7 +72,7 @@ def _what(fitted: FittedModel) -> str:
     if fitted.context.implicit:
         return f"It says which of {items:,} items a person picks next, given what they picked."
     kind = f"side `{fitted.side}`, {_counted(len(fitted.answering), 'member')}"
-    lists = " It also knows what people pick." if fitted.choice is not None else ""
+    lists = " It also knows what people pick." if fitted.interaction_model is not None else ""
     return (
         f"It gives the whole distribution of the rating ({scale}) that a person would give an "
         f"item ({kind}).{lists}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.choice.choice_side import Tables
 from cfnade.fitted import FittedModel
+from cfnade.implicit.base import Arrays as Tables
 from cfnade.sides.side import other_axis
 
 
@@ -16,11 +16,13 @@ def fault_of(fitted: FittedModel) -> str | None:
 
 
 def _sides(fitted: FittedModel) -> str | None:
-    if not fitted.axes or not (fitted.rates or fitted.choice):
+    if not fitted.axes or not (fitted.rates or fitted.interaction_model):
         return "no side of it reads ratings"
     if fitted.rates and fitted.context.implicit:
         return "it predicts ratings, and its data have none"
-    for name, part in fitted.choice.sides.items() if fitted.choice else ():
+    for name, part in (
+        fitted.interaction_model.components.items() if fitted.interaction_model else ()
+    ):
         if part.n_items != fitted.context.n_items:
             items = f"{part.n_items:,} items, the model {fitted.context.n_items:,}"
             return f"the choice's {name} side knows {items}"
@@ -40,7 +42,7 @@ def _sides(fitted: FittedModel) -> str | None:
 
 def _weights(fitted: FittedModel) -> str | None:
     parts: list[Tables] = [member.tables() for member in fitted.answering]
-    parts += [fitted.choice.tables()] if fitted.choice else []
+    parts += [fitted.interaction_model.arrays()] if fitted.interaction_model else []
     for part in parts:
         for name, table in part.items():
             if table.dtype == np.int32:
@@ -78,9 +80,7 @@ def _ratings(fitted: FittedModel) -> str | None:
         return f"{len(context):,} ratings in a context that has none" if len(context) else None
     limits = {"users": context.n_users, "items": context.n_items, "levels": len(context.scale)}
     for name, limit in limits.items():
-        if (count := len(context.columns()[name])) != len(context):
-            return f"the context has {count:,} {name} but {len(context):,} levels"
-        if any(index.min() < 0 or index.max() >= limit for (index,) in context.pieces(name)):
+        if any(index.min() < 0 or index.max() >= limit for (index,) in context.chunks(name)):
             return f"the context's {name} run beyond the {limit:,} there are"
     for name in ("titles", "genres"):
         texts = getattr(context, name)

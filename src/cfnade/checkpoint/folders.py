@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cfnade.files import flush
+from cfnade.utils.files import fsync
 
 STAGED = ".new"
 GONE = ".gone"
@@ -44,7 +44,7 @@ def snapshot(folder: Path, name: str) -> tuple[object, ...]:
 def replacing_files(folder: Path, names: Iterable[str]) -> Iterator[Path]:
     """Write files into the folder given; on success they take the place of all files `names`."""
     folder.mkdir(parents=True, exist_ok=True)
-    flush(folder.parent)
+    fsync(folder.parent)
     tidy(folder)
     part = folder / f"{STAGED}-{os.getpid()}"
     part.mkdir()
@@ -54,12 +54,12 @@ def replacing_files(folder: Path, names: Iterable[str]) -> Iterator[Path]:
             if not (part / name).exists():
                 (part / f"{name}{GONE}").touch()
         for path in [*part.iterdir(), part]:
-            flush(path)
+            fsync(path)
         part.rename(folder / STAGED)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    flush(folder)
+    fsync(folder)
     tidy(folder)
 
 
@@ -76,6 +76,6 @@ def tidy(folder: Path) -> None:
             path.unlink()
         else:
             path.replace(folder / path.name)
-    flush(folder)
+    fsync(folder)
     staged.rmdir()
-    flush(folder)
+    fsync(folder)

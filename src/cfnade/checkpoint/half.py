@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings
-from cfnade.errors import CheckpointError
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import CheckpointError
 from cfnade.fitted import FittedModel
 from cfnade.personal import Calibrator
 from cfnade.scorer import Scorer
@@ -106,7 +106,7 @@ def _cells(fitted: FittedModel) -> tuple[Any, Any, Any]:
     return users, items, random.choice(context.times, len(users))
 
 
-def _sampled(context: Ratings, random: np.random.Generator) -> tuple[Any, Any]:
+def _sampled(context: Dataset, random: np.random.Generator) -> tuple[Any, Any]:
     places = random.integers(len(context), size=CELLS // 2)
     users = random.integers(context.n_users, size=CELLS - len(places))
     items = random.integers(context.n_items, size=CELLS - len(places))

@@ -12,7 +12,7 @@ import polars as pl
 
 from cfnade.data.fields import POLARS_ERRORS
 from cfnade.data.parquet_check import check_parquet
-from cfnade.errors import CheckpointError
+from cfnade.exceptions import CheckpointError
 
 _TYPES = {"id": (pl.Int64, pl.String), "title": (pl.String,), "genres": (pl.String,)}
 Arrays = dict[str, npt.NDArray[Any]]

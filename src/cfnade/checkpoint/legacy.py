@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cfnade.choice.choice_side import Tables
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
+from cfnade.implicit.base import Arrays as Tables
 
 _FIRST = 3
 """The first version with members and sides."""

@@ -16,7 +16,7 @@ import numpy as np
 import cfnade
 from cfnade.checkpoint.legacy import keys_of
 from cfnade.data.array_files import digest_file, digest_text
-from cfnade.errors import CheckpointError
+from cfnade.exceptions import CheckpointError
 from cfnade.fitted import FittedModel
 
 FORMAT, VERSION = "cfnade-checkpoint", 5
@@ -61,7 +61,7 @@ def write_manifest(fitted: FittedModel, part: Path, names: list[str]) -> None:
         "side": fitted.side,
         "members": [member.to_dict() for member in fitted.answering],
         "shares": fitted.shares,
-        "choice": None if fitted.choice is None else fitted.choice.to_dict(),
+        "choice": None if fitted.interaction_model is None else fitted.interaction_model.to_dict(),
         "scale": {"values": scale.values, "edges": scale.edges},
         "calibration": _calibration(fitted),
         "context": context,

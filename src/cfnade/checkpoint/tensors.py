@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.choice import Choice, choice_shapes, saved_choice
-from cfnade.choice.choice_side import Tables
 from cfnade.data.array_files import mapped_arrays
-from cfnade.errors import CheckpointError, DataError, ModelError
+from cfnade.exceptions import CheckpointError, DataError, ModelError
+from cfnade.implicit import InteractionModel, saved_model, saved_spec
+from cfnade.implicit.base import Arrays as Tables
 from cfnade.sides.saved import Expected
 
 
@@ -32,7 +32,7 @@ def read_tables(path: Path) -> Tables:
     }
 
 
-def read_choice(described: Mapping[str, Any] | None, path: Path | None) -> Choice | None:
+def read_choice(described: Mapping[str, Any] | None, path: Path | None) -> InteractionModel | None:
     """What is picked, if the model knows that."""
     if described is None:
         return None
@@ -40,11 +40,11 @@ def read_choice(described: Mapping[str, Any] | None, path: Path | None) -> Choic
         raise ModelError("it knows what is picked, but lists no file of that")
     tables = read_tables(path)
     expected = {
-        name: Expected(np.dtype(np.int32 if name.endswith(".of") else np.float32), shape)
-        for name, shape in choice_shapes(described).items()
+        name: Expected(np.dtype(spec.dtype), spec.shape)
+        for name, spec in saved_spec(described).items()
     }
     check_tables(path, tables, expected)
-    return saved_choice(described, tables)
+    return saved_model(described, tables)
 
 
 def check_tables(path: Path, tables: Tables, expected: Mapping[str, Expected]) -> None:

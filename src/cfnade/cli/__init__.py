@@ -33,7 +33,7 @@ from cfnade.cli import (
     use,
 )
 from cfnade.cli.arguments import Command
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 
 Model = Annotated[Path, typer.Argument(help="The folder of a saved model.", metavar="MODEL")]
 RATINGS = (

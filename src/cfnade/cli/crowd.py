@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.cli.folder import own_folder
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 
 
 def is_large(questions: Path, running: dict[str, Any]) -> bool:
@@ -19,7 +19,7 @@ def is_large(questions: Path, running: dict[str, Any]) -> bool:
 def refuse(**given: Any) -> None:
     """What a job for many people does not take."""
     for name, value in given.items():
-        if value:
+        if value is not None and value is not False and value != []:
             raise PredictionError(f"{name} (={value!r}) is not for many people; leave it out")
 
 

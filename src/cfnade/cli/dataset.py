@@ -11,10 +11,10 @@ import typer
 
 from cfnade.cli.arguments import Command, Data, Json, with_reading
 from cfnade.data.addresses import masked
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 
 if TYPE_CHECKING:
-    from cfnade.data.ratings import Ratings
+    from cfnade.data.dataset import Dataset
     from cfnade.data.summary import Summary
 
 app = typer.Typer(
@@ -108,7 +108,7 @@ def split_command(
     cfnade data split ml-100k u1 --out parts
     """
     from cfnade.data.loader import load_split
-    from cfnade.files import write_text
+    from cfnade.utils.files import write_text
 
     with _waiting(f"splitting {masked(data)}"):
         split = load_split(data, name, **reading)
@@ -127,7 +127,7 @@ def check_name(out: Path) -> None:
         raise CfnadeError(f"{out}: the name of the file to write must end in .parquet")
 
 
-def write_table(ratings: Ratings, out: Path) -> None:
+def write_table(ratings: Dataset, out: Path) -> None:
     """Write ratings as Parquet, and say how many."""
     from cfnade.data.typed_tables import write_parquet
 

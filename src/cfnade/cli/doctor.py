@@ -12,7 +12,7 @@ import typer
 
 from cfnade import __version__
 from cfnade.cli.at_work import compile_kernels
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _LIBRARIES = ("torch", "numba", "numpy", "polars", "narwhals", "rich", "typer", "optuna")
 
@@ -51,9 +51,11 @@ def _cache() -> tuple[str, str]:
     """Whether kernels were compiled before, as it is until somebody waits for them."""
     from cfnade.kernels.prepare import cache_folder_of_kernels, cache_state
 
-    missing = cache_state().missing
+    missing, folder = cache_state().missing, cache_folder_of_kernels()
+    if folder is None:
+        return "kernel cache", "none: no folder is writable; set NUMBA_CACHE_DIR to one that is"
     cold = f"cold ({missing} to compile, by the first training or service)"
-    return "kernel cache", f"{cold if missing else 'warm'}, in {cache_folder_of_kernels()}"
+    return "kernel cache", f"{cold if missing else 'warm'}, in {folder}"
 
 
 def _kernels() -> tuple[str, str]:

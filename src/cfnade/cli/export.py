@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cfnade.cli.arguments import Model
-from cfnade.errors import PredictionError
-from cfnade.options import checked, one_of
+from cfnade.exceptions import PredictionError
+from cfnade.utils.validation import check_choice
 
 if TYPE_CHECKING:
     from cfnade.predictor import Predictor
@@ -56,7 +56,7 @@ def export(
     """
     from cfnade.predictor import Predictor
 
-    checked("what", what, one_of(*WHAT), PredictionError)
+    check_choice("what", what, WHAT, error=PredictionError)
     targets = [one for one in (out, onnx, web) if one is not None]
     if noun is not None and web is None:
         raise PredictionError(f"--noun {noun} is for the page; give it with --web, or leave it out")

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cfnade.cli.job import RUN, Job, refuse_unfinished
-from cfnade.errors import CfnadeError, CheckpointError, TrainingError
+from cfnade.exceptions import CfnadeError, CheckpointError, TrainingError
 from cfnade.lock import TakenError, only_one
 
 LOCK = "training.lock"
@@ -111,6 +111,6 @@ def nothing_lost(out: Path) -> Iterator[None]:
 
 
 def _write(out: Path, job: Job) -> None:
-    from cfnade.files import write_text
+    from cfnade.utils.files import write_text
 
     write_text(out / RUN, json.dumps(job, indent=1) + "\n")

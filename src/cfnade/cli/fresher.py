@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from annotated_types import Ge
 
 from cfnade.cli.arguments import Model
 from cfnade.cli.at_work import compile_kernels, say
-from cfnade.errors import CfnadeError, StoreAwayError, TrainingError
-from cfnade.options import checked, number, whole
+from cfnade.exceptions import CfnadeError, StoreUnavailableError, TrainingError
+from cfnade.utils.validation import check_scalar
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -50,8 +51,8 @@ def refresh(
       cfnade refresh model --store ratings.db --every 6h
       cfnade refresh model --roll-back
     """
-    checked("bar", bar, number(0), TrainingError)
-    checked("epochs", epochs, whole(1), TrainingError)
+    check_scalar("bar", bar, float, Ge(0), error=TrainingError)
+    check_scalar("epochs", epochs, int, Ge(1), error=TrainingError)
     seconds = None if every is None else _seconds(every)
     if back:
         _roll_back(model)
@@ -60,16 +61,26 @@ def refresh(
         raise TrainingError("say where the store is with --store, such as --store ratings.db")
     if model.is_dir():
         compile_kernels("ridge", "requests")
+    if seconds is None:
+        _once(model, store, bar, epochs, threads)
+        return
+    worked = False
     while True:
         try:
             _once(model, store, bar, epochs, threads)
-        except StoreAwayError as away:
-            if seconds is None:
+            worked = True
+        except CfnadeError as error:
+            # What fails at first is a mistake in the command, unless it may pass by itself.
+            if not worked and not _may_pass(error):
                 raise
-            say(f"not now: {away}")
-        if seconds is None:
-            return
+            say(f"not refreshed, next try in {every}: {error}")
         time.sleep(seconds)
+
+
+def _may_pass(error: CfnadeError) -> bool:
+    from cfnade.fresh.refreshing import FolderBusyError
+
+    return isinstance(error, StoreUnavailableError | FolderBusyError)
 
 
 def _once(model: Path, store: str, bar: float, epochs: int, threads: int | None) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any
 
+from annotated_types import Ge
+
 from cfnade.cli.arguments import READING
-from cfnade.errors import TrainingError
-from cfnade.options import checked, whole
+from cfnade.exceptions import TrainingError
+from cfnade.utils.validation import check_scalar
 
 if TYPE_CHECKING:
     from cfnade.data.splits import Split
@@ -60,8 +62,8 @@ _PARAMETERS = {
 
 def new_job(asked: Job) -> Job:
     """The job of a command; what it leaves out (None) comes from the recipe and the defaults."""
-    from cfnade.recipes import default_recipe, draws_blocks, model_fields, recipe
-    from cfnade.settings import Settings
+    from cfnade.config import TrainingConfig
+    from cfnade.recipes import default_recipe, load_recipe, model_fields, uses_blocks
 
     if asked["data"] is None:
         raise TrainingError(
@@ -70,23 +72,23 @@ def new_job(asked: Job) -> Job:
     if _chooses_itself(asked):
         return _auto_job(asked)
     chosen: Job = _DEFAULTS | _filled(_settled(asked))
-    checked("seeds", chosen["seeds"], whole(1), TrainingError)
+    check_scalar("seeds", chosen["seeds"], int, Ge(1), error=TrainingError)
     _check_side(chosen.get("side", "user"))
     named = "recipe" in chosen
     usual = default_recipe(chosen.get("side", "user"), asked["model"].get("ridge"))
-    base = recipe(chosen["recipe"]) if named else usual
+    base = load_recipe(chosen["recipe"]) if named else usual
     side = chosen.get("side", base.side)
-    if draws_blocks(side) != draws_blocks(base.side):
+    if uses_blocks(side) != uses_blocks(base.side):
         raise TrainingError(
             f"--side {side}: recipe {base.name} is for side {base.side}; its settings mean "
             "something else there. Leave out --side, or --recipe"
         )
-    if draws_blocks(side) and chosen["without_context"]:
+    if uses_blocks(side) and chosen["without_context"]:
         raise TrainingError(
             "--without-context: a model of both sides reads the ratings of the items that it "
             "predicts; train with --side user to share it without ratings"
         )
-    settings = Settings.from_dict(base.training.to_dict() | _filled(asked["training"]))
+    settings = TrainingConfig.from_dict(base.training.to_dict() | _filled(asked["training"]))
     return {
         "threads": None,
         "from": None,
@@ -115,9 +117,9 @@ def _chooses_itself(asked: Job) -> bool:
 
 def _auto_job(asked: Job) -> Job:
     """A job whose plans are made when the data are known."""
-    from cfnade.settings import Settings
+    from cfnade.config import TrainingConfig
 
-    settings = Settings.from_dict(_filled(asked["training"]))
+    settings = TrainingConfig.from_dict(_filled(asked["training"]))
     if asked["without_context"]:
         raise TrainingError(
             "--without-context: a model that is chosen by the data reads the ratings of the items "
@@ -144,8 +146,8 @@ def with_plans(job: Job, split: Any) -> Job:
 
 def plans_of(job: Job) -> list[Any]:
     """The kinds of members that a job trains; of the first one, `seeds` members."""
-    from cfnade.recipes import kinds_in, model_fields, plans_beside
-    from cfnade.settings import Settings
+    from cfnade.config import TrainingConfig
+    from cfnade.recipes import further_member_plans, member_kinds, model_fields
     from cfnade.training.run import Plan
 
     if job["side"] == "auto":
@@ -153,22 +155,22 @@ def plans_of(job: Job) -> list[Any]:
             Plan(
                 one["side"],
                 model_fields(one["model"], RUN),
-                Settings.from_dict(one["training"]),
+                TrainingConfig.from_dict(one["training"]),
             )
             for one in job["plans"] or []
         ]
-    settings = Settings.from_dict(job["training"])
-    first = Plan(kinds_in(job["side"])[0], job["model"], settings)
-    return [first, *plans_beside(job["side"], settings.seed)]
+    settings = TrainingConfig.from_dict(job["training"])
+    first = Plan(member_kinds(job["side"])[0], job["model"], settings)
+    return [first, *further_member_plans(job["side"], settings.seed)]
 
 
 def earlier_job(out: Path, asked: Job) -> Job:
     """The job that a folder was begun with; whatever is given beside --resume must agree."""
-    from cfnade.recipes import recipe
+    from cfnade.recipes import load_recipe
 
     job = read_job(out)
     if asked["recipe"] is not None:
-        asked = asked | {"recipe": recipe(asked["recipe"]).name}
+        asked = asked | {"recipe": load_recipe(asked["recipe"]).name}
     for part, value in _filled(_settled(asked)).items():
         before, now = (job[part], value) if isinstance(value, dict) else (job, {part: value})
         for field, wish in _filled(now).items():
@@ -184,7 +186,7 @@ def earlier_job(out: Path, asked: Job) -> Job:
 
 def read_job(out: Path) -> Job:
     """The job of a folder, complete."""
-    from cfnade.recipes import model_fields, training_settings
+    from cfnade.recipes import model_fields, training_config
 
     try:
         job = json.loads((out / RUN).read_text(encoding="utf-8"))
@@ -203,7 +205,7 @@ def read_job(out: Path) -> Job:
     if unknown := set(job["reading"]) - READING:
         raise _damaged(out, f"reading has an unknown argument {min(unknown)!r}")
     model_fields(job["model"], str(out / RUN))
-    training_settings(job["training"], str(out / RUN))
+    training_config(job["training"], str(out / RUN))
     if job["side"] != "auto":
         _check_side(job["side"], f"{out / RUN}:")
     return job

@@ -14,12 +14,12 @@ import typer
 from cfnade.cli.arguments import Command, Data, Json, with_reading
 from cfnade.cli.dataset import check_name, write_table
 from cfnade.data.addresses import STORE, masked
-from cfnade.errors import StoreError
+from cfnade.exceptions import StoreError
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from cfnade.data.ratings import Ratings
+    from cfnade.data.dataset import Dataset
     from cfnade.store.prequential import StoreSummary
 
 app = typer.Typer(
@@ -79,19 +79,17 @@ def bring(store: Address, data: Data, *, reading: dict[str, Any]) -> None:
       cfnade store import ratings.db ratings.csv
     """
     from cfnade.data.loader import load
-    from cfnade.store.bulk import bring_in, scale_of, set_scale
+    from cfnade.store.bulk import bring_in, scale_of
     from cfnade.store.opening import open_store
 
     with closing(open_store(store)) as opened:
         ratings = load(data, **reading)
-        if not ratings.implicit:
-            scale = scale_of(opened) or []
-            if "scale" not in reading:
-                _check_scale(ratings, scale, masked(data))
-            set_scale(opened, sorted({*scale, *ratings.scale.values}))
+        scale = () if ratings.implicit else ratings.scale.values
+        if scale and "scale" not in reading:
+            _check_scale(ratings, scale_of(opened) or [], masked(data))
         # where the events came from, in a word
         source = ratings.source or Path(masked(data)).name or "import"
-        came = bring_in(opened, table_of(ratings), source=source)
+        came = bring_in(opened, table_of(ratings), source=source, scale=scale)
     left = len(ratings) - came
     what = f"; {left:,} stayed out: there already, or of people who were forgotten" if left else ""
     print(f"{opened.shown}: {came:,} events came in{what}")
@@ -130,20 +128,27 @@ def forget(
 
     with closing(open_store(store)) as opened:
         forgot = forget_person(opened, person)
-    print(f"{opened.shown}: {forgot.events:,} events of {person!r} are gone")
+    if forgot.known:
+        print(f"{opened.shown}: {forgot.events:,} events of {person!r} are gone")
+        print("models trained before hold them until: cfnade refresh MODEL --store " + opened.shown)
+    else:
+        print(
+            f"warning: {opened.shown} holds nothing of {person!r}, so nothing was changed; check "
+            "the id, or it was forgotten before",
+            file=sys.stderr,
+        )
     if not forgot.wiped:
         print(
             "warning: a program reads the store at this moment, so bytes of it may still lie in "
             f"the database's own files; run once more: cfnade store forget {opened.shown} PERSON",
             file=sys.stderr,
         )
-    print("models trained before hold them until: cfnade refresh MODEL --store " + opened.shown)
 
 
 # -- parts ---------------------------------------------------------------------------------------
 
 
-def _check_scale(ratings: Ratings, known: list[float], shown: str) -> None:
+def _check_scale(ratings: Dataset, known: list[float], shown: str) -> None:
     """Stars out of ten among stars out of five are a mistake."""
     values = ratings.scale.values
     if known and not (known[0] <= values[0] and values[-1] <= known[-1]):
@@ -153,7 +158,7 @@ def _check_scale(ratings: Ratings, known: list[float], shown: str) -> None:
         )
 
 
-def table_of(ratings: Ratings) -> pl.DataFrame:
+def table_of(ratings: Dataset) -> pl.DataFrame:
     """As the store takes it."""
     import polars as pl
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from cfnade.cli.at_work import compile_kernels, interruptible, say
 from cfnade.cli.folder import begin_run, end_run, own_folder, refuse_finished, refuse_overwriting
 from cfnade.cli.job import Job, earlier_job, new_job
-from cfnade.errors import CfnadeError, TrainingError
+from cfnade.exceptions import CfnadeError, TrainingError
 
 
 class Launch(NamedTuple):
@@ -108,15 +108,15 @@ def _named(job: Job) -> Job:
 
 def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
     from cfnade.cli.show import TrainingView
+    from cfnade.config import TrainingConfig
     from cfnade.kernels.tasks import TASKS
     from cfnade.ranks import rank_state
     from cfnade.ranks.rank_training import train_together
-    from cfnade.settings import Settings
     from cfnade.shards import Shards
     from cfnade.sides import kernel_task, side_names
 
     out, first = given.out, group.rank == 0
-    shards, settings = Shards.open(job["data"]), Settings.from_dict(job["training"])
+    shards, settings = Shards.open(job["data"]), TrainingConfig.from_dict(job["training"])
     names = side_names(job["side"], ridge=job["model"].get("ridge", 0))
     if first:  # the others find them compiled, on the same machine
         print(f"{shards!r} on {group.size} ranks", file=sys.stderr)

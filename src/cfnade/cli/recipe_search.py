@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from annotated_types import Ge
 
 from cfnade.cli.arguments import Data, with_reading
-from cfnade.errors import TrainingError
-from cfnade.options import checked, whole
+from cfnade.exceptions import TrainingError
+from cfnade.utils.validation import check_scalar
 
 
 @with_reading
@@ -33,7 +34,7 @@ def tune(
       cfnade tune ratings.csv --out search --trials 30
       cfnade train ratings.csv --recipe search/best.toml --out model
     """
-    checked("trials", trials, whole(1), TrainingError)
+    check_scalar("trials", trials, int, Ge(1), error=TrainingError)
     try:
         import optuna
     except ImportError:
@@ -41,7 +42,7 @@ def tune(
             "tuning needs Optuna; install it with: pip install 'cfnade[tune]'"
         ) from None
     from cfnade.data.loader import load_split
-    from cfnade.recipes import recipe as load_recipe
+    from cfnade.recipes import load_recipe
     from cfnade.tuning import sampler_seed, try_settings, write_best
 
     base = load_recipe(recipe)

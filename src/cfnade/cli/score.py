@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cfnade.cli.arguments import Json, Model, panel, with_engine, with_options, with_reading
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 
 if TYPE_CHECKING:
     from cfnade.evaluation import Scores

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from cfnade.cli.arguments import Model
-from cfnade.cli.at_work import compile_kernels, lasting
-from cfnade.errors import CfnadeError
+from cfnade.cli.at_work import compile_kernels, lasting, say
+from cfnade.exceptions import CfnadeError
 
 Style = Literal["plain", "json"]
 _ORIGIN = re.compile(r"https?://[^/\s*]+")
@@ -41,7 +41,12 @@ Noun = Annotated[
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Load a new model as soon as it is saved.")]
 KeptIn = Annotated[
-    str | None, typer.Option("--store", help="Keep what people say in this store.", metavar="STORE")
+    str | None,
+    typer.Option(
+        "--store",
+        help="Keep what people say in this store; a missing SQLite file is created.",
+        metavar="STORE",
+    ),
 ]
 
 
@@ -75,11 +80,13 @@ def serve(
         from cfnade.serve.server import serve as run
         from cfnade.serve.shelf import checked_noun
 
-    if store is not None:  # whatever is wrong with it shows here, before anything listens
-        from cfnade.store.opening import open_store
-
-        open_store(store).close()
     if model.is_dir():  # if not, the reason comes without delay
+        if store is not None:  # whatever is wrong with it shows here, before anything listens
+            from cfnade.store.opening import make_missing_file, open_store
+
+            if made := make_missing_file(store):
+                say(f"{made}: created a new store, which is empty")
+            open_store(store).close()
         compile_kernels("requests", "picks")
     run(
         ServeSettings(

@@ -10,7 +10,7 @@ import typer
 
 from cfnade.cli.arguments import panel, with_engine, with_reading_in_pieces
 from cfnade.cli.folder import own_folder
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _division = panel("How ratings are divided")
 
@@ -19,7 +19,7 @@ _division = panel("How ratings are divided")
 @with_engine
 def shard(
     ratings: Annotated[
-        list[str], typer.Argument(help="Parquet or text files, or folders of them; any number.")
+        list[str], typer.Argument(help="Parquet, text or zip files, or folders; any number.")
     ],
     *,
     out: Annotated[Path, typer.Option("--out", help="The folder to write.")],

@@ -13,7 +13,7 @@ import polars as pl
 from cfnade.data.characters import clean
 from cfnade.data.columns import as_numbers, times
 from cfnade.data.roles import USUAL
-from cfnade.errors import DataError, PredictionError
+from cfnade.exceptions import DataError, PredictionError
 from cfnade.predictor import Predictor
 
 _ITEMS = (*USUAL["item"], "id", "title", "name")
@@ -186,9 +186,9 @@ def check_out(out: Path | None) -> None:
 
 def write_frame(frame: pl.DataFrame, out: Path) -> None:
     """Write a frame as Parquet or CSV, by its name, atomically."""
-    from cfnade.files import replacing
+    from cfnade.utils.files import atomic_write
 
-    with replacing(out) as file:
+    with atomic_write(out) as file:
         if out.suffix == ".parquet":
             frame.write_parquet(file)
         else:

@@ -13,7 +13,7 @@ from cfnade.cli.arguments import RATINGS, panel, with_options, with_reading
 from cfnade.cli.at_work import compile_ahead, lasting
 from cfnade.cli.folder import own_folder, refuse_finished, refuse_overwriting
 from cfnade.cli.job import Job, earlier_job, load_parts, new_job
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.journals import journal
 
 _model, _training, _files = panel("The model"), panel("Training"), panel("Files")

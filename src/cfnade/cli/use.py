@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from annotated_types import Ge
 
 from cfnade.cli.arguments import Json, Model, panel, with_engine, with_options
 from cfnade.cli.at_work import lasting
-from cfnade.errors import PredictionError
-from cfnade.options import checked, whole
+from cfnade.exceptions import PredictionError
+from cfnade.utils.validation import check_scalar
 
 if TYPE_CHECKING:
     import polars as pl
@@ -277,7 +278,7 @@ def explain(
     """
     from cfnade.cli.sheets import item_id
 
-    checked("n", n, whole(1), PredictionError)
+    check_scalar("n", n, int, Ge(1), error=PredictionError)
     predictor = _predictor(model)
     users, person = _who(predictor, [] if user is None else [user], history, rated)
     frame = predictor.explain(

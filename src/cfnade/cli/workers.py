@@ -14,10 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from annotated_types import Ge
+
 from cfnade.cli.ranked import Launch, SaidElsewhereError, train_rank
 from cfnade.engines import open_engine
-from cfnade.errors import CfnadeError, TrainingError
-from cfnade.options import checked, one_of, whole
+from cfnade.exceptions import CfnadeError, TrainingError
+from cfnade.utils.validation import check_choice, check_scalar
 
 Told = dict[str, str]
 """What rank 0 said in the end, or an error; nothing of a rank that was silent."""
@@ -29,8 +31,10 @@ class _LostError(Exception):
 
 def on_workers(given: Launch, engine: str, workers: int | None, restarts: int) -> None:
     """Train on so many workers of an engine, and say how it ended."""
-    checked("engine", engine, one_of("ray", "spark"), TrainingError)
-    count = checked("workers", 2 if workers is None else workers, whole(1), TrainingError)
+    check_choice("engine", engine, ("ray", "spark"), error=TrainingError)
+    count = check_scalar(
+        "workers", 2 if workers is None else workers, int, Ge(1), error=TrainingError
+    )
     run: Callable[[Launch, int], Told] = {"ray": _on_ray, "spark": _on_spark}[engine]
     running = open_engine(engine, count)
     try:

@@ -26,16 +26,11 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from cfnade.data.later import Column, Later, pieces
-from cfnade.data.ratings import Ratings
-from cfnade.data.scale import Scale
-from cfnade.errors import DataError
-from cfnade.files import replacing
+from cfnade.exceptions import DataError
+from cfnade.utils.files import atomic_write
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-_RATINGS, _VERSION = "cfnade-ratings", "1"
-_TEXTS = ("user_ids", "item_ids", "titles", "genres")
 _TYPES = {"F64": "<f8", "I64": "<i8", "F32": "<f4", "I32": "<i4", "F16": "<f2", "U8": "|u1"}
 _CODES = {np.dtype(name): code for code, name in _TYPES.items()}
 _DAMAGE = (
@@ -47,22 +42,25 @@ _DAMAGE = (
 # -- digests: XXH3, 128 bits; they tell copies apart, they do not stop a forger -------------------
 
 
-def digest(array: Column) -> str:
+def digest(array: npt.NDArray[Any]) -> str:
     """32 hex digits of an array's type, shape and content."""
-    if not isinstance(array, Later) and array.dtype == object:
+    if array.dtype == object:
         data, starts = pack_texts(array)
         return digest_text(f"strings {digest(data)} {digest(starts)}")
     state = _digest_of(array)
-    for piece in pieces(_flat(array)):
-        state.update(piece.view(np.uint8).data)
+    state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return state.hexdigest()
 
 
-def _flat(array: Column) -> Column:
-    return array if isinstance(array, Later) else np.ascontiguousarray(array).reshape(-1)
+def digest_chunks(dtype: np.dtype[Any], length: int, chunks: Iterable[npt.NDArray[Any]]) -> str:
+    """The same 32 hex digits of an array of one dimension that comes in chunks."""
+    state = xxhash.xxh3_128(f"{dtype.str} {(length,)} ".encode())
+    for chunk in chunks:
+        state.update(np.ascontiguousarray(chunk).view(np.uint8).data)
+    return state.hexdigest()
 
 
-def _digest_of(array: Column) -> xxhash.xxh3_128:
+def _digest_of(array: npt.NDArray[Any]) -> xxhash.xxh3_128:
     """A digest that has seen an array's type and shape, and waits for its content."""
     return xxhash.xxh3_128(f"{array.dtype.str} {array.shape} ".encode())
 
@@ -79,76 +77,6 @@ def digest_file(path: Path) -> str:
         while chunk := file.read(1 << 22):
             state.update(chunk)
     return state.hexdigest()
-
-
-# -- ratings --------------------------------------------------------------------------------------
-
-
-def write_ratings(path: Path, ratings: Ratings, note: str = "") -> None:
-    """Save ratings to one file, atomically, with a note that `read_noted` gives back."""
-    meta = _ratings_texts(ratings.scale, ratings.source, note)
-    arrays = ratings.columns()
-    for name in _TEXTS:
-        if (array := getattr(ratings, name)) is not None:
-            arrays |= packed(name, array)
-    write_arrays(path, arrays, meta)
-
-
-def write_rating_pieces(
-    path: Path,
-    scale: Scale,
-    count: int,
-    pieces: Callable[[str], Iterable[npt.NDArray[Any]]],
-    *,
-    weighted: bool = False,
-) -> None:
-    """The same of `count` ratings without ids whose users, items and levels come in pieces."""
-    shapes: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]] = {
-        "users": (np.int32, (count,)),
-        "items": (np.int32, (count,)),
-        "levels": (np.uint8, (count,)),
-    }
-    if weighted:
-        shapes["weights"] = (np.float32, (count,))
-    none = {"user_ids": (np.int64, (0,)), "item_ids": (np.int64, (0,))}
-    write_streamed(
-        path,
-        shapes | none,
-        lambda name: () if name in none else pieces(name),
-        _ratings_texts(scale, "", ""),
-    )
-
-
-def _ratings_texts(scale: Scale, source: str, note: str) -> dict[str, str]:
-    return {
-        "format": _RATINGS,
-        "version": _VERSION,
-        "scale": json.dumps(scale.values),
-        "edges": json.dumps(scale.edges),
-        "source": source,
-        "note": note,
-    }
-
-
-def read_ratings(path: Path) -> Ratings:
-    """Map a saved file into memory, checking every array against its digest."""
-    return read_noted(path)[0]
-
-
-def read_noted(path: Path) -> tuple[Ratings, str]:
-    """The saved ratings and the note that was saved with them."""
-    try:
-        arrays, meta = read_arrays(path)
-        if meta.get("format") != _RATINGS or meta.get("version") != _VERSION:
-            raise DataError("it is not a ratings file of this version")
-        for name in _TEXTS:
-            if f"{name}.bytes" in arrays:
-                arrays[name] = unpacked(name, arrays)
-                del arrays[f"{name}.bytes"], arrays[f"{name}.starts"]
-        scale = Scale.saved(json.loads(meta["scale"]), json.loads(meta["edges"]))
-        return Ratings(scale=scale, source=meta["source"], **arrays), meta["note"]
-    except (ValueError, LookupError, TypeError) as error:
-        raise DataError(f"{path}: cannot be read as saved ratings: {error}") from error
 
 
 def packed(name: str, array: npt.NDArray[Any]) -> Arrays:
@@ -189,10 +117,12 @@ def unpack_texts(
 # -- arrays ---------------------------------------------------------------------------------------
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Column], meta: Mapping[str, str]) -> None:
+def write_arrays(
+    path: Path, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, str]
+) -> None:
     """Save arrays and texts to one file, atomically."""
     shapes = {name: (array.dtype, array.shape) for name, array in arrays.items()}
-    write_streamed(path, shapes, lambda name: pieces(_flat(arrays[name])), meta)
+    write_streamed(path, shapes, lambda name: [arrays[name]], meta)
 
 
 def write_streamed(
@@ -211,7 +141,7 @@ def write_streamed(
     }
     ordered = dict(sorted(stand_ins.items(), key=lambda pair: (-pair[1].itemsize, pair[0])))
     unknown = _texts(meta, dict.fromkeys(ordered, "0" * 32))
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(bytes(8) + _header(ordered, unknown))
         digests = {}
         for name, array in ordered.items():

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, get_args
+from dataclasses import field
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from cfnade._typing import IndexArray, IntArray
 from cfnade.data.columns import Columns, Where, finite
+from cfnade.data.dataset import Dataset, TimeArray, make_dataset, pair_keys
 from cfnade.data.interactions import Weighting, counted, liked
-from cfnade.data.ratings import IndexArray, IntArray, Ratings, TimeArray, cells_of
 from cfnade.data.scale import Scale, binned_scale, find_scale, given_scale
-from cfnade.errors import DataError
-from cfnade.options import check_fields, number, one_of, optional
+from cfnade.exceptions import DataError
+from cfnade.utils.validation import options
 
 Repeats = Literal["error", "first", "last", "mean"]
 """What to do with a second rating of the same item by the same user ("last" is by position)."""
@@ -23,21 +24,18 @@ Repeats = Literal["error", "first", "last", "mean"]
 _FOREVER = 2.0**63  # seconds; no later time fits
 
 
-@dataclass(frozen=True)
+@options(DataError)
 class Options:
     """How to understand ratings, whatever file they come from."""
 
     scale: str | Sequence[float] | Scale | None = None
     bins: int | Sequence[float] | None = None
-    repeats: Annotated[Repeats, one_of(*get_args(Repeats))] = "error"
+    repeats: Repeats = "error"
     # not in the repr, by which caches know sources: see `counting`
-    likes: Annotated[float | None, optional(number())] = field(default=None, repr=False)
-    weights: Annotated[Weighting, one_of(*get_args(Weighting))] = field(
-        default="linear", repr=False
-    )
+    likes: float | None = field(default=None, repr=False)
+    weights: Weighting = field(default="linear", repr=False)
 
     def __post_init__(self) -> None:
-        check_fields(self, DataError)
         if self.scale is not None and self.bins is not None:
             raise DataError("scale= and bins= exclude each other: give one of them")
 
@@ -51,7 +49,7 @@ class Options:
         return f" likes={self.likes!r} weights={self.weights!r}" if said else ""
 
 
-def build(columns: Columns, options: Options | None = None) -> Ratings:
+def build(columns: Columns, options: Options | None = None) -> Dataset:
     """Check raw columns and turn them into `Ratings`."""
     options = options or Options()
     if len(columns.values) == 0:
@@ -71,7 +69,7 @@ def build(columns: Columns, options: Options | None = None) -> Ratings:
             f"{columns.where(row)}: rating {columns.values[row]:g} is off the scale {scale} "
             f"({int((~on_scale).sum()):,} such ratings); give the scale that this data uses"
         )
-    ratings = Ratings(
+    ratings = make_dataset(
         users=users,
         items=items,
         levels=levels,
@@ -176,20 +174,20 @@ def _aligned(by_id: Mapping[Any, str], ids: npt.NDArray[Any]) -> npt.NDArray[np.
     return texts if any(texts) else None
 
 
-def _repeated(ratings: Ratings) -> int:
+def _repeated(ratings: Dataset) -> int:
     """How many ratings are not the first of their cell."""
     if _rising(ratings.items, ratings.users) or _rising(ratings.users, ratings.items):
         return 0
-    keys = cells_of(ratings.users, ratings.items, ratings.n_items)
+    keys = pair_keys(ratings.users, ratings.items, ratings.n_items)
     keys.sort()
     return int((keys[1:] == keys[:-1]).sum())
 
 
-def _without_repeats(ratings: Ratings, columns: Columns, policy: Repeats) -> Ratings:
+def _without_repeats(ratings: Dataset, columns: Columns, policy: Repeats) -> Dataset:
     repeats = _repeated(ratings)
     if repeats == 0:
         return ratings
-    keys = cells_of(ratings.users, ratings.items, ratings.n_items)
+    keys = pair_keys(ratings.users, ratings.items, ratings.n_items)
     if policy == "error":
         raise DataError(_repeat_message(ratings, columns, keys, repeats))
     distinct, first, cell = np.unique(keys, return_index=True, return_inverse=True)
@@ -213,15 +211,16 @@ def _rising(outer: IndexArray, inner: IndexArray) -> bool:
 
 
 def _averaged(
-    ratings: Ratings, columns: Columns, cell: npt.NDArray[Any], last: IntArray
-) -> Ratings:
+    ratings: Dataset, columns: Columns, cell: npt.NDArray[Any], last: IntArray
+) -> Dataset:
     """One rating a cell: the mean of its ratings, moved to the nearest level."""
     means = np.bincount(cell, columns.values.astype(np.float64)) / np.bincount(cell)
     order = np.argsort(last)
-    return replace(ratings.select(last[order]), levels=ratings.scale.nearest(means)[order])
+    levels = ratings.scale.nearest(means)[order]
+    return ratings.select(last[order]).replace(levels=levels)
 
 
-def _repeat_message(ratings: Ratings, columns: Columns, keys: IntArray, repeats: int) -> str:
+def _repeat_message(ratings: Dataset, columns: Columns, keys: IntArray, repeats: int) -> str:
     order = np.argsort(keys, kind="stable")
     place = int(np.argmax(keys[order][1:] == keys[order][:-1]))
     first, again = int(order[place]), int(order[place + 1])

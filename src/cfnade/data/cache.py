@@ -17,10 +17,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cfnade.data.array_files import digest_file, digest_text, read_noted, write_ratings
-from cfnade.data.ratings import Ratings
-from cfnade.errors import DataError
-from cfnade.files import write_text
+from cfnade.data.array_files import digest_file, digest_text
+from cfnade.data.dataset import Dataset
+from cfnade.data.storage import open_dataset
+from cfnade.exceptions import DataError
+from cfnade.utils.files import write_text
 
 PARSER_VERSION = 2
 """Raised whenever a reader would give other ratings for the same file."""
@@ -41,9 +42,9 @@ def cache_folder() -> Path:
 def cached(
     path: Path,
     asked: str,
-    parse: Callable[[], tuple[Ratings, str]],
+    parse: Callable[[], tuple[Dataset, str]],
     beside: Sequence[Path] = (),
-) -> tuple[Ratings, str]:
+) -> tuple[Dataset, str]:
     """The ratings of the file or folder at `path`, parsed at most once for each way of asking.
 
     `beside` are files that are read together with it. Returns the ratings and a text that says
@@ -86,20 +87,21 @@ def _noted_file(note: Path, stamp: Stamp) -> str | None:
         return None
 
 
-def _read_kept(file: Path) -> tuple[Ratings, str] | None:
+def _read_kept(file: Path) -> tuple[Dataset, str] | None:
     if not file.exists():
         return None
     try:
-        return read_noted(file)
+        return open_dataset(file)
     except DataError as error:
         log.warning("%s; parsing the source again", error)
         return None
 
 
-def _keep(note: Path, stamp: Stamp, name: str, parsed: tuple[Ratings, str] | None) -> None:
+def _keep(note: Path, stamp: Stamp, name: str, parsed: tuple[Dataset, str] | None) -> None:
     try:
         if parsed is not None:
-            write_ratings(note.parent / name, *parsed)
+            ratings, description = parsed
+            ratings.save(note.parent / name, description)
         write_text(note, json.dumps({"file": name, "stamp": stamp}))
     except OSError as error:
         log.warning("%s: parsed ratings could not be kept: %s", note.parent, error)

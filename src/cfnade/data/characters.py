@@ -6,7 +6,7 @@ import codecs
 
 import numpy as np
 
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 LOST = "\ufffd"
 """Stands where bytes of a damaged text could not be read."""

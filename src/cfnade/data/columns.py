@@ -16,7 +16,7 @@ import polars as pl
 
 from cfnade.data.roles import Roles
 from cfnade.data.scale import INTERACTIONS, Scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 Where = Callable[[int], str]
 

@@ -15,7 +15,7 @@ import polars as pl
 from cfnade.data.fields import POLARS_ERRORS
 from cfnade.data.roles import NO_COLUMN, USUAL, ReadOptions, find_name
 from cfnade.data.typed_tables import mixed_types
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _WIDTHS = (2, 3, 4)
 _ROWS = "user, item and perhaps rating and time"

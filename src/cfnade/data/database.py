@@ -1,4 +1,4 @@
-"""What a query of a database gives: rows of users, items and ratings, kept as a table.
+"""What a query of a database gives: rows of users, items and ratings.
 
 SQLite comes with Python; PostgreSQL needs its ADBC driver, the extra `cfnade[db]`. Nothing is
 written to the database: the one is opened for reading only, what is done in the other is never
@@ -21,7 +21,7 @@ import polars as pl
 from cfnade.data.addresses import masked, password_of
 from cfnade.data.elsewhere import keep
 from cfnade.data.fields import POLARS_ERRORS
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +31,8 @@ _SECONDS = 10  # for a server to answer
 _WRAPPING = re.compile(r"^.*(?:ERROR|FATAL):\s*|^[A-Z_]+: (?:\[libpq\] )?(?:Failed to \w+: )?")
 
 
-def keep_answer(address: str, query: str | None) -> Path:
-    """The rows that a query gives, as a Parquet file."""
+def read_query(address: str, query: str | None) -> pl.DataFrame:
+    """Return the rows that a query gives. Nothing is kept on disk."""
     shown = masked(address)
     if query is None or not query.strip():
         raise DataError(
@@ -52,9 +52,17 @@ def keep_answer(address: str, query: str | None) -> Path:
         raise DataError(f"{shown}: the query gives no rows and columns; write a select in query=")
     if not table.height:
         raise DataError(f"{shown}: the query gives no rows; correct its conditions in query=")
-    table = table.select(_plain(column, shown) for column in table.iter_columns())
-    path = keep(_NAME, table.write_parquet)
-    log.info("%s: %s rows, kept as %s", shown, f"{table.height:,}", path)
+    log.info("%s: %s rows", shown, f"{table.height:,}")
+    return table.select(_plain(column, shown) for column in table.iter_columns())
+
+
+def save_query_result(address: str, query: str | None) -> Path:
+    """Save the rows that a query gives in the cache, as a Parquet file, and return its path.
+
+    For trainings only, which are resumed and evaluated with the same rows later.
+    """
+    path = keep(_NAME, read_query(address, query).write_parquet)
+    log.info("%s: rows kept as %s, for --resume and evaluate", masked(address), path)
     return path
 
 

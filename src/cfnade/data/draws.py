@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from cfnade._typing import IndexArray, IntArray
 from cfnade.data.choices import chosen
-from cfnade.data.parallel import in_threads
-from cfnade.data.ratings import IndexArray, IntArray
 from cfnade.data.scale import FloatArray
+from cfnade.utils.threads import parallel_map
 
 ACTIVITY_TAIL, POPULARITY_TAIL = 1.1, 1.6
 """Spreads of the logarithms of how active people and how popular items are."""
@@ -122,7 +122,7 @@ def in_blocks(offsets: IntArray, work: Callable[[int, int], object]) -> None:
     n_blocks = 1 + int(offsets[-1]) // _BLOCK
     targets = np.linspace(0, int(offsets[-1]), n_blocks + 1)[1:-1]
     bounds = [0, *np.searchsorted(offsets, targets).tolist(), len(offsets) - 1]
-    in_threads(work, bounds[:-1], bounds[1:])
+    parallel_map(work, bounds[:-1], bounds[1:])
 
 
 # -- compiled -------------------------------------------------------------------------------------

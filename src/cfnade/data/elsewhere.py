@@ -4,7 +4,8 @@ They become files of the cache, so that they are there when asked for again:
 
     CACHE/sources/<digest>/NAME     of the content, or of the address that it was downloaded from
 
-NAME is what messages call the file. A folder is renamed into its place when it is whole.
+NAME is what messages call the file. A folder is renamed into its place when it is whole. Only the
+newest inputs from pipes and databases stay; downloads stay until they are deleted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,12 +23,16 @@ from cfnade.data.addresses import DATABASES, PIPE, STORE, WEB, masked, scheme
 from cfnade.data.array_files import digest_file, digest_text
 from cfnade.data.cache import cache_folder
 from cfnade.data.named import SETS
-from cfnade.errors import DataError
-from cfnade.files import replacing
+from cfnade.exceptions import DataError
+from cfnade.utils.files import atomic_write
 
 log = logging.getLogger(__name__)
 
+KEPT_INPUTS = 10
+"""How many inputs from pipes and databases the cache holds. The least recently used go first."""
+
 _PIPED = "standard-input"
+_KEPT = ".kept"  # marks a folder that may be removed, unlike that of a download
 _PIECE = 1 << 20
 _HOW = "send ratings into it, as in: cat ratings.csv | cfnade data info -"
 
@@ -41,9 +46,9 @@ def bring(data: str | Path, query: str | None = None) -> Path | None:
             "postgresql:// can"
         )
     if kind in DATABASES:
-        from cfnade.data.database import keep_answer
+        from cfnade.data.database import save_query_result
 
-        return keep_answer(str(data), query)
+        return save_query_result(str(data), query)
     if query is not None:
         raise DataError(
             "query= is for databases (sqlite:///shop.db, postgresql://user@host/shop); leave it out"
@@ -104,16 +109,43 @@ def keep(name: str, write: Callable[[IO[bytes]], None]) -> Path:
     """What `write` writes, under the digest of it: the same content is the same file."""
     scratch = _folder() / f".{secrets.token_hex(8)}.part"
     with _writable():
+        _folder().mkdir(mode=0o700, parents=True, exist_ok=True)  # others need not read it
         try:
-            with replacing(scratch / name) as file:
+            with atomic_write(scratch / name) as file:
                 write(file)
             place = _folder() / digest_file(scratch / name)
             if not (place / name).exists():
                 place.mkdir(exist_ok=True)
                 (scratch / name).replace(place / name)
+            (place / _KEPT).touch()
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+        _remove_oldest()
     return place / name
+
+
+def is_kept_input(path: Path) -> bool:
+    """Whether a file was kept here by `keep`; if so, note that it is in use."""
+    mark = path.parent / _KEPT
+    if not path.absolute().is_relative_to(_folder()) or not mark.exists():
+        return False
+    with suppress(OSError):
+        mark.touch()
+    return True
+
+
+def _remove_oldest() -> None:
+    """Remove the least recently used inputs, so that at most `KEPT_INPUTS` remain."""
+
+    def last_use(mark: Path) -> float:
+        try:
+            return mark.stat().st_mtime
+        except OSError:
+            return 0.0  # another process has just removed it
+
+    for mark in sorted(_folder().glob(f"*/{_KEPT}"), key=last_use)[:-KEPT_INPUTS]:
+        log.info("%s: removed; the cache keeps the newest %d inputs", mark.parent, KEPT_INPUTS)
+        shutil.rmtree(mark.parent, ignore_errors=True)
 
 
 def place_of(address: str, name: str) -> Path:
@@ -124,10 +156,12 @@ def place_of(address: str, name: str) -> Path:
 def _refuse_lost(path: Path) -> None:
     """Say what to do about a file that was kept here and is gone with the cache."""
     if path.absolute().is_relative_to(_folder()) and not path.exists():
+        again = "give the data again"
+        if path.name == _PIPED:
+            again += ", or bring it back: send the same ratings through `cfnade data info -`"
         raise DataError(
             f"{path}: these ratings came through a pipe or from a database and are no longer in "
-            "the cache; give the data again, or bring it back by reading the same ratings once "
-            "more with `cfnade data info`"
+            f"the cache, which keeps the newest {KEPT_INPUTS}; {again}"
         )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OverflowError)
 SEPARATORS = {"::": '"::"', "\t": "tab", ",": "comma", ";": "semicolon", "|": "pipe", " ": "space"}

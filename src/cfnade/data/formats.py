@@ -15,7 +15,7 @@ from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.data.sources import HEAD, FileSource, bare, open_source
 from cfnade.data.text import read_text, recognise
 from cfnade.data.typed_tables import is_table, read_table
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _READERS = (movielens, recbole, netflix)  # of published sets
 _NOT_DATA = (
@@ -53,6 +53,14 @@ def read(path: Path, options: ReadOptions = PLAIN) -> tuple[Columns, str]:
         columns = replace(columns, times=None) if "time" in absent else columns
         return (columns.as_interactions() if "rating" in absent else columns), recognised
     return _read_file(source, _only_candidate(source, options), options)
+
+
+def rating_file(source: FileSource, options: ReadOptions = PLAIN) -> str:
+    """Return the name of the file in a folder or archive that `read` takes the ratings from."""
+    names = [name for reader in (movielens, recbole) for name in reader.find(source)]
+    if len(names) > 1:
+        raise DataError(_several(source, names))
+    return names[0] if names else _only_candidate(source, options)
 
 
 def companions(path: Path) -> list[Path]:

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from cfnade._typing import IntArray
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import IntArray, Ratings, cells_of
-from cfnade.errors import DataError
+from cfnade.data.dataset import Dataset, pair_keys
+from cfnade.exceptions import DataError
 
 Weighting = Literal["linear", "log"]
 """What a pair's total count c weighs: c, or 1 + ln c."""
@@ -42,7 +43,7 @@ def _taken(column: npt.NDArray[Any] | pl.Series, places: IntArray) -> npt.NDArra
     return column.gather(places) if isinstance(column, pl.Series) else column[places]
 
 
-def counted(ratings: Ratings, columns: Columns, weighting: Weighting, repeated: bool) -> Ratings:
+def counted(ratings: Dataset, columns: Columns, weighting: Weighting, repeated: bool) -> Dataset:
     """Each pair once: at its last position, with its latest time and the weight of its total."""
     totals = columns.weights
     if repeated:
@@ -52,12 +53,12 @@ def counted(ratings: Ratings, columns: Columns, weighting: Weighting, repeated: 
     if weighting == "log":
         totals = _logarithmic(totals, ratings)
     weights = totals.astype(np.float32)
-    return ratings if np.all(weights == 1) else replace(ratings, weights=weights)
+    return ratings if np.all(weights == 1) else ratings.replace(weights=weights)
 
 
-def _together(ratings: Ratings, columns: Columns) -> tuple[Ratings, npt.NDArray[np.float64]]:
+def _together(ratings: Dataset, columns: Columns) -> tuple[Dataset, npt.NDArray[np.float64]]:
     """One interaction of each pair, and its total: of the weights, or of lines."""
-    keys = cells_of(ratings.users, ratings.items, ratings.n_items)
+    keys = pair_keys(ratings.users, ratings.items, ratings.n_items)
     order = np.argsort(keys, kind="stable")  # pair after pair, lines of a pair as they came
     keys = keys[order]
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
@@ -67,13 +68,13 @@ def _together(ratings: Ratings, columns: Columns) -> tuple[Ratings, npt.NDArray[
     once = ratings.select(last[back])
     if ratings.times is not None:
         latest = np.maximum.reduceat(ratings.times[order], starts)
-        once = replace(once, times=latest[back])
+        once = once.replace(times=latest[back])
     weights = columns.weights
     totals = sizes if weights is None else np.add.reduceat(weights[order], starts)
     return once, totals[back].astype(np.float64)
 
 
-def _logarithmic(totals: npt.NDArray[np.float64], ratings: Ratings) -> npt.NDArray[np.float64]:
+def _logarithmic(totals: npt.NDArray[np.float64], ratings: Dataset) -> npt.NDArray[np.float64]:
     if totals.min() < 1:  # 1 + ln of less than 1/e is no weight
         place = int(totals.argmin())
         user = ratings.user_ids[ratings.users[place]]

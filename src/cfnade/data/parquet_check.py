@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 MAGIC = b"PAR1"
 _DEPTH = 32

@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IndexArray, IntArray, Ratings, cells_of
+from cfnade._typing import IndexArray, IntArray
+from cfnade.data.dataset import Dataset, make_dataset, pair_keys
 from cfnade.data.scale import Scale, find_scale
 from cfnade.data.splits import TEST, TRAIN, Split, add_validation, cut
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _NEITHER = 255
 _SEED = 0  # of the validation part: nobody says one for files
 
 
-def predefined(train: Ratings, test: Ratings, *, name: str, whole: Ratings | None = None) -> Split:
+def predefined(train: Dataset, test: Dataset, *, name: str, whole: Dataset | None = None) -> Split:
     """The split that two files prescribe; 5 % of the training file, always the same, becomes
     validation.
 
@@ -24,7 +25,7 @@ def predefined(train: Ratings, test: Ratings, *, name: str, whole: Ratings | Non
     ids, times and titles. Without it they are put together here, training file first.
     """
     whole = together(train, test) if whole is None else whole
-    cells = cells_of(whole.users, whole.items, whole.n_items)
+    cells = pair_keys(whole.users, whole.items, whole.n_items)
     order = np.argsort(cells, kind="stable")
     parts = np.full(len(whole), _NEITHER, np.uint8)
     for part, label in ((train, TRAIN), (test, TEST)):
@@ -45,13 +46,13 @@ def predefined(train: Ratings, test: Ratings, *, name: str, whole: Ratings | Non
     return cut(whole, add_validation(parts, _SEED), name)
 
 
-def together(first: Ratings, second: Ratings) -> Ratings:
+def together(first: Dataset, second: Dataset) -> Dataset:
     """Both after each other, on one scale and one table of ids."""
     user_ids = _union(first.user_ids, second.user_ids, "user")
     item_ids = _union(first.item_ids, second.item_ids, "item")
     scale = _common_scale(first.scale, second.scale)
     pair = (first, second)
-    return Ratings(
+    return make_dataset(
         users=np.concatenate([_place(p.user_ids, user_ids)[p.users] for p in pair]),
         items=np.concatenate([_place(p.item_ids, item_ids)[p.items] for p in pair]),
         levels=np.concatenate([scale.levels_of(p.scale.array())[0][p.levels] for p in pair]),
@@ -70,7 +71,7 @@ def together(first: Ratings, second: Ratings) -> Ratings:
     )
 
 
-def _weights(pair: tuple[Ratings, Ratings]) -> npt.NDArray[np.float32] | None:
+def _weights(pair: tuple[Dataset, Dataset]) -> npt.NDArray[np.float32] | None:
     own = [np.ones(len(p), np.float32) if p.weights is None else p.weights for p in pair]
     return None if all(part.weights is None for part in pair) else np.concatenate(own)
 
@@ -105,7 +106,7 @@ def _place(ids: npt.NDArray[Any], table: npt.NDArray[Any]) -> IndexArray:
 
 
 def _texts(
-    parts: tuple[Ratings, Ratings], name: str, ids: npt.NDArray[Any]
+    parts: tuple[Dataset, Dataset], name: str, ids: npt.NDArray[Any]
 ) -> npt.NDArray[np.object_] | None:
     texts = np.full(len(ids), "", object)
     for part in reversed(parts):  # so that the first part's word counts
@@ -116,11 +117,11 @@ def _texts(
     return texts if any(texts) else None
 
 
-def _places(part: Ratings, whole: Ratings, cells: IntArray, order: IntArray, name: str) -> IntArray:
+def _places(part: Dataset, whole: Dataset, cells: IntArray, order: IntArray, name: str) -> IntArray:
     """Where the part's ratings stand in the whole; it is an error if one does not."""
     users, has_user = _looked_up(part.user_ids, whole.user_ids, part.users)
     items, has_item = _looked_up(part.item_ids, whole.item_ids, part.items)
-    own_cells = cells_of(users, items, whole.n_items)
+    own_cells = pair_keys(users, items, whole.n_items)
     rank = np.minimum(np.searchsorted(cells, own_cells, sorter=order), len(cells) - 1)
     places = order[rank]
     level, on_scale = whole.scale.levels_of(part.scale.array())
@@ -144,6 +145,6 @@ def _looked_up(
     return place[index], (table[place] == ids)[index]
 
 
-def _cell(ratings: Ratings, place: int) -> str:
+def _cell(ratings: Dataset, place: int) -> str:
     user, item = ratings.user_ids[ratings.users[place]], ratings.item_ids[ratings.items[place]]
     return f"user {user}, item {item}"

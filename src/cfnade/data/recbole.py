@@ -12,7 +12,7 @@ from cfnade.data.fields import BadLines, TextShape, cut_fields
 from cfnade.data.roles import PLAIN, TEXTS, ReadOptions, choose, find_name
 from cfnade.data.sources import FileSource, bare
 from cfnade.data.text import Layout, read_columns
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _HEADER = re.compile(rb"(?:\xef\xbb\xbf)?[^\t\r\n]+:(?:token|float)(?:_seq)?(?:\t|\r?\n|$)")
 

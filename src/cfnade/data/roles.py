@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 Choice = str | int | None
 """A column as a person gives it: its name, its position from 0, or None to have it guessed."""

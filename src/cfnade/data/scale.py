@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
 
-from cfnade.errors import DataError
-from cfnade.options import checked, whole
+from cfnade.exceptions import DataError
+from cfnade.utils.validation import check_scalar
 
 MAX_LEVELS = 255
 """Levels are stored in one byte; finer ratings are continuous for our purposes."""
@@ -170,7 +171,7 @@ def _numbers(values: Sequence[float], what: str) -> tuple[float, ...]:
 def binned_scale(bins: int | Sequence[float], low: float, high: float) -> Scale:
     """`bins` equal bins from low to high, or bins between the given edges; values are middles."""
     if isinstance(bins, int | np.integer):
-        count = checked("bins", bins, whole(2, MAX_LEVELS), DataError)
+        count = check_scalar("bins", bins, int, Ge(2), Le(MAX_LEVELS), error=DataError)
         if not low < high:
             raise DataError(f"bins={bins}: every rating is {low:g}, there is nothing to bin")
         edges = np.linspace(low, high, count + 1)

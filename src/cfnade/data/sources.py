@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import zstandard
 
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 T = TypeVar("T")
 
@@ -161,6 +161,26 @@ def _unpacked_blocks(path: Path, size: int) -> Iterator[bytes]:
                     raise DataError(f"the {kind[0]} data ends too early")
                 yield stream.decompress(data)
             data = stream.unused_data.lstrip(b"\0") or file.read(size).lstrip(b"\0")
+
+
+def member_blocks(path: Path, member: str, size: int) -> Iterator[bytes]:
+    """Yield the content of a file in a zip archive, `size` bytes at a time."""
+    blocks = _member_blocks(path, member, size)
+    while (block := _guarded(f"{path.name}/{member}", lambda: next(blocks, None))) is not None:
+        yield block
+
+
+def _member_blocks(path: Path, member: str, size: int) -> Iterator[bytes]:
+    with zipfile.ZipFile(path) as archive:
+        if archive.getinfo(member).flag_bits & 1:
+            raise DataError("it is encrypted; unpack the archive with its password")
+        with archive.open(member) as file:
+            block = file.read(size)
+            if _is_compressed(block):
+                raise DataError("it is compressed inside the archive; unpack the archive")
+            while block:
+                yield block
+                block = file.read(size)
 
 
 def packing(path: Path) -> str | None:

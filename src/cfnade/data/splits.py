@@ -18,11 +18,13 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from cfnade._typing import IndexArray
 from cfnade.data.array_files import digest, digest_text
 from cfnade.data.choices import BoolArray, chosen, keys_of
-from cfnade.data.ratings import IndexArray, Ratings, TimeArray, stable_order
+from cfnade.data.csr import stable_order
+from cfnade.data.dataset import Dataset, TimeArray
 from cfnade.data.scale import usual_threshold
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 TEST_FRACTION = Fraction(1, 10)
 VALID_FRACTION = Fraction(1, 20)
@@ -44,16 +46,16 @@ class Split:
     """The parts of a data set; `given` holds what is known of users held out whole."""
 
     name: str
-    train: Ratings
-    valid: Ratings
-    test: Ratings
-    given: Ratings
+    train: Dataset
+    valid: Dataset
+    test: Dataset
+    given: Dataset
     fingerprint: str
     """32 hex digits of the name, the data and which rating is in which part."""
     data: str = ""
     """The fingerprint of the ratings that were cut."""
 
-    def parts(self) -> dict[str, Ratings]:
+    def parts(self) -> dict[str, Dataset]:
         """The parts by name."""
         return {name: getattr(self, name) for name in ("train", "valid", "test", "given")}
 
@@ -66,7 +68,7 @@ class Split:
         )
 
 
-def split(ratings: Ratings, name: str) -> Split:
+def split(ratings: Dataset, name: str) -> Split:
     """Cut ratings into parts by the split's name, such as "paper:1"."""
     kind, form, arguments = _parse(name)
     parts = form.rule(ratings, *arguments)
@@ -77,10 +79,12 @@ def split(ratings: Ratings, name: str) -> Split:
     return cut(ratings, parts, full_name)
 
 
-def cut(ratings: Ratings, parts: Parts, name: str) -> Split:
+def cut(ratings: Dataset, parts: Parts, name: str) -> Split:
     """The split in which rating i is in part parts[i]."""
     parts = parts.copy()  # kept by all four, which are cut from the whole when they are needed
-    train, valid, test, given = (ratings.part(parts, part) for part in (TRAIN, VALID, TEST, GIVEN))
+    train, valid, test, given = (
+        ratings.subset(parts, label) for label in (TRAIN, VALID, TEST, GIVEN)
+    )
     fingerprint = digest_text(f"{name}\n{ratings.fingerprint}\n{digest(parts)}")
     return Split(name, train, valid, test, given, fingerprint, ratings.fingerprint)
 
@@ -106,7 +110,7 @@ def _enough(n_train: int) -> int:
 # -- the rules: each says which part every rating is in ----------------------------------------
 
 
-def _paper(ratings: Ratings, seed: int) -> Parts:
+def _paper(ratings: Dataset, seed: int) -> Parts:
     n = len(ratings)
     test = chosen(n, ceil(n * TEST_FRACTION), (seed, _TEST_STREAM))
     return add_validation(_test_part(test), seed)
@@ -132,14 +136,14 @@ def authors_sizes(n: int) -> tuple[int, int]:
     return ceil(n * (0.9 * 0.005)), ceil(n * 0.1)
 
 
-def _authors(ratings: Ratings, seed: int) -> Parts:
+def _authors(ratings: Dataset, seed: int) -> Parts:
     _, n_test = authors_sizes(len(ratings))
     parts = np.full(len(ratings), TRAIN, np.uint8)
     parts[authors_order(len(ratings), seed)[len(ratings) - n_test :]] = TEST
     return add_validation(parts, seed)
 
 
-def _authors_code(ratings: Ratings, seed: int) -> Parts:
+def _authors_code(ratings: Dataset, seed: int) -> Parts:
     n_valid, n_test = authors_sizes(len(ratings))
     n_train = len(ratings) - n_test - n_valid
     _enough(n_train + n_valid)
@@ -150,7 +154,7 @@ def _authors_code(ratings: Ratings, seed: int) -> Parts:
     return parts
 
 
-def _fold(ratings: Ratings, folds: int, fold: int, seed: int) -> Parts:
+def _fold(ratings: Dataset, folds: int, fold: int, seed: int) -> Parts:
     n = len(ratings)
     if not 2 <= folds <= n:
         raise DataError(f"kfold:{folds}: there can be 2 to {n:,} folds of these ratings")
@@ -162,7 +166,7 @@ def _fold(ratings: Ratings, folds: int, fold: int, seed: int) -> Parts:
     return add_validation(_test_part(test), seed)
 
 
-def _by_time(ratings: Ratings, fraction: Fraction) -> Parts:
+def _by_time(ratings: Dataset, fraction: Fraction) -> Parts:
     if ratings.times is None:
         raise DataError(
             "time: these ratings have no timestamps, so none is newest; "
@@ -187,7 +191,7 @@ def newest(times: TimeArray, count: int) -> BoolArray:
     return mask
 
 
-def _by_users(ratings: Ratings, seed: int, given: int) -> Parts:
+def _by_users(ratings: Dataset, seed: int, given: int) -> Parts:
     counts = np.bincount(ratings.users, minlength=ratings.n_users)
     eligible = np.flatnonzero(counts > given)
     if len(eligible) == 0:
@@ -211,7 +215,7 @@ def _by_users(ratings: Ratings, seed: int, given: int) -> Parts:
     return parts
 
 
-def _by_last(ratings: Ratings, count: int) -> Parts:
+def _by_last(ratings: Dataset, count: int) -> Parts:
     if ratings.times is None:
         raise DataError(
             "last: these ratings have no timestamps, so nobody's last are known; "
@@ -234,7 +238,7 @@ def _by_last(ratings: Ratings, count: int) -> Parts:
     return parts
 
 
-def _by_liang(ratings: Ratings, held: int, seed: int) -> Parts:
+def _by_liang(ratings: Dataset, held: int, seed: int) -> Parts:
     """The protocol of Liang et al. (2018), with their seed draw for draw; docs/splits.md says it in
     words."""
     least = usual_threshold(ratings.scale)
@@ -266,7 +270,7 @@ def _by_liang(ratings: Ratings, held: int, seed: int) -> Parts:
     return parts
 
 
-def _liang_answers(ratings: Ratings, likes: BoolArray, seed: int) -> IndexArray:
+def _liang_answers(ratings: Dataset, likes: BoolArray, seed: int) -> IndexArray:
     """Positions of a fifth of each person's likes, people in the order of their ids."""
     draw = np.random.RandomState(seed)
     positions = np.flatnonzero(likes)

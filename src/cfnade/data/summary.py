@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Summary:
         return self.levels == 1
 
 
-def summarise(ratings: Ratings) -> Summary:
+def summarise(ratings: Dataset) -> Summary:
     """Count what there is to count; users and items without a rating here are left out."""
     histogram = np.bincount(ratings.levels, minlength=len(ratings.scale))
     per_user = _per(ratings.users, ratings.n_users)
@@ -102,7 +102,7 @@ def summarise(ratings: Ratings) -> Summary:
     )
 
 
-def _weights(ratings: Ratings) -> Weights | None:
+def _weights(ratings: Dataset) -> Weights | None:
     if ratings.weights is None or len(ratings) == 0:
         return None
     each = ratings.weights.astype(np.float64)

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
 
+from cfnade._typing import IndexArray
+from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.draws import RatedCells, draw_cells, draw_levels, in_blocks, key_of
-from cfnade.data.ratings import IndexArray, Ratings
 from cfnade.data.scale import FloatArray, LevelArray, Scale, given_scale
-from cfnade.errors import DataError
-from cfnade.options import checked, number, unknown, whole
+from cfnade.exceptions import DataError
+from cfnade.utils.validation import check_scalar, describe_unknown
 
 PRESETS = {
     "ml-1m": (6_040, 3_706, 1_000_209, "1-5"),
@@ -55,7 +57,7 @@ class Synthetic:
     Users and items are indices, as in `ratings.users`; parts of the ratings keep them.
     """
 
-    ratings: Ratings
+    ratings: Dataset
     truth: Truth
 
     def __repr__(self) -> str:
@@ -122,8 +124,8 @@ def synthetic_like(
     the square root.
     """
     if name not in PRESETS:
-        raise DataError(unknown("shape", name, PRESETS))
-    checked("scale_down", scale_down, number(1), DataError)
+        raise DataError(describe_unknown("shape", name, PRESETS))
+    check_scalar("scale_down", scale_down, float, Ge(1), error=DataError)
     users, items, ratings, scale = PRESETS[name]
     side = float(np.sqrt(scale_down))
     label = f"synthetic {name}" + (f" / {scale_down:g}" if scale_down > 1 else "")
@@ -140,9 +142,9 @@ def synthetic_like(
 
 def _check(users: int, items: int, ratings: int, factors: int, seed: int) -> None:
     for name, value in {"users": users, "items": items}.items():
-        checked(name, value, whole(1, 2**31 - 1), DataError)
+        check_scalar(name, value, int, Ge(1), Le(2**31 - 1), error=DataError)
     for name, value in {"ratings": ratings, "factors": factors, "seed": seed}.items():
-        checked(name, value, whole(0), DataError)
+        check_scalar(name, value, int, Ge(0), error=DataError)
     shape = f"{users:,} users, {items:,} items, {ratings:,} ratings"
     if ratings > users * items:
         raise DataError(

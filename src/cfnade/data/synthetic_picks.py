@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
 
-from cfnade.data.ratings import Ratings
-from cfnade.data.scale import INTERACTIONS
-from cfnade.errors import DataError
-from cfnade.options import checked, whole
+from cfnade.data.dataset import Interactions
+from cfnade.exceptions import DataError
+from cfnade.utils.validation import check_scalar
 
 TASTES = 4
 """How many tastes a person and an item are made of."""
@@ -25,7 +25,7 @@ _POPULARITY_SPREAD, _TASTE_SPREAD = 1.0, 1.5
 class SyntheticPicks:
     """Drawn interactions, and the logarithms of what they were drawn in proportion to."""
 
-    ratings: Ratings
+    ratings: Interactions
     liking: npt.NDArray[np.float64]  # (N, M)
 
 
@@ -34,21 +34,19 @@ def synthetic_picks(users: int, items: int, per_user: int, seed: int) -> Synthet
 
     Ids count from 1. An item that nobody took has an id all the same.
     """
-    checked("users", users, whole(1), DataError)
-    checked("items", items, whole(1), DataError)
-    checked("per_user", per_user, whole(1, items), DataError)
-    checked("seed", seed, whole(0), DataError)
+    check_scalar("users", users, int, Ge(1), error=DataError)
+    check_scalar("items", items, int, Ge(1), error=DataError)
+    check_scalar("per_user", per_user, int, Ge(1), Le(items), error=DataError)
+    check_scalar("seed", seed, int, Ge(0), error=DataError)
     draw = np.random.default_rng(seed)
     popularity = _POPULARITY_SPREAD * draw.standard_normal(items)
     tastes, kinds = (draw.standard_normal((n, TASTES)) for n in (users, items))
     liking = popularity + _TASTE_SPREAD / np.sqrt(TASTES) * tastes @ kinds.T
     # The largest sums with Gumbel noise are such a draw, largest first.
     taken = np.argsort(-(liking + draw.gumbel(size=liking.shape)), axis=1)[:, :per_user]
-    ratings = Ratings(
+    ratings = Interactions(
         users=np.repeat(np.arange(users, dtype=np.int32), per_user),
         items=taken.astype(np.int32).reshape(-1),
-        levels=np.zeros(users * per_user, np.uint8),
-        scale=INTERACTIONS,
         user_ids=np.arange(1, users + 1),
         item_ids=np.arange(1, items + 1),
         source=f"synthetic picks, seed {seed}",

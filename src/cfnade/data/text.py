@@ -35,7 +35,7 @@ from cfnade.data.fields import (
     uses_quotes,
 )
 from cfnade.data.roles import PLAIN, ReadOptions, Roles, choose
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _WRITTEN = {"\\t": "\t", "tab": "\t"}  # as shells and people write it
 _LINES = 50  # that are looked at

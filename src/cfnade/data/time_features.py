@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.parallel import chunks, in_threads
-from cfnade.data.ratings import IndexArray, IntArray, Ratings, Side
+from cfnade._typing import IndexArray, IntArray
+from cfnade.data.dataset import Axis, Dataset
 from cfnade.data.scale import FloatArray
 from cfnade.data.time_history import VIEWS, Floats, TimeHistory, View
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
+from cfnade.utils.threads import chunk_slices, parallel_map
 
 LIMIT = 5.0
 """Standardised features are clipped here, on both sides of 0."""
@@ -26,7 +27,7 @@ _LATEST = 1 << 52  # seconds: exact in float64, and windows around it fit int64
 _CHUNK = 1 << 15
 
 
-def _names(side: Side, view: View) -> list[str]:
+def _names(side: Axis, view: View) -> list[str]:
     names = [f"{side} {what}" for what in ("position", "since first", "to last")]
     for width in view.windows:
         names += [f"{side} mean ±{width} s", f"{side} count ±{width} s"]
@@ -50,11 +51,11 @@ class TimeFeatures:
     period: FloatArray  # (2,) middle of the training's time and half its length, in seconds
     centre: FloatArray  # (F,) mean of the raw feature over the training ratings
     spread: FloatArray  # (F,) its standard deviation; 1 where it is constant
-    training: Ratings | None = None
+    training: Dataset | None = None
     """Not saved: only `features_of_training` asks for it."""
 
     @classmethod
-    def of(cls, train: Ratings) -> TimeFeatures:
+    def of(cls, train: Dataset) -> TimeFeatures:
         """From ratings with times. Their order does not matter: the same set, the same bits."""
         if train.times is None:
             raise DataError("these ratings have no timestamps; time features need them")
@@ -105,7 +106,7 @@ class TimeFeatures:
             np.clip((raw - centre) / spread, -LIMIT, LIMIT, out=raw)
             out[chunk] = np.nan_to_num(raw, nan=0.0)
 
-        in_threads(fill, chunks(len(out), _CHUNK))
+        parallel_map(fill, chunk_slices(len(out), _CHUNK))
         return out
 
     def _raw(self, users: IndexArray, items: IndexArray, times: IntArray) -> Floats:
@@ -128,7 +129,7 @@ class TimeFeatures:
             return np.stack([there.sum(0), values.sum(0), np.square(values).sum(0)])
 
         # The history's order and whole chunks, summed in turn: no thread and no file changes bits.
-        parts = in_threads(sums, chunks(len(users), _CHUNK))
+        parts = parallel_map(sums, chunk_slices(len(users), _CHUNK))
         count, total, square = sum(parts, np.zeros((3, len(FEATURES))))
         count = np.maximum(count, 1)
         centre = total / count

@@ -15,10 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from cfnade.data.parallel import in_threads
-from cfnade.data.ratings import IndexArray, IntArray, Ratings, Side, offsets_of, stable_order
+from cfnade._typing import IndexArray, IntArray
+from cfnade.data.csr import row_offsets, stable_order
+from cfnade.data.dataset import Axis, Dataset
 from cfnade.data.scale import FloatArray
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
+from cfnade.utils.threads import parallel_map
 
 Floats = npt.NDArray[np.float32]
 
@@ -44,7 +46,7 @@ class View:
         return 3 + 2 * len(self.windows) + len(self.neighbours)
 
 
-VIEWS: dict[Side, View] = {
+VIEWS: dict[Axis, View] = {
     "user": View((0, 60, 600, HOUR, 12 * HOUR), (2, 5, 10, 25), 4.0),
     "item": View((3 * DAY, 14 * DAY, 60 * DAY), (10, 40), 8.0),
 }
@@ -65,7 +67,7 @@ class TimeHistory:
     sums: IntArray  # (n+1,) running sums of the residuals
 
     @classmethod
-    def of(cls, ratings: Ratings, times: IntArray, side: Side) -> TimeHistory:
+    def of(cls, ratings: Dataset, times: IntArray, side: Axis) -> TimeHistory:
         """A row's biases of the other side come from the rows of the other 7 of 8 folds.
 
         Row r is in fold r % 8. So nothing that a row says is in the biases that its own residuals
@@ -76,7 +78,7 @@ class TimeHistory:
         if side == "item":
             rows, others, n_rows, n_others = others, rows, n_others, n_rows
         order = _by_row_and_time(rows, others, times)
-        offsets = offsets_of(rows, n_rows)
+        offsets = row_offsets(rows, n_rows)
         rows, others = rows[order], np.ascontiguousarray(others[order])
         stars = ratings.scale.array()
         values = ((stars - stars[0]) / (stars[-1] - stars[0]))[ratings.levels[order]]
@@ -106,12 +108,12 @@ class TimeHistory:
 
     # -- on disk ----------------------------------------------------------------------------
 
-    def arrays(self, side: Side) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self, side: Axis) -> dict[str, npt.NDArray[Any]]:
         """What is saved, by name."""
         return {f"{side}.{name}": getattr(self, name) for name in _SAVED}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], side: Side) -> TimeHistory:
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], side: Axis) -> TimeHistory:
         """What `arrays` gave, if it is of the right types; `check` looks at the numbers."""
         own = []
         for name, dtype in _SAVED.items():
@@ -121,7 +123,7 @@ class TimeHistory:
             own.append(np.array(array))
         return cls.made(*own)
 
-    def check(self, n_others: int, side: Side) -> None:
+    def check(self, n_others: int, side: Axis) -> None:
         """Refuse what would make a kernel read beyond its arrays, or find nothing."""
         n = len(self.times)
         offsets, others = self.offsets, self.others
@@ -157,7 +159,7 @@ def _biases(
         _biases_without(fold, offsets, columns, values, mean, biases[fold])
         biases[fold] += mean
 
-    in_threads(fit, range(FOLDS))
+    parallel_map(fit, range(FOLDS))
     return biases
 
 

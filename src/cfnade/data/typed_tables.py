@@ -24,13 +24,13 @@ import numpy as np
 import polars as pl
 
 from cfnade.data.columns import Columns, Where, columns_of, typed_ids
+from cfnade.data.dataset import Dataset
 from cfnade.data.fields import POLARS_ERRORS
 from cfnade.data.parquet_check import MAGIC, check_parquet
-from cfnade.data.ratings import Ratings
 from cfnade.data.roles import PLAIN, ReadOptions, Roles, choose
 from cfnade.data.scale import INTERACTIONS, Scale
-from cfnade.errors import DataError
-from cfnade.files import replacing
+from cfnade.exceptions import DataError
+from cfnade.utils.files import atomic_write
 
 _ARROW = b"ARROW1"
 
@@ -40,12 +40,12 @@ def is_table(start: bytes) -> bool:
     return start.startswith((MAGIC, _ARROW))
 
 
-def read_frame(frame: Any, options: ReadOptions = PLAIN) -> Columns:
-    """The ratings of a pandas, polars or pyarrow frame."""
+def read_frame(frame: Any, options: ReadOptions = PLAIN, label: str = "the frame") -> Columns:
+    """The ratings of a pandas, polars or pyarrow frame, which messages call `label`."""
     if names := options.of_text():
         raise DataError(f"{names[0]}= is for text files, not for frames; leave it out")
     table, names = _opened(frame)
-    roles = _roles(names, options, "the frame")
+    roles = _roles(names, options, label)
     columns = {names[i]: _column(table, i, names[i]) for i in _needed(names, roles)}
     return _columns(columns, names, roles, "")
 
@@ -135,7 +135,7 @@ def _reading(label: str) -> Iterator[None]:
         ) from error
 
 
-def write_parquet(ratings: Ratings, path: Path) -> None:
+def write_parquet(ratings: Dataset, path: Path) -> None:
     """Save ratings as a table; ids without a rating have no row in it."""
     columns = {
         "user": pl.Series(ratings.user_ids.tolist()).gather(ratings.users),
@@ -155,7 +155,7 @@ def write_parquet(ratings: Ratings, path: Path) -> None:
         "cfnade.edges": json.dumps(ratings.scale.edges),
         "cfnade.source": json.dumps(ratings.source),
     }
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         pl.DataFrame(columns).write_parquet(file, metadata=metadata)
 
 

@@ -17,8 +17,8 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from cfnade.data.addresses import masked
 from cfnade.data.elsewhere import place_of
-from cfnade.errors import DataError
-from cfnade.files import replacing
+from cfnade.exceptions import DataError
+from cfnade.utils.files import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,10 @@ def download(address: str) -> Path:
         if place.exists():
             return place
         log.info("%s: downloading", shown)
-        with urllib.request.urlopen(request, timeout=SECONDS) as answer, replacing(place) as file:
+        with (
+            urllib.request.urlopen(request, timeout=SECONDS) as answer,
+            atomic_write(place) as file,
+        ):
             size = _copy(answer, file, shown, place)
     log.info("%s: %s bytes, kept as %s until you delete it", shown, f"{size:,}", place)
     return place

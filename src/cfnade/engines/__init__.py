@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from cfnade.errors import CfnadeError
-from cfnade.options import checked, one_of, whole
+from annotated_types import Ge
+
+from cfnade.exceptions import CfnadeError
+from cfnade.utils.validation import check_choice, check_scalar
 
 ENGINES = ("local", "ray", "spark")
 
@@ -27,9 +29,9 @@ class TaskEngine(Protocol):
 
 def open_engine(name: str, workers: int | None = None) -> TaskEngine:
     """The engine of that name, with so many tasks at a time."""
-    checked("engine", name, one_of(*ENGINES), CfnadeError)
+    check_choice("engine", name, ENGINES, error=CfnadeError)
     if workers is not None:
-        checked("workers", workers, whole(1), CfnadeError)
+        check_scalar("workers", workers, int, Ge(1), error=CfnadeError)
     if name == "ray":
         from cfnade.engines.on_ray import OnRay
 

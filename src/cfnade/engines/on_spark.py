@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cfnade.engines import Task, answers, told
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 
 _SLICES = 16  # for every worker
 

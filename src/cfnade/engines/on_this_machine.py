@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from cfnade.engines import Task, answers, told
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 
 
 class OnThisMachine:

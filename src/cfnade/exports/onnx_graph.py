@@ -16,8 +16,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from cfnade.exports.portable import NadePart, Part, Portable, RidgePart, portable
-from cfnade.files import replacing
 from cfnade.fitted import FittedModel
+from cfnade.utils.files import atomic_write
 
 OPSET, IR = 17, 8
 """Old enough for runtimes of the last years."""
@@ -36,7 +36,7 @@ def write_onnx(fitted: FittedModel, path: Path) -> Portable:
     about |= {"scale": list(context.scale.values)}
     helper.set_model_props(model, {name: json.dumps(value) for name, value in about.items()})
     onnx.checker.check_model(model, full_check=True)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(model.SerializeToString())
     return exported
 

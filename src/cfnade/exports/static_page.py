@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.exports.portable import NadePart, Part, Portable, portable
-from cfnade.files import replacing
 from cfnade.personal import IMAGINED, Leanings
 from cfnade.predictor import Predictor
 from cfnade.predictor.samples import samples_of
+from cfnade.utils.files import atomic_write
 
 IntArray = npt.NDArray[np.int64]
 
@@ -57,7 +57,7 @@ def write_web(predictor: Predictor, folder: Path, *, noun: str | None = None) ->
     try:
         with ExitStack() as stack:  # all are written before any takes its place
             for name, data in content.items():
-                stack.enter_context(replacing(folder / name)).write(data)
+                stack.enter_context(atomic_write(folder / name)).write(data)
     except OSError as error:
         raise PredictionError(f"{folder}: could not be written ({error.strerror})") from error
     return Written(len(about["items"]["ids"]), sum(map(len, content.values())))

@@ -12,7 +12,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings, cells_of, places_among
+from cfnade.data.dataset import Dataset, match_ids, pair_keys
 from cfnade.data.splits import GIVEN, TRAIN, VALID, Split, cut, newest
 from cfnade.fitted import FittedModel
 from cfnade.sides.widening import places_of, recounted
@@ -24,14 +24,14 @@ LEAST = 50
 """Ratings below which nothing can be told."""
 
 
-def held_back(ratings: Ratings, fitted: FittedModel) -> Split:
+def held_back(ratings: Dataset, fitted: FittedModel) -> Split:
     """By what a model that goes on is judged: the newest that the earlier one was not told, or one
     of the two would know more than the other; whatever is newest, if these are too few."""
     split = by_newest(ratings, ~_told(ratings, fitted.context))
     return split if len(split.valid) >= LEAST else by_newest(ratings)
 
 
-def by_newest(ratings: Ratings, new: BoolArray | None = None) -> Split:
+def by_newest(ratings: Dataset, new: BoolArray | None = None) -> Split:
     """Train, and of the newest tenth (of those that are `new`) what is given and what is asked for
     of each person."""
     assert ratings.times is not None  # a store has them
@@ -46,16 +46,16 @@ def by_newest(ratings: Ratings, new: BoolArray | None = None) -> Split:
     return cut(ratings, parts, "the newest tenth")
 
 
-def _told(ratings: Ratings, context: Ratings) -> BoolArray:
+def _told(ratings: Dataset, context: Dataset) -> BoolArray:
     """Which ratings are of cells of the context."""
     users = places_of(context.user_ids, ratings.user_ids)[context.users]
     items = places_of(context.item_ids, ratings.item_ids)[context.items]
     there = (users >= 0) & (items >= 0)
     told = np.sort(users[there] * ratings.n_items + items[there])
-    return places_among(told, cells_of(ratings.users, ratings.items, ratings.n_items)) >= 0
+    return match_ids(told, pair_keys(ratings.users, ratings.items, ratings.n_items)) >= 0
 
 
-def asked_of_both(split: Split, fitted: FittedModel) -> Ratings:
+def asked_of_both(split: Split, fitted: FittedModel) -> Dataset:
     """What is asked for, without what either model has no weights for, if that leaves enough."""
     valid, both = split.valid, np.ones(len(split.valid), bool)
     for axis, counts in fitted.trained_on.items():

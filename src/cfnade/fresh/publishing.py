@@ -21,9 +21,9 @@ from cfnade import checkpoint
 from cfnade.checkpoint import FILES
 from cfnade.checkpoint.folders import current, replacing_files
 from cfnade.checkpoint.manifest import NAME, read_manifest
-from cfnade.errors import CfnadeError, CheckpointError
-from cfnade.files import flush
+from cfnade.exceptions import CfnadeError, CheckpointError
 from cfnade.fitted import FittedModel
+from cfnade.utils.files import fsync
 
 EARLIER = "earlier"
 KEPT = 3
@@ -65,14 +65,6 @@ def earlier(folder: Path) -> list[Path]:
     return sorted(folders, reverse=True)
 
 
-def drop_earlier(folder: Path) -> int:
-    """Remove all earlier models: they hold people who were forgotten since."""
-    models = earlier(folder)
-    for one in models:
-        shutil.rmtree(one)
-    return len(models)
-
-
 def check_of(folder: Path) -> Any:
     """What tells the model of a folder from others."""
     return read_manifest(current(folder, NAME))["check"]
@@ -87,9 +79,9 @@ def _keep(folder: Path) -> None:
         part.mkdir(parents=True)
         for file in _files(folder):
             _link(current(folder, file), part / file)
-        flush(part)
+        fsync(part)
         part.rename(folder / EARLIER / name)
-        flush(folder / EARLIER)
+        fsync(folder / EARLIER)
 
 
 def _tidy(folder: Path) -> None:

@@ -7,6 +7,8 @@ from ratings in seconds is made of all of them, the newest too.
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -17,34 +19,41 @@ from typing import Any
 import numpy as np
 
 from cfnade import checkpoint
-from cfnade.choice.planning import choice_plan
+from cfnade.config import TrainingConfig
 from cfnade.data.build import Options, build
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.roles import PLAIN
 from cfnade.data.splits import Split
 from cfnade.data.typed_tables import read_frame
-from cfnade.errors import CfnadeError, TrainingError
 from cfnade.evaluation import evaluate
+from cfnade.exceptions import CfnadeError, TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.fitting import member_fields
 from cfnade.fresh.newest_held import LEAST, asked_of_both, held_back
-from cfnade.fresh.publishing import check_of, drop_earlier, publish
+from cfnade.fresh.publishing import check_of, earlier, publish
 from cfnade.lock import TakenError, only_one
 from cfnade.recipes import default_recipe
-from cfnade.settings import Settings
 from cfnade.sides.widening import places_of, recounted, widened
 from cfnade.store.bulk import last_event, what_counts
-from cfnade.store.forgetting import forgotten_since
+from cfnade.store.forgetting import count_forgotten
 from cfnade.store.opening import Store, open_store
+from cfnade.training.implicit import implicit_plan
 from cfnade.training.member import gone_on, settle_member
 from cfnade.training.run import Plan, train
+from cfnade.utils.files import write_text
 
 LOCK = "training.lock"
 """The same as that of `cfnade train`: one of them writes into a folder at a time."""
+REJECTED = "refresh.json"
+"""In the model's folder: the last refresh that was worse, so that it is not repeated."""
 CALIBRATES = 1_000
 """Ratings asked for; by fewer a calibration is not made anew."""
 EPOCHS = 1
 Say = Callable[[str], None]
+
+
+class FolderBusyError(TrainingError):
+    """Another process trains or refreshes the model; the same may work later."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ def alone(folder: Path) -> Iterator[None]:
         with only_one(folder / LOCK):
             yield
     except TakenError as taken:
-        raise TrainingError(
+        raise FolderBusyError(
             f"{folder}: {taken} is training or refreshing it; wait until that has ended"
         ) from None
 
@@ -99,9 +108,13 @@ def _refresh(
     with store.reading() as connection:
         last = last_event(connection)
     seen = fitted.facts.get("store", {})
-    gone = forgotten_since(store, int(seen.get("at", 0)))
+    _drop_earlier_of_forgotten(folder, store, say)
+    gone = _count_forgotten(store, fitted)
     if seen.get("event") == last and not gone:
         return Refreshed(False, "nothing has come since the last refresh")
+    attempt = {"model": check_of(folder), "event": last, "bar": bar, "epochs": epochs}
+    if not gone and _rejected(folder) == attempt:
+        return Refreshed(False, "nothing has come since the last refresh, which was worse")
     ratings = ratings_for(fitted, store)
     if len(ratings) < LEAST or 2 * len(ratings) < len(fitted.context):
         raise TrainingError(
@@ -111,7 +124,7 @@ def _refresh(
         )
     split = held_back(ratings, fitted)
     old = extended(fitted, split.train)
-    context = split.train.plus(split.given)
+    context = split.train.concat(split.given)
     asked = asked_of_both(split, fitted)
     before = evaluate(replace(old, context=context), asked).rmse
     say(f"{len(ratings):,} ratings; the model as it is: RMSE {before:.4f} of the newest")
@@ -132,20 +145,53 @@ def _refresh(
         if not gone:
             seconds = time.monotonic() - began
             why = f"{new.why}: worse, so the model stays"
+            write_text(folder / REJECTED, json.dumps(attempt) + "\n")
             return replace(new, published=False, why=why, seconds=seconds)
         # Who was forgotten must go all the same: the old weights, without them, if that can be.
         why = f"{new.why}: worse; published all the same, as {gone} people were forgotten"
         new = replace(new, why=why)
-        if fitted.choice is None:
+        if fitted.interaction_model is None:
             new = replace(new, why=f"{new.why}, with the weights as they were")
             chosen = replace(old, context=ratings, calibration=fitted.calibration)
     if chosen is candidate:
         chosen = _with_newest(candidate, ratings)
     publish(replace(chosen, facts=chosen.facts | note), folder)
-    if gone and (dropped := drop_earlier(folder)):
-        say(f"{dropped} earlier models went: they held people who were forgotten")
+    _drop_earlier_of_forgotten(folder, store, say)
     say(f"published {check_of(folder)}")
     return replace(new, seconds=time.monotonic() - began)
+
+
+def _rejected(folder: Path) -> Any:
+    """What was tried when a refresh was last not published; None if it cannot be read."""
+    try:
+        return json.loads((folder / REJECTED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _count_forgotten(store: Store, fitted: FittedModel) -> int:
+    """How many people whose ratings the model holds were forgotten since it was trained."""
+    since = int(fitted.facts.get("store", {}).get("at", 0))
+    return count_forgotten(store, fitted.context.user_ids.tolist(), since)
+
+
+def _drop_earlier_of_forgotten(folder: Path, store: Store, say: Say) -> None:
+    """Remove the earlier models that hold people who were forgotten since."""
+    dropped = 0
+    for one in earlier(folder):
+        try:
+            holds = _count_forgotten(store, checkpoint.load(one))
+        except CfnadeError as error:
+            say(
+                f"{one}: cannot be read, so it stays; remove it if it may hold forgotten people: "
+                f"{error}"
+            )
+            continue
+        if holds:
+            shutil.rmtree(one)
+            dropped += 1
+    if dropped:
+        say(f"{dropped} earlier models went: they held people who were forgotten")
 
 
 def _check(fitted: FittedModel, folder: Path) -> None:
@@ -165,7 +211,7 @@ def _check(fitted: FittedModel, folder: Path) -> None:
 # -- data ----------------------------------------------------------------------------------------
 
 
-def ratings_for(fitted: FittedModel, store: Store) -> Ratings:
+def ratings_for(fitted: FittedModel, store: Store) -> Dataset:
     """All ratings that count, on the model's scale, with its titles where the store has none."""
     columns = read_frame(what_counts(store), PLAIN)
     ratings = build(columns, Options(scale=fitted.context.scale))
@@ -179,10 +225,10 @@ def ratings_for(fitted: FittedModel, store: Store) -> Ratings:
             lacking = (mine == "") & (places >= 0)
             mine[lacking] = np.asarray(had, object)[places[lacking]]
             told[name] = mine
-    return replace(ratings, **told)
+    return ratings.replace(**told)
 
 
-def _new(ratings: Ratings, fitted: FittedModel, axis: Any) -> int:
+def _new(ratings: Dataset, fitted: FittedModel, axis: Any) -> int:
     """How many people or items the model has never met."""
     return int((places_of(ratings.ids(axis), fitted.context.ids(axis)) < 0).sum())
 
@@ -190,7 +236,7 @@ def _new(ratings: Ratings, fitted: FittedModel, axis: Any) -> int:
 # -- models --------------------------------------------------------------------------------------
 
 
-def extended(fitted: FittedModel, ratings: Ratings) -> FittedModel:
+def extended(fitted: FittedModel, ratings: Dataset) -> FittedModel:
     """The same weights with the ids and ratings of others: what is new is folded in."""
     members = tuple(
         widened(member, fitted.context, ratings, dict(fitted.trained_on))
@@ -200,7 +246,9 @@ def extended(fitted: FittedModel, ratings: Ratings) -> FittedModel:
         axis: recounted(levels, places_of(ratings.ids(axis), fitted.context.ids(axis)))
         for axis, levels in fitted.trained_on.items()
     }
-    return replace(fitted, answering=members, context=ratings, trained_on=counts, choice=None)
+    return replace(
+        fitted, answering=members, context=ratings, trained_on=counts, interaction_model=None
+    )
 
 
 def _trained_on(
@@ -213,7 +261,7 @@ def _trained_on(
         architecture=first.architecture,
         settings=first.settings,
         beside=beside,
-        lists=None if fitted.choice is None else choice_plan(split.train, seed=0),
+        lists=None if fitted.interaction_model is None else implicit_plan(split.train, seed=0),
         start=fitted,
         refresh=True,
         threads=threads,
@@ -225,12 +273,14 @@ def _trained_on(
     if len(split.valid) < CALIBRATES:
         as_before = fitted.calibration, fitted.calibration_of_new
         made = replace(made, calibration=as_before[0], calibration_of_new=as_before[1])
-    kept = {name: fitted.facts[name] for name in ("job", "auto") if name in fitted.facts}
+    kept = {
+        name: fitted.facts[name] for name in ("job", "auto", "arguments") if name in fitted.facts
+    }
     run = made.facts["run"] | {"settings": fitted.facts["run"]["settings"]}
     return replace(made, side=fitted.side, facts=made.facts | kept | {"run": run})
 
 
-def _with_newest(fitted: FittedModel, ratings: Ratings) -> FittedModel:
+def _with_newest(fitted: FittedModel, ratings: Dataset) -> FittedModel:
     """With what is made from ratings, and not trained, made of all of them; what training added
     stays. A model that has members without such a part stays as it is."""
     if not all(any(s.starts_well for s in m.sides.values()) for m in fitted.members):
@@ -256,10 +306,10 @@ def plans_of(fitted: FittedModel, epochs: int) -> list[Plan]:
     return plans
 
 
-def _settings(fitted: FittedModel, number: int, side: str, epochs: int) -> Settings:
+def _settings(fitted: FittedModel, number: int, side: str, epochs: int) -> TrainingConfig:
     run = fitted.facts.get("run", {})
     if number == 0 and "settings" in run:
-        before = Settings.from_dict(run["settings"])
+        before = TrainingConfig.from_dict(run["settings"])
     else:
         before = default_recipe(side).training
     few = min(epochs, before.epochs)

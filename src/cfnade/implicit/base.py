@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.implicit.rows import InteractionRows
 
 ScoreArray = npt.NDArray[np.float32]

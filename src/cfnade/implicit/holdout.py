@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.implicit.blend import Question
 from cfnade.implicit.rows import InteractionRows
 

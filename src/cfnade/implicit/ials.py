@@ -4,18 +4,19 @@ Item i has a vector f_i in D dimensions, and a user x with items S minimizes
 
     Σ_{i∈S} w_i (1 - x·f_i)²  +  α Σ_i (x·f_i)²  +  ρ (n_S + α M) / (n̄ + α M) |x|²
 
-so that x = (α FᵀF + Σ_S w_i f_i f_iᵀ + ρ (…) I)⁻¹ Σ_S w_i f_i. n_S = Σ_S w_i, and n̄ is its mean over
-users: good values of ρ then hardly depend on α and on the size of the catalog. Items and users take
-turns. A user's vector is one solve, for known and new users alike.
+so that x = (α FᵀF + Σ_S w_i f_i f_iᵀ + ρ (…) I)⁻¹ Σ_S w_i f_i. n_S = Σ_S w_i, and n̄ is its mean
+over users: good values of ρ then hardly depend on α and on the size of the catalog. Items and users
+take turns. A user's vector is one solve, for known and new users alike.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple, Self
 
 import numpy as np
+from annotated_types import Ge, Gt
 
+from cfnade.exceptions import ModelError
 from cfnade.implicit.base import (
     ArraySpec,
     DataShape,
@@ -33,7 +34,7 @@ from cfnade.implicit.weighted import (
     weighed_rows,
 )
 from cfnade.kernels.conjugate import solve_rows
-from cfnade.options import number, whole
+from cfnade.utils.validation import options
 
 SWEEPS = 10
 """Rounds of the alternation."""
@@ -41,17 +42,17 @@ MOST_USERS = 100_000
 """Of more users so many suffice for the vectors of items."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError, "model option")
 class ImplicitALSConfig(WeightedConfig):
     """The fields that fix a factorization."""
 
-    factors: Annotated[int, whole(1)]
+    factors: Annotated[int, Ge(1)]
     """D."""
-    alpha: Annotated[float, number(above=0)] = 0.1
+    alpha: Annotated[float, Gt(0)] = 0.1
     """α: what an item without interaction counts."""
-    penalty: Annotated[float, number(above=0)] = 12.0
+    penalty: Annotated[float, Gt(0)] = 12.0
     """ρ."""
-    mean_count: Annotated[float, number(above=0)] = 1.0
+    mean_count: Annotated[float, Gt(0)] = 1.0
     """n̄."""
 
     @property
@@ -86,7 +87,9 @@ class ImplicitALS(WeightedComponent):
         share = users / max(1, shape.users)
         steps = 12  # of the conjugate gradients
         products = 2 * steps * share * shape.interactions * D * 7e-11
-        return SWEEPS * (products + (users + shape.items) * (D * steps * 5e-10 + D**2 * 7e-11))
+        return float(
+            SWEEPS * (products + (users + shape.items) * (D * steps * 5e-10 + D**2 * 7e-11))
+        )
 
     @classmethod
     def fit(cls, rows: InteractionRows, options: Options, *, seed: int, cache: FitCache) -> Self:
@@ -142,5 +145,3 @@ def solve(rows: InteractionRows, others: Rotated, config: ImplicitALSConfig) -> 
     ridges = config.ridge * (counts + config.alpha * len(others.vectors))
     data = rows.indptr, rows.columns, rows.weights, others.vectors
     return np.asarray(solve_rows(*data, config.alpha * others.lengths, ridges))
-
-

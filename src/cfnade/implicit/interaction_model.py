@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.implicit.base import Arrays, ArraySpec, ImplicitComponent, ScoreArray, component_class
 from cfnade.implicit.rows import InteractionRows
 from cfnade.kernels.likeliest import log_softmax

@@ -8,12 +8,14 @@ Item j is regressed on the m items N with the largest cosine of G = Xᵀ diag(w)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, Self
 
 import numpy as np
+from annotated_types import Ge, Gt
 
+from cfnade.exceptions import ModelError
 from cfnade.implicit.base import (
     ArraySpec,
     DataShape,
@@ -33,7 +35,7 @@ from cfnade.implicit.weighted import (
 )
 from cfnade.kernels.neighbor_regression import gram_lines, neighbor_regressions
 from cfnade.kernels.ragged_sums import add_entries, transposed
-from cfnade.options import number, whole
+from cfnade.utils.validation import options
 
 LINE_NUMBERS = 80_000_000
 """Numbers of G that are kept: 640 MB with their columns."""
@@ -41,19 +43,19 @@ POPULARITY_POWERS = (-0.1, 0.0, 0.1, 0.2, 0.3)
 """Values of δ that are tried; each costs one pass over the scores and no fit."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError, "model option")
 class LocalConfig(WeightedConfig):
     """A ridge regression of every item on its neighbors."""
 
-    penalty: Annotated[float, number(above=0)]
+    penalty: Annotated[float, Gt(0)]
     """λ."""
-    neighbors: Annotated[int, whole(1)] = 100
+    neighbors: Annotated[int, Ge(1)] = 100
     """m."""
-    item_power: Annotated[float, number(0)] = 0.25
+    item_power: Annotated[float, Ge(0)] = 0.25
     """a, as in ease.py."""
-    user_power: Annotated[float, number(0)] = 0.5
+    user_power: Annotated[float, Ge(0)] = 0.5
     """γ, as in ease.py."""
-    popularity_power: Annotated[float, number()] = 0.0
+    popularity_power: float = 0.0
     """δ."""
 
 
@@ -88,7 +90,7 @@ class LocalRidge(WeightedComponent):
     @classmethod
     def seconds(cls, shape: DataShape, options: Options) -> float:
         m, M = options["neighbors"], shape.items
-        return 4e-9 * shape.pairs + M * (1e-10 * m**3 + 2e-8 * m**2)
+        return float(4e-9 * shape.pairs + M * (1e-10 * m**3 + 2e-8 * m**2))
 
     @classmethod
     def fit(cls, rows: InteractionRows, options: Options, *, seed: int, cache: FitCache) -> Self:

@@ -6,11 +6,12 @@ The spectral filter and, where users are fewer than items, EASE have this form.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
+from annotated_types import Ge, Gt
 
+from cfnade.exceptions import ModelError
 from cfnade.implicit.base import Arrays, ArraySpec, ScoreArray
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.weighted import (
@@ -20,25 +21,25 @@ from cfnade.implicit.weighted import (
     scaled,
     times_transpose,
 )
-from cfnade.options import number, whole
+from cfnade.utils.validation import options
 
 OUTPUT_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Values of θ that are tried; each costs one pass over the scores and no fit."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError, "model option")
 class RidgeConfig(WeightedConfig):
     """A ridge regression of every item on all others."""
 
-    penalty: Annotated[float, number(above=0)]
+    penalty: Annotated[float, Gt(0)]
     """λ."""
-    item_power: Annotated[float, number(0)] = 0.0
+    item_power: Annotated[float, Ge(0)] = 0.0
     """a: an item of n interactions is penalized in proportion to n^a."""
-    user_power: Annotated[float, number(0)] = 0.0
+    user_power: Annotated[float, Ge(0)] = 0.0
     """γ: a user of n interactions counts in proportion to n^-γ."""
-    output_power: Annotated[float, number(0)] = 1.0
+    output_power: Annotated[float, Ge(0)] = 1.0
     """θ: scores are divided by P_ii^θ."""
-    rank: Annotated[int, whole(0)] = 0
+    rank: Annotated[int, Ge(0)] = 0
     """Columns of V; 0: a matrix of all items by all items."""
 
 

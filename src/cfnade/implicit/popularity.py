@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Self
 
 import numpy as np
+from annotated_types import Ge
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.implicit.base import (
     ArraySpec,
     DataShape,
@@ -19,17 +19,14 @@ from cfnade.implicit.base import (
     register,
 )
 from cfnade.implicit.rows import InteractionRows
-from cfnade.options import check_fields, whole
+from cfnade.utils.validation import options
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError, "model option")
 class PopularityConfig:
     """The size of the catalog."""
 
-    columns: Annotated[int, whole(1)]
-
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
+    columns: Annotated[int, Ge(1)]
 
 
 @register("popularity")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IndexArray, IntArray, Ratings, offsets_of, stable_order
+from cfnade._typing import IndexArray, IntArray
+from cfnade.data.csr import row_offsets, stable_order
+from cfnade.data.dataset import Dataset
 from cfnade.kernels.ragged_sums import transposed
 from cfnade.sides.side import Row
 
@@ -27,7 +29,7 @@ class InteractionRows:
     n_columns: int
 
     @classmethod
-    def from_ratings(cls, ratings: Ratings) -> InteractionRows:
+    def from_ratings(cls, ratings: Dataset) -> InteractionRows:
         """Return one row per user of a data set; without weights every interaction counts 1."""
         rows, weights = ratings.rows("user"), np.ones(len(ratings), np.float32)
         if ratings.weights is not None:
@@ -81,10 +83,22 @@ class InteractionRows:
 
     def where(self, keep: npt.NDArray[np.bool_]) -> InteractionRows:
         """Keep some interactions; every row stays, perhaps empty."""
-        indptr = offsets_of(self.rows[keep], len(self))
+        indptr = row_offsets(self.rows[keep], len(self))
         return InteractionRows(indptr, self.columns[keep], self.weights[keep], self.n_columns)
 
-    def with_weights(self, weights: WeightArray) -> InteractionRows:
+    def weights_of(self, row: int, columns: IndexArray) -> WeightArray:
+        """Return the weights of some items of a row, 1 for those that it does not have."""
+        held = slice(self.indptr[row], self.indptr[row + 1])
+        order = np.argsort(self.columns[held])
+        known = self.columns[held][order]
+        places = np.minimum(np.searchsorted(known, columns), max(0, len(known) - 1))
+        out = np.ones(len(columns), np.float32)
+        if len(known):
+            met = known[places] == columns
+            out[met] = self.weights[held][order][places[met]]
+        return out
+
+    def with_weights(self, weights: npt.NDArray[Any]) -> InteractionRows:
         """Return the same interactions with other weights."""
         return replace(self, weights=np.ascontiguousarray(weights, np.float32))
 

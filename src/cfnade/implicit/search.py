@@ -142,4 +142,3 @@ def fit_trial(
     """Return a component with the options of a trial, fitted to these rows."""
     component = kind.fit(rows, trial.options, seed=seed, cache=FitCache())
     return component if trial.variant is None else component.with_variant(trial.variant)
-

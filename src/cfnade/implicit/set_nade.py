@@ -61,11 +61,13 @@ class SetNade(ImplicitComponent):
         from cfnade.implicit.set_nade_training import settings_for
 
         plan = settings_for(shape.users, shape.items, shape.interactions, seed=0)
-        wide = min(shape.items, plan.head + plan.tail + 3 * plan.batch) if plan.head else shape.items
+        wide = (
+            min(shape.items, plan.head + plan.tail + 3 * plan.batch) if plan.head else shape.items
+        )
         a_step = 6e-11 * plan.batch * wide * plan.hidden + 4e-9 * shape.items * plan.hidden
         steps = shape.users / plan.batch
         epochs = min(plan.epochs, options.get("epochs", plan.epochs), 35)  # most stop by then
-        return epochs * (steps * a_step + 2e-10 * shape.interactions * plan.hidden)
+        return float(epochs * (steps * a_step + 2e-10 * shape.interactions * plan.hidden))
 
     @classmethod
     def fit(cls, rows: InteractionRows, options: Options, *, seed: int, cache: FitCache) -> Self:
@@ -117,7 +119,7 @@ class SetNade(ImplicitComponent):
         sums = multiply(rows, self.arrays["W"])
         total = np.bincount(rows.rows, rows.weights, minlength=len(rows)).astype(np.float64)
         factor = np.sqrt(np.divide(self.config.usual, total, out=0 * total, where=total > 0))
-        return np.tanh(sums * factor.astype(np.float32)[:, None] + self.arrays["c"])
+        return np.asarray(np.tanh(sums * factor.astype(np.float32)[:, None] + self.arrays["c"]))
 
     def item_vectors(self) -> ScoreArray | None:
         return self.arrays["V"]
@@ -127,5 +129,3 @@ class SetNade(ImplicitComponent):
         M, H = config.columns, config.hidden
         arrays = {"W": (M, H), "c": (H,), "V": (M, H), "b": (M,)}
         return {name: ArraySpec(shape) for name, shape in arrays.items()}
-
-

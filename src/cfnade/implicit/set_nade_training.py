@@ -1,4 +1,4 @@
-"""How CF-NADE over sets is trained: sampled contexts, closed-form gradients, Adam, averaged weights.
+"""How CF-NADE over sets is trained: sampled contexts, closed-form gradients, Adam, averaging.
 
 A step is four matrix products and two sparse sums. In a large catalog the softmax runs over the
 `head` most popular items, all targets of the batch, and some further items sampled at random, each
@@ -15,10 +15,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
-from cfnade.data.ratings import IntArray
-from cfnade.errors import TrainingError
+from cfnade._typing import IntArray
+from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.implicit.rows import InteractionRows
 from cfnade.kernels.ragged_sums import add_rows, sum_rows
@@ -26,8 +27,8 @@ from cfnade.kernels.ragged_sums import transposed as transpose
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.models.config import ChoiceConfig
 from cfnade.models.initialise import fill_columns_
-from cfnade.options import check_fields, number, whole
 from cfnade.sides.column_part import ColumnPart
+from cfnade.utils.validation import options
 
 _START, _ORDER, _SAMPLE = range(3)  # streams of random numbers
 _NEVER = -1e4
@@ -39,36 +40,33 @@ LARGE = 5_000_000
 """Interactions from which on networks are larger and pass over the data less often."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(TrainingError, "set NADE option")
 class SetNadeSettings:
     """Everything that training depends on beside the data."""
 
-    hidden: Annotated[int, whole(1)] = 300
-    epochs: Annotated[int, whole(1)] = 60
-    batch: Annotated[int, whole(1)] = 500
-    learning_rate: Annotated[float, number(above=0)] = 3e-3
-    weight_decay: Annotated[float, number(0)] = 4e-4
+    hidden: Annotated[int, Ge(1)] = 300
+    epochs: Annotated[int, Ge(1)] = 60
+    batch: Annotated[int, Ge(1)] = 500
+    learning_rate: Annotated[float, Gt(0)] = 3e-3
+    weight_decay: Annotated[float, Ge(0)] = 4e-4
     """Times the sum of squared weights, added to the mean cost of a user."""
-    context_rate: Annotated[float, number(0, 1)] = 0.5
+    context_rate: Annotated[float, Ge(0), Le(1)] = 0.5
     """A user's interactions are context with a rate sampled between this and 1."""
-    target_power: Annotated[float, number(0, 1)] = 0.5
+    target_power: Annotated[float, Ge(0), Le(1)] = 0.5
     """γ: a user's targets count |T|^-γ each."""
-    average: Annotated[float, number(0, below=1)] = 0.98
-    average_every: Annotated[int, whole(1)] = 2
-    falls: Annotated[bool, Any] = False
+    average: Annotated[float, Ge(0), Lt(1)] = 0.98
+    average_every: Annotated[int, Ge(1)] = 2
+    falls: bool = False
     """Whether the rate falls to a twentieth over the second half; else it stays."""
-    head: Annotated[int, whole(0)] = 0
+    head: Annotated[int, Ge(0)] = 0
     """Most popular items that are in every softmax; 0: all are, and nothing is sampled."""
-    tail: Annotated[int, whole(1)] = 1000
+    tail: Annotated[int, Ge(1)] = 1000
     """Further items sampled for each batch."""
-    check_every: Annotated[int, whole(1)] = 5
+    check_every: Annotated[int, Ge(1)] = 5
     """Epochs between two validations."""
-    patience: Annotated[int, whole(1)] = 2
+    patience: Annotated[int, Ge(1)] = 2
     """Validations without a gain after which training stops."""
-    seed: Annotated[int, whole(0)] = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self, TrainingError, "set NADE setting")
+    seed: Annotated[int, Ge(0)] = 0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -423,7 +421,7 @@ class NetworkTraining:
     """NDCG of averaged weights on validation; None if there is nothing to validate on."""
     report: Callable[[str], None] = lambda _: None
     stop: Callable[[], bool] = lambda: False
-    save: Callable[[int, bool], None] = lambda epoch, last: None
+    save: Callable[[int, bool], None] = lambda *_: None
     """Called with the number of epochs done, and whether these were the last ones."""
     history: list[dict[str, Any]] = field(default_factory=list)
 

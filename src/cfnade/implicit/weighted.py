@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.implicit.base import FEW, ImplicitComponent, Options, ScoreArray
 from cfnade.implicit.rows import InteractionRows, Weighting, mean_weight, weigh
 from cfnade.kernels.ragged_sums import sum_rows
 from cfnade.kernels.request import affine
-from cfnade.options import check_fields, number, one_of, whole
+from cfnade.utils.validation import options
 
 FloatArray = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError, "model option")
 class WeightedConfig:
     """The size of the catalog, and how counts of interactions become weights."""
 
-    columns: Annotated[int, whole(1)]
-    weighting: Annotated[Weighting, one_of("binary", "log", "linear")] = "binary"
-    mean_weight: Annotated[float, number(above=0)] = 1.0
+    columns: Annotated[int, Ge(1)]
+    weighting: Weighting = "binary"
+    mean_weight: Annotated[float, Gt(0)] = 1.0
     """Mean weight of the training interactions, which weights are divided by."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
 
 
 class WeightedComponent(ImplicitComponent):

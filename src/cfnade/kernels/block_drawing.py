@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.drawing import DrawnBatch, Sampler

@@ -7,17 +7,22 @@ functions are `glue` and never become a function of their own.
 
 from __future__ import annotations
 
-from functools import partial
+import logging
+import warnings
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core import event
+from numba.core.caching import FunctionCache, NullCache
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 
 _compile: Any = njit  # its types know neither these options nor that functions stay typed
+
+_log = logging.getLogger("cfnade")
 
 _SOURCES = sha256(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.py"))))
 
@@ -36,11 +41,60 @@ class _Kept(FunctionCache):
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
 
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Save compiled code. A full or read-only disk costs time, not the result."""
+        try:
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        except OSError as error:
+            warn_uncached(f"{self.cache_path}: {error.strerror or error}")
+
+
+@cache  # one warning per process and reason
+def warn_uncached(reason: str) -> None:
+    """Warn that compiled kernels are not kept."""
+    warnings.warn(
+        f"compiled kernels cannot be saved ({reason}), so every process compiles them again, which "
+        "takes about 15 seconds; set NUMBA_CACHE_DIR to a writable folder",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def disk_cache(function: Any) -> Any:
+    """Return the cache of a kernel's machine code; without a writable folder, one that is empty."""
+    try:
+        return _Kept(function)
+    except RuntimeError:  # Numba found no folder that it can write
+        warn_uncached("no cache folder is writable")
+        return NullCache()
+
+
+MESSAGE = "compiling kernels (once)…"
+
+
+class Announcement(event.Listener):
+    """Logs one line when a process compiles its first kernel: the caller waits several seconds."""
+
+    announced = False
+
+    def on_start(self, event: Any) -> None:
+        function = event.data["dispatcher"].py_func
+        if not self.announced and function.__module__.startswith("cfnade."):
+            self.announced = True
+            _log.warning(MESSAGE)
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+announcement = Announcement()
+event.register("numba:compile", announcement)  # type: ignore[no-untyped-call]
+
 
 def kernel(function: Any, **more: Any) -> Any:
     """For what is called from Python: it releases the GIL and is kept on disk."""
     compiled = _compile(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **more)(function)
-    compiled._cache = _Kept(function)
+    compiled._cache = disk_cache(function)
     return compiled
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.gates import Gates
 from cfnade.kernels.grouping import NO_WEIGHTS, CellArrays, Grouped, require_inside

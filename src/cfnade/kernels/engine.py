@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule, Update
 from cfnade.kernels.drawing import DrawnBatch

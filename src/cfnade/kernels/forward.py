@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.grouping import Grouped, group, partition
 from cfnade.kernels.memory import Array, TableMemory, buffer, unpadded
 from cfnade.kernels.passes import Output, add_scores, sum_context

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.memory import Array
 from cfnade.kernels.simd import address

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels import table_checks
 from cfnade.kernels.memory import Array
 

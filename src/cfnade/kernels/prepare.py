@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from numba.core.caching import NullCache
 from numba.core.registry import cpu_target
 
 from cfnade.kernels import posterior
+from cfnade.kernels.compiled import MESSAGE, announcement
 from cfnade.kernels.second_process import SecondProcess
 from cfnade.kernels.tasks import LISTED, NEWCOMERS, PICKS, POSTERIORS, TASKS
-
-MESSAGE = "compiling kernels (once)…"
 
 
 class CacheState(NamedTuple):
@@ -47,7 +47,6 @@ def prepare(notify: Callable[[str], None] | None = None, *tasks: str) -> bool:
             late = ("ridge", POSTERIORS, NEWCOMERS, LISTED, "requests")
             for task in sorted(_named(tasks), key=lambda task: task in late):
                 TASKS[task][0]()
-    SecondProcess.said = False
     return missing
 
 
@@ -67,10 +66,10 @@ def uncollected() -> Iterator[None]:
 def ahead(notify: Callable[[str], None] | None, *tasks: str) -> bool:
     """Say that something has to be compiled, if so, and begin with what another process can do."""
     missing = cache_state(*tasks).missing
-    if missing and notify is not None and not SecondProcess.said:
+    if missing and notify is not None and not announcement.announced:
         notify(MESSAGE)
-        SecondProcess.said = True
-    if "ridge" in tasks and (os.cpu_count() or 1) > 1:
+        announcement.announced = True
+    if "ridge" in tasks and (os.cpu_count() or 1) > 1 and cache_folder_of_kernels() is not None:
         others = (POSTERIORS, NEWCOMERS, *([LISTED] if PICKS in tasks else []))
         there = _kernels(others)
         parts = there, _kernels(tasks) - there
@@ -83,9 +82,11 @@ WORTH_IT = 3
 """Kernels on either side for which a second process is started: it takes seconds by itself."""
 
 
-def cache_folder_of_kernels() -> str:
-    """Where they are kept. Another machine with the same processor may take these files over."""
-    return str(posterior.expect._cache.cache_path)
+def cache_folder_of_kernels() -> str | None:
+    """Where they are kept, None if no folder is writable. Another machine with the same processor
+    may take these files over."""
+    path = posterior.expect._cache.cache_path
+    return None if path is None else str(path)
 
 
 def _kernels(tasks: tuple[str, ...]) -> set[Any]:
@@ -99,6 +100,8 @@ def _named(tasks: tuple[str, ...]) -> tuple[str, ...]:
 
 def _is_kept(kernel: Any) -> bool:
     """Whether Numba's index of the kernel names code for this machine and this source."""
+    if isinstance(kernel._cache, NullCache):
+        return bool(kernel.signatures)  # compiled by this process
     index = kernel._cache._cache_file._load_index()  # empty if sources have changed since
     machine = cpu_target.target_context.codegen().magic_tuple()
     return any(key[1] == machine for key in index)

@@ -11,8 +11,6 @@ class SecondProcess:
     """The one there is, if any."""
 
     process: subprocess.Popen[bytes] | None = None
-    said = False
-    """Whether somebody was told of what is compiled now."""
 
     @classmethod
     def start(cls, *tasks: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,5 +39,5 @@ def add_standardized(scores: Array, weight: float, total: Array) -> None:
     bounds = np.linspace(0, len(scores), count + 1).astype(int).tolist()
     run(
         _add_standardized,
-        [(lo, hi, scores, weight, total) for lo, hi in zip(bounds, bounds[1:], strict=False)],
+        [(lo, hi, scores, weight, total) for lo, hi in pairwise(bounds)],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 from cfnade.kernels.memory import Array
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))

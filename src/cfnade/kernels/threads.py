@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
 
-from cfnade.errors import ModelError
+from cfnade.exceptions import ModelError
 
 Answers = SimpleQueue[tuple[Any, BaseException | None]]
 HandedOver = tuple[Callable[..., Any], Sequence[Any], Answers]
@@ -175,13 +175,19 @@ def _crew(count: int) -> Crew:
 
 
 def run(function: Callable[..., Any], parts: Sequence[Sequence[Any]]) -> list[Any]:
-    """function(*part) for every part, each on a thread of its own, the first on this one."""
+    """function(*part) for every part, each on a thread of its own, the first on this one.
+
+    All parts have ended when it returns or raises: they write to arrays of the caller.
+    """
     if len(parts) == 1:
         return [function(*parts[0])]
     begun = _crew(len(parts) - 1).begin(function, parts[1:])
-    results = [function(*parts[0])]
-    for answers in begun:
-        result, error = answers.get()
+    results: list[Any] = []
+    try:
+        results.append(function(*parts[0]))
+    finally:
+        answers = [answer.get() for answer in begun]
+    for result, error in answers:
         if error is not None:
             raise error
         results.append(result)

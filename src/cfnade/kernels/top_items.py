@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def top_items(scores: Array, indptr: Array, columns: Array, k: int) -> Array:
     out = np.full((len(scores), min(k, scores.shape[1])), -1, np.int32)
     data = *map(frozen, (scores, indptr, columns)), out.shape[1], out
     bounds = np.linspace(0, len(scores), thread_count(None) + 1).astype(int).tolist()
-    run(_top_items, [(lo, hi, *data) for lo, hi in zip(bounds, bounds[1:], strict=False)])
+    run(_top_items, [(lo, hi, *data) for lo, hi in pairwise(bounds)])
     return out
 
 
@@ -75,7 +76,7 @@ def relevant(items: Array, indptr: Array, columns: Array) -> Array:
 def _blended_gain(
     lo: int, hi: int, parts: Any, hits: Any, weights: Any, discounts: Any, out: Any
 ) -> None:
-    """out[r] = DCG of the candidates by the weighed sum of parts (J, B, C); hits are -1 at the end."""
+    """out[r] = DCG of candidates by the weighted sum of parts (J, B, C); hits end with -1."""
     J, _, C = parts.shape
     k = len(discounts)
     values, places = np.empty(k, np.float32), np.empty(k, np.int32)
@@ -101,7 +102,7 @@ def blended_gain(parts: Array, hits: Array, weights: Array, discounts: Array) ->
     given = np.asarray(weights, np.float32), np.asarray(discounts, np.float64)
     data = *map(frozen, (parts, hits, *given)), out
     bounds = np.linspace(0, len(hits), thread_count(None) + 1).astype(int).tolist()
-    run(_blended_gain, [(lo, hi, *data) for lo, hi in zip(bounds, bounds[1:], strict=False)])
+    run(_blended_gain, [(lo, hi, *data) for lo, hi in pairwise(bounds)])
     return out
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from cfnade.models.batch import Batch, Context
 from cfnade.models.checks import require_indices, require_shape
-from cfnade.models.config import CFNADEConfig, require
+from cfnade.models.config import Activation, CFNADEConfig, ContextScale, TargetWeight, require
 from cfnade.models.costs import hybrid_cost
 from cfnade.models.initialise import KeptColumns, glorot_, smoothed_log_frequencies, steps
 from cfnade.models.tables import cell_scores, context_sum
@@ -51,10 +51,10 @@ class CFNADENetwork(nn.Module):
         hidden: Sequence[int] = (500,),
         factors: int | None = None,
         shared: bool = True,
-        activation: str = "tanh",
-        context_scale: str = "sum",
+        activation: Activation = "tanh",
+        context_scale: ContextScale = "sum",
         mean_context: float | None = None,
-        target_weight: str = "paper",
+        target_weight: TargetWeight = "paper",
         ordinal_weight: float = 1.0,
     ) -> None:
         super().__init__()

@@ -5,17 +5,19 @@ Nothing here needs torch, as nothing does that only answers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from cfnade.errors import ModelError
-from cfnade.options import TRUE_OR_FALSE, check_fields, number, one_of, optional, sequence, whole
+from annotated_types import Ge, Gt, Le, Len
 
-ACTIVATIONS = ("tanh", "sigmoid", "relu", "softplus", "elu")
-CONTEXT_SCALES = ("sum", "sqrt")
-TARGET_WEIGHTS = ("paper", "unit")
+from cfnade.exceptions import ModelError
+from cfnade.utils.validation import options
+
+Activation = Literal["tanh", "sigmoid", "relu", "softplus", "elu"]
+ContextScale = Literal["sum", "sqrt"]
+TargetWeight = Literal["paper", "unit"]
 TIME_UNITS = 32
 """Of the hidden layer that knows when."""
 
@@ -28,33 +30,32 @@ def require(holds: bool, message: str) -> None:
         raise ModelError(message)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError)
 class CFNADEConfig:
     """Checked once, on creation. The defaults are the paper's CF-NADE-S with one layer, λ = 1."""
 
-    columns: Annotated[int, whole(1)]
+    columns: Annotated[int, Ge(1)]
     """M: how many columns a row may rate."""
-    levels: Annotated[int, whole(2).saying(": one level leaves nothing to say")]
+    levels: Annotated[int, Ge(2)]
     """K: how many levels the rating scale has, from the data."""
-    hidden: Annotated[tuple[int, ...], sequence(whole(1), "(500,)")] = (500,)
+    hidden: Annotated[tuple[Annotated[int, Ge(1)], ...], Len(1)] = (500,)
     """H of each hidden layer, first to last; more than one makes the model deep (Eq. 20)."""
-    factors: Annotated[int | None, optional(whole(1))] = None
+    factors: Annotated[int, Ge(1)] | None = None
     """J: the rank of the factored weights (Eq. 11-12), or None for full weights."""
-    shared: Annotated[bool, TRUE_OR_FALSE] = True
+    shared: bool = True
     """Whether a level uses the weights of all levels up to it (Eq. 9-10) or its own (Eq. 2, 4)."""
-    activation: Annotated[str, one_of(*ACTIVATIONS)] = "tanh"
+    activation: Activation = "tanh"
     """g."""
-    context_scale: Annotated[str, one_of(*CONTEXT_SCALES)] = "sum"
+    context_scale: ContextScale = "sum"
     """What multiplies the summed context: "sum" 1 (the paper), "sqrt" √(mean_context / n)."""
-    mean_context: Annotated[float | None, optional(number(above=0))] = None
+    mean_context: Annotated[float, Gt(0)] | None = None
     """The mean size of a context, for context_scale "sqrt" alone."""
-    target_weight: Annotated[str, one_of(*TARGET_WEIGHTS)] = "paper"
+    target_weight: TargetWeight = "paper"
     """What a target counts where batches are drawn: "paper" D/(D-i+1) (Eq. 19), "unit" 1."""
-    ordinal_weight: Annotated[float, number(0, 1)] = 1.0
+    ordinal_weight: Annotated[float, Ge(0), Le(1)] = 1.0
     """λ: the ordinal cost's share (Eq. 18); the rest is the regular cost."""
 
     def __post_init__(self) -> None:
-        check_fields(self, ModelError)
         _check_sizes(self)
         _check_mean_context(self.context_scale, self.mean_context)
 
@@ -72,15 +73,19 @@ class CFNADEConfig:
         return cls(**values)
 
 
+def check_factors(hidden: Sequence[int], factors: int | None) -> None:
+    """Raise a ModelError if the rank exceeds the first or the last hidden layer."""
+    smallest = min(hidden[0], hidden[-1])
+    require(
+        factors is None or factors <= smallest,
+        f"factors (={factors}) must not exceed the {smallest} hidden units that it factors; "
+        "use factors=None for full weights",
+    )
+
+
 def _check_sizes(config: CFNADEConfig) -> None:
     columns, levels, hidden, factors = config.columns, config.levels, config.hidden, config.factors
-    if factors is not None:
-        smallest = min(hidden[0], hidden[-1])
-        require(
-            factors <= smallest,
-            f"factors (={factors}) must not exceed the {smallest} hidden units that it factors; "
-            "use factors=None for full weights",
-        )
+    check_factors(hidden, factors)
     inner, outer = (factors, factors) if factors is not None else (hidden[0], hidden[-1])
     numbers = columns * levels * (inner + outer) + sum(a * b for a, b in pairwise(hidden))
     require(
@@ -105,7 +110,7 @@ def _check_mean_context(context_scale: str, mean_context: float | None) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError)
 class Sizes:
     """Fields that are plain values, checked on creation."""
 
@@ -113,9 +118,6 @@ class Sizes:
 
     def __init_subclass__(cls, of: str) -> None:
         cls._of = of
-
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -132,13 +134,13 @@ class Sizes:
 class RidgeConfig(Sizes, of="a ridge part"):
     """The fields that fix a ridge part."""
 
-    columns: Annotated[int, whole(1)]
-    levels: Annotated[int, whole(2)]
-    ridge: Annotated[int, whole(1)]
+    columns: Annotated[int, Ge(1)]
+    levels: Annotated[int, Ge(2)]
+    ridge: Annotated[int, Ge(1)]
     """D."""
-    spread: Annotated[float, number(above=0)]
+    spread: Annotated[float, Gt(0)]
     """τ²: the variance of a column's ratings, in levels, where nothing is known of the row."""
-    noise: Annotated[float, number(above=0)]
+    noise: Annotated[float, Gt(0)]
     """σ²: the same where all is known."""
 
     def gain(self, unknown: Any) -> Any:
@@ -150,11 +152,11 @@ class RidgeConfig(Sizes, of="a ridge part"):
 class FactorConfig(Sizes, of="a factor analysis"):
     """The sizes of a factor analysis."""
 
-    columns: Annotated[int, whole(1)]
-    levels: Annotated[int, whole(2)]
-    dimensions: Annotated[int, whole(1)]
+    columns: Annotated[int, Ge(1)]
+    levels: Annotated[int, Ge(2)]
+    dimensions: Annotated[int, Ge(1)]
     """D of each sample."""
-    samples: Annotated[int, whole(1)] = 1
+    samples: Annotated[int, Ge(1)] = 1
     """S."""
 
 
@@ -162,11 +164,11 @@ class FactorConfig(Sizes, of="a factor analysis"):
 class NearConfig(Sizes, of="a neighbourhood"):
     """The sizes of a neighbourhood."""
 
-    columns: Annotated[int, whole(1)]
-    levels: Annotated[int, whole(2)]
-    dimensions: Annotated[int, whole(1)]
+    columns: Annotated[int, Ge(1)]
+    levels: Annotated[int, Ge(2)]
+    dimensions: Annotated[int, Ge(1)]
     """D of the factor analysis."""
-    pairs: Annotated[int, whole(0)] = 0
+    pairs: Annotated[int, Ge(0)] = 0
     """P."""
 
     @property
@@ -179,8 +181,8 @@ class NearConfig(Sizes, of="a neighbourhood"):
 class ChoiceConfig(Sizes, of="a choice"):
     """The fields that fix an implicit CF-NADE."""
 
-    columns: Annotated[int, whole(1)]
-    levels: Annotated[int, whole(1)]
-    hidden: Annotated[int, whole(1)]
-    usual: Annotated[float, number(above=0)]
+    columns: Annotated[int, Ge(1)]
+    levels: Annotated[int, Ge(1)]
+    hidden: Annotated[int, Ge(1)]
+    usual: Annotated[float, Gt(0)]
     """n̄."""

@@ -36,6 +36,7 @@ class RidgeNetwork(nn.Module):
     e_start: Tensor
     q: Tensor
     importance: Tensor
+    start_noise: Tensor
 
     def __init__(self, config: RidgeConfig) -> None:
         super().__init__()
@@ -51,6 +52,8 @@ class RidgeNetwork(nn.Module):
         self.register_buffer("e_start", torch.zeros(M, K))
         self.register_buffer("q", torch.zeros(M, D))
         self.register_buffer("importance", torch.ones(D))  # λ
+        # s² of the factor analysis that u_start, e_start and q come from.
+        self.register_buffer("start_noise", torch.tensor(config.noise))
 
     @property
     def u(self) -> Tensor:

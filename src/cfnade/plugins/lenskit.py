@@ -9,7 +9,7 @@ from lenskit.data import Dataset, ItemList, QueryInput, RecQuery
 from lenskit.pipeline import Component
 from lenskit.training import Trainable, TrainingOptions
 
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.parameters import Arguments
 from cfnade.plugins.given import NOBODY, model_of
 from cfnade.sides.side import row_of

@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cfnade.data.scale import find_scale
-from cfnade.errors import DataError, PredictionError
+from cfnade.exceptions import DataError, PredictionError
 from cfnade.parameters import Arguments
 from cfnade.plugins.given import model_of
 

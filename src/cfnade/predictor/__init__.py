@@ -17,13 +17,12 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from annotated_types import Ge
 
 from cfnade.checkpoint import load
 from cfnade.checkpoint.faults import fault_of
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.once import once
-from cfnade.options import checked, whole
 from cfnade.personal import Calibrator
 from cfnade.predictor import frames, refusals
 from cfnade.predictor.asking import Interview
@@ -38,6 +37,8 @@ from cfnade.predictor.wishes import Wishes
 from cfnade.scorer import Scorer
 from cfnade.sides.side import What, Who
 from cfnade.unseen import NothingKnown
+from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.validation import check_scalar
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -273,12 +274,12 @@ class Predictor:
         """
         return self.interview.frame(self._one(user, history), n, self._indices(without))
 
-    @once
+    @locked_cached_property
     def interview(self) -> Interview:
         """Who knows what to ask next, by index."""
         return Interview(self._scorer)
 
-    @once
+    @locked_cached_property
     def usual(self) -> FloatArray:
         """How people rated each item, whoever asks: what is said to a stranger. Returns (M, K)."""
         return NothingKnown(self.fitted).frequencies()
@@ -296,7 +297,7 @@ class Predictor:
         Case, accents, typos and "The" are forgiven; the last word may be unfinished. Of equally
         near ones the item with more ratings comes first.
         """
-        most = checked("limit", limit, whole(1), PredictionError)
+        most = check_scalar("limit", limit, int, Ge(1), error=PredictionError)
         return frames.search_frame(self._scorer, *self.catalogue.search(text, most))
 
     def match(self, title: str, year: int | None = None) -> Any:

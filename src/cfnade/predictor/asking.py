@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from annotated_types import Ge
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.kernels.posterior import Evidence
-from cfnade.once import once
-from cfnade.options import checked, whole
 from cfnade.predictor.frames import item_columns
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
+from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.validation import check_scalar
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -113,7 +114,7 @@ class Interview:
 
         Where no side says what it knows of people the best known come first, and the rest is NaN.
         """
-        n = checked("n", n, whole(1), PredictionError)
+        n = check_scalar("n", n, int, Ge(1), error=PredictionError)
         counts, rated = self._scorer.known("item"), who.rated.columns.astype(np.int64)
         allowed = np.ones(len(counts), bool)
         allowed[rated] = allowed[without[without >= 0]] = False
@@ -136,7 +137,7 @@ class Interview:
             }
         )
 
-    @once
+    @locked_cached_property
     def _uncertainty(self) -> Uncertainty | None:
         members = self._scorer.fitted.answering
         sides = [side for member in members for side in member.sides.values()]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
-from cfnade.errors import PredictionError
-from cfnade.once import once
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import PredictionError
 from cfnade.predictor.ids import Ids
 from cfnade.predictor.search import TitleSearch
 from cfnade.predictor.titles import TitleMatch, words_of
+from cfnade.utils.caching import locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -26,7 +26,7 @@ _SHOWN = 5  # titles in an error
 _LOOKED_AT = 100  # ids, to tell titles from codes
 
 
-def titles_of(ratings: Ratings) -> npt.NDArray[Any] | None:
+def titles_of(ratings: Dataset) -> npt.NDArray[Any] | None:
     """Titles by item, "" for one without. Where there are none, ids with spaces are titles.
 
     Codes such as "B000A3XY1C" have no spaces: an unknown one must not be taken for one like it.
@@ -40,7 +40,7 @@ def titles_of(ratings: Ratings) -> npt.NDArray[Any] | None:
 class Catalogue:
     """Looks items up; the indices over titles are made when first needed."""
 
-    def __init__(self, ids: Ids, ratings: Ratings, counts: Callable[[], IntArray]) -> None:
+    def __init__(self, ids: Ids, ratings: Dataset, counts: Callable[[], IntArray]) -> None:
         self.ids = ids
         self.titles = titles_of(ratings)
         """By item; None if the model knows no titles."""
@@ -151,17 +151,17 @@ class Catalogue:
         """The item that a title from elsewhere means, or None if that is not certain."""
         return None if self.titles is None else self._matches.match(title, year)
 
-    @once
+    @locked_cached_property
     def _index(self) -> TitleSearch:
         if self.titles is None:
             raise PredictionError("this model knows no titles, so none can be searched; use ids")
         return TitleSearch([str(title) for title in self.titles], self._counts())
 
-    @once
+    @locked_cached_property
     def _matches(self) -> TitleMatch:
         return TitleMatch(self._index.parsed)
 
-    @once
+    @locked_cached_property
     def _folded(self) -> dict[str, list[int]]:
         assert self.titles is not None
         folded: dict[str, list[int]] = {}
@@ -170,7 +170,7 @@ class Catalogue:
                 folded.setdefault(str(title).strip().casefold(), []).append(item)
         return folded
 
-    @once
+    @locked_cached_property
     def _spaced(self) -> list[str]:
         assert self.titles is not None
         return [" ".join(words_of(str(title))) for title in self.titles]

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from cfnade.predictor.frames import item_columns
-from cfnade.predictor.picking import known_picks
+from cfnade.predictor.picking import known_interactions
 from cfnade.predictor.ranking import means_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
@@ -44,15 +44,16 @@ def by_item(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
 
 def by_pick(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     """By what is known of the person: how much likelier each made it that the item is picked."""
-    context, choice = scorer.fitted.context, scorer.fitted.choice
-    assert choice is not None
-    rated, picks = who.rated.without(item), known_picks(scorer, [who])
+    context, model = scorer.fitted.context, scorer.fitted.interaction_model
+    assert model is not None
+    rated, picks = who.rated.without(item), known_interactions(scorer, [who])
     picks = picks.where(picks.columns != item)
     size = len(picks.columns)
     pieces = np.array_split(np.arange(-1, size), 1 + size // _AT_ONCE)  # -1 leaves out none
     each = [np.arange(size) != left[:, None] for left in pieces]
-    people = [picks.take(np.zeros(len(keep), np.int64)).where(keep.ravel()) for keep in each]
-    logs = np.concatenate([choice.log_chances(some)[:, item] for some in people], dtype=np.float64)
+    people = [picks.select(np.zeros(len(keep), np.int64)).where(keep.ravel()) for keep in each]
+    each_log = [model.log_probabilities(some)[:, item] for some in people]
+    logs = np.concatenate(each_log, dtype=np.float64)
     whole, without = logs[0], logs[1:]
     order = np.lexsort((rated.columns, without - whole))  # what helped most comes first
     items = rated.columns[order].astype(np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
 from cfnade.predictor.catalogue import titles_of
 from cfnade.predictor.ids import Ids
@@ -31,7 +31,7 @@ def id_series(raw: Sequence[Any] | npt.NDArray[Any], *, texts: bool) -> pl.Serie
     return pl.Series(listed, dtype=pl.Int64)
 
 
-def item_columns(context: Ratings, items: IntArray) -> dict[str, pl.Series]:
+def item_columns(context: Dataset, items: IntArray) -> dict[str, pl.Series]:
     """item and title, of items by index."""
     raws = id_series(context.item_ids[items], texts=context.item_ids.dtype == object)
     return {"item": raws, "title": title_series(context, items)}
@@ -47,7 +47,7 @@ def item_series(ids: Ids, items: Any, indices: IntArray) -> pl.Series:
 
 
 def cell_frame(
-    context: Ratings, ids: tuple[Ids, Ids], asked: Any, answers: Answers
+    context: Dataset, ids: tuple[Ids, Ids], asked: Any, answers: Answers
 ) -> pl.DataFrame:
     """What is said of cells; ids are those of the data, `asked` users and items as they came."""
     (own_users, own_items), (users, items) = ids, asked
@@ -63,7 +63,7 @@ def cell_frame(
     )
 
 
-def list_frame(context: Ratings, users: Any, lists: Rankings, *, picks: bool) -> pl.DataFrame:
+def list_frame(context: Dataset, users: Any, lists: Rankings, *, picks: bool) -> pl.DataFrame:
     """Lists of one or many people, one below the other; users are raw ids, None for a history.
 
     `picks` says whether lists tell the chances to be picked.
@@ -97,7 +97,7 @@ def search_frame(scorer: Scorer, items: IntArray, distances: FloatArray) -> pl.D
     )
 
 
-def title_series(ratings: Ratings, items: IntArray) -> pl.Series:
+def title_series(ratings: Dataset, items: IntArray) -> pl.Series:
     """Titles of items by index; null where there is none, or the item is unknown (-1)."""
     titles = titles_of(ratings)
     texts = [None if titles is None or i < 0 else titles[i] or None for i in items.tolist()]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IndexArray
+from cfnade._typing import IndexArray
 from cfnade.data.scale import LevelArray, Scale
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.ids import Ids
 from cfnade.sides.side import Row, What, Who

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import places_among
-from cfnade.errors import PredictionError
-from cfnade.once import once
+from cfnade.data.dataset import match_ids
+from cfnade.exceptions import PredictionError
+from cfnade.utils.caching import locked_cached_property
 
 IntArray = npt.NDArray[np.int64]
 
@@ -71,7 +71,7 @@ class Ids:
             )
         return number
 
-    @once
+    @locked_cached_property
     def _places(self) -> dict[Any, int]:
         return {raw: place for place, raw in enumerate(self.table.tolist())}
 
@@ -81,7 +81,7 @@ class Ids:
         # An unsigned id beyond int64 is in no table; a cast would wrap it onto another.
         fits = raw <= np.iinfo(np.int64).max
         asked = np.where(fits, raw, 0).astype(np.int64)
-        return np.where(fits, places_among(self.table, asked), -1)
+        return np.where(fits, match_ids(self.table, asked), -1)
 
 
 def listed(ids: Any) -> tuple[Any, bool]:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
 from cfnade.personal import Calibrator
 from cfnade.predictor.ranking import Best, RankBy, best

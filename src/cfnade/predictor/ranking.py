@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from cfnade.calibration import Calibration, unit_of
 from cfnade.data.scale import Scale, usual_threshold
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.kernels.bounds import (
     CHANCE,
     MEAN_SLACK,

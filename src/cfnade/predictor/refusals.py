@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.options import unknown
+from cfnade.utils.validation import describe_unknown
 
 
 def check_who(users: Any, history: Any, histories: Any = None) -> None:
@@ -21,7 +21,7 @@ def check_names(what: str, given: Mapping[str, Any], takes: type) -> None:
     names = takes.__annotations__
     for name in given:
         if name not in names:
-            raise PredictionError(unknown(f"argument of {what}", name, names))
+            raise PredictionError(describe_unknown(f"argument of {what}", name, names))
 
 
 def check_times(fitted: FittedModel, histories: Any, times: Any, new_items: Any = None) -> None:
@@ -62,7 +62,7 @@ def explains_picks(fitted: FittedModel, of: Any) -> bool:
     """Whether it is the choice that is to be explained."""
     if of not in (None, "rating", "pick"):
         raise PredictionError(f"of (={of!r}) must be 'rating' or 'pick'")
-    if of == "pick" and fitted.choice is None:
+    if of == "pick" and fitted.interaction_model is None:
         raise PredictionError(
             "of='pick' needs a model that knows what people pick; train one with lists=True (on "
             "the command line: --lists)"

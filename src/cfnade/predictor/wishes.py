@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from annotated_types import Ge, Le
 
-from cfnade.choice.choice_side import ScoreArray
-from cfnade.data.ratings import IntArray
-from cfnade.errors import PredictionError
-from cfnade.once import once
-from cfnade.options import checked, number, whole
+from cfnade._typing import IntArray
+from cfnade.exceptions import PredictionError
+from cfnade.implicit.base import ScoreArray
 from cfnade.personal import Calibrator
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.ids import listed
@@ -39,6 +38,8 @@ from cfnade.predictor.ranking import How, Rank, RankBy, rank_by
 from cfnade.predictor.refusals import check_names
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
+from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.validation import check_scalar
 
 _SHOWN = 5  # items in a refusal
 
@@ -54,12 +55,12 @@ class Wishes:
     calibrator: Calibrator
     catalogue: Catalogue
 
-    @once
+    @locked_cached_property
     def usual_least(self) -> int:
         """Ratings that an item needs to be listed by what is said of ratings."""
         return default_min_ratings(self.scorer.known("item"))
 
-    @once
+    @locked_cached_property
     def genres(self) -> dict[str, BoolArray]:
         """The items (M,) of each genre that the data name."""
         return genres_of(self.scorer)
@@ -73,8 +74,10 @@ class Wishes:
         list depends on how many others are asked about.
         """
         check_names("recommend", how, How)
-        share = checked("diversity", how.get("diversity", 0.0), number(0, 1), PredictionError)
-        n = checked("n", n, whole(1), PredictionError)
+        share = check_scalar(
+            "diversity", how.get("diversity", 0.0), float, Ge(0), Le(1), error=PredictionError
+        )
+        n = check_scalar("n", n, int, Ge(1), error=PredictionError)
         lister = self.lister(n * (LONGER if share else 1), exclude_seen, how)
         step = even_step(lister) if evenly else None
         people = people if step is None else filled(people, step)
@@ -93,16 +96,17 @@ class Wishes:
 
     def similar(self, item: int, n: int) -> pl.DataFrame:
         """The items most like one."""
-        n, choice = checked("n", n, whole(1), PredictionError), self.scorer.fitted.choice
+        n = check_scalar("n", n, int, Ge(1), error=PredictionError)
+        choice = self.scorer.fitted.interaction_model
         if choice is not None:
             return similar_by_picks(self.scorer, choice, item, n)
         return similar_by_vectors(self.scorer, self.likeness, item, n)
 
-    @once
+    @locked_cached_property
     def likeness(self) -> ScoreArray:
         """A vector of unit length for each item. Returns (M, D)."""
-        choice = self.scorer.fitted.choice
-        vectors = None if choice is None else choice.vectors()
+        choice = self.scorer.fitted.interaction_model
+        vectors = None if choice is None else choice.item_vectors()
         return unit_vectors(self.scorer.fitted) if vectors is None else vectors
 
     def lister(self, n: int, exclude_seen: bool, how: How) -> Lister:
@@ -118,8 +122,8 @@ class Wishes:
         if taste == 1 and fitted.rates:
             liked = RankBy("at_least", by.scale, by.threshold, by.quantile)
             return RatedLists(*parts, liked, n, allowed)
-        assert fitted.choice is not None
-        return PickedLists(*parts, fitted.choice, by, taste, n, allowed)
+        assert fitted.interaction_model is not None
+        return PickedLists(*parts, fitted.interaction_model, by, taste, n, allowed)
 
     def least(self, how: How) -> int:
         """How many ratings an item must have to be listed."""
@@ -127,13 +131,13 @@ class Wishes:
         if least is None:
             picked = self._rank(how) == "picked" and how.get("taste") != 1
             least = 0 if picked else self.usual_least  # what nobody picks is not listed anyway
-        return checked("min_ratings", least, whole(0), PredictionError)
+        return check_scalar("min_ratings", least, int, Ge(0), error=PredictionError)
 
     def _rank(self, how: How) -> Rank:
         fitted, rank = self.scorer.fitted, how.get("rank")
         if rank is None:
-            return "picked" if fitted.choice is not None else "expected"
-        if rank == "picked" and fitted.choice is None:
+            return "picked" if fitted.interaction_model is not None else "expected"
+        if rank == "picked" and fitted.interaction_model is None:
             raise PredictionError(
                 "rank='picked' needs a model that knows what people pick; train one with "
                 "lists=True (on the command line: --lists)"
@@ -157,7 +161,7 @@ class Wishes:
                 f"taste (={taste!r}) weighs picks against ratings, and this model knows no "
                 "ratings; leave it out"
             )
-        return checked("taste", taste, number(0, 1), PredictionError)
+        return check_scalar("taste", taste, float, Ge(0), Le(1), error=PredictionError)
 
     # -- which items --------------------------------------------------------------------------
 

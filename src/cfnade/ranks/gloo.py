@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Array, Counts, Group
 from cfnade.ranks.one_host import MOST, GoneError, OneHost, own_room, rooms_of
 

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IndexArray, IntArray, Ratings, Rows
+from cfnade._typing import IndexArray, IntArray
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset
 from cfnade.group import Group
 from cfnade.kernels.marking import WholeRows
 from cfnade.shards import HeldCells, Shards
@@ -18,28 +20,38 @@ from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.side import Axis, other_axis
 
 
-class RankRatings(Ratings):
+class RankRatings(Dataset):
     """Training ratings in a rank's columns, which count within its own.
 
     By users they are other ones than by items: those of the own items, and of the own users. All
     users and items are counted, and rows are whole ones.
     """
 
-    def level_counts(self, side: Axis) -> IntArray:
+    def __init__(
+        self,
+        *columns: Any,
+        grouped: dict[Axis, CsrRows],
+        whole: dict[Axis, IndexArray],
+    ) -> None:
+        super().__init__(*columns)
+        self.__dict__.update(grouped=grouped, whole=whole)
+
+    grouped: dict[Axis, CsrRows]
+    whole: dict[Axis, IndexArray]
+    """Ratings of each whole row."""
+
+    def rows(self, axis: Axis = "user") -> CsrRows:
+        return self.grouped[axis] if axis in self.grouped else super().rows(axis)
+
+    def level_counts(self, axis: Axis) -> IntArray:
         """Of the own users or items at each level, (C, K)."""
-        rows, K = self.rows(other_axis(side)), len(self.scale)
+        rows, K = self.rows(other_axis(axis)), len(self.scale)
         cells = rows.columns.astype(np.int64) * K + rows.levels
         return np.bincount(cells, minlength=rows.n_columns * K).reshape(-1, K)
 
-    def row_totals(self, side: Axis) -> tuple[int, int]:
-        counts = self.whole[side]
+    def row_totals(self, axis: Axis) -> tuple[int, int]:
+        counts = self.whole[axis]
         return int(counts.sum(dtype=np.int64)), int(np.count_nonzero(counts))
-
-    @property
-    def whole(self) -> dict[Axis, IndexArray]:
-        """Ratings of each whole row."""
-        rows: dict[Axis, IndexArray] = self.__dict__["whole_rows"]
-        return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +68,7 @@ class Owned:
     """(n,) of interactions that count differently."""
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> CsrRows:
         return self.ratings.rows(self.axis)
 
 
@@ -68,13 +80,13 @@ def owned_by(group: Group, shards: Shards, axis: Axis) -> Owned:
     numbers = np.repeat(np.arange(len(rows), dtype=np.int32), rows.counts())
     sides = {axis: numbers, other_axis(axis): rows.columns}
     ids = nameless(shards.n_users), nameless(shards.n_items)
-    ratings = RankRatings(sides["user"], sides["item"], rows.levels, shards.scale, *ids)
-    ratings._rows[axis] = rows
-    ratings.__dict__["whole_rows"] = {axis: own.counts}
+    columns = sides["user"], sides["item"], rows.levels
+    grouped, counts = {axis: rows}, {axis: own.counts}
+    ratings = RankRatings(*columns, shards.scale, *ids, grouped=grouped, whole=counts)
     totals = group.sum_(np.bincount(rows.levels, minlength=K).astype(np.int64))
     whole = WholeRows(own.places, own.counts)
-    columns = shards.count(other_axis(axis))
-    part = ColumnPart(group, own.columns, columns, totals, whole, partial(owner_of, group.size))
+    n_columns = shards.count(other_axis(axis))
+    part = ColumnPart(group, own.columns, n_columns, totals, whole, partial(owner_of, group.size))
     valid = shards.cells(axis, "valid", group.rank, group.size)
     return Owned(axis, ratings, part, valid, shards.row_counts(axis, "valid"), own.weights)
 
@@ -86,17 +98,19 @@ def owner_of(size: int, columns: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 def both_ways(user: Owned, item: Owned) -> RankRatings:
     """The ratings of both, for a member that reads users and items."""
-    both = replace(user.ratings)
-    both._rows.update(user.ratings._rows | item.ratings._rows)
-    both.__dict__["whole_rows"] = user.ratings.whole | item.ratings.whole
-    return both
+    one, other = user.ratings, item.ratings
+    return RankRatings(
+        *(one.users, one.items, one.levels, one.scale, one.user_ids, one.item_ids),
+        grouped=one.grouped | other.grouped,
+        whole=one.whole | other.whole,
+    )
 
 
-def sizes_alone(shards: Shards, count: int) -> Ratings:
+def sizes_alone(shards: Shards, count: int) -> Dataset:
     """So many ratings with the sizes and the scale of the shards, and nothing else: no memory."""
     index, levels = np.broadcast_to(np.int32(0), (count,)), np.broadcast_to(np.uint8(0), (count,))
     ids = nameless(shards.n_users), nameless(shards.n_items)
-    return Ratings(index, index, levels, shards.scale, *ids)
+    return Dataset(index, index, levels, shards.scale, *ids)
 
 
 def nameless(count: int) -> npt.NDArray[Any]:

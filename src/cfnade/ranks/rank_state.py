@@ -18,11 +18,11 @@ from typing import Any
 
 from torch import Tensor
 
-from cfnade.errors import TrainingError
-from cfnade.files import write_text
+from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.training.loop import Saving
 from cfnade.training.state import Progress, lists_folder, read_history, read_state, write_state
+from cfnade.utils.files import write_text
 
 FOLDER, COMMIT = "ranks", "commit.json"
 EVERY = 8

@@ -13,23 +13,22 @@ import torch
 
 from cfnade import __version__
 from cfnade.calibration import Calibration
-from cfnade.choice.planning import choice_plan
-from cfnade.data.ratings import Ratings
-from cfnade.errors import TrainingError
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import make_dataset
+from cfnade.exceptions import TrainingError
 from cfnade.group import Group
+from cfnade.implicit.set_nade_training import settings_for
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.ranks.choosing_together import SharedChoice, choose_together
+from cfnade.ranks.choosing_together import Say, SharedChoice, choose_together
 from cfnade.ranks.judging import Judge
-from cfnade.ranks.owned import Owned, both_ways, owned_by, sizes_alone
+from cfnade.ranks.owned import Owned, both_ways, owned_by
 from cfnade.ranks.rank_state import RankSaving
 from cfnade.ranks.saved_columns import load_columns
 from cfnade.ranks.writing import SharedModel, write_folder
-from cfnade.settings import Settings
 from cfnade.shards import Shards
 from cfnade.sides import KINDS, Axis, Member, new_member, side_names
 from cfnade.sides.ridge import spread_of
 from cfnade.sides.side import other_axis
-from cfnade.training.choice_run import Say
 from cfnade.training.loop import Reporter, Run
 from cfnade.training.member import settle_member, take_over
 from cfnade.training.run import PICKS
@@ -62,7 +61,7 @@ def train_together(
     *,
     side: str,
     architecture: Mapping[str, Any],
-    settings: Settings,
+    settings: TrainingConfig,
     lists: bool = False,
     start: Path | None = None,
     threads: int | None = None,
@@ -103,7 +102,7 @@ def train_together(
 
 
 def _member(
-    how: RankRun, side: str, fields: dict[str, Any], settings: Settings
+    how: RankRun, side: str, fields: dict[str, Any], settings: TrainingConfig
 ) -> tuple[SharedModel, Calibration | None, dict[str, Any]]:
     """How things are rated."""
     names = side_names(side, ridge=fields.get("ridge", 0), time=bool(fields.pop("time", False)))
@@ -147,7 +146,7 @@ def _take_over(how: RankRun, member: Member, side: str, owned: list[Owned]) -> N
     ids |= {axis: how.shards.ids_at(axis, columns) for axis, columns in axes.items()}
     earlier = load_columns(how.start, {axis: ids[axis] for axis in axes})
     nothing = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
-    named = Ratings(*nothing, how.shards.scale, ids["user"], ids["item"])
+    named = make_dataset(*nothing, how.shards.scale, ids["user"], ids["item"])
     take_over(member, earlier, named, side)
 
 
@@ -159,16 +158,17 @@ def _with_choice(how: RankRun, model: SharedModel, seed: int) -> tuple[SharedMod
     saving = how.saving
     if saving is not None:
         saving = replace(saving, folder=lists_folder(saving.folder))
-    plan = choice_plan(sizes_alone(how.shards, how.shards.sizes["train"]), seed=seed)
+    sizes = how.shards
+    settings = settings_for(sizes.n_users, sizes.n_items, int(sizes.sizes["train"]), seed=seed)
     choice: SharedChoice = choose_together(
-        owned, plan, how.shards.fingerprint, saving, how.say, how.ended
+        owned, settings, how.shards.fingerprint, saving, how.say, how.ended
     )
     seconds = {"nade": round(time.monotonic() - began, 2)}
     facts = choice.facts | {"seconds": seconds, "total_seconds": seconds["nade"]}
     return replace(model, choice=choice, items=owned), facts
 
 
-def _axes(names: tuple[str, ...], settings: Settings) -> list[Axis]:
+def _axes(names: tuple[str, ...], settings: TrainingConfig) -> list[Axis]:
     """What the rows are, users first; what ranks cannot train together is refused."""
     unable = [name for name in names if not KINDS[name].side.by_column]
     if unable:
@@ -190,7 +190,7 @@ def _axes(names: tuple[str, ...], settings: Settings) -> list[Axis]:
     return [axis for axis in dict.fromkeys(axes) if axis is not None]
 
 
-def _identity(how: RankRun, model: SharedModel, settings: Settings) -> dict[str, Any]:
+def _identity(how: RankRun, model: SharedModel, settings: TrainingConfig) -> dict[str, Any]:
     """What must be the same for a run to be resumed."""
     return _run(how) | {
         "side": model.side,

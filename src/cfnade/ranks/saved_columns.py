@@ -12,13 +12,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from cfnade._typing import IntArray
 from cfnade.checkpoint import ITEMS, USERS, WEIGHTS
 from cfnade.checkpoint.folders import current
 from cfnade.checkpoint.idtables import read_table
 from cfnade.checkpoint.manifest import NAME, check_files, read_manifest
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade.data.dataset import make_dataset
 from cfnade.data.scale import Scale
-from cfnade.errors import CheckpointError
+from cfnade.exceptions import CheckpointError
 from cfnade.fitted import FittedModel
 from cfnade.sides import KINDS, Axis, Member, saved_member
 from cfnade.sides.side import other_axis
@@ -53,7 +54,7 @@ def load_columns(folder: Path, own: Mapping[Axis, Ids]) -> FittedModel:
     kept |= {axis: ids[axis][places[axis]] for axis in own}
     scale = Scale.saved(manifest["scale"]["values"], manifest["scale"]["edges"])
     nothing = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
-    context = Ratings(*nothing, scale, kept["user"], kept["item"])
+    context = make_dataset(*nothing, scale, kept["user"], kept["item"])
     path, numbered = current(folder, WEIGHTS), enumerate(manifest["members"])
     members = tuple(_member(path, f"{number}.", sides, places) for number, sides in numbered)
     return FittedModel(members, str(manifest["side"]), context, {}, has_context=False)

@@ -19,11 +19,12 @@ from cfnade.checkpoint import CHOICE, CONTEXT, COUNTS, FILES, ITEMS, USERS, WEIG
 from cfnade.checkpoint.folders import replacing_files
 from cfnade.checkpoint.idtables import write_table
 from cfnade.checkpoint.manifest import write_manifest
-from cfnade.choice import Choice
-from cfnade.choice.set_nade import ChoiceNade
-from cfnade.data.array_files import write_rating_pieces, write_streamed
+from cfnade.data.array_files import write_streamed
+from cfnade.data.storage import save_chunks
 from cfnade.fitted import FittedModel
 from cfnade.group import Array
+from cfnade.implicit import InteractionModel, Popularity, SetNade
+from cfnade.implicit.popularity import PopularityConfig
 from cfnade.ranks.choosing_together import SharedChoice
 from cfnade.ranks.owned import Owned, sizes_alone
 from cfnade.shards import Shards
@@ -120,23 +121,25 @@ def _write_weights(model: SharedModel, path: Path, first: bool) -> None:
 
 
 def _write_choice(model: SharedModel, path: Path, first: bool) -> None:
-    """The network's tables by items of the whole, those of levels one after the other."""
+    """The network's tables by items of the whole."""
     assert model.choice is not None
     assert model.items is not None
     owned, M = model.items, model.items.part.whole
     arrays = {name: t.detach().numpy() for name, t in model.choice.network.state_dict().items()}
     W, V, b, c = (arrays[name] for name in "WVbc")
     shapes: Shapes = {
-        "nade.0.W": (W.dtype, (len(W), M, W.shape[2])),
-        "nade.0.V": (V.dtype, (M, V.shape[1])),
-        "nade.0.b": (b.dtype, (M,)),
-        "nade.0.c": (c.dtype, c.shape),
+        "set-nade/W": (W.dtype, (M, W.shape[2])),
+        "set-nade/V": (V.dtype, (M, V.shape[1])),
+        "set-nade/b": (b.dtype, (M,)),
+        "set-nade/c": (c.dtype, c.shape),
+        "popularity/logs": (np.float32, (M,)),
     }
     sources: dict[str, Pieces] = {
-        "nade.0.W": lambda: (piece for level in W for piece in _by_column(level, owned)),
-        "nade.0.V": _pieces_of(V, owned, True),
-        "nade.0.b": _pieces_of(b, owned, True),
-        "nade.0.c": _pieces_of(c, owned, False),
+        "set-nade/W": _pieces_of(W[0], owned, True),
+        "set-nade/V": _pieces_of(V, owned, True),
+        "set-nade/b": _pieces_of(b, owned, True),
+        "set-nade/c": _pieces_of(c, owned, False),
+        "popularity/logs": _pieces_of(model.choice.popularity, owned, True),
     }
     _write(path, shapes, sources, first)
 
@@ -201,7 +204,7 @@ def _write_context(shards: Shards, owned: Owned, path: Path) -> None:
                 array: Array = getattr(cells, sources[name])
                 yield columns[array] if sources[name] == "columns" else array
 
-    write_rating_pieces(path, shards.scale, count, pieces, weighted=shards.weighted)
+    save_chunks(path, shards.scale, count, pieces, weighted=shards.weighted)
 
 
 def _described(
@@ -223,11 +226,18 @@ def _described(
         calibration,
         with_context,
         facts,
-        choice=None if model.choice is None else _blank_choice(model.choice, shards.n_items),
+        interaction_model=(
+            None if model.choice is None else _blank_model(model.choice, shards.n_items)
+        ),
     )
 
 
-def _blank_choice(choice: SharedChoice, items: int) -> Choice:
+def _blank_model(choice: SharedChoice, items: int) -> InteractionModel:
     """As model.json describes it."""
     config = replace(choice.network.config, columns=items)
-    return Choice({"nade": ChoiceNade(config, [{}])}, {"nade": choice.weight})
+    components = {
+        "set-nade": SetNade(config, {}),
+        "popularity": Popularity(PopularityConfig(columns=items), {}),
+    }
+    weights = {"set-nade": 1.0, "popularity": 0.0}
+    return InteractionModel(components, weights, choice.sharpness)

@@ -17,18 +17,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cfnade.choice.planning import CORES
-from cfnade.data.ratings import Ratings
-from cfnade.errors import TrainingError
-from cfnade.options import checked, number
-from cfnade.recipes import recipe
-from cfnade.settings import Settings
+from annotated_types import Gt
+
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import TrainingError
+from cfnade.recipes import load_recipe
 from cfnade.training.run import Plan
+from cfnade.utils.validation import check_scalar
 
 MOST_SECONDS, LEAST_SECONDS, SECONDS_A_RATING = 40.0, 12.0, 6e-5
 """The budget, if none is given: small data need not wait."""
 
 AXES = ("user", "item")
+
+CORES = 1.6
+"""How much faster two cores are than one."""
 
 PATIENCE = 3
 """Epochs without a gain after which a member stops."""
@@ -50,7 +54,7 @@ class Shape:
     levels: int
 
     @classmethod
-    def of(cls, ratings: Ratings) -> Shape:
+    def of(cls, ratings: Dataset) -> Shape:
         return cls(ratings.n_users, ratings.n_items, len(ratings), len(ratings.scale))
 
 
@@ -72,7 +76,7 @@ def is_automatic(side: Any, minutes: Any, said: Mapping[str, Any]) -> bool:
                 f'minutes (={minutes!r}) is for side="auto", which chooses what to train; leave it '
                 "out, or what you say of the model"
             )
-        checked("minutes", minutes, number(above=0), TrainingError)
+        check_scalar("minutes", minutes, float, Gt(0), error=TrainingError)
     return automatic
 
 
@@ -115,12 +119,12 @@ def about(shape: Shape, plans: list[Plan]) -> float:
 
 def _made(side: str, seed: int) -> Plan:
     """A factor analysis, which is made and not trained."""
-    return Plan(side, {}, Settings(epochs=0, average=0.0, refit=True, seed=seed))
+    return Plan(side, {}, TrainingConfig(epochs=0, average=0.0, refit=True, seed=seed))
 
 
 def _single(axis: str, shape: Shape, seed: int) -> Plan:
     """A CF-NADE with its ridge part."""
-    base = recipe("default")
+    base = load_recipe("default")
     refit = shape.ratings < SHORT
     settings = replace(base.training, patience=PATIENCE, refit=refit, seed=seed)
     return Plan(axis, base.model, settings)
@@ -128,7 +132,7 @@ def _single(axis: str, shape: Shape, seed: int) -> Plan:
 
 def _joint(hidden: int, passes: int, shape: Shape, seed: int) -> Plan:
     """Both sides. The ordinal cost suits five stars; on finer scales plain likelihood is better."""
-    base = recipe("default-both")
+    base = load_recipe("default-both")
     fields: dict[str, Any] = {"hidden": (hidden,)}
     if shape.levels > 5:
         fields["ordinal_weight"] = 0.0

@@ -20,12 +20,12 @@ import polars as pl
 
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns, numbers, times
-from cfnade.errors import PredictionError
 from cfnade.evaluation import cells_asked
-from cfnade.options import checked, one_of
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.scorer import FEW_CELLS
 from cfnade.scoring.tables_in import column, people_of, raw_ids, tells_histories
+from cfnade.utils.validation import check_choice
 
 WHAT = ("recommend", "predict", "evaluate")
 _DDL = {pl.Int64: "bigint", pl.Float64: "double", pl.String: "string", pl.Int32: "int"}
@@ -52,7 +52,7 @@ class BatchScorer:
     """
 
     def __init__(self, model: str | Path, what: str = "recommend", **options: Any) -> None:
-        checked("what", what, one_of(*WHAT), PredictionError)
+        check_choice("what", what, WHAT, error=PredictionError)
         if options and what != "recommend":
             raise PredictionError(f"{min(options)} is for lists; leave it out")
         self.model, self.what, self.options = str(Path(model).absolute()), what, options

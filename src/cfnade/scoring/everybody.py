@@ -18,13 +18,13 @@ import polars as pl
 from cfnade.checkpoint.folders import current
 from cfnade.checkpoint.manifest import NAME
 from cfnade.data.array_files import digest_file
-from cfnade.data.parquet_check import MAGIC
+from cfnade.data.parquet_check import MAGIC, check_parquet
 from cfnade.engines import TaskEngine
-from cfnade.errors import PredictionError
-from cfnade.files import replacing, write_text
+from cfnade.exceptions import PredictionError
 from cfnade.scoring.batch_scorer import BatchScorer, predictor_of
 from cfnade.scoring.tallies import added, tally_of
 from cfnade.shards.plan import as_input, files_in
+from cfnade.utils.files import atomic_write, write_text
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,9 @@ def score_everybody(
     job = _job(scorer, people)
     _take_place(folder, job, force=force)
     numbers = range(len(job["pieces"]))
-    left = [number for number in numbers if not part_file(folder, number).exists()]
+    left = [number for number in numbers if not _is_whole(part_file(folder, number))]
+    if left:
+        (folder / SUCCESS).unlink(missing_ok=True)
     if len(left) < len(numbers):
         log.info("%s: %d of %d parts are there", out, len(numbers) - len(left), len(numbers))
     started = time.perf_counter()
@@ -75,12 +77,24 @@ def score_piece(folder: str, number: int) -> None:
     metadata = {}
     if job["what"] == "evaluate":
         metadata[_TALLY] = json.dumps(tally_of(answer, predictor_of(job["model"]).scale))
-    with replacing(part_file(Path(folder), number)) as file:
+    with atomic_write(part_file(Path(folder), number)) as file:
         answer.write_parquet(file, metadata=metadata)
 
 
 def part_file(folder: Path, number: int) -> Path:
     return folder / f"part-{number:06d}.parquet"
+
+
+def _is_whole(part: Path) -> bool:
+    """Whether a part of the answer is there and can be read; a damaged one is made again."""
+    try:
+        check_parquet(memoryview(part.read_bytes()))
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:
+        log.warning("%s: is damaged (%s), so it is made again", part, error)
+        return False
+    return True
 
 
 def _job(scorer: BatchScorer, people: Sequence[str | Path] | str) -> dict[str, Any]:
@@ -115,15 +129,12 @@ def _take_place(folder: Path, job: dict[str, Any], *, force: bool) -> None:
     """Refuse a folder that holds something else."""
     file = folder / JOB
     if file.exists():
-        old = json.loads(file.read_text())
-        different = next(
-            (name for name in job if old.get(name) != json.loads(json.dumps(job[name]))), None
-        )
-        if different is None:
+        different = _difference(file, job)
+        if not different and not force:
             return
         if not force:
             raise PredictionError(
-                f"{folder}: holds answers of another job ({different} differs); give --force to "
+                f"{folder}: holds answers of another job ({different}); give --force to "
                 "replace them, or another folder with --out"
             )
         for path in (folder / SUCCESS, *folder.glob("part-*.parquet")):
@@ -131,6 +142,16 @@ def _take_place(folder: Path, job: dict[str, Any], *, force: bool) -> None:
     elif any(file.name[0] != "." for file in folder.glob("*")):
         raise PredictionError(f"{folder}: is not empty; give an empty folder with --out")
     write_text(file, json.dumps(job, indent=1) + "\n")
+
+
+def _difference(file: Path, job: dict[str, Any]) -> str:
+    """What tells the job that a folder was begun with from this one; empty if nothing does."""
+    try:
+        old = json.loads(file.read_text(encoding="utf-8"))
+        names = [name for name in job if old.get(name) != json.loads(json.dumps(job[name]))]
+    except (ValueError, AttributeError):
+        return f"{JOB} is damaged"
+    return f"{names[0]} differs" if names else ""
 
 
 def _lazy(file: Path) -> pl.LazyFrame:

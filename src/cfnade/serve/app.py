@@ -1,34 +1,34 @@
 """The service as an ASGI application: its addresses, their schema, and what stands before them.
 
-A question takes the current model once and is answered in a thread. Bodies are read strictly: JSON
-and nothing else, no NaN, no depth that would exhaust a parser.
+A question takes the current model once and is answered in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from cfnade import __version__
 from cfnade.serve import answers, schemas, visit_schemas
 from cfnade.serve.access import Account, Style
+from cfnade.serve.bodies import JsonRoute
 from cfnade.serve.figures import KIND, Metrics, add_model_figures
 from cfnade.serve.guards import OPEN, Door, HostCheck, Shell
 from cfnade.serve.limits import Limits, Work
 from cfnade.serve.loading import Loaded, Models, keep_fresh
 from cfnade.serve.pages import add_pages
-from cfnade.serve.problems import Problem, add_handlers
-from cfnade.serve.stored import Stored, check_question
+from cfnade.serve.problems import add_handlers
+from cfnade.serve.stored import Stored
 
 _WORTHWHILE = 500
 """Bytes from which compression pays: lists shrink to a fifth."""
@@ -116,7 +116,7 @@ def create_app(
         redirect_slashes=False,
     )
     own = _router(models, work, limits, noun, people=store is not None)
-    theirs = stored.routers(models, work, route=StrictRoute, refusals=_refusals)
+    theirs = stored.routers(models, work, route=JsonRoute, refusals=_refusals)
     paths = _include(app, own, *theirs)
     _complete(app, keyed=key is not None, people=store is not None)
     add_pages(app)
@@ -170,40 +170,14 @@ def _add_metrics(app: FastAPI, models: Models) -> Metrics:
 # -- addresses -----------------------------------------------------------------------------------
 
 
-class StrictRequest(Request):
-    """A request whose body is read by pydantic's parser."""
-
-    async def json(self) -> Any:
-        try:
-            return from_json(await self.body(), allow_inf_nan=False, cache_strings="keys")
-        except ValueError as error:
-            raise Problem(422, f"the body is not JSON: {str(error)[:200]}") from None
-
-
-class StrictRoute(APIRoute):
-    """A route that refuses other types of body before it reads them."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def checked(request: Request) -> Response:
-            kind = request.headers.get("content-type", "").partition(";")[0]
-            if self.body_field is not None and kind.strip().lower() != "application/json":
-                raise Problem(415, "send the body as JSON, with Content-Type: application/json")
-            return await handle(StrictRequest(request.scope, request.receive))
-
-        return checked
-
-
 def _router(
     models: Models, work: Work, limits: Limits, noun: str | None, *, people: bool
 ) -> APIRouter:
     """All addresses but those of the page and the documentation."""
-    api = APIRouter(route_class=StrictRoute)
+    api = APIRouter(route_class=JsonRoute)
 
     def add(question: Question, method: str, path: str) -> None:
-        async def ask(request: Request, asked: Any) -> Response:
-            check_question(request, asked)
+        async def ask(asked: Any) -> Response:
             return await work.run(_json, question.answer, models.current(), asked)
 
         ask.__annotations__["asked"] = question.takes  # FastAPI reads what it takes here

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cfnade.background import Background
-from cfnade.errors import StoreAwayError
+from cfnade.exceptions import StoreUnavailableError
 from cfnade.serve.loading import Loaded
 from cfnade.serve.people import asker_of, user_of
 from cfnade.store.events import Standing, standing_before
@@ -58,7 +58,7 @@ class Foresight:
             before = standing_before(self._store, [(one.person, one.event) for one in batch])
             noted = [self._predicted(*one) for one in zip(batch, before, strict=True)]
             note_predictions(self._store, [one for one in noted if one is not None])
-        except StoreAwayError as error:
+        except StoreUnavailableError as error:
             _log.warning("predictions of %d ratings were not noted: %s", len(batch), error)
         except Exception:  # figures must not end because one of them could not be had
             _log.exception("predictions of %d ratings were not noted", len(batch))

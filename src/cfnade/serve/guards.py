@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 from cfnade.serve.limits import Limits
 from cfnade.serve.problems import Problem, problem_response
 

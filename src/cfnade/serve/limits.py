@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from cfnade.data.parallel import threads as cores
 from cfnade.serve.problems import Problem
+from cfnade.utils.threads import available_threads
 
 T = TypeVar("T")
 
@@ -23,6 +23,8 @@ ITEMS = 1_000
 """Items in one prediction, films in one match."""
 NEW_ITEMS = 20
 """Items that the model has never met, in one prediction."""
+NEW_ITEM_RATINGS = 1_000
+"""Ratings of one such item: one with more belongs in the training data."""
 GENRES = 100
 """Genres that one list may be of."""
 SEARCHED = 50
@@ -33,6 +35,10 @@ MAPPED = 500
 """Items on the map."""
 TEXT = 300
 """Characters of a title, an id or a query."""
+FIELDS = 50
+"""Fields of one object of a body; no valid one has as many."""
+VALUES = 30_000
+"""Arrays and objects of one body, more than any valid one has."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Limits:
     """For a request to arrive whole, headers and body each."""
     work_seconds: float = 10.0
     """For an answer, waiting included."""
-    threads: int = field(default_factory=cores)
+    threads: int = field(default_factory=available_threads)
     waiting: int = 64
     """Requests that wait for a thread; the next one is told to come again."""
     connections: int = 512

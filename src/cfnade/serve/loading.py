@@ -26,13 +26,13 @@ import numpy.typing as npt
 
 from cfnade.checkpoint.folders import current, snapshot
 from cfnade.checkpoint.manifest import NAME, read_manifest
-from cfnade.errors import CfnadeError, PredictionError
-from cfnade.once import once
+from cfnade.exceptions import CfnadeError, PredictionError
 from cfnade.predictor import Predictor
 from cfnade.predictor.samples import samples_of
 from cfnade.serve.limits import MAPPED
 from cfnade.serve.problems import Problem
 from cfnade.serve.shelf import Shelf, shelf_of
+from cfnade.utils.caching import locked_cached_property
 
 _log = logging.getLogger("cfnade.serve")
 _FAILURES = (CfnadeError, OSError, MemoryError, RuntimeError)
@@ -53,7 +53,7 @@ class Loaded:
     popular: npt.NDArray[np.int64]  # (items,) indices, the most rated first
     shelf: Shelf
 
-    @once
+    @locked_cached_property
     def samples(self) -> list[dict[str, Any]]:
         """Tastes to begin with, found by title."""
         return samples_of(self.predictor, self.counts)
@@ -70,7 +70,7 @@ class Loaded:
             self.predictor.catalogue.search("a", 1)
         self.samples  # noqa: B018  # made when first read
 
-    @once
+    @locked_cached_property
     def places(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """The map: items (n,), and where they are (n, 2). It takes a second, once."""
         try:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.scale import LevelArray
-from cfnade.errors import PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.predictor.histories import Person
 from cfnade.predictor.ids import Ids

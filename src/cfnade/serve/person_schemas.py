@@ -43,7 +43,7 @@ class PersonListQuery(Given):
     rank: Rank | None = None
     taste: float | None = Field(None, ge=0, le=1)
     min_ratings: int | None = Field(None, ge=0, le=2**31)
-    genres: list[Text] | None = Field(None, max_length=GENRES)
+    genres: list[Text] | None = Field(None, max_length=GENRES, fail_fast=True)
     diversity: float = Field(0.0, ge=0, le=1)
 
 

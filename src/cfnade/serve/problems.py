@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 
 _SHOWN = 3
 _UNION = {"int", "str", "float", "none"}

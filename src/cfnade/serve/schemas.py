@@ -8,7 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from cfnade.predictor.ranking import Rank
-from cfnade.serve.limits import BEST, GENRES, HISTORY, ITEMS, NEW_ITEMS, SEARCHED, TEXT
+from cfnade.serve.limits import (
+    BEST,
+    GENRES,
+    HISTORY,
+    ITEMS,
+    NEW_ITEM_RATINGS,
+    NEW_ITEMS,
+    SEARCHED,
+    TEXT,
+)
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text = Annotated[str, Field(strict=True, min_length=1, max_length=TEXT)]
@@ -30,7 +39,7 @@ def strict(*either: str, **example: JsonValue) -> ConfigDict:
 
 
 class Given(BaseModel):
-    """What clients send."""
+    """What clients send. Lists fail fast, so that the errors of a body do not grow with it."""
 
     model_config = strict()
 
@@ -61,16 +70,17 @@ class NewItem(Given):
     """An item that the model has never met, under a name or id of its own."""
 
     item: Id
-    ratings: list[RatedBy] = Field(min_length=1, max_length=HISTORY)
+    ratings: list[RatedBy] = Field(min_length=1, max_length=NEW_ITEM_RATINGS, fail_fast=True)
 
 
 class Asker(Given):
     """Who asks: a new person by what they rated or picked, or a user of the training data by id."""
 
-    ratings: list[Rated] | None = Field(None, max_length=HISTORY)
+    ratings: list[Rated] | None = Field(None, max_length=HISTORY, fail_fast=True)
     picked: list[Id] | None = Field(
         None,
         max_length=HISTORY,
+        fail_fast=True,
         description="Ids or titles: for a model without ratings, in their place.",
     )
     user: Id | None = None
@@ -79,9 +89,14 @@ class Asker(Given):
 class PredictIn(Asker):
     model_config = strict(*ASKERS, ratings=[ALIEN, _HILL], items=["Blade Runner (1982)"])
 
-    items: list[Id] = Field(min_length=1, max_length=ITEMS, description="Ids or titles.")
+    items: list[Id] = Field(
+        min_length=1, max_length=ITEMS, fail_fast=True, description="Ids or titles."
+    )
     new_items: list[NewItem] = Field(
-        [], max_length=NEW_ITEMS, description="Items the model never met; items may name them."
+        [],
+        max_length=NEW_ITEMS,
+        fail_fast=True,
+        description="Items the model never met; items may name them.",
     )
     time: Annotated[int, Field(strict=True, gt=-(2**52), lt=2**52)] | None = Field(
         None, description="When, in seconds since 1970: for a model that knows time."
@@ -114,18 +129,27 @@ class RecommendIn(Asker):
         None, description="Hide items with fewer training ratings; null: the model's own rule."
     )
     items: list[Id] | None = Field(
-        None, min_length=1, max_length=ITEMS, description="List these alone: ids or titles."
+        None,
+        min_length=1,
+        max_length=ITEMS,
+        fail_fast=True,
+        description="List these alone: ids or titles.",
     )
     without: list[Id] | None = Field(
-        None, max_length=ITEMS, description="Never list these: ids or titles."
+        None, max_length=ITEMS, fail_fast=True, description="Never list these: ids or titles."
     )
     genres: list[Text] | None = Field(
-        None, min_length=1, max_length=GENRES, description="List items of any of these genres."
+        None,
+        min_length=1,
+        max_length=GENRES,
+        fail_fast=True,
+        description="List items of any of these genres.",
     )
     decades: list[Annotated[int, Field(strict=True, ge=0, le=9990, multiple_of=10)]] | None = Field(
         None,
         min_length=1,
         max_length=GENRES,
+        fail_fast=True,
         description="List items whose title has a year of any of these decades, such as 1990.",
     )
     diversity: Share = Field(0.0, description="How much unlike each other the items should be.")
@@ -155,7 +179,7 @@ class Film(Given):
 class MatchIn(Given):
     model_config = strict(films=[{"title": "The Matrix", "year": 1999}])
 
-    films: list[Film] = Field(max_length=ITEMS)
+    films: list[Film] = Field(max_length=ITEMS, fail_fast=True)
 
 
 class ItemsQuery(Given):

@@ -29,7 +29,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
-from cfnade.errors import CfnadeError
+from cfnade.exceptions import CfnadeError
 from cfnade.serve.access import ACCESS_LOG, Style
 from cfnade.serve.app import create_app
 from cfnade.serve.figures import SHARED

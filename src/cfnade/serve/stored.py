@@ -6,12 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI
 
-from cfnade.serve.guards import PERSON
 from cfnade.serve.limits import Limits, Work
 from cfnade.serve.loading import Models
-from cfnade.serve.problems import Problem
 
 if TYPE_CHECKING:
     from cfnade.serve.figures import Metrics
@@ -77,16 +75,4 @@ class Stored:
             "cfnade_people_unseen_share",
             "Share of requests of people whom this process's model had not been trained on.",
             visitors.unseen_share,
-        )
-
-
-def check_question(request: Request, asked: Any) -> None:
-    """A person may ask with ratings of their own, and of nobody whom the model knows by id."""
-    names = [name for name in ("user", "new_items") if getattr(asked, name, None)]
-    if names and PERSON in request.scope:
-        raise Problem(
-            403,
-            f"{names[0]}: a person's token asks of nobody else; give ratings, or ask at "
-            "/people/{person}",
-            where=names[0],
         )

@@ -15,7 +15,7 @@ class AskIn(Asker):
 
     n: Annotated[int, Field(strict=True, ge=1, le=ASKED)] = 10
     without: list[Id] | None = Field(
-        None, max_length=ITEMS, description="Never ask about these: ids or titles."
+        None, max_length=ITEMS, fail_fast=True, description="Never ask about these: ids or titles."
     )
 
 

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from cfnade.errors import StoreAwayError, StoreError
+from cfnade.exceptions import StoreError, StoreUnavailableError
 from cfnade.predictor import Predictor
 from cfnade.serve import answers
 from cfnade.serve.arrivals import Arrivals
@@ -231,7 +231,7 @@ def _told() -> Iterator[None]:
         yield
     except OtherRequestError as error:
         raise Problem(409, str(error), where="Idempotency-Key") from None
-    except StoreAwayError as error:
+    except StoreUnavailableError as error:
         raise Problem(503, str(error), headers=_RETRY) from None
     except StoreError as error:
         raise Problem(422, str(error)) from None

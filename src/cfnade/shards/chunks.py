@@ -19,7 +19,7 @@ from cfnade.data.columns import Columns, finite
 from cfnade.data.interactions import liked
 from cfnade.data.scale import given_scale
 from cfnade.data.typed_tables import read_rows
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.shards.layout import SIDES
 from cfnade.shards.plan import BYTES, Piece, ShardPlan
 from cfnade.shards.texts import lines_between, lines_of_stream, read_blocks
@@ -55,10 +55,10 @@ def _read(plan: ShardPlan, piece: Piece) -> Iterator[tuple[Columns, str]]:
         return
     size = next(size for name, size, _ in plan.inputs if name == piece.path)
     if piece.kind == "stream":
-        blocks = lines_of_stream(path, BYTES)
+        blocks = lines_of_stream(path, BYTES, piece.member)
     else:
         blocks = lines_between(path, piece.first, piece.last, size)
-    yield from read_blocks(path, blocks, plan.reading)
+    yield from read_blocks(path, blocks, plan.reading, piece.member)
 
 
 def _write(

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Side
+from cfnade.data.dataset import Axis
 from cfnade.data.scale import INTERACTIONS, Scale, binned_scale, find_scale, given_scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.shards.chunks import chunk_name, piece_name
 from cfnade.shards.layout import SIDES
 from cfnade.shards.plan import ShardPlan
@@ -87,13 +87,13 @@ def _scale(place: Workplace, plan: ShardPlan, chunks: list[dict[str, Any]]) -> S
 # -- ids ------------------------------------------------------------------------------------------
 
 
-def ids_name(facts: dict[str, Any], axis: Side, chunk: int) -> str:
+def ids_name(facts: dict[str, Any], axis: Axis, chunk: int) -> str:
     """The file with the ids of a chunk, as texts if any chunk has texts."""
     name = chunk_name(facts["chunks"][chunk], axis)
     return f"{name}-texts" if chunk in facts["retext"][axis] else name
 
 
-def cut_ids(place: Workplace, axis: Side) -> int:
+def cut_ids(place: Workplace, axis: Axis) -> int:
     """Cut all ids into ranges of about as many ids in all chunks. Returns how many ranges."""
     facts = place.found()
     names = [ids_name(facts, axis, chunk) for chunk in range(len(facts["chunks"]))]
@@ -118,7 +118,7 @@ def cut_ids(place: Workplace, axis: Side) -> int:
     return len(bounds) + 1
 
 
-def number_ids(place: Workplace, axis: Side, ranges: int) -> int:
+def number_ids(place: Workplace, axis: Axis, ranges: int) -> int:
     """Note the first index of every range, and the rows of each band. Returns how many ids."""
     firsts, before, bands = [0], 0, [np.zeros(1, np.int64)]
     last_band = 0
@@ -138,7 +138,7 @@ def number_ids(place: Workplace, axis: Side, ranges: int) -> int:
     return firsts[-1]
 
 
-def raw_id(place: Workplace, axis: Side, index: int) -> Any:
+def raw_id(place: Workplace, axis: Axis, index: int) -> Any:
     """The raw id of an index, for messages."""
     firsts: npt.NDArray[np.int64] = place.read(f"numbers/{axis}")["firsts"]
     number = int(np.searchsorted(firsts, index, side="right")) - 1

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.array_files import read_arrays, write_streamed
-from cfnade.data.ratings import Side
-from cfnade.errors import DataError
-from cfnade.files import write_text
+from cfnade.data.dataset import Axis
+from cfnade.exceptions import DataError
 from cfnade.shards import layout
 from cfnade.shards.layout import DIVISIONS, PARTS
 from cfnade.shards.opened import fingerprint
 from cfnade.shards.workplace import StoredIds, Workplace, id_arrays
+from cfnade.utils.files import write_text
 
 ID_PIECE = 1 << 20
 """So many raw ids are in one file."""
@@ -28,7 +28,7 @@ _META = {"format": layout.FORMAT, "version": str(layout.VERSION)}
 Array = npt.NDArray[Any]
 
 
-def join(place: Workplace, what: str, side: Side, number: int) -> None:
+def join(place: Workplace, what: str, side: Axis, number: int) -> None:
     """One of the files that stay: raw ids, counts of rows, or a part."""
     if what == "ids":
         write_ids(place, side, number)
@@ -38,7 +38,7 @@ def join(place: Workplace, what: str, side: Side, number: int) -> None:
         write_part(place, side, number)
 
 
-def write_part(place: Workplace, side: Side, part: int) -> None:
+def write_part(place: Workplace, side: Axis, part: int) -> None:
     """One part, from the bands in their order."""
     bands, weighted = _bands(place, side), bool(place.read(f"sizes/{side}")["weighted"][0])
 
@@ -58,7 +58,7 @@ def write_part(place: Workplace, side: Side, part: int) -> None:
     write_streamed(place.folder / layout.part_file(side, part), shapes, pieces, _META)
 
 
-def write_rows(place: Workplace, side: Side) -> None:
+def write_rows(place: Workplace, side: Axis) -> None:
     """How many ratings each row has."""
 
     def pieces(name: str) -> Iterator[Array]:
@@ -70,7 +70,7 @@ def write_rows(place: Workplace, side: Side) -> None:
     write_streamed(place.folder / layout.rows_file(side), shapes, pieces, _META)
 
 
-def write_ids(place: Workplace, axis: Side, piece: int) -> None:
+def write_ids(place: Workplace, axis: Axis, piece: int) -> None:
     """Some raw ids, however they were merged: files do not depend on how ratings were cut."""
     firsts = place.read(f"numbers/{axis}")["firsts"]
     low, high = piece * ID_PIECE, min((piece + 1) * ID_PIECE, int(firsts[-1]))
@@ -86,7 +86,7 @@ def write_ids(place: Workplace, axis: Side, piece: int) -> None:
     write_streamed(path, shapes, lambda name: [arrays[name]], _META)
 
 
-def id_pieces(place: Workplace, axis: Side) -> list[int]:
+def id_pieces(place: Workplace, axis: Axis) -> list[int]:
     """How many ids each file has."""
     count = int(place.read(f"numbers/{axis}")["firsts"][-1])
     return [min(ID_PIECE, count - first) for first in range(0, count, ID_PIECE)]
@@ -136,12 +136,12 @@ def _check_of(place: Workplace, name: str) -> str:
     return read_arrays(place.folder / name, verified=True)[1]["check"]
 
 
-def _bands(place: Workplace, side: Side) -> list[str]:
+def _bands(place: Workplace, side: Axis) -> list[str]:
     count = len(place.read(f"bands/{side}")["bounds"]) - 1
     return [f"sorted/{side}-{band:06d}" for band in range(count)]
 
 
-def note_sizes(place: Workplace, side: Side) -> None:
+def note_sizes(place: Workplace, side: Axis) -> None:
     """How many ratings of each division are in each part, and whether interactions weigh alike."""
     sizes, weighted = np.zeros((len(DIVISIONS), PARTS), np.int64), np.zeros(1, np.uint8)
     for band in _bands(place, side):

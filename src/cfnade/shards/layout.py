@@ -20,14 +20,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Side
+from cfnade.data.dataset import Axis
 from cfnade.data.scale import FloatArray
 
 FORMAT, VERSION = "cfnade-shards", 1
 MANIFEST = "manifest.json"
 PARTS: Final = 64
 DIVISIONS = ("train", "valid", "test")
-SIDES: tuple[Side, Side] = ("user", "item")
+SIDES: tuple[Axis, Axis] = ("user", "item")
 
 # splitmix64: its increment and the two factors of its finaliser
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -72,15 +72,15 @@ def chances(seed: int, users: npt.NDArray[Any], items: npt.NDArray[Any]) -> Floa
     return np.asarray((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
-def part_file(side: Side, part: int) -> str:
+def part_file(side: Axis, part: int) -> str:
     return f"{side}/part-{part:02d}.safetensors"
 
 
-def rows_file(side: Side) -> str:
+def rows_file(side: Axis) -> str:
     return f"rows/{side}.safetensors"
 
 
-def ids_file(axis: Side, piece: int) -> str:
+def ids_file(axis: Axis, piece: int) -> str:
     return f"ids/{axis}-{piece:03d}.safetensors"
 
 

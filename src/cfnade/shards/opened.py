@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from cfnade._typing import IndexArray
 from cfnade.data.array_files import Arrays, digest_text, read_arrays, unpacked
-from cfnade.data.ratings import OTHER, IndexArray, Ratings, Rows, Side, offsets_of
+from cfnade.data.csr import CsrRows, row_offsets
+from cfnade.data.dataset import OTHER_AXIS, Axis, Dataset, make_dataset
 from cfnade.data.scale import LevelArray, Scale
 from cfnade.data.splits import Split
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.shards import layout
 from cfnade.shards.layout import DIVISIONS, MANIFEST, PARTS
 
@@ -26,7 +28,7 @@ _BAND = 1 << 22  # ratings put in order at a time
 class OwnColumns:
     """The training ratings in the columns of one rank."""
 
-    rows: Rows
+    rows: CsrRows
     """All rows of the data; columns count within the rank's own."""
     places: IndexArray  # (n,) each rating's place in its whole row
     counts: IndexArray  # (N,) ratings of each whole row
@@ -52,7 +54,7 @@ class Shards:
         self.n_users, self.n_items = int(manifest["users"]), int(manifest["items"])
         self.sizes: dict[str, int] = dict(manifest["ratings"])
         """How many ratings each division has."""
-        self.sides: tuple[Side, ...] = tuple(manifest["sides"])
+        self.sides: tuple[Axis, ...] = tuple(manifest["sides"])
         """What rows may be."""
         self.weighted = bool(manifest["weights"])
         self.fingerprint = str(manifest["fingerprint"])
@@ -90,11 +92,11 @@ class Shards:
 
     # -- whole tables -------------------------------------------------------------------------
 
-    def count(self, axis: Side) -> int:
+    def count(self, axis: Axis) -> int:
         """How many users or items there are."""
         return self.n_users if axis == "user" else self.n_items
 
-    def id_pieces(self, axis: Side) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    def id_pieces(self, axis: Axis) -> Iterator[tuple[int, npt.NDArray[Any]]]:
         """Raw ids some at a time: the index of the first, and the ids."""
         first = 0
         for piece, size in enumerate(self._manifest["pieces"][axis]):
@@ -102,11 +104,11 @@ class Shards:
             yield first, unpacked("ids", arrays)
             first += size
 
-    def ids(self, axis: Side) -> npt.NDArray[Any]:
+    def ids(self, axis: Axis) -> npt.NDArray[Any]:
         """All raw ids: id i is that of index i. Returns (N,)."""
         return np.concatenate([ids for _, ids in self.id_pieces(axis)])
 
-    def ids_at(self, axis: Side, places: IndexArray) -> npt.NDArray[Any]:
+    def ids_at(self, axis: Axis, places: IndexArray) -> npt.NDArray[Any]:
         """The raw ids of these indices, which rise. Returns (n,)."""
         parts = []
         for first, ids in self.id_pieces(axis):
@@ -114,24 +116,24 @@ class Shards:
             parts.append(ids[places[lo:hi] - first])
         return np.concatenate(parts)
 
-    def row_counts(self, side: Side, division: str = "train") -> IndexArray:
+    def row_counts(self, side: Axis, division: str = "train") -> IndexArray:
         """How many ratings of a division each whole row has. Returns (N,)."""
         return self._read(layout.rows_file(side))[division]
 
     # -- a rank's ratings ---------------------------------------------------------------------
 
-    def columns(self, side: Side, rank: int, size: int) -> IndexArray:
+    def columns(self, side: Axis, rank: int, size: int) -> IndexArray:
         """The columns of one rank, rising. Returns (C,)."""
         self._check(side, rank, size)
-        return layout.owned(self.count(OTHER[side]), rank, size)
+        return layout.owned(self.count(OTHER_AXIS[side]), rank, size)
 
-    def own(self, side: Side, rank: int, size: int) -> OwnColumns:
+    def own(self, side: Axis, rank: int, size: int) -> OwnColumns:
         """The training ratings in the columns of one rank."""
         columns = self.columns(side, rank, size)
         arrays = self._collect(side, ["train"], range(rank, PARTS, size))
-        n_columns = self.count(OTHER[side])
-        rows = Rows(
-            offsets_of(arrays["rows"], self.count(side)),
+        n_columns = self.count(OTHER_AXIS[side])
+        rows = CsrRows(
+            row_offsets(arrays["rows"], self.count(side)),
             _local(arrays["columns"], columns, n_columns),
             arrays["levels"],
             len(columns),
@@ -140,14 +142,14 @@ class Shards:
         counts = self.row_counts(side)
         return OwnColumns(rows, arrays["places"], counts, columns, arrays.get("weights"))
 
-    def cells(self, side: Side, division: str, rank: int, size: int) -> HeldCells:
+    def cells(self, side: Axis, division: str, rank: int, size: int) -> HeldCells:
         """The ratings of a division in the columns of one rank."""
         columns = self.columns(side, rank, size)
         arrays = self._collect(side, [division], range(rank, PARTS, size))
-        local = _local(arrays["columns"], columns, self.count(OTHER[side]))
+        local = _local(arrays["columns"], columns, self.count(OTHER_AXIS[side]))
         return HeldCells(arrays["rows"], local, arrays["levels"], arrays.get("weights"))
 
-    def ratings(self, *divisions: str) -> Ratings:
+    def ratings(self, *divisions: str) -> Dataset:
         """All ratings of some divisions in one process, by user and item."""
         side = self.sides[0]
         arrays = self._collect(side, divisions, range(PARTS))
@@ -156,7 +158,7 @@ class Shards:
             order = np.lexsort((users, items))
             arrays = {name: array[order] for name, array in arrays.items()}
             users, items = arrays["columns"], arrays["rows"]
-        return Ratings(
+        return make_dataset(
             users=users,
             items=items,
             levels=arrays["levels"],
@@ -170,13 +172,13 @@ class Shards:
         """All of them in one process, cut as they have been."""
         train = self.ratings("train")
         valid, test = (
-            replace(self.ratings(name), user_ids=train.user_ids, item_ids=train.item_ids)
+            self.ratings(name).replace(user_ids=train.user_ids, item_ids=train.item_ids)
             for name in ("valid", "test")
         )
         none = test.select(np.arange(0))
         return Split("shards", train, valid, test, none, self.fingerprint, self.fingerprint)
 
-    def _check(self, side: Side, rank: int, size: int) -> None:
+    def _check(self, side: Axis, rank: int, size: int) -> None:
         if side not in self.sides:
             raise DataError(
                 f"{self.folder}: has no parts whose rows are {side}s; cut them again with "
@@ -187,7 +189,7 @@ class Shards:
                 f"rank {rank} of {size}: there are {PARTS} parts, so 1 to {PARTS} ranks"
             )
 
-    def _collect(self, side: Side, divisions: Sequence[str], parts: range) -> Arrays:
+    def _collect(self, side: Axis, divisions: Sequence[str], parts: range) -> Arrays:
         """Arrays of some divisions of some parts, by row and column; columns in the whole."""
         opened = [self._read(layout.part_file(side, part)) for part in parts]
         names = dict(layout.arrays_of(divisions[0], weights=self.weighted))

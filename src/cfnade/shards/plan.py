@@ -11,16 +11,19 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
+from annotated_types import Ge, Le, Lt
+
 from cfnade.data.build import Options, Repeats
-from cfnade.data.formats import foreign_kind, is_document
-from cfnade.data.ratings import Side
+from cfnade.data.dataset import Axis
+from cfnade.data.formats import foreign_kind, is_document, rating_file
 from cfnade.data.roles import ReadOptions
+from cfnade.data.sources import open_source, packing
 from cfnade.data.typed_tables import count_rows, is_table
-from cfnade.errors import DataError
-from cfnade.files import write_text
-from cfnade.options import check_fields, number, one_of, whole
+from cfnade.exceptions import DataError
 from cfnade.shards.layout import SIDES
 from cfnade.shards.texts import is_whole_stream
+from cfnade.utils.files import write_text
+from cfnade.utils.validation import options
 
 ROWS = 1 << 21
 """Rows of a table that a task reads at a time."""
@@ -31,31 +34,30 @@ Kind = Literal["table", "text", "stream"]
 Input = tuple[str, int, int]
 
 
-@dataclass(frozen=True)
+@options(DataError)
 class ShardOptions:
     """What ratings mean, and how they are divided."""
 
-    side: Annotated[str, one_of("user", "item", "both")] = "both"
+    side: Literal["user", "item", "both"] = "both"
     """What rows may be: "user" and "item" halve the space, if one is enough."""
-    valid: Annotated[float, number(0, below=1)] = 0.05
-    test: Annotated[float, number(0, below=1)] = 0.0
-    seed: Annotated[int, whole(0, 2**63 - 1)] = 0
+    valid: Annotated[float, Ge(0), Lt(1)] = 0.05
+    test: Annotated[float, Ge(0), Lt(1)] = 0.0
+    seed: Annotated[int, Ge(0), Le(2**63 - 1)] = 0
     scale: str | None = None
     bins: int | None = None
     repeats: Repeats = "error"
     likes: float | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, DataError)
         self.meaning()
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[Axis, ...]:
         return tuple(side for side in SIDES if self.side in (side, "both"))
 
     def meaning(self) -> Options:
         """What ratings mean, as the reader of one file has it."""
-        return Options(self.scale, self.bins, self.repeats, self.likes)
+        return Options(scale=self.scale, bins=self.bins, repeats=self.repeats, likes=self.likes)
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Piece:
     kind: Kind
     first: int
     last: int
+    member: str = ""
+    """The file in a zip archive."""
 
 
 @dataclass(frozen=True)
@@ -151,12 +155,29 @@ def _is_part(file: Path, folder: Path) -> bool:
     return file.is_file() and not hidden and not is_document(file.name)
 
 
+def _member(archive: Path, reading: ReadOptions) -> str:
+    """Return the file of ratings in a zip archive: a text that is read as a stream."""
+    source = open_source(archive)
+    member = rating_file(source, reading)
+    head = source.head(member)
+    kind = "a Parquet or Arrow table" if is_table(head) else foreign_kind(head)
+    if kind is not None:
+        raise DataError(
+            f"{source.label(member)}: is {kind}; only text can be read from a zip archive in "
+            "pieces: unpack it and give the file"
+        )
+    is_whole_stream(archive, reading, member)  # which refuses texts that no task can read
+    return member
+
+
 def _pieces(file: Path, reading: ReadOptions) -> Iterator[Piece]:
     path = str(file)
     with file.open("rb") as opened:
         start = opened.read(512)
     size = file.stat().st_size
-    if is_table(start):
+    if packing(file) == "zip":
+        yield Piece(path, "stream", 0, size, _member(file, reading))
+    elif is_table(start):
         if names := reading.of_text():
             raise DataError(f"{file}: {names[0]}= is for text, and this is a table; leave it out")
         rows = count_rows(file, path)

@@ -10,9 +10,9 @@ import polars as pl
 
 from cfnade.data.array_files import Arrays
 from cfnade.data.build import index_of
-from cfnade.data.ratings import OTHER, Side
+from cfnade.data.dataset import OTHER_AXIS, Axis
 from cfnade.data.scale import Scale
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.shards.chunks import chunk_name
 from cfnade.shards.finding import ids_name, raw_id
 from cfnade.shards.layout import PARTS, SIDES, arrays_of, chances, part_of
@@ -22,7 +22,7 @@ from cfnade.shards.workplace import StoredIds, Workplace, id_arrays
 Array = npt.NDArray[Any]
 
 
-def write_as_texts(place: Workplace, axis: Side, chunk: int) -> None:
+def write_as_texts(place: Workplace, axis: Axis, chunk: int) -> None:
     """Integers of one chunk as texts, for others have texts; `moved` is where each went."""
     facts = place.found()
     arrays = place.read(chunk_name(facts["chunks"][chunk], axis))
@@ -34,7 +34,7 @@ def write_as_texts(place: Workplace, axis: Side, chunk: int) -> None:
     place.write(ids_name(facts, axis, chunk), content)
 
 
-def merge_ids(place: Workplace, axis: Side, number: int) -> None:
+def merge_ids(place: Workplace, axis: Axis, number: int) -> None:
     """One range of ids: each once, rising, and which one each id of every chunk is."""
     facts, cuts = place.found(), place.read(f"cuts/{axis}")["cuts"]
     slices, counts = [], []
@@ -68,14 +68,14 @@ def scatter(place: Workplace, chunk: int) -> None:
         band = np.searchsorted(bounds, whole[side], side="right") - 1
         order = np.argsort(band, kind="stable")
         starts = np.searchsorted(band[order], np.arange(len(bounds)))
-        arrays: Arrays = {"rows": whole[side], "columns": whole[OTHER[side]], "levels": levels}
+        arrays: Arrays = {"rows": whole[side], "columns": whole[OTHER_AXIS[side]], "levels": levels}
         if "weights" in ratings:
             arrays["weights"] = ratings["weights"]
         arrays = {name: array[order] for name, array in arrays.items()}
         place.write(f"scattered/{side}-{chunk:06d}", {**arrays, "starts": starts})
 
 
-def _numbered(place: Workplace, axis: Side, chunk: int) -> npt.NDArray[np.int32]:
+def _numbered(place: Workplace, axis: Axis, chunk: int) -> npt.NDArray[np.int32]:
     """The index in the whole of every id of a chunk. Returns (ids,)."""
     firsts = place.read(f"numbers/{axis}")["firsts"]
     parts = []
@@ -93,7 +93,7 @@ def _numbered(place: Workplace, axis: Side, chunk: int) -> npt.NDArray[np.int32]
 # -- bands ----------------------------------------------------------------------------------------
 
 
-def sort_band(place: Workplace, side: Side, band: int) -> None:
+def sort_band(place: Workplace, side: Axis, band: int) -> None:
     """All ratings of some rows: repeats settled, divided, placed in their rows, sorted by part."""
     options = place.plan().options
     low, high = place.read(f"bands/{side}")["bounds"][band : band + 2].tolist()
@@ -120,7 +120,7 @@ def sort_band(place: Workplace, side: Side, band: int) -> None:
     place.write(f"sorted/{side}-{band:06d}", content)
 
 
-def _gathered(place: Workplace, side: Side, band: int) -> Arrays:
+def _gathered(place: Workplace, side: Axis, band: int) -> Arrays:
     """The ratings of a band from all chunks, by row and column, equal ones as they came."""
     pieces: dict[str, list[Array]] = {}
     for chunk in range(len(place.found()["chunks"])):
@@ -141,7 +141,7 @@ def _gathered(place: Workplace, side: Side, band: int) -> Arrays:
     return {name: array[order] for name, array in ratings.items()}
 
 
-def _once_each(place: Workplace, side: Side, ratings: Arrays, options: ShardOptions) -> Arrays:
+def _once_each(place: Workplace, side: Axis, ratings: Arrays, options: ShardOptions) -> Arrays:
     """Each cell once: repeated ratings by the rule that was given, interactions counted."""
     rows, columns = ratings["rows"], ratings["columns"]
     new = np.ones(len(rows), bool)
@@ -156,7 +156,7 @@ def _once_each(place: Workplace, side: Side, ratings: Arrays, options: ShardOpti
         return ratings
     if options.repeats == "error":
         where = int(starts[np.argmax(sizes > 1)])
-        cell = {side: int(rows[where]), OTHER[side]: int(columns[where])}
+        cell = {side: int(rows[where]), OTHER_AXIS[side]: int(columns[where])}
         user, item = (raw_id(place, axis, cell[axis]) for axis in SIDES)
         raise DataError(
             f"user {user} rated item {item} again; {len(rows) - len(starts):,} repeated ratings "

@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cfnade.data.ratings import Side
+from cfnade.data.dataset import Axis
 from cfnade.data.roles import PLAIN, ReadOptions
 from cfnade.engines import Task, TaskEngine
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.shards import finding, finishing, sorting
 from cfnade.shards.chunks import piece_name, read_piece
 from cfnade.shards.layout import MANIFEST, PARTS, SIDES, ids_file, part_file, rows_file
@@ -45,9 +45,9 @@ def shard(
 ) -> Shards:
     """Cut the ratings of these files into parts in a folder, or go on with a job left there."""
     place = Workplace(Path(out).absolute())
+    plan = plan_of(data, options or ShardOptions(), reading)  # before anything is removed
     if force and (place.work.exists() or (place.folder / MANIFEST).exists()):
         _clear(place)
-    plan = plan_of(data, options or ShardOptions(), reading)
     if (place.folder / MANIFEST).exists():
         _same_or_raise(ShardPlan.load(place.folder / finishing.SOURCE), plan, place, "holds shards")
         log.info("%s: finished before, from the same files", out)
@@ -111,7 +111,7 @@ def _run(place: Workplace, plan: ShardPlan, engine: TaskEngine) -> None:
     finishing.write_manifest(place)
 
 
-def _files(place: Workplace, sides: Sequence[Side]) -> list[tuple[Task, str]]:
+def _files(place: Workplace, sides: Sequence[Axis]) -> list[tuple[Task, str]]:
     """What to join, and the file that it becomes."""
     joined: list[tuple[Task, str]] = [
         (("ids", axis, piece), ids_file(axis, piece))

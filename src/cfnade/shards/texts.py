@@ -17,9 +17,9 @@ from cfnade.data.characters import clean
 from cfnade.data.columns import Columns, Where
 from cfnade.data.fields import BadLines
 from cfnade.data.roles import ReadOptions
-from cfnade.data.sources import HEAD, packing, unpacked_blocks
+from cfnade.data.sources import HEAD, member_blocks, packing, unpacked_blocks
 from cfnade.data.text import Layout, read_columns, recognise
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # two bytes a character: a newline may be half of one
 _STORED = 1 << 20  # bytes of a compressed file read at a time
@@ -37,28 +37,26 @@ class TextBlock(NamedTuple):
         return self.begin == 0 and not self.lines
 
 
-def is_whole_stream(path: Path, options: ReadOptions) -> bool:
-    """Whether a text must be read by one task."""
-    head = _head(path)
+def is_whole_stream(path: Path, options: ReadOptions, member: str = "") -> bool:
+    """Whether a text must be read by one task. `member` names the file in a zip archive."""
+    head = _head(path, member)
     if head.startswith(_WIDE) or (options.encoding or "").lower().startswith(("utf-16", "utf-32")):
         raise DataError(
             f"{path}: is text of two or four bytes a character, which cannot be read in pieces; "
             "save it as UTF-8 or Parquet"
         )
-    if packed := packing(path):
-        if packed == "zip":
-            raise DataError(f"{path}: is a zip archive; unpack it and give the files or the folder")
+    if packing(path):
         return True
     return b'"' in head and _layout(path, head, options).shape.quoted
 
 
 def read_blocks(
-    path: Path, blocks: Iterator[TextBlock], options: ReadOptions
+    path: Path, blocks: Iterator[TextBlock], options: ReadOptions, member: str = ""
 ) -> Iterator[tuple[Columns, str]]:
     """The ratings of each block that has some, and in words which lines were skipped."""
     layout: Layout | None = None
     for block in blocks:
-        layout = layout or _layout(path, _head(path), options)
+        layout = layout or _layout(path, _head(path, member), options)
         try:
             read = _read(path, block, layout, options)
         except DataError as error:
@@ -84,10 +82,10 @@ def lines_between(path: Path, first: int, last: int, size: int) -> Iterator[Text
     yield TextBlock(data, first)
 
 
-def lines_of_stream(path: Path, size: int) -> Iterator[TextBlock]:
+def lines_of_stream(path: Path, size: int, member: str = "") -> Iterator[TextBlock]:
     """All lines of a file in blocks of about so many bytes."""
     held, length, lines = [b""], 0, 0
-    for piece in unpacked_blocks(path, _STORED):
+    for piece in _blocks(path, member):
         held.append(piece)
         length += len(piece)
         if length >= size:
@@ -144,9 +142,13 @@ def _layout(path: Path, head: bytes, options: ReadOptions) -> Layout:
     return replace(layout, names=None, roles=replace(layout.roles, time=None))
 
 
-def _head(path: Path) -> bytes:
+def _blocks(path: Path, member: str) -> Iterator[bytes]:
+    return member_blocks(path, member, _STORED) if member else unpacked_blocks(path, _STORED)
+
+
+def _head(path: Path, member: str) -> bytes:
     parts, length = [], 0
-    for piece in unpacked_blocks(path, _STORED):
+    for piece in _blocks(path, member):
         parts.append(piece)
         length += len(piece)
         if length >= HEAD:

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import polars as pl
 
 from cfnade.data.array_files import Arrays, packed, read_arrays, write_arrays
-from cfnade.errors import DataError
-from cfnade.files import write_text
+from cfnade.exceptions import DataError
 from cfnade.shards.plan import ShardPlan
+from cfnade.utils.files import write_text
 
 _verified: set[tuple[str, int, int]] = set()
 

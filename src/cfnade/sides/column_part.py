@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from cfnade.data.ratings import IndexArray, IntArray
+from cfnade._typing import IndexArray, IntArray
 from cfnade.group import Group
 from cfnade.kernels.block_drawing import BlockPart
 from cfnade.kernels.marking import WholeRows

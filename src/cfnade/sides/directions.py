@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.sides.side import Array
 
 MOST = 24

@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from cfnade.data.ratings import Ratings
-from cfnade.errors import TrainingError
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE
 from cfnade.kernels.block_drawing import BlockSampler
 from cfnade.kernels.drawing import DrawnBatch, Sampler
 from cfnade.kernels.grouping import Grouped
 from cfnade.models.batch import Batch, Context, Targets
-from cfnade.settings import Settings
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.meeting import Meeting, meeting_of
 
@@ -91,7 +91,7 @@ class Draws(Protocol):
     """Where a training step takes its ratings from."""
 
     n_rows: int
-    settings: Settings
+    settings: TrainingConfig
     """With the sizes of a batch filled in."""
 
     def share(self, axis: str | None) -> float:
@@ -109,8 +109,8 @@ class Draws(Protocol):
 
 def draws_of(
     axes: tuple[Literal["user", "item"], ...],
-    ratings: Ratings,
-    settings: Settings,
+    ratings: Dataset,
+    settings: TrainingConfig,
     target_weight: str,
     threads: int,
     parts: Mapping[Literal["user", "item"], ColumnPart] | None = None,
@@ -122,7 +122,7 @@ def draws_of(
     if not axes:
         raise TrainingError("no side reads ratings; name one that does, such as user or item")
     if len(axes) == 2:
-        if settings.rates is None:
+        if settings.context_range is None:
             raise TrainingError(
                 'context_rate "paper" splits rows; a model of users and items draws blocks: give '
                 "two rates"
@@ -136,8 +136,8 @@ class _RowDraws:
     def __init__(
         self,
         axis: Literal["user", "item"],
-        ratings: Ratings,
-        settings: Settings,
+        ratings: Dataset,
+        settings: TrainingConfig,
         target_weight: str,
         threads: int,
         part: ColumnPart | None,
@@ -153,7 +153,7 @@ class _RowDraws:
             rows.levels,
             n_columns=rows.n_columns,
             n_levels=rows.n_levels,
-            rate=settings.rates,
+            rate=settings.context_range,
             small=settings.small_contexts,
             weights=target_weight,
             threads=threads,
@@ -190,24 +190,24 @@ class _BlockDraws:
 
     def __init__(
         self,
-        ratings: Ratings,
-        settings: Settings,
+        ratings: Dataset,
+        settings: TrainingConfig,
         threads: int,
         parts: Mapping[Literal["user", "item"], ColumnPart] | None,
     ) -> None:
         shared = [parts["user"], parts["item"]] if parts else []
         self._parts = shared
         by_user, by_item = ratings.rows("user"), ratings.rows("item")
-        users, items = settings.block(ratings.n_users, ratings.n_items)
+        users, items = settings.block_shape(ratings.n_users, ratings.n_items)
         self.n_rows = ratings.n_users
-        self.settings = settings.with_block(users, items)
+        self.settings = settings.with_block_shape(users, items)
         self._shares = {"user": items / ratings.n_items, "item": users / ratings.n_users}
         self._sampler = BlockSampler(
             (by_user.offsets, by_user.columns, by_user.levels),
             (by_item.offsets, by_item.columns, by_item.levels),
             columns=items,
             n_levels=by_user.n_levels,
-            rate=settings.rates or (0.0, 1.0),
+            rate=settings.context_range or (0.0, 1.0),
             threads=threads,
             parts=(shared[0].block, shared[1].block) if shared else None,
             group=shared[0].group if shared else ALONE,

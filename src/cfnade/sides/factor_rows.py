@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Ratings, Rows
+from cfnade._typing import IntArray
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset
 from cfnade.kernels.posterior import Evidence, lower_products
 from cfnade.models.config import FactorConfig
 from cfnade.models.mean_link import MeanLink
@@ -55,10 +57,10 @@ class FactorWeights(RowWeights):
         noise, spread = self.tables["variances"].tolist()
         return MeanLink(self.tables["log_weights"], noise, spread)
 
-    def reading(self, context: Ratings) -> Reading:
-        return reading_of(self.axis, FactorRows(self, context.rows(self.axis)))
+    def reading(self, context: Dataset) -> Reading:
+        return reading_of(self.axis, FactorRows(self, context.rows(self.axis)), context)
 
-    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
+    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         """Of a row its state (m, ω), of a column its loadings."""
         if axis != self.axis:
             return self.tables["a"]
@@ -69,7 +71,7 @@ class FactorWeights(RowWeights):
 class FactorRows:
     """A RowReading: (η, ω) of cells by the posteriors of their rows, turned into scores."""
 
-    def __init__(self, weights: FactorWeights, rows: Rows) -> None:
+    def __init__(self, weights: FactorWeights, rows: CsrRows) -> None:
         self._tables, self._link = weights.tables, weights.link()
         a, S = weights.tables["a"], weights.config.samples
         self.rows, self.dtype = rows, a.dtype

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from cfnade.data.ratings import Rows
+from cfnade.data.csr import CsrRows
 from cfnade.kernels.posterior import lower_products
 from cfnade.kernels.threads import run
 from cfnade.kernels.vector_draws import draw_vectors
@@ -30,7 +30,7 @@ IMAGINED = 1.0
 class _Vectors:
     """What is known of all rows, or of all columns: a bias, then the taste."""
 
-    def __init__(self, rows: Rows, levels: Floats, dimensions: int, start: Floats) -> None:
+    def __init__(self, rows: CsrRows, levels: Floats, dimensions: int, start: Floats) -> None:
         self._index = np.array(rows.offsets), np.array(rows.columns)
         self._levels, self._counts = levels, rows.counts()
         count = len(rows)
@@ -81,7 +81,7 @@ class _Scale:
 
 
 def sampled(
-    rows: Rows, columns: Rows, dimensions: int, *, count: int, seed: int, threads: int
+    rows: CsrRows, columns: CsrRows, dimensions: int, *, count: int, seed: int, threads: int
 ) -> list[Factors]:
     """So many factor analyses of the same ratings, given by row and by column.
 
@@ -106,7 +106,7 @@ def sampled(
     return samples
 
 
-def _scaled(rows: Rows, scale: _Scale) -> Floats:
+def _scaled(rows: CsrRows, scale: _Scale) -> Floats:
     return ((rows.levels - np.float32(scale.middle)) / np.float32(scale.unit)).astype(np.float32)
 
 

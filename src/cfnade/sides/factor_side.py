@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade._typing import IntArray
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
 from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
 from cfnade.models.config import FactorConfig
 from cfnade.models.factor_network import FactorNetwork
 from cfnade.models.mean_link import MeanLink
-from cfnade.settings import Settings
 from cfnade.sides.factor_rows import FactorRows, FactorWeights
 from cfnade.sides.factor_samples import sampled
 from cfnade.sides.factors import Factors, analyse, continued
@@ -61,7 +62,7 @@ class FactorSide(MadeSide):
     # -- made, saved, taken over --------------------------------------------------------------
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
         assert axis is not None
         config = FactorConfig(
             columns=len(ratings.ids(other_axis(axis))),
@@ -73,24 +74,24 @@ class FactorSide(MadeSide):
 
     @torch.no_grad()
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         del generator, before
         self._fill(self._sampled(ratings, settings.seed, thread_count(None)))
         self._shape(ratings)
 
     @torch.no_grad()
-    def go_on(self, ratings: Ratings, trained: IntArray, settings: Settings) -> None:
+    def go_on(self, ratings: Dataset, trained: IntArray, settings: TrainingConfig) -> None:
         del trained, settings
         self._fill(self._sampled_again(ratings, thread_count(None)))
         self._shape(ratings)
 
-    def _sampled(self, ratings: Ratings, seed: int, threads: int) -> list[Factors]:
+    def _sampled(self, ratings: Dataset, seed: int, threads: int) -> list[Factors]:
         """What the sample, or each of several, is."""
         dimensions = self.network.config.dimensions
         return [analyse(ratings.rows(self.axis), dimensions, seed=seed, threads=threads)]
 
-    def _sampled_again(self, ratings: Ratings, threads: int) -> list[Factors]:
+    def _sampled_again(self, ratings: Dataset, threads: int) -> list[Factors]:
         """The same from where it stands."""
         rows = ratings.rows(self.axis)
         return [continued(rows, factors_in(self.network), threads=threads, sweeps=MORE_SWEEPS)]
@@ -99,7 +100,7 @@ class FactorSide(MadeSide):
         for number, factors in enumerate(samples):
             fill(self.network, number, factors)
 
-    def _shape(self, ratings: Ratings) -> None:
+    def _shape(self, ratings: Dataset) -> None:
         """Variances and the levels' weights, from training ratings left out of their own."""
         rows, net = ratings.rows(self.axis), self.network
         places = np.arange(rows.n_ratings)[:: -(-rows.n_ratings // SAMPLE)]
@@ -138,12 +139,12 @@ class SampledSide(FactorSide):
     usual = (7, 10)
     trust = 3.0
 
-    def _sampled(self, ratings: Ratings, seed: int, threads: int) -> list[Factors]:
+    def _sampled(self, ratings: Dataset, seed: int, threads: int) -> list[Factors]:
         config, own = self.network.config, ratings.rows(self.axis)
         others, count = ratings.rows(other_axis(self.axis)), config.samples
         return sampled(own, others, config.dimensions, count=count, seed=seed, threads=threads)
 
-    def _sampled_again(self, ratings: Ratings, threads: int) -> list[Factors]:
+    def _sampled_again(self, ratings: Dataset, threads: int) -> list[Factors]:
         return self._sampled(ratings, 0, threads)
 
 

@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from cfnade.data.ratings import Rows, sums_of
+from cfnade.data.csr import CsrRows, index_sums
 from cfnade.group import ALONE, Group
 from cfnade.kernels.grouping import ratings_of
 from cfnade.kernels.posterior import expect, lower_products, maximise
 from cfnade.kernels.threads import run
-from cfnade.once import OnceOf
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.rank_posteriors import expected_of_ranks
+from cfnade.utils.caching import WeakMemo
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -69,12 +69,12 @@ class _Sums(NamedTuple):
     firsts: Floats  # (M, D) Σ z
 
 
-_ANALYSES = OnceOf[Factors]()
+_ANALYSES = WeakMemo[Factors]()
 """Of rows: several members of a model may start from the same one."""
 
 
 def analyse(
-    rows: Rows,
+    rows: CsrRows,
     dimensions: int,
     *,
     seed: int,
@@ -93,7 +93,7 @@ def analyse(
 
 
 def _analysed(
-    rows: Rows, dimensions: int, seed: int, threads: int, sweeps: int, part: ColumnPart | None
+    rows: CsrRows, dimensions: int, seed: int, threads: int, sweeps: int, part: ColumnPart | None
 ) -> Factors:
     analysis = _Analysis(rows, dimensions, seed, part)
     few = _some_rows(rows, ENOUGH, analysis.group)
@@ -103,7 +103,7 @@ def _analysed(
     return analysis.turned()
 
 
-def continued(rows: Rows, factors: Factors, *, threads: int, sweeps: int) -> Factors:
+def continued(rows: CsrRows, factors: Factors, *, threads: int, sweeps: int) -> Factors:
     """Some more sweeps from an earlier analysis: rows and ratings may have come since."""
     analysis = _Analysis(rows, factors.a.shape[1], 0, earlier=factors)
     for _ in range(sweeps):
@@ -116,7 +116,7 @@ class _Analysis:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: CsrRows,
         dimensions: int,
         seed: int,
         part: ColumnPart | None = None,
@@ -154,7 +154,7 @@ class _Analysis:
         self._pull = self._pulled(self._counts)
         self._centre, self._precision = _relevance(self._a, self._c, self._counts, self.group)
 
-    def sweep(self, rows: Rows, threads: int) -> None:
+    def sweep(self, rows: CsrRows, threads: int) -> None:
         """One expectation and one maximisation step."""
         unit = np.float32(np.sqrt(self._noise))
         residuals = _left(rows, self._mean) / unit
@@ -166,7 +166,7 @@ class _Analysis:
             sums = _expected(*tables, threads)
         prior = self._precision * self._noise, self._centre / np.sqrt(self._noise)
         a, c = _maximised(sums, *prior, threads)
-        squares = sums_of(rows.columns, rows.n_columns, lambda some: np.square(residuals[some]))
+        squares = index_sums(rows.columns, rows.n_columns, lambda some: np.square(residuals[some]))
         errors = _squared_errors(sums, a, c, squares)
         total = self.group.total
         left_over = total(float(errors.sum())) / total(rows.n_ratings)
@@ -207,7 +207,7 @@ def _mean(values: Any, group: Group) -> Any:
     return (sums if values.ndim > 1 else sums[0]) / group.total(len(values))
 
 
-def _some_rows(rows: Rows, most: int, group: Group) -> Rows:
+def _some_rows(rows: CsrRows, most: int, group: Group) -> CsrRows:
     """All rows, or every so many-th if they have more ratings than that."""
     step = -(-int(group.total(rows.n_ratings)) // most)
     if step <= 1:
@@ -217,19 +217,21 @@ def _some_rows(rows: Rows, most: int, group: Group) -> Rows:
     return replace(rows, offsets=some.offsets, columns=some.columns, levels=some.levels)
 
 
-def _counted(rows: Rows) -> tuple[Doubles, Doubles]:
+def _counted(rows: CsrRows) -> tuple[Doubles, Doubles]:
     """How many ratings each column has, and their sum. Both (M,)."""
     columns, M = rows.columns, rows.n_columns
-    return sums_of(columns, M, lambda _: None), sums_of(columns, M, lambda some: rows.levels[some])
+    return index_sums(columns, M, lambda _: None), index_sums(
+        columns, M, lambda some: rows.levels[some]
+    )
 
 
-def _left(rows: Rows, mean: Floats) -> Floats:
+def _left(rows: CsrRows, mean: Floats) -> Floats:
     """Ratings minus their column's mean. Returns (n,)."""
     return rows.levels.astype(np.float32) - mean[rows.columns]
 
 
 def _start(
-    rows: Rows, mean: Floats, dimensions: int, spread: float, seed: int, part: ColumnPart | None
+    rows: CsrRows, mean: Floats, dimensions: int, spread: float, seed: int, part: ColumnPart | None
 ) -> Floats:
     """Loadings from the largest singular vectors of what means leave; the first is constant."""
     group = ALONE if part is None else part.group
@@ -251,7 +253,7 @@ def _start(
 
 
 def _singular(
-    rows: Rows, numbers: Any, values: Floats, count: int, seed: int, part: ColumnPart | None
+    rows: CsrRows, numbers: Any, values: Floats, count: int, seed: int, part: ColumnPart | None
 ) -> tuple[Doubles, Doubles]:
     """Right singular vectors (M, count) of a sparse table, and values, by random projection."""
     group, columns = (ALONE, rows.n_columns) if part is None else (part.group, part.whole)
@@ -295,7 +297,7 @@ def _tall_singular(table: Doubles, count: int, group: Group) -> tuple[Doubles, D
     return table @ turn[:, ::-1][:, :count] / sizes, sizes
 
 
-def _expected(rows: Rows, residuals: Floats, a: Floats, c: Floats, threads: int) -> _Sums:
+def _expected(rows: CsrRows, residuals: Floats, a: Floats, c: Floats, threads: int) -> _Sums:
     """The sums of the expectation step, each thread's own added up."""
     M, D = a.shape
     lower = np.empty((M, D * (D + 1) // 2), np.float32)

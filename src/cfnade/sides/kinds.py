@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from cfnade.data.ratings import Ratings
-from cfnade.errors import ModelError, TrainingError
-from cfnade.settings import Settings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import ModelError, TrainingError
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.factor_side import FactorSide, SampledSide
 from cfnade.sides.made_side import MadeSide
@@ -94,9 +94,9 @@ def kernel_tasks(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def new_member(
     names: tuple[str, ...],
-    ratings: Ratings,
+    ratings: Dataset,
     fields: Mapping[str, Any],
-    settings: Settings,
+    settings: TrainingConfig,
     parts: Mapping[Axis, ColumnPart] | None = None,
 ) -> Member:
     """A member for these ratings with its start values.
@@ -113,7 +113,7 @@ def new_member(
     return Member(sides)
 
 
-def bytes_of_weights(names: tuple[str, ...], ratings: Ratings, fields: Mapping[str, Any]) -> int:
+def bytes_of_weights(names: tuple[str, ...], ratings: Dataset, fields: Mapping[str, Any]) -> int:
     """What a member's parameters would take; sides that read no rows have few, and count nothing.
 
     Nothing of that size is made.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.group import Array, Group
 
 Owner = Callable[[Array], Array]

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import IntArray, Ratings
-from cfnade.errors import TrainingError
+from cfnade._typing import IntArray
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch
 from cfnade.kernels.engine import Engine
@@ -21,7 +23,6 @@ from cfnade.kernels.network import Network
 from cfnade.models.cfnade import CFNADENetwork
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.initialise import smoothed_log_frequencies, steps
-from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.nade_rows import NadeWeights
 from cfnade.sides.rank_scores import OutputTable, rank_scores
@@ -45,7 +46,7 @@ class NadeSide(RowSide):
     # -- made, saved, taken over --------------------------------------------------------------
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
         assert axis is not None
         rows = ratings.rows(axis)
         sizes: dict[str, Any] = {"columns": rows.n_columns, "levels": rows.n_levels}
@@ -55,7 +56,7 @@ class NadeSide(RowSide):
         return cls(axis, CFNADENetwork(**{**_own(fields), **sizes}))
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         """Random weights; biases from how often each column got each level.
 
@@ -88,7 +89,7 @@ class NadeSide(RowSide):
     def empty(fields: Mapping[str, Any]) -> CFNADENetwork:
         return CFNADENetwork.from_config(CFNADEConfig.from_dict(fields))
 
-    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
+    def take_over(self, earlier: Side, ratings: Dataset, earlier_ratings: Dataset) -> None:
         assert isinstance(earlier, NadeSide)
         old, new = earlier.network, self.network
         same = ("levels", "hidden", "factors", "shared", "activation")
@@ -113,7 +114,7 @@ class NadeSide(RowSide):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         """The paper's L2 is Σ w² beside the mean cost of a row.
 
         The mean cost of a block's target is that of a row divided by the ratings of a row. A
@@ -132,7 +133,7 @@ class NadeSide(RowSide):
         return rules
 
     def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> SideStepper:
         return EngineStepper(self, self.rules(ratings, settings, share=share), settings, threads)
 
@@ -165,7 +166,7 @@ def _own(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in others}
 
 
-def _rate(name: str, settings: Settings) -> float:
+def _rate(name: str, settings: TrainingConfig) -> float:
     rate = settings.learning_rate
     if name in ("W", "A", "B", "c"):
         rate *= settings.first_layer_factor
@@ -174,7 +175,7 @@ def _rate(name: str, settings: Settings) -> float:
     return rate
 
 
-def _decay(name: str, settings: Settings) -> float:
+def _decay(name: str, settings: TrainingConfig) -> float:
     """The penalty is decay · Σw², so its gradient is 2 · decay · w; biases have none."""
     if name in ("b", "c") or name.startswith("deep_c"):
         return 0.0
@@ -185,7 +186,7 @@ class EngineStepper:
     """Gradients and Adam of a CF-NADE in compiled kernels."""
 
     def __init__(
-        self, side: NadeSide, rules: Mapping[str, Rule], settings: Settings, threads: int
+        self, side: NadeSide, rules: Mapping[str, Rule], settings: TrainingConfig, threads: int
     ) -> None:
         network = side.network
         self._axis, self._mean = side.axis, network.config.mean_context

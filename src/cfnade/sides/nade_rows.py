@@ -12,15 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Ratings, Rows
+from cfnade._typing import IntArray
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset
 from cfnade.kernels import request
 from cfnade.kernels.forward import context_sum
 from cfnade.kernels.grouping import RowRatings, group, ratings_of
 from cfnade.models.config import CFNADEConfig
-from cfnade.once import once
 from cfnade.sides.readings import reading_of
 from cfnade.sides.side import Array, Axis, Reading, RowWeights
 from cfnade.sides.state_rows import StateRows
+from cfnade.utils.caching import locked_cached_property
 
 PIECE = 1 << 22
 """How many numbers a temporary array may hold."""
@@ -70,10 +72,10 @@ class NadeWeights(RowWeights):
         """What the state is compared with. (M, K, D)."""
         return self.tables["V" if self.config.factors is None else "P"]
 
-    def reading(self, context: Ratings) -> Reading:
-        return reading_of(self.axis, NadeRows(self, context.rows(self.axis)))
+    def reading(self, context: Dataset) -> Reading:
+        return reading_of(self.axis, NadeRows(self, context.rows(self.axis)), context)
 
-    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
+    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         """Of a row its hidden state, of a column the output weights of its levels."""
         if axis != self.axis:
             return self.output_table.reshape(len(self.output_table), -1)
@@ -83,7 +85,7 @@ class NadeWeights(RowWeights):
 class NadeRows(StateRows):
     """A CF-NADE's numbers (no copies), and the rows that it reads."""
 
-    def __init__(self, weights: NadeWeights, rows: Rows) -> None:
+    def __init__(self, weights: NadeWeights, rows: CsrRows) -> None:
         tables, self._config = weights.tables, weights.config
         super().__init__(rows, weights.output_table, tables["b"], shared=self._config.shared)
         self._input, self._c = weights.input_table, tables["c"]
@@ -142,7 +144,7 @@ class NadeRows(StateRows):
             return super()._all_states()
         return self._by_number(np.arange(len(self.rows)))
 
-    @once
+    @locked_cached_property
     def _every_state(self) -> Array:
         return self._states(*self._every)
 
@@ -155,7 +157,7 @@ class NadeRows(StateRows):
         sums, counts = self._some(numbers)
         return sums[local], counts[local]
 
-    @once
+    @locked_cached_property
     def _every(self) -> tuple[Array, IntArray]:
         """Of all rows, and last of one of which nothing is known."""
         return self._some(np.append(np.arange(len(self.rows)), -1))

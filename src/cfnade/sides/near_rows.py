@@ -8,16 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Ratings, Rows
+from cfnade._typing import IntArray
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
 from cfnade.kernels.nearness import Nearness, near_cells, near_column, near_row, near_weights
 from cfnade.kernels.threads import run, thread_count
 from cfnade.models.config import NearConfig
-from cfnade.once import once
 from cfnade.sides.factor_rows import FactorRows, FactorWeights
 from cfnade.sides.readings import reading_of
 from cfnade.sides.side import Array, Reading, Row, RowWeights
 from cfnade.sides.state_rows import as_ratings, rows_in_pieces
+from cfnade.utils.caching import locked_cached_property
 
 _FACTORS = "factors."
 
@@ -65,12 +67,12 @@ class NearWeights(RowWeights):
         exact = (self.tables[name].astype(np.float64) for name in ("covariances", "variances"))
         return Nearness(starts, others, *exact)
 
-    def reading(self, context: Ratings) -> Reading:
-        reading = reading_of(self.axis, NearRows(self, context.rows(self.axis)))
+    def reading(self, context: Dataset) -> Reading:
+        reading = reading_of(self.axis, NearRows(self, context.rows(self.axis)), context)
         reading.learns = None  # who has no pairs gets no correction, and nothing stands for it
         return reading
 
-    def fault(self, ratings: Ratings) -> str | None:
+    def fault(self, ratings: Dataset) -> str | None:
         starts, others = self.tables["starts"], self.tables["others"]
         M, P = self.config.columns, self.config.pairs
         if starts[0] != 0 or starts[-1] != P or (np.diff(starts) < 0).any():
@@ -95,7 +97,7 @@ def residuals_of(factors: FactorRows, ratings: RowRatings) -> Array:
 class NearRows:
     """A RowReading: scores that are corrections times the level."""
 
-    def __init__(self, weights: NearWeights, rows: Rows) -> None:
+    def __init__(self, weights: NearWeights, rows: CsrRows) -> None:
         self.rows, self.dtype = rows, weights.tables["variances"].dtype
         self._near, self._factors = weights.nearness(), FactorRows(weights.factors, rows)
         self._gain, self._shift = float(weights.tables["gain"]), float(weights.tables["shift"])
@@ -191,7 +193,7 @@ class NearRows:
         scores = slopes[:, None] * self._k[:, None]  # (B, K, M)
         return np.asarray(scores.astype(self.dtype).transpose(0, 2, 1))
 
-    @once
+    @locked_cached_property
     def _every(self) -> _Weighed:
         """All rows of the context."""
         data = self.rows

@@ -14,16 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import Ratings, Rows, counts_of, sums_of
-from cfnade.errors import TrainingError
+from cfnade.config import TrainingConfig
+from cfnade.data.csr import CsrRows, index_counts, index_sums
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import TrainingError
 from cfnade.kernels.cooccurrence import co_picks
 from cfnade.kernels.grouping import ratings_of
 from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
 from cfnade.models.config import NearConfig
 from cfnade.models.near_network import NearNetwork
-from cfnade.once import OnceOf
-from cfnade.settings import Settings
 from cfnade.sides.factor_rows import FactorRows
 from cfnade.sides.factor_side import fill
 from cfnade.sides.factors import analyse
@@ -31,6 +31,7 @@ from cfnade.sides.made_side import MadeSide
 from cfnade.sides.near_rows import NearWeights, residuals_of
 from cfnade.sides.side import Array, Axis, Before, other_axis
 from cfnade.sides.trainable import Member, tables_of
+from cfnade.utils.caching import WeakMemo
 
 DIMENSIONS, SWEEPS = 4, 15
 """Of the factor analysis. More dimensions explain away what is near."""
@@ -63,7 +64,7 @@ class NearSide(MadeSide):
     # -- made, saved, taken over --------------------------------------------------------------
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
         assert axis is not None
         columns = len(ratings.ids(other_axis(axis)))
         config = NearConfig(columns=columns, levels=len(ratings.scale), dimensions=DIMENSIONS)
@@ -74,7 +75,7 @@ class NearSide(MadeSide):
 
     @torch.no_grad()
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         del generator
         if not before:
@@ -93,7 +94,7 @@ class NearSide(MadeSide):
         fill(self.network.factors, 0, factors)
         self._pair(rows, (settings.seed, threads))
 
-    def _pair(self, rows: Rows, made: tuple[int, int]) -> None:
+    def _pair(self, rows: CsrRows, made: tuple[int, int]) -> None:
         """made: from which seed the analysis was, and by how many threads."""
 
         def find() -> Pairs:
@@ -115,12 +116,12 @@ class NearSide(MadeSide):
     def weights(self) -> NearWeights:
         return NearWeights(self.axis, self.network.config, tables_of(self.network))
 
-    def fault(self, ratings: Ratings) -> str | None:
+    def fault(self, ratings: Dataset) -> str | None:
         return self.weights().fault(ratings)
 
     # -- trained ------------------------------------------------------------------------------
 
-    def settle(self, ratings: Ratings, member: Member) -> None:
+    def settle(self, ratings: Dataset, member: Member) -> None:
         del ratings, member
         gain, shift = self._gains
         self.network.gain.fill_(gain)
@@ -140,11 +141,11 @@ class Pairs(NamedTuple):
     variances: Array  # (M,)
 
 
-_PAIRS = OnceOf[Pairs]()
+_PAIRS = WeakMemo[Pairs]()
 """Of rows: several members of a model may have the same neighbourhood."""
 
 
-def _left_of(factors: FactorRows, rows: Rows) -> Array:
+def _left_of(factors: FactorRows, rows: CsrRows) -> Array:
     """What an analysis leaves of all ratings, so many rows at a time. Returns (n,) float32."""
     left = np.empty(rows.n_ratings, np.float32)
     for first in range(0, len(rows), ROWS_AT_ONCE):
@@ -154,7 +155,7 @@ def _left_of(factors: FactorRows, rows: Rows) -> Array:
     return left
 
 
-def pairs_of(rows: Rows, left: Array, sure: float, threads: int) -> Pairs:
+def pairs_of(rows: CsrRows, left: Array, sure: float, threads: int) -> Pairs:
     """Covariances of what is left of columns, those that stand out from chance, shrunken.
 
     Of columns with n rows in common C = Σ e_i e_j has the standard error √(n v_i v_j). Up to `sure`
@@ -162,8 +163,8 @@ def pairs_of(rows: Rows, left: Array, sure: float, threads: int) -> Pairs:
     columns that go together count: what goes apart is mostly chance.
     """
     M, offsets, columns = rows.n_columns, np.array(rows.offsets), np.array(rows.columns)
-    counts = counts_of(columns, M)
-    squares = sums_of(columns, M, lambda some: np.square(left[some], dtype=np.float64))
+    counts = index_counts(columns, M)
+    squares = index_sums(columns, M, lambda some: np.square(left[some], dtype=np.float64))
     variances = (squares + COLUMN_DOUBT * left.var()) / (counts + COLUMN_DOUBT)
     sums = co_picks(offsets, columns, left.astype(np.float32), M, threads=threads)
     common = co_picks(offsets, columns, np.ones(len(left), np.float32), M, threads=threads)

@@ -13,11 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import IntArray, Ratings, Rows
+from cfnade._typing import IntArray
+from cfnade.config import TrainingConfig
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.posterior import Evidence
 from cfnade.models.batch import Context
-from cfnade.settings import Settings
 from cfnade.sides.readings import reading_of
 from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import Array, Axis, Reading, Row, row_of
@@ -31,22 +33,22 @@ class PlainSide(RowSide):
     def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of cells, each of a row of the context; differentiable. Returns (n, K)."""
 
-    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         """Everything moves at the usual rate, without decay."""
         del ratings, share
         names = [name for name, _ in self.network.named_parameters()]
         return dict.fromkeys(names, Rule(rate=settings.learning_rate))
 
     def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> AutogradStepper:
         del threads
         return AutogradStepper(self, self.rules(ratings, settings, share=share))
 
-    def reading(self, context: Ratings) -> Reading:
-        return reading_of(self.axis, PlainRows(self.scores_given, context.rows(self.axis)))
+    def reading(self, context: Dataset) -> Reading:
+        return reading_of(self.axis, PlainRows(self.scores_given, context.rows(self.axis)), context)
 
-    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
+    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         del context, axis
         return None
 
@@ -61,7 +63,7 @@ ScoresGiven = Callable[[Context, Tensor, Tensor], Tensor]
 class PlainRows:
     """A RowReading of any side that can score cells given contexts."""
 
-    def __init__(self, scores: ScoresGiven, rows: Rows) -> None:
+    def __init__(self, scores: ScoresGiven, rows: CsrRows) -> None:
         self._scores, self.rows, self.dtype = scores, rows, np.dtype(np.float64)
 
     def cells(self, rows: IntArray, columns: IntArray) -> Array:

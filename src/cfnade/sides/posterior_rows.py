@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from cfnade.data.ratings import Rows
+from cfnade.data.csr import CsrRows
 from cfnade.kernels.grouping import RowRatings
 from cfnade.kernels.posterior import (
     Evidence,
@@ -36,7 +36,7 @@ class PosteriorRows(StateRows):
 
     def __init__(
         self,
-        rows: Rows,
+        rows: CsrRows,
         evidence: Sequence[Evidence],
         output: Array,
         bias: Array,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from cfnade.data.ratings import Rows
+from cfnade.data.csr import CsrRows
 from cfnade.group import Array, Group
 from cfnade.kernels.posterior import Evidence, Posteriors, RaggedRows, lower_products
 from cfnade.kernels.shared_posterior import (
@@ -56,7 +56,7 @@ def solved_by_ranks(found: Posteriors, slopes: Array, group: Group) -> tuple[Pos
 
 
 def expected_of_ranks(
-    rows: Rows, residuals: Floats, a: Floats, c: Floats, group: Group
+    rows: CsrRows, residuals: Floats, a: Floats, c: Floats, group: Group
 ) -> tuple[Floats, Floats, Floats]:
     """The sums of factor analysis's expectation step, of this rank's columns."""
     M, D = a.shape

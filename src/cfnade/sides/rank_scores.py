@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.group import Array, Group
 from cfnade.kernels.forward import cell_scores
 from cfnade.kernels.grouping import CellArrays

@@ -11,14 +11,16 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Rows
-from cfnade.sides.side import Array, Axis, Folding, Reading, Row, What, Who
+from cfnade._typing import IntArray
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset
+from cfnade.sides.side import Array, Axis, Folding, Reading, Row, What, Who, row_of
 
 
 class RowReading(Protocol):
     """Scores of a side's own rows and columns; an unknown column (-1) scores as column 0."""
 
-    rows: Rows
+    rows: CsrRows
     dtype: np.dtype[Any]  # of scores
 
     def cells(self, rows: IntArray, columns: IntArray) -> Array:
@@ -75,9 +77,9 @@ class Foldable(Protocol):
         """From the weights of columns with so many training ratings (M,); None: too few."""
 
 
-def reading_of(axis: Axis | None, rows: RowReading) -> Reading:
+def reading_of(axis: Axis | None, rows: RowReading, context: Dataset) -> Reading:
     """A side's answers about users and items."""
-    return ByUser(rows) if axis == "user" else ByItem(rows)
+    return ByUser(rows) if axis == "user" else ByItem(rows, context)
 
 
 class ByUser:
@@ -121,19 +123,23 @@ class ByUser:
 
 
 class ByItem:
-    """Rows are items: a person is a column, which only those have who were trained on."""
+    """Rows are items: a person is a column, which only those have who were trained on.
+
+    The ratings that the rows hold of a person are those of the context, whatever history a
+    question gives: these are left out of the person's own cells.
+    """
 
     learns: Axis | None = "user"
 
-    def __init__(self, reading: RowReading) -> None:
-        self._rows = reading
+    def __init__(self, reading: RowReading, context: Dataset) -> None:
+        self._rows, self._context = reading, context
 
     def cells(self, users: IntArray, items: IntArray, times: Array | None) -> Array:
         del times
         return self._rows.cells(items, users)
 
     def person(self, who: Who, items: IntArray) -> Array:
-        return _down(self._rows, who.user, items, who.rated)
+        return _down(self._rows, who.user, items, row_of(self._context.rows("user"), who.user))
 
     def item(self, what: What, users: IntArray) -> Array:
         return self._rows.some(what.raters, users)
@@ -148,12 +154,19 @@ class ByItem:
 
     def folding(self, counts: IntArray, *, mean_only: bool = False) -> Folding | None:
         features = _features(self._rows, counts, mean_only)
-        return None if features is None else FoldingUsers(features)
+        return None if features is None else FoldingUsers(features, self._context)
 
     def lists(self, people: Sequence[Who], *, leave_out: bool) -> Array:
         users = np.array([who.user for who in people], np.int64)
-        known, rows = np.flatnonzero(users >= 0), [who.rated for who in people if who.user >= 0]
-        scores = self._rows.across(users[known], rows, leave_out=leave_out)
+        known, stored = np.flatnonzero(users >= 0), self._context.rows("user")
+        rows = [row_of(stored, int(user)) for user in users[known]]
+        if not leave_out:  # what only the context holds is left out of itself even then
+            rows = [
+                row.excluding(people[number].rated.columns)
+                for number, row in zip(known.tolist(), rows, strict=True)
+            ]
+        care = leave_out or any(len(row.columns) for row in rows)
+        scores = self._rows.across(users[known], rows, leave_out=care)
         if len(known) == len(people):
             return scores
         _, N, K = scores.shape
@@ -212,11 +225,13 @@ class FoldingItems:
 class FoldingUsers:
     """Rows are items, and the imagined column is a user."""
 
-    def __init__(self, features: ColumnFeatures) -> None:
+    def __init__(self, features: ColumnFeatures, context: Dataset) -> None:
         self._features, self.variances = features, features.variances
+        self._context = context
 
     def person(self, who: Who, items: IntArray) -> Array:
-        return self._features.down(who.user, items, who.rated)
+        stored = row_of(self._context.rows("user"), who.user)
+        return self._features.down(who.user, items, stored)
 
     def item(self, what: What, users: IntArray) -> Array:
         return self._features.some(what.raters, users)

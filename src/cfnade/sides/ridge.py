@@ -13,8 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import IntArray, Ratings
-from cfnade.errors import TrainingError
+from cfnade._typing import IntArray
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch
@@ -32,7 +34,6 @@ from cfnade.models.batch import Context
 from cfnade.models.config import RidgeConfig
 from cfnade.models.initialise import smoothed_log_frequencies, steps
 from cfnade.models.ridge_network import RidgeNetwork
-from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.factors import Factors, analyse, continued
 from cfnade.sides.posterior_rows import posteriors_of
@@ -67,7 +68,7 @@ class RidgeSide(RowSide):
     # -- made, saved, taken over --------------------------------------------------------------
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
         assert axis is not None
         counts = ratings.level_counts(other_axis(axis))
         spread = fields.get("spread") or spread_of(counts)
@@ -81,7 +82,7 @@ class RidgeSide(RowSide):
         return cls(axis, RidgeNetwork(config))
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         del generator
         if before:
@@ -99,12 +100,13 @@ class RidgeSide(RowSide):
         logarithm, linear in γ m, with the column's own frequencies in place of the prior's.
         """
         net, config = self.network, self.network.config
-        noise = max(factors.noise, EVIDENCE_NOISE * config.spread)
+        noise = self._evidence_noise(factors.noise)
         k = np.arange(config.levels)
         net.u_start.copy_(torch.from_numpy(factors.a / np.sqrt(noise)))
         net.q.copy_(torch.from_numpy(factors.c / noise))
         net.e_start.copy_(torch.from_numpy((k - factors.mean[:, None]) / np.sqrt(noise)))
         net.importance.copy_(torch.from_numpy(factors.importance))
+        net.start_noise.fill_(factors.noise)
         total = None if self.part is None else torch.from_numpy(self.part.totals)
         means, variances = _moments(counts, smoothing, total)
         net.V[:, 1:, :-1] = torch.from_numpy(factors.a / variances[:, None]).unsqueeze(1).float()
@@ -124,11 +126,11 @@ class RidgeSide(RowSide):
     def empty(fields: Mapping[str, Any]) -> RidgeNetwork:
         return RidgeNetwork(RidgeConfig.from_dict(fields))
 
-    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
+    def take_over(self, earlier: Side, ratings: Dataset, earlier_ratings: Dataset) -> None:
         """Nothing: its start takes seconds and knows the new ratings."""
 
     @torch.no_grad()
-    def go_on(self, ratings: Ratings, trained: IntArray, settings: Settings) -> None:
+    def go_on(self, ratings: Dataset, trained: IntArray, settings: TrainingConfig) -> None:
         """The start of a few more sweeps; what training added to the last one stays added to it."""
         net, before = self.network, self._factors()
         rows, threads = ratings.rows(self.axis), thread_count(None)
@@ -147,26 +149,30 @@ class RidgeSide(RowSide):
 
     def _factors(self) -> Factors:
         """The analysis that this side began with."""
-        net, config = self.network, self.network.config
-        noise = EVIDENCE_NOISE * config.spread  # what `fill` divides by, nearly always
+        net = self.network
+        noise = self._evidence_noise(float(net.start_noise))
         return Factors(
             a=net.u_start.numpy() * np.float32(np.sqrt(noise)),
             c=net.q.numpy() * np.float32(noise),
             mean=-net.e_start[:, 0].numpy() * np.float32(np.sqrt(noise)),
-            noise=config.noise,
+            noise=float(net.start_noise),
             importance=net.importance.numpy(),
         )
 
+    def _evidence_noise(self, noise: float) -> float:
+        """Return the noise of a rating as evidence, given that of the factor analysis."""
+        return max(noise, EVIDENCE_NOISE * self.network.config.spread)
+
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         del ratings, share
         rate, names = settings.learning_rate, [name for name, _ in self.network.named_parameters()]
         rules = {name: Rule(rate=rate, decay=2 * DECAY.get(name, 0.0)) for name in names}
         return rules | {"log_prior": Rule(rate=PRIOR_FACTOR * rate)}
 
     @torch.no_grad()
-    def settle(self, ratings: Ratings, member: Member) -> None:
+    def settle(self, ratings: Dataset, member: Member) -> None:
         """Of a row of which nothing is known the member says the columns' smoothed frequencies."""
         net, columns = self.network, torch.arange(self.network.config.columns)
         nothing = torch.zeros(0, dtype=torch.int64)
@@ -185,7 +191,7 @@ class RidgeSide(RowSide):
         net.V[:, :, -1] = missing.to(net.V.dtype) / net.hidden(empty)[0, -1]
 
     def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> RidgeStepper:
         return RidgeStepper(self, self.rules(ratings, settings, share=share), threads)
 
@@ -204,7 +210,7 @@ class RidgeSide(RowSide):
 
 def spread_of(counts: Array, group: Group = ALONE, total: Tensor | None = None) -> float:
     """τ² of columns with these training ratings at each level; of all ranks' together."""
-    _, variances = _moments(counts, Settings.smoothing, total)
+    _, variances = _moments(counts, TrainingConfig.smoothing, total)
     weights = counts.sum(1) + 1e-9
     if group.size == 1:
         return max(float(np.average(variances, weights=weights)), 1e-6)

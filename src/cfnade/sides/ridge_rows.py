@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings, Rows
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset
 from cfnade.kernels.posterior import Evidence, lower_products
 from cfnade.models.config import RidgeConfig
 from cfnade.sides.posterior_rows import PosteriorRows
@@ -34,7 +35,7 @@ class RidgeWeights(RowWeights):
         by_dimension = dict.fromkeys(("u_added", "u_start", "q"), (M, D))
         by_level = dict.fromkeys(("e_added", "e_start", "b"), (M, K))
         tables = {"W": (M, K, D), "V": (M, K, D + 1), "log_prior": (D,), "importance": (D,)}
-        return {**by_dimension, **by_level, **tables}
+        return {**by_dimension, **by_level, **tables, "start_noise": ()}
 
     @property
     def u(self) -> Array:
@@ -60,15 +61,15 @@ class RidgeWeights(RowWeights):
         prior = np.exp(self.tables["log_prior"])
         return Evidence(u, products, told, prior, self.tables["importance"])
 
-    def rows(self, rows: Rows) -> PosteriorRows:
+    def rows(self, rows: CsrRows) -> PosteriorRows:
         """What it says of its rows and columns."""
         output, gain = (self.tables["V"], self.tables["b"]), self.config.gain
         return PosteriorRows(rows, [self.evidence()], *output, gain=gain)
 
-    def reading(self, context: Ratings) -> Reading:
-        return reading_of(self.axis, self.rows(context.rows(self.axis)))
+    def reading(self, context: Dataset) -> Reading:
+        return reading_of(self.axis, self.rows(context.rows(self.axis)), context)
 
-    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
+    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         """Of a row its state (γ m, ω), of a column the output weights of its levels."""
         if axis != self.axis:
             return self.tables["V"].reshape(len(self.tables["V"]), -1)

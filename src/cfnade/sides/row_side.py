@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.models.batch import Context
 from cfnade.sides.draw import Draw
 from cfnade.sides.side import Array, Axis, column_fault
@@ -43,7 +43,7 @@ class RowSide(Side):
     def empty(fields: Mapping[str, Any]) -> Any:
         """A network of these fields, which `to_dict` gave, before its tensors are read."""
 
-    def fault(self, ratings: Ratings) -> str | None:
+    def fault(self, ratings: Dataset) -> str | None:
         return column_fault(self.network.config, ratings, self.axis)
 
     def plain_scores(self, draw: Draw) -> Tensor:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cfnade.errors import ModelError
-from cfnade.once import Guard
+from cfnade.exceptions import ModelError
 from cfnade.sides.factor_rows import FactorWeights
 from cfnade.sides.nade_rows import NadeWeights
 from cfnade.sides.near_rows import NearWeights
 from cfnade.sides.ridge_rows import RidgeWeights
 from cfnade.sides.side import AnsweringMember, AnsweringSide, Array, Axis, SavedSide, SideWeights
 from cfnade.sides.time_reading import TimeWeights
+from cfnade.utils.caching import PicklableLock
 
 if TYPE_CHECKING:
     from cfnade.sides.trainable import Member
@@ -51,7 +51,7 @@ class SavedMember(AnsweringMember):
     """Numbers of sides; their networks are made when somebody asks for them, and then answer."""
 
     def __init__(self, sides: Mapping[str, SideWeights]) -> None:
-        self._weights, self._guard = dict(sides), Guard()
+        self._weights, self._guard = dict(sides), PicklableLock()
         self._made: Member | None = None
 
     @property

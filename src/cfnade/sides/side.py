@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IndexArray, IntArray, Ratings, Rows
+from cfnade._typing import IndexArray, IntArray
+from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import LevelArray
 from cfnade.kernels.posterior import Evidence
 
@@ -46,11 +48,18 @@ class Row(NamedTuple):
         keep = self.columns != column
         return Row(self.columns[keep], self.levels[keep])
 
+    def excluding(self, columns: IndexArray) -> Row:
+        """Return the row without several columns."""
+        if columns is self.columns or np.array_equal(columns, self.columns):
+            return NOTHING
+        keep = ~np.isin(self.columns, columns)
+        return Row(self.columns[keep], self.levels[keep])
+
 
 NOTHING = Row(np.empty(0, np.int32), np.empty(0, np.uint8))
 
 
-def row_of(rows: Rows, number: int) -> Row:
+def row_of(rows: CsrRows, number: int) -> Row:
     """One of many rows; of an unknown one (-1) nothing is known."""
     if number < 0:
         return NOTHING
@@ -166,15 +175,15 @@ class AnsweringSide(ABC):
         return {}
 
     @abstractmethod
-    def fault(self, ratings: Ratings) -> str | None:
+    def fault(self, ratings: Dataset) -> str | None:
         """Why it does not fit the id tables and the scale of these ratings; None if it does."""
 
     @abstractmethod
-    def reading(self, context: Ratings) -> Reading:
+    def reading(self, context: Dataset) -> Reading:
         """What it says, given these ratings."""
 
     @abstractmethod
-    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
+    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         """A vector for each user or item, if it has any. Returns (users or items, width)."""
 
     @abstractmethod
@@ -213,7 +222,7 @@ class SideWeights(AnsweringSide):
     def from_saved(cls, saved: SavedSide) -> Self:
         """A side as it was saved."""
 
-    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
+    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         del context, axis
         return None
 
@@ -246,7 +255,7 @@ class RowWeights(SideWeights):
         fields: dict[str, Any] = self.config.to_dict()
         return fields
 
-    def fault(self, ratings: Ratings) -> str | None:
+    def fault(self, ratings: Dataset) -> str | None:
         return column_fault(self.config, ratings, self.axis)
 
 
@@ -257,7 +266,7 @@ class _Sized(Protocol):
     def levels(self) -> int: ...
 
 
-def column_fault(config: _Sized, ratings: Ratings, axis: Axis) -> str | None:
+def column_fault(config: _Sized, ratings: Dataset, axis: Axis) -> str | None:
     """Why weights of so many columns and levels do not fit these ratings; None if they do."""
     columns = len(ratings.ids(other_axis(axis)))
     if columns != config.columns:

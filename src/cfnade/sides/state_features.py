@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray
+from cfnade._typing import IntArray
 from cfnade.kernels import request
-from cfnade.once import once
 from cfnade.sides.directions import Directions, directions, gram, mean_column
 from cfnade.sides.side import NOTHING, Array, Row
+from cfnade.utils.caching import locked_cached_property
 
 if TYPE_CHECKING:
     from cfnade.sides.state_rows import StateRows
@@ -69,7 +69,7 @@ class StateFeatures:
     def without_levels(self, row: Row) -> Array:
         return self._of(self._rows.states_without_levels(row))
 
-    @once
+    @locked_cached_property
     def _every(self) -> Array:
         """Of every row as it is known, and last of one of which nothing is."""
         numbers = np.append(np.arange(len(self._rows.rows)), -1)

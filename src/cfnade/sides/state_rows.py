@@ -14,13 +14,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Rows
+from cfnade._typing import IntArray
+from cfnade.data.csr import CsrRows
 from cfnade.kernels import request
 from cfnade.kernels.forward import cell_scores
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
-from cfnade.once import once
 from cfnade.sides.side import Array, Row
 from cfnade.sides.state_features import StateFeatures, features_of
+from cfnade.utils.caching import locked_cached_property
 
 PIECE = 1 << 22
 """How many numbers a temporary array may hold."""
@@ -32,7 +33,7 @@ FEW = 4
 class StateRows(ABC):
     """A RowReading (see readings.py) of a side with states of width S."""
 
-    def __init__(self, rows: Rows, output: Array, bias: Array, *, shared: bool = True) -> None:
+    def __init__(self, rows: CsrRows, output: Array, bias: Array, *, shared: bool = True) -> None:
         self.rows, self.dtype = rows, bias.dtype
         self._output, self._bias = output, bias  # (M, K, S), (M, K)
         self.shared = shared  # whether levels add up (Eq. 10)
@@ -195,7 +196,7 @@ class StateRows(ABC):
         """Of all rows. Returns (N, S)."""
         return self._every_state[:-1]
 
-    @once
+    @locked_cached_property
     def _every_state(self) -> Array:
         """Of all rows, and last of one of which nothing is known. Returns (N + 1, S)."""
         data, numbers = self.rows, np.append(np.arange(len(self.rows)), -1)
@@ -230,7 +231,7 @@ def as_ratings(rows: Sequence[Row]) -> RowRatings:
 
 
 def rows_in_pieces(
-    data: Rows, rows: IntArray, width: int
+    data: CsrRows, rows: IntArray, width: int
 ) -> Iterator[tuple[RowRatings, IntArray, IntArray]]:
     """The rows of cells, some at a time: their ratings, of which of them each cell is, and the
     places of these cells."""

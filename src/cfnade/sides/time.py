@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade._typing import IntArray
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
 from cfnade.data.time_features import FEATURES, TimeFeatures
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.kernels.adam import Rule
 from cfnade.models.time_network import TimeNetwork
-from cfnade.settings import Settings
 from cfnade.sides.draw import Draw
 from cfnade.sides.side import Array, Axis, Before
 from cfnade.sides.stepping import AutogradStepper
@@ -48,7 +49,7 @@ class TimeSide(Side):
     # -- made, saved, taken over --------------------------------------------------------------
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
         del axis
         if ratings.times is None:
             raise TrainingError("time features need ratings with timestamps; these have none")
@@ -57,7 +58,7 @@ class TimeSide(Side):
         return cls(network, TimeFeatures.of(ratings))
 
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         del ratings, settings
         if not before:
@@ -82,16 +83,16 @@ class TimeSide(Side):
     def arrays(self) -> dict[str, Array]:
         return self.features.arrays()
 
-    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
+    def take_over(self, earlier: Side, ratings: Dataset, earlier_ratings: Dataset) -> None:
         del ratings, earlier_ratings
         self.network.load_state_dict(earlier.network.state_dict())
 
-    def fault(self, ratings: Ratings) -> str | None:
+    def fault(self, ratings: Dataset) -> str | None:
         return self.weights().fault(ratings)
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         del ratings, share
         names = [name for name, _ in self.network.named_parameters()]
         rate = settings.learning_rate
@@ -103,7 +104,7 @@ class TimeSide(Side):
         return added
 
     def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> AutogradStepper:
         del threads
         return AutogradStepper(self, self.rules(ratings, settings, share=share))

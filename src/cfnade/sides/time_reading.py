@@ -7,9 +7,10 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade._typing import IntArray
+from cfnade.data.dataset import Dataset
 from cfnade.data.time_features import FEATURES, TimeFeatures
-from cfnade.errors import ModelError, PredictionError
+from cfnade.exceptions import ModelError, PredictionError
 from cfnade.models.config import TIME_UNITS
 from cfnade.sides.side import Array, Axis, Row, SavedSide, SideWeights, What, Who
 
@@ -52,14 +53,14 @@ class TimeWeights(SideWeights):
     def arrays(self) -> dict[str, Array]:
         return self.features.arrays()
 
-    def fault(self, ratings: Ratings) -> str | None:
+    def fault(self, ratings: Dataset) -> str | None:
         if (len(self.features.user), len(self.features.item)) != (ratings.n_users, ratings.n_items):
             return "the time features are those of other users or items"
         if self.tables["A"].shape[1] != len(ratings.scale):
             return f"the scale {ratings.scale} has {len(ratings.scale)} levels"
         return None
 
-    def reading(self, context: Ratings) -> TimeReading:
+    def reading(self, context: Dataset) -> TimeReading:
         del context
         return TimeReading(self)
 

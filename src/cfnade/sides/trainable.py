@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade._typing import IntArray
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
 from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.grouping import CellArrays, RowRatings
 from cfnade.kernels.posterior import Evidence
-from cfnade.settings import Settings
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.draw import Draw
 from cfnade.sides.side import (
@@ -76,12 +77,12 @@ class Side(nn.Module, AnsweringSide):
 
     @classmethod
     @abstractmethod
-    def sized(cls, axis: Axis | None, ratings: Ratings, fields: Mapping[str, Any]) -> Self:
+    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
         """For these ratings; fields are those of the model that do not follow from the data."""
 
     @abstractmethod
     def start(
-        self, ratings: Ratings, generator: torch.Generator, settings: Settings, before: Before
+        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
     ) -> None:
         """Fill the parameters. A member's first side says how often each level comes at all."""
 
@@ -93,10 +94,10 @@ class Side(nn.Module, AnsweringSide):
         """From what `to_dict` and `arrays` gave."""
 
     @abstractmethod
-    def take_over(self, earlier: Side, ratings: Ratings, earlier_ratings: Ratings) -> None:
+    def take_over(self, earlier: Side, ratings: Dataset, earlier_ratings: Dataset) -> None:
         """Take the weights of an earlier model's side, those of columns where ids are the same."""
 
-    def go_on(self, ratings: Ratings, trained: IntArray, settings: Settings) -> None:
+    def go_on(self, ratings: Dataset, trained: IntArray, settings: TrainingConfig) -> None:
         """What is made and not trained is made again, from where it stands: ratings have come.
 
         trained (M, K): those that each column had at each level until now; a new one has none.
@@ -104,11 +105,11 @@ class Side(nn.Module, AnsweringSide):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def settle(self, ratings: Ratings, member: Member) -> None:
+    def settle(self, ratings: Dataset, member: Member) -> None:
         """A last touch after training, if it has any, beside the other sides of its member."""
 
     @abstractmethod
-    def rules(self, ratings: Ratings, settings: Settings, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
         """Rate and L2 of each parameter by its name in the network.
 
         share is 0 for a cost that is a mean over rows; for a mean over the targets of a block it
@@ -121,7 +122,7 @@ class Side(nn.Module, AnsweringSide):
 
     @abstractmethod
     def stepper(
-        self, ratings: Ratings, settings: Settings, *, share: float, threads: int
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> SideStepper:
         """What trains it on a CPU."""
 
@@ -141,10 +142,10 @@ class Side(nn.Module, AnsweringSide):
         """Its numbers as they are now, in the network's memory."""
         raise NotImplementedError(f"{type(self).__name__} answers by itself")
 
-    def reading(self, context: Ratings) -> Reading:
+    def reading(self, context: Dataset) -> Reading:
         return self.weights().reading(context)
 
-    def vectors(self, context: Ratings, axis: Axis) -> Array | None:
+    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         return self.weights().vectors(context, axis)
 
     def evidence(self) -> Evidence | None:

@@ -13,15 +13,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import IntArray, Ratings
-from cfnade.errors import TrainingError
+from cfnade._typing import IntArray
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import TrainingError
 from cfnade.sides.row_side import RowSide
 from cfnade.sides.side import Axis, other_axis
 from cfnade.sides.trainable import Member, Side
 
 
 def widened(
-    member: Member, earlier: Ratings, ratings: Ratings, trained_on: dict[Axis, IntArray]
+    member: Member, earlier: Dataset, ratings: Dataset, trained_on: dict[Axis, IntArray]
 ) -> Member:
     """The member with the columns of `ratings`; trained_on are counts of the earlier columns."""
     sides: dict[str, Side] = {}

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from sqlalchemy import Connection, func, select
 
-from cfnade.errors import StoreError
+from cfnade.exceptions import StoreError
 from cfnade.store.events import LONGEST, check_id, digest_of
 from cfnade.store.opening import Store
 from cfnade.store.schema import EVENTS, FORGOTTEN, ITEMS, fact, set_fact
@@ -23,11 +23,13 @@ _SAME = ["person", "item", "kind", "rating", "at"]
 _DIGITS = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
-def bring_in(store: Store, table: pl.DataFrame, *, source: str) -> int:
+def bring_in(store: Store, table: pl.DataFrame, *, source: str, scale: Sequence[float] = ()) -> int:
     """Add a table's events, all or none: person, item, and rating, at, title, genres if known.
 
     What is older than the moment at which its person was forgotten stays out, and so does what is
-    there already: a file that is brought in again changes nothing. Returns how many came in.
+    there already: a file that is brought in again changes nothing. The store's scale gets the
+    values of `scale` in the same transaction, so that a failed import leaves it as it was. Returns
+    how many came in.
     """
     now = int(time.time())
     table = _checked(table, now, source)
@@ -40,6 +42,9 @@ def bring_in(store: Store, table: pl.DataFrame, *, source: str) -> int:
         for piece in rows.iter_slices(_PIECE):
             _insert(connection, store, piece)
         _name_items(connection, table)
+        if scale:
+            values = {*(_scale_in(connection) or []), *scale}
+            set_fact(connection, _SCALE, json.dumps(sorted(values)))
     return table.height
 
 
@@ -100,16 +105,15 @@ def _name_items(connection: Connection, table: pl.DataFrame) -> None:
         connection.execute(ITEMS.insert(), rows[first : first + _PIECE])
 
 
-def set_scale(store: Store, values: Sequence[float]) -> None:
-    """The values that a rating may have, for whoever trains on them."""
-    with store.writing() as connection:
-        set_fact(connection, _SCALE, json.dumps(list(values)))
-
-
 def scale_of(store: Store) -> list[float] | None:
+    """The values that a rating may have, for whoever trains on them."""
     with store.reading() as connection:
-        said = fact(connection, _SCALE)
-    return None if said is None else json.loads(said)
+        return _scale_in(connection)
+
+
+def _scale_in(connection: Connection) -> list[float] | None:
+    values = fact(connection, _SCALE)
+    return None if values is None else json.loads(values)
 
 
 # -- out -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select, text
 
-from cfnade.errors import StoreError
+from cfnade.exceptions import StoreError
 from cfnade.store.opening import Store
 from cfnade.store.schema import EVENTS, ITEMS, REQUESTS, fact
 

@@ -7,11 +7,12 @@ bring the person back. Models that were trained before still hold them until the
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import delete, select, text
 
-from cfnade.errors import StoreAwayError
+from cfnade.exceptions import StoreUnavailableError
 from cfnade.store.events import digest_of
 from cfnade.store.opening import Store
 from cfnade.store.schema import EVENTS, FORGOTTEN, PREDICTED, REQUESTS
@@ -19,21 +20,27 @@ from cfnade.store.schema import EVENTS, FORGOTTEN, PREDICTED, REQUESTS
 
 class Forgot(NamedTuple):
     events: int
+    known: bool
+    """Whether the store held anything of the person. If not, nothing was changed."""
     wiped: bool
     """Whether the bytes are gone from the database's files too, and not just from its tables."""
 
 
 def forget(store: Store, person: str) -> Forgot:
-    """Remove all that is known of a person. Nothing is found of them when this returns."""
+    """Remove all that is known of a person. Nothing is found of them when this returns.
+
+    An id of which the store holds nothing is not noted as forgotten: it may be a mistyped one.
+    """
     with store.writing() as connection:
         theirs = select(EVENTS.c.id).where(EVENTS.c.person == person)
         connection.execute(delete(PREDICTED).where(PREDICTED.c.event.in_(theirs)))
         events = connection.execute(delete(EVENTS).where(EVENTS.c.person == person)).rowcount
-        connection.execute(delete(REQUESTS).where(REQUESTS.c.person == person))
-        digest = digest_of(connection, person)
-        connection.execute(delete(FORGOTTEN).where(FORGOTTEN.c.digest == digest))
-        connection.execute(FORGOTTEN.insert().values(digest=digest, at=int(time.time())))
-    return Forgot(events, wipe(store))
+        keys = connection.execute(delete(REQUESTS).where(REQUESTS.c.person == person)).rowcount
+        if known := events + keys > 0:
+            digest = digest_of(connection, person)
+            connection.execute(delete(FORGOTTEN).where(FORGOTTEN.c.digest == digest))
+            connection.execute(FORGOTTEN.insert().values(digest=digest, at=int(time.time())))
+    return Forgot(events, known, wipe(store))
 
 
 def wipe(store: Store) -> bool:
@@ -50,12 +57,15 @@ def wipe(store: Store) -> bool:
             for table in (EVENTS, REQUESTS, PREDICTED):
                 connection.execute(text(f"vacuum (full, analyze) {table.name}"))
             return True
-    except StoreAwayError:
+    except StoreUnavailableError:
         return False
 
 
-def forgotten_since(store: Store, at: int) -> int:
-    """How many people were forgotten at or after a time."""
+def count_forgotten(store: Store, people: Iterable[object], since: int) -> int:
+    """How many of these people were forgotten at or after a time."""
     with store.reading() as connection:
-        later = select(func.count()).where(FORGOTTEN.c.at >= at)
-        return int(connection.execute(later).scalar_one())
+        later = select(FORGOTTEN.c.digest).where(FORGOTTEN.c.at >= since)
+        digests = set(connection.execute(later).scalars())
+        if not digests:
+            return 0
+        return sum(digest_of(connection, str(person)) in digests for person in people)

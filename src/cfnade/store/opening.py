@@ -1,7 +1,7 @@
 """A store by its address: a file of SQLite, or a server of PostgreSQL.
 
-Whatever is wrong with a database becomes one message: a StoreAwayError if it may be right again in
-a moment, else a StoreError. A password is never shown.
+Whatever is wrong with a database becomes one message: a StoreUnavailableError if it may be right
+again in a moment, else a StoreError. A password is never shown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cfnade.errors import StoreAwayError, StoreError
+from cfnade.exceptions import StoreError, StoreUnavailableError
 
 try:
     from sqlalchemy import Connection, create_engine, event, text
@@ -101,6 +101,20 @@ def open_store(address: str, *, create: bool = False) -> Store:
         store.close()
         raise
     return store
+
+
+def make_missing_file(address: str) -> str | None:
+    """Make the store of an address if that is an SQLite file that does not exist.
+
+    Returns the path of a new store; None if the file is there, or if the address is that of a
+    server, whose tables only `cfnade store init` makes.
+    """
+    url = url_of(address, create=True)
+    if url.get_backend_name() != "sqlite" or Path(str(url.database)).exists():
+        return None
+    store = open_store(address, create=True)
+    store.close()
+    return store.shown
 
 
 def address_of(address: str) -> str:
@@ -219,12 +233,12 @@ def _said(error: SQLAlchemyError, shown: str) -> StoreError:
     if _BROKEN.search(reason):
         return StoreError(f"{shown}: is not a store, or is damaged ({reason}); check the path")
     if _FULL.search(reason):
-        return StoreAwayError(
+        return StoreUnavailableError(
             f"{shown}: the disk is full ({reason}); nothing that was acknowledged is lost, and "
             "this was not kept: make room and send it again"
         )
     if _LOCKED.search(reason):
-        return StoreAwayError(
+        return StoreUnavailableError(
             f"{shown}: another program holds the file locked for more than {_SECONDS} s; try "
             "again, or end that program"
         )
@@ -238,7 +252,7 @@ def _said(error: SQLAlchemyError, shown: str) -> StoreError:
     if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError) or (
         isinstance(error, DBAPIError) and error.connection_invalidated
     ):
-        return StoreAwayError(f"{shown}: the database is out of reach ({reason}); try again")
+        return StoreUnavailableError(f"{shown}: the database is out of reach ({reason}); try again")
     return StoreError(f"{shown}: the database refuses ({reason})")
 
 

@@ -31,7 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import CreateTable
 
-from cfnade.errors import StoreError
+from cfnade.exceptions import StoreError
 
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts on in INTEGER only
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from cfnade.background import Background
-from cfnade.errors import StoreAwayError, StoreError
+from cfnade.exceptions import StoreError, StoreUnavailableError
 from cfnade.store.events import Kept, Saying, keep
 from cfnade.store.opening import Store
 
@@ -29,7 +29,7 @@ class Writer:
         """Done when it is on disk; the error is a StoreError if it is not."""
         future: Future[Kept] = Future()
         if not self._jobs.leave((said, future)):
-            raise StoreAwayError("too many writes are waiting; try again in a second")
+            raise StoreUnavailableError("too many writes are waiting; try again in a second")
         return future
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class Writer:
             return
         try:
             outcomes = keep(self._store, [said for said, _ in jobs])
-        except StoreAwayError as error:
+        except StoreUnavailableError as error:
             outcomes = [error] * len(jobs)
         except StoreError as error:
             if len(jobs) > 1:  # one of them is at fault: each by itself

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.metrics import rmse
 
 SHRINKAGE = 5.0
 """Imagined ratings at the mean that every item and user has."""
 
 
-def means_rmse(train: Ratings, valid: Ratings) -> float:
+def means_rmse(train: Dataset, valid: Dataset) -> float:
     """Of mean + item's offset + user's offset, each shrunk, clipped to the scale."""
     stars, gave = train.scale.array(), train.level_counts("item")
     mean = float(gave.sum(0) @ stars / len(train))
     items = gave @ (stars - mean) / (gave.sum(1) + SHRINKAGE)
     gave = train.level_counts("user")
     above = np.zeros(train.n_users)  # what the items that each user rated are above the mean
-    for users, rated in train.pieces("users", "items"):
+    for users, rated in train.chunks("users", "items"):
         above += np.bincount(users, items[rated], train.n_users)
     own = (gave @ (stars - mean) - above) / (gave.sum(1) + SHRINKAGE)
     said = np.clip(mean + items[valid.items] + own[valid.users], stars[0], stars[-1])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.fitted import FittedModel
 from cfnade.scorer import Scorer
 from cfnade.sides import Member, Side
@@ -24,7 +24,7 @@ DOUBT = 2.0
 """Of a small validation part: what keeps a gain at 0, in squared levels."""
 
 
-def tune(fitted: FittedModel, valid: Ratings) -> None:
+def tune(fitted: FittedModel, valid: Dataset) -> None:
     """Find the gains of a model of one member, in place; without validation they stay."""
     member = fitted.members[0]
     sides = [side for side in member.sides.values() if side.tunes]
@@ -68,7 +68,7 @@ def _corrections(
     return np.asarray(scores[:, 1], np.float64)
 
 
-def best_gains(plain: FloatArray, features: FloatArray, valid: Ratings) -> FloatArray:
+def best_gains(plain: FloatArray, features: FloatArray, valid: Dataset) -> FloatArray:
     """Weights of features (n, F), all but the last at least 0, by Gauss and Newton. (F,)."""
     k, truth = np.arange(plain.shape[1]), valid.levels.astype(np.float64)
     with np.errstate(divide="ignore"):

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.implicit.base import COMPONENTS, DataShape, ImplicitComponent, SearchSpace
 from cfnade.implicit.blend import (
@@ -72,7 +72,7 @@ class ImplicitPlan:
 
 
 def implicit_plan(
-    data: Ratings, *, seed: int = 0, time_budget: float | None = None, k: int = 20
+    data: Dataset, *, seed: int = 0, time_budget: float | None = None, k: int = 20
 ) -> ImplicitPlan:
     """Return the plan for a data set; the budget is in minutes."""
     seconds = default_seconds(len(data)) if time_budget is None else 60 * time_budget
@@ -81,7 +81,7 @@ def implicit_plan(
 
 def training_rows(split: Split) -> InteractionRows:
     """Return all interactions of a split but the test part."""
-    return InteractionRows.from_ratings(split.train.plus(split.valid))
+    return InteractionRows.from_ratings(split.train.concat(split.valid))
 
 
 @dataclass
@@ -119,11 +119,11 @@ class ImplicitTraining:
         split, seed = self.split, self.plan.seed
         if len(split.given):  # users are held out whole, and stay so
             train = InteractionRows.from_ratings(split.train)
-            known = InteractionRows.from_ratings(split.train.plus(split.given))
+            known = InteractionRows.from_ratings(split.train.concat(split.given))
             answers = InteractionRows.from_ratings(split.valid)
             held = [HoldOut(train, known, answers)] if len(split.valid) else []
             return held, train
-        ratings = split.train.plus(split.valid)
+        ratings = split.train.concat(split.valid)
         rows = InteractionRows.from_ratings(ratings)
         times = _times(ratings) if split.name.startswith("time") else None
         return hold_outs(rows, seed=seed, times=times), rows
@@ -258,7 +258,7 @@ class ImplicitTraining:
         return InteractionModel(components, {POPULARITY: 1.0})
 
 
-def _times(ratings: Ratings) -> Any:
+def _times(ratings: Dataset) -> Any:
     """Return the times of interactions in the order of rows, if there are any."""
     if ratings.times is None:
         return None
@@ -306,9 +306,7 @@ def _fits(
     return fits
 
 
-def _scored(
-    components: Mapping[str, ImplicitComponent], question: Question
-) -> Any:
+def _scored(components: Mapping[str, ImplicitComponent], question: Question) -> Any:
     """Yield parts of a question with the scores of each component."""
     step = max(16, BLOCK_NUMBERS // question.known.n_columns)
     for first in range(0, len(question.known), step):

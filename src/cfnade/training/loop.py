@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from cfnade.data.ratings import IntArray
-from cfnade.errors import TrainingError
+from cfnade._typing import IntArray
+from cfnade.exceptions import TrainingError
 from cfnade.training.schedule import Schedule
 from cfnade.training.state import NAME, Progress, read_state, write_state
 from cfnade.training.steps import Stepper
@@ -101,7 +101,7 @@ class Run:
         self.model, self.settings, self.progress = model, settings, Progress()
         self._rows, self._stepper, self._score = rows, stepper, score
         self._average = averaged(model, settings.average) if settings.average else None
-        batches = max(1, math.ceil(rows / settings.rows_of_a_batch(rows)))
+        batches = max(1, math.ceil(rows / settings.batch_size(rows)))
         # Of equal size: a last batch of a few rows would move the model as far as a full one.
         self._bounds = [rows * i // batches for i in range(1, batches * settings.passes + 1)]
         self._schedule = Schedule(settings, len(self._bounds) * settings.epochs)
@@ -131,11 +131,14 @@ class Run:
         self.keep_best()
 
     def go_or_keep_best(self, stop: Callable[[], bool]) -> str | None:
-        """Train to the end; if it diverges after a good epoch, keep that and say what happened."""
+        """Train to the end; if it diverges, keep the best weights before and return the reason.
+
+        These may be the start's (epoch 0). Without any, the error is raised.
+        """
         try:
             self.go(stop=stop)
         except DivergedError as error:
-            if self.progress.best_epoch == 0:
+            if not self._best:
                 raise
             self.keep_best()
             return str(error)
@@ -144,7 +147,9 @@ class Run:
     def consider_start(self) -> None:
         """Let the weights that a run begins with be chosen too, as those of epoch 0."""
         if self._score is not None and self.progress.step == 0:
-            self._compare(self._score(self.model), self.model)
+            validated = self._score(self.model)
+            if math.isfinite(validated.rmse):
+                self._compare(validated, self.model)
 
     def _epoch(self) -> None:
         progress = self.progress

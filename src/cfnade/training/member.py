@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cfnade.data.ratings import Ratings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.fitted import FittedModel, trained_on
-from cfnade.settings import Settings
 from cfnade.sides import Member, new_member
 from cfnade.sides.side import other_axis
 from cfnade.sides.widening import places_of, recounted, widened
@@ -48,7 +48,7 @@ class Job:
     """The sides of a member."""
     fields: dict[str, Any]
     """Fields of the sides that do not follow from the data."""
-    settings: Settings
+    settings: TrainingConfig
     start: FittedModel | None
     device: str
     threads: int
@@ -85,7 +85,7 @@ class Job:
             fitted, final, run.progress, self.settings.seed, seconds, stopped, diverged
         )
 
-    def _fitted(self, ratings: Ratings) -> FittedModel:
+    def _fitted(self, ratings: Dataset) -> FittedModel:
         """A model of one member with its start values, and what it is trained on."""
         if self.start is not None and self.refresh:
             member = gone_on(self.start, ratings, self.settings)
@@ -114,7 +114,7 @@ class Job:
 
         None if it was stopped or diverged: the model that validation chose then stays.
         """
-        fitted = self._fitted(split.train.plus(split.valid))
+        fitted = self._fitted(split.train.concat(split.valid))
         run = self._run(fitted)
         try:
             run.go(epochs=epochs, stop=self.stop)
@@ -132,13 +132,13 @@ def _settle(fitted: FittedModel) -> None:
     settle_member(fitted.members[0].to("cpu").eval(), fitted.context)
 
 
-def settle_member(member: Member, ratings: Ratings) -> None:
+def settle_member(member: Member, ratings: Dataset) -> None:
     """The last touch of each of its sides."""
     for side in member.sides.values():
         side.settle(ratings, member)
 
 
-def gone_on(start: FittedModel, ratings: Ratings, settings: Settings) -> Member:
+def gone_on(start: FittedModel, ratings: Dataset, settings: TrainingConfig) -> Member:
     """The one member of an earlier model, for these ratings."""
     earlier, had = start.context, dict(start.trained_on)
     member = widened(start.members[0], earlier, ratings, had)
@@ -150,7 +150,7 @@ def gone_on(start: FittedModel, ratings: Ratings, settings: Settings) -> Member:
     return member
 
 
-def take_over(member: Member, start: FittedModel, ratings: Ratings, side: str) -> None:
+def take_over(member: Member, start: FittedModel, ratings: Dataset, side: str) -> None:
     """Weights of an earlier model: all dense ones, and those of the columns that it knows."""
     earlier = start.members[0].sides
     refused = f"the earlier model cannot be continued with side {side!r}: "

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade._typing import IntArray
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import LevelArray
 from cfnade.fitted import FittedModel
 from cfnade.personal import Leanings
@@ -52,7 +53,7 @@ class Replies(NamedTuple):
     few: Answered | None  # given a few ratings of some people; None: it reads no histories
 
 
-def asked(fitted: FittedModel, valid: Ratings, *, seed: int) -> Replies:
+def asked(fitted: FittedModel, valid: Dataset, *, seed: int) -> Replies:
     """A model's answers; seed draws the few ratings."""
     reads = fitted.takes_histories and not fitted.needs_times
     few = asked_from_few(fitted, valid, seed=seed) if reads else None
@@ -80,7 +81,7 @@ def _mixture(answers: Sequence[tuple[Answered, float]]) -> Answered:
     return answers[0][0]._replace(probabilities=np.asarray(total))
 
 
-def asked_from_all(fitted: FittedModel, valid: Ratings) -> Answered:
+def asked_from_all(fitted: FittedModel, valid: Dataset) -> Answered:
     """The validation ratings, given all that the context holds."""
     users, items = valid.users.astype(np.int64), valid.items.astype(np.int64)
     chances = Scorer(fitted).probabilities(users, items, valid.times)
@@ -95,7 +96,7 @@ def pooled(everything: Answered, few: Answered) -> Answered:
     return _together([everything.some(ALL * count), few.some(count)])
 
 
-def some_people(valid: Ratings, seed: int) -> IntArray:
+def some_people(valid: Dataset, seed: int) -> IntArray:
     """Users of the validation part, PEOPLE at most, rising."""
     people = np.unique(valid.users).astype(np.int64)
     chosen = np.random.default_rng((seed, 0)).permutation(people)[:PEOPLE]
@@ -110,7 +111,7 @@ def contexts(rated: Row, user: int, seed: int) -> Iterator[Row]:
             yield Row(rated.columns[order[:size]], rated.levels[order[:size]])
 
 
-def asked_from_few(fitted: FittedModel, valid: Ratings, *, seed: int) -> Answered:
+def asked_from_few(fitted: FittedModel, valid: Dataset, *, seed: int) -> Answered:
     """The validation ratings of some users, given a few of their ratings in the context."""
     scorer, rows = Scorer(fitted), valid.rows("user")
     people, places = list[Who](), [np.empty(0, np.int64)]

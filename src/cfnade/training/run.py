@@ -9,28 +9,29 @@ from functools import partial
 from typing import Any
 
 import torch
+from annotated_types import Ge
 
 from cfnade import __version__
-from cfnade.choice.planning import ChoicePlan
-from cfnade.data.ratings import Ratings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
-from cfnade.errors import TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.options import checked, whole
-from cfnade.settings import Settings
 from cfnade.sides import Member, are_made, side_names
-from cfnade.training.choice_run import ChoiceRun, Say
+from cfnade.training.implicit import ImplicitPlan, ImplicitTraining
 from cfnade.training.loop import Reporter, Saving
 from cfnade.training.member import Job, TrainedMember
 from cfnade.training.shares import Shares
 from cfnade.training.space import require_space
 from cfnade.training.together import Together
 from cfnade.training.verdict import Verdict, verdict_on
+from cfnade.utils.validation import check_scalar
 
 AT_ONCE = 2
 """Members that are trained side by side where there are several kinds to choose from."""
 
+Say = Callable[[str], None]
 PICKS = "picks"
 """The `side` of a model that knows nothing but what people pick."""
 
@@ -51,7 +52,7 @@ class Plan:
 
     side: str
     architecture: Mapping[str, Any]
-    settings: Settings
+    settings: TrainingConfig
 
 
 def train(
@@ -59,11 +60,11 @@ def train(
     *,
     side: str,
     architecture: Mapping[str, Any] | None = None,
-    settings: Settings | None = None,
+    settings: TrainingConfig | None = None,
     seeds: int = 1,
     beside: Sequence[Plan] = (),
     choose: bool = False,
-    lists: ChoicePlan | None = None,
+    lists: ImplicitPlan | None = None,
     start: FittedModel | None = None,
     refresh: bool = False,
     device: str = "cpu",
@@ -87,7 +88,7 @@ def train(
     """
     _require_ratings(split.train)
     threads = thread_count(threads)
-    first = Plan(side, architecture or {}, settings or Settings())
+    first = Plan(side, architecture or {}, settings or TrainingConfig())
     at_once = min(AT_ONCE, threads, 1 + len(beside)) if choose else 1
     how = start, device, threads // at_once, reporter, stop
     jobs = [_job(first, number, *how) for number in range(checked_seeds(seeds))]
@@ -96,7 +97,7 @@ def train(
         jobs = _going_on(jobs, start)
     _check(jobs)
     if saving is not None:
-        require_space(saving.folder, split, jobs, lists)
+        require_space(saving.folder, split, jobs)
     members, seconds = _trained(split, jobs, saving, at_once)
     stopped = len(members) < len(jobs) or any(member.stopped for member in members)
     kinds = [0] * seeds + [1 + number for number in range(len(beside))]
@@ -107,47 +108,45 @@ def train(
         )
     fitted = _model(split, jobs, members, verdict, seconds, weighed=bool(beside))
     if lists is not None and not stopped:
-        fitted = with_choice(fitted, split, lists, threads, saving, say, stop)
+        fitted = with_interactions(fitted, split, lists, threads, say, stop)
         stopped = stop()
     reasons = [member.diverged for member in members if member.diverged]
     history = fitted.facts["history"]
     return Trained(fitted, history, stopped, reasons[0] if reasons else None)
 
 
-def with_choice(
-    fitted: FittedModel, split: Split, plan: ChoicePlan, threads: int, *how: Any
+def with_interactions(
+    fitted: FittedModel,
+    split: Split,
+    plan: ImplicitPlan,
+    threads: int,
+    say: Say,
+    stop: Callable[[], bool],
 ) -> FittedModel:
-    """The model with what people pick."""
-    began = time.monotonic()
-    saving, say, stop = how
-    run = ChoiceRun(split, plan, saving=saving, say=say, stop=stop)
-    with torch_threads(threads):
-        choice, learnt = run.go()
-    seconds = round(time.monotonic() - began, 2)
-    facts = fitted.facts | {"lists": learnt | {"total_seconds": seconds}}
-    return replace(fitted, choice=choice, facts=facts)
+    """Return the model with an interaction model."""
+    training = ImplicitTraining(split, plan, report=say, stop=stop, threads=threads)
+    model = training.run()
+    facts = fitted.facts | {"lists": training.facts}
+    return replace(fitted, interaction_model=model, facts=facts)
 
 
 def train_picks(
     split: Split,
-    plan: ChoicePlan,
+    plan: ImplicitPlan,
     *,
     threads: int | None = None,
-    saving: Saving | None = None,
     say: Say = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """The same for interactions without ratings: what people pick is all that is learnt."""
     if len(split.train) == 0:
         raise TrainingError("there is nothing to train on; is the split right?")
-    if saving is not None:
-        require_space(saving.folder, split, (), plan)
     train = split.train
-    context = train.plus(split.valid).plus(split.given)
+    context = train.concat(split.valid).concat(split.given)
     counts = trained_on(("user",), train)
     run: dict[str, Any] = {
         "side": PICKS,
-        "settings": {"seed": plan.nade.seed},
+        "settings": {"seed": plan.seed},
         "data": split.data,
         "split": {"name": split.name, "fingerprint": split.fingerprint},
         "threads": thread_count(threads),
@@ -155,16 +154,16 @@ def train_picks(
     }
     facts = _sizes(split) | {"run": run, "context": "train + valid", "history": []}
     bare = FittedModel((), PICKS, context, counts, facts=facts)
-    fitted = with_choice(bare, split, plan, thread_count(threads), saving, say, stop)
+    fitted = with_interactions(bare, split, plan, thread_count(threads), say, stop)
     return Trained(fitted, [], stop())
 
 
 def checked_seeds(seeds: Any) -> int:
     """How many members of the first kind."""
-    return checked("seeds", seeds, whole(1), TrainingError)
+    return check_scalar("seeds", seeds, int, Ge(1), error=TrainingError)
 
 
-def _require_ratings(train: Ratings) -> None:
+def _require_ratings(train: Dataset) -> None:
     if len(train) == 0:
         raise TrainingError("there are no ratings to train on; is the split right?")
     if train.implicit:
@@ -221,7 +220,7 @@ def _model(
     return replace(
         _together([member.final for member in members]),
         side=",".join(dict.fromkeys(job.side for job in jobs)),
-        context=split.train.plus(split.valid).plus(split.given),
+        context=split.train.concat(split.valid).concat(split.given),
         calibration=verdict.calibration,
         calibration_of_new=verdict.calibration_of_new,
         shares=shares if weighed else (),

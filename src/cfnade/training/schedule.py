@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cfnade.settings import Settings
+from cfnade.config import TrainingConfig
 
 LEAST = 0.02  # where linear and cosine end: at zero the last steps would be wasted
 QUARTER, SMALLEST = 0.25, 1e-5  # the authors' plateau
@@ -15,7 +15,7 @@ QUARTER, SMALLEST = 0.25, 1e-5  # the authors' plateau
 class Schedule:
     """The factor of a step; only a plateau remembers anything, and only `quarters`."""
 
-    settings: Settings
+    settings: TrainingConfig
     steps: int  # of the whole run
     quarters: int = 0
     last_cut: int = 0  # epoch of the last quarter

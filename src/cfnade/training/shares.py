@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.training.pooling import Answered, Replies
 
 FloatArray = npt.NDArray[np.float64]
@@ -34,7 +34,7 @@ LEAST = 0.05
 def shares_of(
     answers: Sequence[Replies],
     kinds: Sequence[int],
-    valid: Ratings,
+    valid: Dataset,
     trusts: Sequence[float] | None = None,
     *,
     choose: bool = False,

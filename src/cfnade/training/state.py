@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from cfnade.data.array_files import read_arrays, write_arrays
-from cfnade.errors import DataError, TrainingError
-from cfnade.files import parts_of
+from cfnade.exceptions import DataError, TrainingError
+from cfnade.utils.files import unfinished_writes
 
 FORMAT, VERSION = "cfnade-training", "1"
 NAME = "training.safetensors"
@@ -28,7 +28,7 @@ class Progress:
     epoch_rows: int = 0  # how many of its rows are done
     epoch_seconds: float = 0.0
     seconds: float = 0.0  # of the epochs done
-    best_epoch: int = 0  # counts from 1; 0 is none yet
+    best_epoch: int = 0  # counts from 1; 0 is the start, or none yet
     best_rmse: float | None = None  # of that epoch
     best_nll: float | None = None
     quarters: int = 0
@@ -111,7 +111,9 @@ def read_histories(folder: Path, members: int) -> list[dict[str, Any]]:
 def states_in(folder: Path) -> list[Path]:
     """The files of a run's states, of all its models, and what kills left of writing them."""
     places = (folder, lists_folder(folder), *folder.glob("seed-*"))
-    return [path for place in places for path in (*place.glob(NAME), *parts_of(place / NAME))]
+    return [
+        path for place in places for path in (*place.glob(NAME), *unfinished_writes(place / NAME))
+    ]
 
 
 def forget(folder: Path) -> None:

@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cfnade.data.ratings import Ratings
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
 from cfnade.kernels.costing import Cost, cost_of
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.costs import hybrid_cost
-from cfnade.settings import Settings
 from cfnade.sides import Member, Side
 from cfnade.sides.draw import Array, Draw, Draws, draws_of
 from cfnade.sides.meeting import Meeting
@@ -43,9 +43,9 @@ class Stepper(Protocol):
 
 def stepper_of(
     member: Member,
-    ratings: Ratings,
+    ratings: Dataset,
     fields: Mapping[str, Any],
-    settings: Settings,
+    settings: TrainingConfig,
     *,
     device: str,
     threads: int,
@@ -67,7 +67,7 @@ class KernelStepper:
     def __init__(
         self,
         member: Member,
-        ratings: Ratings,
+        ratings: Dataset,
         draws: Draws,
         ordinal_weight: float,
         threads: int,
@@ -139,7 +139,7 @@ class TorchStepper:
     """The same by autograd and plain Adam, wherever the member's parameters are."""
 
     def __init__(
-        self, member: Member, ratings: Ratings, draws: Draws, ordinal_weight: float
+        self, member: Member, ratings: Dataset, draws: Draws, ordinal_weight: float
     ) -> None:
         self.draws, self._ordinal_weight = draws, ordinal_weight
         self._sides = _speaking(member)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cfnade.calibration import Calibration
 from cfnade.calibration import fit as fit_calibration
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.fitted import FittedModel
 from cfnade.metrics import calibration_error, nll, rmse
 from cfnade.scorer import Scorer
@@ -30,7 +30,7 @@ ENOUGH = 300
 """Replies about people as new ones, for a calibration of their own."""
 
 
-def score_by(fitted: FittedModel, valid: Ratings) -> Callable[[Member], Validated] | None:
+def score_by(fitted: FittedModel, valid: Dataset) -> Callable[[Member], Validated] | None:
     """How good weights are on the validation part, given the training part."""
     if len(valid) == 0:
         return None
@@ -40,8 +40,9 @@ def score_by(fitted: FittedModel, valid: Ratings) -> Callable[[Member], Validate
 
     def score(weights: Member) -> Validated:
         asked = scorer.with_members(near(weights))
-        chances = asked.probabilities(valid.users, valid.items, valid.times)
-        if not np.isfinite(chances).all():  # weights may be so large that none come of them
+        with np.errstate(all="ignore"):  # huge weights give no probabilities
+            chances = asked.probabilities(valid.users, valid.items, valid.times)
+        if not np.isfinite(chances).all():
             return Validated(math.nan, math.nan)
         return Validated(rmse(values, chances @ stars), nll(chances, valid.levels))
 
@@ -64,7 +65,7 @@ class _Near:
         return self._copy
 
 
-def looked_at(valid: Ratings, axes: tuple[Axis, ...]) -> Ratings:
+def looked_at(valid: Dataset, axes: tuple[Axis, ...]) -> Dataset:
     """All of it, or if that is much the ratings of some rows (of both kinds, if both are read).
 
     Whole rows, because a row's context costs more than the cells that are asked of it.
@@ -84,7 +85,7 @@ FEW = 0.1
 """Part of the validation ratings that may be left out between epochs."""
 
 
-def _trained(valid: Ratings, context: Ratings) -> Ratings:
+def _trained(valid: Dataset, context: Dataset) -> Dataset:
     """Without ratings by users or of items that training knows nothing of, if they are few.
 
     To fold these in takes longer than an epoch of a small file, and tells nothing of the weights.
@@ -102,7 +103,7 @@ class Calibrated(NamedTuple):
     metrics: dict[str, Any]
 
 
-def calibrated(answers: Replies, valid: Ratings, *, apart: bool) -> Calibrated:
+def calibrated(answers: Replies, valid: Dataset, *, apart: bool) -> Calibrated:
     """The calibration for people who were trained on, and that for new ones.
 
     They are apart if the model has weights for people, and so none for new ones. To a model without

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cfnade.calibration import Calibration
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.fitted import FittedModel
 from cfnade.metrics import rmse
@@ -75,6 +75,6 @@ def _trust(fitted: FittedModel) -> float:
     return max(side.trust for side in fitted.members[0].sides.values())
 
 
-def _rmse_of_each(answers: Sequence[Replies], valid: Ratings) -> list[float | None]:
+def _rmse_of_each(answers: Sequence[Replies], valid: Dataset) -> list[float | None]:
     stars = valid.scale.array()
     return [rmse(valid.values, answer.everything.probabilities @ stars) for answer in answers]

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cfnade.errors import ModelError
-from cfnade.options import unknown
+from cfnade.exceptions import ModelError
+from cfnade.utils.validation import describe_unknown
 from cfnade_rivals import CLASSES
 from cfnade_rivals.listers import LISTERS
 
@@ -58,7 +58,7 @@ def names(*, lists: bool = False) -> list[str]:
 def contestant(name: str, *, lists: bool = False) -> Contestant:
     """The contestant of this name."""
     if name not in names(lists=lists):
-        raise ModelError(unknown("model", name, names(lists=lists)))
+        raise ModelError(describe_unknown("model", name, names(lists=lists)))
     path = _folder(lists) / f"{name}.toml"
     parts = tomllib.loads(path.read_text(encoding="utf-8"))
     strange = set(parts) - {"title", "model", *(_LIST_TABLES if lists else _TABLES)}

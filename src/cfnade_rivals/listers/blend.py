@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Le
 
-from cfnade.options import number
 from cfnade_rivals.interface import Count, Positive
 from cfnade_rivals.listers.ease import EASE
 from cfnade_rivals.listers.ials import IALS
@@ -47,7 +47,7 @@ class EaseAndIals(ListRival[FittedBlend]):
 
     name: ClassVar[str] = "ease+ials"
 
-    weight: Annotated[float, number(0, 1)] = 0.5
+    weight: Annotated[float, Ge(0), Le(1)] = 0.5
     """iALS's share."""
     ease_regularisation: Positive = 500.0
     """As EASE's."""

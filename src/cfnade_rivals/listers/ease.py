@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from cfnade.data.ratings import offsets_of, stable_order
-from cfnade.errors import ModelError
+from cfnade.data.csr import row_offsets, stable_order
+from cfnade.exceptions import ModelError
 from cfnade_rivals.interface import Positive
 from cfnade_rivals.libraries import blas_threads, library
 from cfnade_rivals.listers.likes import Likes
@@ -66,7 +66,7 @@ def gram(likes: Likes, kind: type) -> Matrix:
     if entries is None:
         entries = np.arange(len(likes.columns))
     out: Matrix = np.zeros((likes.n_items, likes.n_items), kind)
-    starts = offsets_of(likes.columns, likes.n_items)
+    starts = row_offsets(likes.columns, likes.n_items)
     _count_together(starts, entries, likes.rows(), likes.offsets, likes.columns, out)
     return out
 

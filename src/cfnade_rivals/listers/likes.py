@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IndexArray, IntArray, Ratings, cells_of, offsets_of
+from cfnade._typing import IndexArray, IntArray
+from cfnade.data.csr import row_offsets
+from cfnade.data.dataset import Dataset, pair_keys
 from cfnade.data.scale import usual_threshold
 from cfnade_rivals.libraries import library
 
@@ -22,7 +24,7 @@ class Likes:
     n_items: int
 
     @staticmethod
-    def of(ratings: Ratings, threshold: float | None = None) -> Likes:
+    def of(ratings: Dataset, threshold: float | None = None) -> Likes:
         """Ratings of `threshold` or more: if not given, of the scale's upper quarter.
 
         A scale of one level has nothing but likes. Row p is user p of the ratings.
@@ -32,11 +34,11 @@ class Likes:
         return Likes.rated(ratings.select(ratings.values >= least - 1e-9 * max(1.0, abs(least))))
 
     @staticmethod
-    def rated(ratings: Ratings) -> Likes:
+    def rated(ratings: Dataset) -> Likes:
         """Every rating, high or low."""
-        cells = np.sort(cells_of(ratings.users, ratings.items, ratings.n_items))
+        cells = np.sort(pair_keys(ratings.users, ratings.items, ratings.n_items))
         columns = (cells % max(1, ratings.n_items)).astype(np.int32)
-        return Likes(offsets_of(ratings.users, ratings.n_users), columns, ratings.n_items)
+        return Likes(row_offsets(ratings.users, ratings.n_users), columns, ratings.n_items)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -66,7 +68,7 @@ class Likes:
         number[items] = np.arange(len(items), dtype=np.int32)
         columns = number[self.columns]
         kept = columns >= 0
-        return Likes(offsets_of(self.rows()[kept], len(self)), columns[kept], len(items))
+        return Likes(row_offsets(self.rows()[kept], len(self)), columns[kept], len(items))
 
     def matrix(self) -> Any:
         """Ones in a scipy.sparse.csr_matrix. (N, M) float32."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray, Ratings
+from cfnade._typing import IntArray
+from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade.ranking_metrics import BoolArray
 from cfnade_rivals.listers.likes import Likes
 
@@ -57,7 +58,7 @@ def list_parts(split: Split, threshold: float | None = None) -> ListParts:
     # Ratings of validation can be learnt from in the end if they are of people who are learnt from.
     met = np.zeros(split.train.n_users, bool)
     met[split.train.users] = True
-    final = split.train.plus(split.valid.select(met[split.valid.users]))
+    final = split.train.concat(split.valid.select(met[split.valid.users]))
     parts = ListParts(
         _learnt(split.train, threshold),
         _question(split.train, split.valid, split.given, threshold),
@@ -71,15 +72,15 @@ def list_parts(split: Split, threshold: float | None = None) -> ListParts:
     return parts
 
 
-def _learnt(ratings: Ratings, threshold: float | None) -> Likes:
+def _learnt(ratings: Dataset, threshold: float | None) -> Likes:
     likes = Likes.of(ratings, threshold)
     return likes.people(np.flatnonzero(likes.counts()))
 
 
 def _question(
-    learnt: Ratings, asked: Ratings, given: Ratings, threshold: float | None
+    learnt: Dataset, asked: Dataset, given: Dataset, threshold: float | None
 ) -> ListQuestion:
-    heard = learnt.plus(given)
+    heard = learnt.concat(given)
     likes, answers = Likes.of(heard, threshold), Likes.of(asked, threshold)
     held_out = len(given) > 0
     listed = Likes.of(learnt, threshold) if held_out else Likes.rated(learnt)

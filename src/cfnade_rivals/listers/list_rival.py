@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.ratings import IntArray
-from cfnade.errors import ModelError
-from cfnade.options import check_fields
+from cfnade._typing import IntArray
+from cfnade.exceptions import ModelError
+from cfnade.utils.validation import options
 from cfnade_rivals.listers.likes import Likes
 
 Scores = npt.NDArray[np.float32]
@@ -37,7 +37,7 @@ class FittedLists(ABC):
 L = TypeVar("L", bound=FittedLists, covariant=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(ModelError)
 class ListRival(ABC, Generic[L]):
     """A model by its options: a frozen dataclass, such as EASE(regularisation=500.0).
 
@@ -46,9 +46,6 @@ class ListRival(ABC, Generic[L]):
 
     name: ClassVar[str]
     """As in the registry."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, ModelError)
 
     def fit(self, likes: Likes, *, seed: int = 0, threads: int | None = None) -> L:
         """Learn from what people like; everyone likes something, and somebody each item.

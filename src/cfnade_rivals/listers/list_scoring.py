@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cfnade.data.ratings import IntArray
-from cfnade.errors import ModelError
+from cfnade._typing import IntArray
+from cfnade.exceptions import ModelError
 from cfnade.ranking_metrics import METRICS, BoolArray, Estimate, FloatArray, mean_of, places
 from cfnade_rivals.listers.likes import Likes
 from cfnade_rivals.listers.list_questions import ListQuestion

@@ -7,7 +7,7 @@ import time
 from typing import Any, NamedTuple
 
 from cfnade.data.splits import Split
-from cfnade.errors import DataError
+from cfnade.exceptions import DataError
 from cfnade_rivals.fit_costs import cpu_seconds, peak_mb
 from cfnade_rivals.libraries import blas_threads
 from cfnade_rivals.listers import make_lister

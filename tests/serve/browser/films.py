@@ -10,12 +10,12 @@ import polars as pl
 
 from cfnade import checkpoint
 from cfnade.choice.planning import choice_plan
+from cfnade.config import TrainingConfig
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
-from cfnade.data.ratings import Ratings
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import given_scale
 from cfnade.data.splits import split
-from cfnade.settings import Settings
 from cfnade.training.run import train, train_picks
 
 SPACE = [
@@ -56,7 +56,7 @@ PEOPLE = 120
 
 def ratings(
     scale: str, *, ids_are_titles: bool = False, hearts: bool = False, bare: bool = False
-) -> Ratings:
+) -> Dataset:
     """Each person loves one kind and dislikes the other, with some noise.
 
     Where there are no ratings they pick what they love, and little else. Bare ones have no titles.
@@ -91,7 +91,7 @@ def trained(
     ids_are_titles: bool = False,
     time: bool = False,
 ) -> Path:
-    settings = Settings(epochs=15, batch_rows=16, learning_rate=0.01, seed=1)
+    settings = TrainingConfig(epochs=15, batch_rows=16, learning_rate=0.01, seed=1)
     data = split(ratings(scale, ids_are_titles=ids_are_titles), "paper:0")
     architecture = {"hidden": (16,), "time": time, "ridge": 4 if side == "user" else 0}
     done = train(data, side=side, architecture=architecture, settings=settings)
@@ -101,10 +101,10 @@ def trained(
 
 def with_picks(folder: Path) -> Path:
     """A model of stars that also knows what people pick, of films with genres."""
-    settings = Settings(epochs=15, batch_rows=16, learning_rate=0.01, seed=1)
+    settings = TrainingConfig(epochs=15, batch_rows=16, learning_rate=0.01, seed=1)
     rated = ratings("1-5")
     named = np.array([GENRES[item] for item in rated.item_ids.tolist()], object)
-    data = split(replace(rated, genres=named), "paper:0")
+    data = split(rated.replace(genres=named), "paper:0")
     plan = choice_plan(data.train)
     architecture = {"hidden": (16,), "ridge": 4}
     done = train(data, side="user", architecture=architecture, settings=settings, lists=plan)

@@ -12,8 +12,8 @@ from tests.serve.browser.conftest import Open
 from tests.serve.given import serving
 
 from cfnade import checkpoint
+from cfnade.config import TrainingConfig
 from cfnade.data.loader import load_split
-from cfnade.settings import Settings
 from cfnade.training.run import train
 
 pytestmark = pytest.mark.realdata
@@ -31,7 +31,7 @@ _LETTERBOXD = """Date,Name,Year,Letterboxd URI,Rating
 def movielens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A model of five quick epochs: enough to tell science fiction from romance."""
     data = load_split("ml-1m", "authors:1234")
-    settings = Settings(epochs=5, batch_rows=64, learning_rate=3e-3, seed=0)
+    settings = TrainingConfig(epochs=5, batch_rows=64, learning_rate=3e-3, seed=0)
     done = train(data, side="user", architecture={"hidden": (32,)}, settings=settings)
     folder = tmp_path_factory.mktemp("models") / "ml-1m"
     checkpoint.save(done.fitted, folder)

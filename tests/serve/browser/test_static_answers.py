@@ -73,7 +73,7 @@ def both(
     folder, static = tmp_path_factory.mktemp("with_genres"), tmp_path_factory.mktemp("static")
     fitted = checkpoint.load(films)
     genres = np.array([GENRES[item] for item in fitted.context.item_ids.tolist()], object)
-    named = replace(fitted, context=replace(fitted.context, genres=genres))
+    named = replace(fitted, context=fitted.context.replace(genres=genres))
     checkpoint.save(named, folder)
     write_web(Predictor(named), static)
     context = browser.new_context()

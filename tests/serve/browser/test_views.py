@@ -14,8 +14,8 @@ from tests.serve.browser.visit import Visit, sent
 from tests.serve.given import serving
 
 from cfnade import checkpoint
+from cfnade.config import TrainingConfig
 from cfnade.data.splits import split
-from cfnade.settings import Settings
 from cfnade.training.run import train
 
 
@@ -173,7 +173,7 @@ def test_a_click_on_the_map_means_the_film_there(arrived: Visit) -> None:
 def nameless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A model that has ids only, of what its owner calls books."""
     folder: Path = tmp_path_factory.mktemp("films") / "nameless"
-    settings = Settings(epochs=3, batch_rows=16, learning_rate=0.01, seed=1)
+    settings = TrainingConfig(epochs=3, batch_rows=16, learning_rate=0.01, seed=1)
     data = split(ratings("1-5", bare=True), "paper:0")
     done = train(data, side="user", architecture={"hidden": (8,)}, settings=settings)
     checkpoint.save(done.fitted, folder)

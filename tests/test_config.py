@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cfnade.errors import TrainingError
-from cfnade.settings import Settings
+from cfnade.config import TrainingConfig
+from cfnade.exceptions import TrainingError
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ from cfnade.settings import Settings
 )
 def test_senseless_settings_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
-        Settings(**given)
+        TrainingConfig(**given)
 
 
 def test_settings_survive_json_and_refuse_unknown_names() -> None:
-    settings = Settings(context_rate=(0.5, 1.0), epochs=7)
+    settings = TrainingConfig(context_rate=(0.5, 1.0), epochs=7)
     given = settings.to_dict() | {"context_rate": [0.5, 1.0]}
-    assert Settings.from_dict(given) == settings
+    assert TrainingConfig.from_dict(given) == settings
     with pytest.raises(TrainingError, match=r"'learning_rat'; did you mean 'learning_rate'\?"):
-        Settings.from_dict({"learning_rat": 1})
+        TrainingConfig.from_dict({"learning_rat": 1})

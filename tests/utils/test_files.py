@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cfnade.files import replacing, write_text
+from cfnade.utils.files import atomic_write, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -15,7 +15,7 @@ def names(folder: Path) -> list[str]:
 
 
 def fail_inside(path: Path, error: type[BaseException]) -> None:
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(b"half of the new")
         file.flush()
         raise error("on purpose")
@@ -49,7 +49,7 @@ def test_a_failure_inside_leaves_no_file_where_there_was_none(tmp_path: Path) ->
 def test_readers_see_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "f"
     write_text(path, "old")
-    with path.open() as reader, replacing(path) as file:
+    with path.open() as reader, atomic_write(path) as file:
         file.write(b"new")
         file.flush()
         assert path.read_text() == "old"

@@ -1,4 +1,4 @@
-"""Files that are either the old one or the new one, never half of either."""
+"""Atomic file replacement: readers see the old file or the complete new one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import IO
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write to a temporary name beside `path`; on success flush it to disk and rename it."""
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
+    """Write to a temporary file in the same folder; on success fsync and rename it to `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
@@ -24,22 +24,22 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    flush(path.parent)  # the rename itself
-
-
-def parts_of(path: Path) -> list[Path]:
-    """What killed writers of `path` left behind."""
-    return list(path.parent.glob(f".{path.name}.*.part"))
+    fsync(path.parent)  # makes the rename durable
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace the file at `path` by `text`, encoded as UTF-8."""
-    with replacing(path) as file:
+    """Replace the content of `path` by a text in UTF-8, atomically."""
+    with atomic_write(path) as file:
         file.write(text.encode())
 
 
-def flush(path: Path) -> None:
-    """Make a file, or the names in a folder, survive a power cut."""
+def unfinished_writes(path: Path) -> list[Path]:
+    """Return the temporary files that killed writers of `path` left."""
+    return list(path.parent.glob(f".{path.name}.*.part"))
+
+
+def fsync(path: Path) -> None:
+    """Make the content of a file, or the entries of a folder, durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -8,20 +8,20 @@ import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
-from cfnade.once import OnceOf, once
+from cfnade.utils.caching import WeakMemo, locked_cached_property
 
 
 class Thing:
     def __init__(self) -> None:
         self.runs = 0
 
-    @once
+    @locked_cached_property
     def half(self) -> object:
         self.runs += 1
         time.sleep(0.05)  # gives the others time to come in
         return object()
 
-    @once
+    @locked_cached_property
     def whole(self) -> tuple[object, object]:
         return self.half, self.half
 
@@ -45,7 +45,7 @@ def test_each_object_has_its_own() -> None:
 
 
 def test_what_is_made_of_something_is_made_once_for_a_key_and_goes_with_it() -> None:
-    values, things, gate = OnceOf[Thing](), [Thing(), Thing()], threading.Barrier(8)
+    values, things, gate = WeakMemo[Thing](), [Thing(), Thing()], threading.Barrier(8)
     runs: list[int] = []
 
     def make(number: int) -> Thing:

@@ -1,0 +1,473 @@
+"""Immutable data sets: pairs of a user and an item, as ratings or as interactions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade._typing import Array, IndexArray, IntArray
+from cfnade.data.csr import CsrRows, chunk_slices, read_only
+from cfnade.data.scale import INTERACTIONS, LevelArray, Scale
+from cfnade.exceptions import DataError
+from cfnade.utils.caching import locked_cached_property
+
+Axis = Literal["user", "item"]
+IdArray = npt.NDArray[Any]  # rising; int64, or object holding str
+TextArray = npt.NDArray[np.object_]
+TimeArray = npt.NDArray[np.signedinteger[Any]]
+WeightArray = npt.NDArray[np.float32]
+LabelArray = npt.NDArray[np.uint8]
+T = TypeVar("T")
+
+OTHER_AXIS: dict[Axis, Axis] = {"user": "item", "item": "user"}
+
+_COLUMNS = ("users", "items", "levels", "times", "weights")
+TABLES = ("user_ids", "item_ids", "titles", "genres")
+"""Attributes with an entry for each user or item."""
+_IN_FINGERPRINT = ("users", "items", "levels", "user_ids", "item_ids", "times", "titles", "genres")
+
+
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """Rows of a data set chosen by label, without copies of its columns."""
+
+    labels: LabelArray
+    """(n,) label of every row of the base data set; must not change."""
+    keep: tuple[int, ...]
+    """Rows with these labels, one label after the other."""
+
+    @cached_property
+    def size(self) -> int:
+        """Number of rows."""
+        return sum(
+            int(np.count_nonzero(self.labels[rows] == label))
+            for label in self.keep
+            for rows in chunk_slices(len(self.labels))
+        )
+
+    def chunks(self, *columns: Array) -> Iterator[tuple[Array, ...]]:
+        """Yield the rows of some columns of the base data set, chunk by chunk."""
+        for label in self.keep:
+            for rows in chunk_slices(len(self.labels)):
+                mask = self.labels[rows] == label
+                if mask.any():
+                    yield tuple(column[rows][mask] for column in columns)
+
+    def copy(self, column: Array) -> Array:
+        """Return the rows of a column of the base data set, (size,)."""
+        out, end = np.empty(self.size, column.dtype), 0
+        for (chunk,) in self.chunks(column):
+            out[end : end + len(chunk)] = chunk
+            end += len(chunk)
+        return out
+
+
+class Dataset:
+    """Pairs of a user and an item in file order; raw ids outside, dense indices inside. Immutable.
+
+    Index i of a user is the i-th smallest raw id. Subsets keep the id tables of the whole, so an
+    index means the same in each. The columns of a subset are copied on first access; `chunks` reads
+    them without that.
+
+    Args:
+        users: Index of each pair's user in `user_ids`, (n,).
+        items: Index of each pair's item in `item_ids`, (n,).
+        levels: Index of each rating in the scale's values, (n,); 0 for interactions.
+        scale: The rating scale, or `INTERACTIONS`.
+        user_ids: Raw ids of users, rising: int64, or object holding str, (N,).
+        item_ids: Raw ids of items, rising, (M,).
+        times: Seconds since 1970, (n,); int32 while they fit.
+        titles: Titles of items, "" where unknown, (M,).
+        genres: Genres of items, such as "Comedy|Drama", "" where unknown, (M,).
+        source: Name of the published data set, and of the copy if it is not the publisher's own.
+        weights: Weights of interactions, above 0, (n,); None if each counts once.
+    """
+
+    scale: Scale
+    user_ids: IdArray
+    item_ids: IdArray
+    titles: TextArray | None
+    genres: TextArray | None
+    source: str
+    _columns: dict[str, Array]  # of the base data set
+    _subset: Subset | None
+    _lock: threading.Lock
+    _memo: dict[Hashable, tuple[Any, list[Any]]]
+
+    def __init__(
+        self,
+        users: IndexArray,
+        items: IndexArray,
+        levels: LevelArray,
+        scale: Scale,
+        user_ids: IdArray,
+        item_ids: IdArray,
+        times: TimeArray | None = None,
+        titles: TextArray | None = None,
+        genres: TextArray | None = None,
+        source: str = "",
+        weights: WeightArray | None = None,
+    ) -> None:
+        columns: dict[str, Array | None] = {
+            "users": users,
+            "items": items,
+            "levels": levels,
+            "times": times,
+            "weights": weights,
+        }
+        self._set(
+            {name: column for name, column in columns.items() if column is not None},
+            None,
+            scale=scale,
+            user_ids=user_ids,
+            item_ids=item_ids,
+            titles=titles,
+            genres=genres,
+            source=source,
+        )
+
+    def _set(self, columns: dict[str, Array], subset: Subset | None, **attributes: Any) -> None:
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            sizes = ", ".join(f"{length:,} {name}" for name, length in lengths.items())
+            raise DataError(f"the columns have different lengths: {sizes}")
+        for name in TABLES:
+            if attributes[name] is not None:
+                attributes[name] = read_only(attributes[name])
+        self.__dict__.update(
+            attributes,
+            _columns={name: read_only(column) for name, column in columns.items()},
+            _subset=subset,
+            _lock=threading.Lock(),
+            _memo={},
+        )
+
+    def __setattr__(self, name: str, _: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable: cannot assign to {name!r}")
+
+    def __reduce__(self) -> tuple[Callable[..., Dataset], tuple[Any, ...]]:
+        """For other processes: a subset with its own rows alone, and without cached values."""
+        columns = {name: self._column(name) for name in self._columns}
+        return _new, (type(self), columns, None, self._attributes())
+
+    def _attributes(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*TABLES, "scale", "source")}
+
+    # -- columns ------------------------------------------------------------------------------
+
+    @locked_cached_property
+    def users(self) -> IndexArray:
+        """Index of each pair's user in `user_ids`, (n,)."""
+        column: IndexArray = self._copy_column("users")
+        return column
+
+    @locked_cached_property
+    def items(self) -> IndexArray:
+        """Index of each pair's item in `item_ids`, (n,)."""
+        column: IndexArray = self._copy_column("items")
+        return column
+
+    @locked_cached_property
+    def levels(self) -> LevelArray:
+        """Index of each rating in `scale.values`, (n,); 0 for interactions."""
+        column: LevelArray = self._copy_column("levels")
+        return column
+
+    @locked_cached_property
+    def times(self) -> TimeArray | None:
+        """Seconds since 1970, (n,)."""
+        return self._copy_column("times") if "times" in self._columns else None
+
+    @locked_cached_property
+    def weights(self) -> WeightArray | None:
+        """Weights of interactions, (n,); None if each counts once."""
+        return self._copy_column("weights") if "weights" in self._columns else None
+
+    def _copy_column(self, name: str) -> Any:
+        column = self._columns[name]
+        return column if self._subset is None else read_only(self._subset.copy(column))
+
+    def _column(self, name: str) -> Array:
+        column: Array = getattr(self, name)
+        return column
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns: users, items, levels and, where there are some, times, weights."""
+        return tuple(name for name in _COLUMNS if name in self._columns)
+
+    def dtype(self, column: str) -> np.dtype[Any]:
+        """Return the type of a column without copying it."""
+        return self._columns[column].dtype
+
+    def chunks(self, *columns: str) -> Iterator[tuple[Array, ...]]:
+        """Yield some columns, four million rows at a time."""
+        arrays = [self._columns[name] for name in columns]
+        if self._subset is not None:
+            yield from self._subset.chunks(*arrays)
+            return
+        for rows in chunk_slices(len(self)):
+            yield tuple(array[rows] for array in arrays)
+
+    def __len__(self) -> int:
+        return len(self._columns["users"]) if self._subset is None else self._subset.size
+
+    @property
+    def values(self) -> npt.NDArray[np.float64]:
+        """The ratings on the data's own scale, (n,)."""
+        return self.scale.array()[self.levels]
+
+    @property
+    def implicit(self) -> bool:
+        """Whether these are interactions: there are no ratings, all levels are 0."""
+        return self.scale == INTERACTIONS
+
+    @property
+    def n_users(self) -> int:
+        """Number of users, also of those without a row here."""
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        """Number of items, also of those without a row here."""
+        return len(self.item_ids)
+
+    def ids(self, axis: Axis) -> IdArray:
+        """Return the raw ids of users or items."""
+        return self.user_ids if axis == "user" else self.item_ids
+
+    def __repr__(self) -> str:
+        name = f"{self.source}: " if self.source else ""
+        noun = "interactions" if self.implicit else "ratings"
+        scale = "" if self.implicit else f", scale {self.scale}"
+        present = [*self.columns, *(table for table in TABLES if getattr(self, table) is not None)]
+        extra = [column for column in ("weights", "times", "titles", "genres") if column in present]
+        return (
+            f"<{type(self).__name__} {name}{len(self):,} {noun} of {self.n_items:,} items by "
+            f"{self.n_users:,} users{scale}{', with ' if extra else ''}{', '.join(extra)}>"
+        )
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return the value of a key; it is computed once, while other threads wait for it."""
+        with self._lock:
+            lock, values = self._memo.setdefault(key, (threading.RLock(), []))
+        with lock:
+            if not values:
+                values.append(compute())
+            value: T = values[0]
+            return value
+
+    def rows(self, axis: Axis = "user") -> CsrRows:
+        """Return the pairs grouped by user or item; cached.
+
+        Columns that are grouped already are not copied.
+        """
+        return self.memo(("rows", axis), lambda: self._group(axis))
+
+    def _group(self, axis: Axis) -> CsrRows:
+        (own, _), (other, n_columns) = self._axis(axis), self._axis(OTHER_AXIS[axis])
+        counts, n_levels = self.counts(axis), len(self.scale)
+        if self._is_grouped(own):
+            return CsrRows.from_grouped(
+                counts, self._column(other), self.levels, n_columns, n_levels
+            )
+        return CsrRows.from_chunks(counts, self.chunks(own, other, "levels"), n_columns, n_levels)
+
+    def _is_grouped(self, name: str) -> bool:
+        last = -1
+        for (index,) in self.chunks(name):
+            if index[0] < last or bool(np.any(index[1:] < index[:-1])):
+                return False
+            last = index[-1]
+        return True
+
+    def _axis(self, axis: Axis) -> tuple[str, int]:
+        """The column with the indices of an axis, and how many indices there are."""
+        if axis not in OTHER_AXIS:
+            raise DataError(f'axis={axis!r} is not an axis of the data; choose "user" or "item"')
+        return ("users", self.n_users) if axis == "user" else ("items", self.n_items)
+
+    def row_totals(self, axis: Axis) -> tuple[int, int]:
+        """Return the number of pairs, and the number of users or items that have any."""
+        rows = self.rows(axis)
+        return rows.n_ratings, int(np.count_nonzero(rows.counts()))
+
+    def counts(self, axis: Axis) -> IntArray:
+        """Return how many pairs each user or item has, (N,) or (M,)."""
+        name, count = self._axis(axis)
+        out = np.zeros(count, np.int64)
+        for (index,) in self.chunks(name):
+            out += np.bincount(index, minlength=count)
+        return out
+
+    def level_counts(self, axis: Axis) -> IntArray:
+        """Return how many ratings each user or item has at each level, (N, K) or (M, K)."""
+        (name, count), K = self._axis(axis), len(self.scale)
+        out = np.zeros(count * K, np.int64)
+        for index, levels in self.chunks(name, "levels"):
+            out += np.bincount(index.astype(np.int64) * K + levels, None, len(out))
+        return out.reshape(-1, K)
+
+    # -- subsets ------------------------------------------------------------------------------
+
+    def subset(self, labels: LabelArray, *keep: int) -> Self:
+        """Return the rows that have one of some labels, lazily.
+
+        Args:
+            labels: Label of every row, (n,); must not change any more.
+            keep: Labels of the rows to keep, one label after the other.
+        """
+        columns = self._columns
+        if self._subset is not None:
+            columns = {name: self._column(name) for name in columns}
+        return _new(type(self), columns, Subset(labels, keep), self._attributes())
+
+    def select(self, rows: npt.NDArray[Any]) -> Self:
+        """Return a copy of the rows at these positions, or where the mask is true."""
+        columns = {name: self._column(name)[rows] for name in self._columns}
+        return _new(type(self), columns, None, self._attributes())
+
+    def concat(self, other: Self) -> Self:
+        """Append the rows of another subset of the same data; lazy if both have one base."""
+        same = self.user_ids is other.user_ids or np.array_equal(self.user_ids, other.user_ids)
+        same = same and np.array_equal(self.item_ids, other.item_ids)
+        if not same or self.scale != other.scale or self.columns != other.columns:
+            raise DataError("only subsets of one data set can be concatenated")
+        first, second = self._subset, other._subset
+        one_base = all(self._columns[name] is other._columns[name] for name in self._columns)
+        if one_base and first and second and first.labels is second.labels:
+            columns, subset = self._columns, Subset(first.labels, (*first.keep, *second.keep))
+            return _new(type(self), columns, subset, self._attributes())
+        columns = {
+            name: np.concatenate([self._column(name), other._column(name)])
+            for name in self._columns
+        }
+        return _new(type(self), columns, None, self._attributes())
+
+    def replace(self, **changes: Any) -> Self:
+        """Return the same with some attributes changed; a subset stays lazy if no column is."""
+        columns = {name: changes.pop(name) for name in _COLUMNS if name in changes}
+        kept, subset = {n: c for n, c in self._columns.items() if n not in columns}, self._subset
+        columns = {name: column for name, column in columns.items() if column is not None}
+        if columns:
+            kept, subset = {name: self._column(name) for name in kept}, None
+        return _new(type(self), kept | columns, subset, self._attributes() | changes)
+
+    # -- files and identity -------------------------------------------------------------------
+
+    def save(self, path: Path, description: str = "") -> None:
+        """Write the data set to one file, atomically; `open` maps it into memory."""
+        from cfnade.data.storage import save_dataset
+
+        save_dataset(self, path, description)
+
+    @classmethod
+    def open(cls, path: Path) -> Ratings | Interactions:
+        """Map a saved data set into memory; every array is checked against its digest."""
+        from cfnade.data.storage import open_dataset
+
+        return open_dataset(path)[0]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits that change when content, order, ids, times, titles or source change."""
+        from cfnade.data.array_files import digest, digest_chunks, digest_text
+
+        digests = {
+            name: digest_chunks(column.dtype, len(self), (c for (c,) in self.chunks(name)))
+            for name, column in self._columns.items()
+        }
+        for name in TABLES:
+            if (array := getattr(self, name)) is not None:
+                digests[name] = digest(array)
+        parts = [self.source, repr(self.scale)]
+        parts += [f"{name} {digests.get(name, '-')}" for name in _IN_FINGERPRINT]
+        if "weights" in digests:  # absent otherwise: data without weights keeps its fingerprint
+            parts.append(f"weights {digests['weights']}")
+        return digest_text("\n".join(parts))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Dataset):
+            return NotImplemented
+        return self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+
+class Ratings(Dataset):
+    """Ratings of items by users."""
+
+
+class Interactions(Dataset):
+    """Interactions of users with items, such as clicks, plays or purchases."""
+
+    def __init__(
+        self,
+        users: IndexArray,
+        items: IndexArray,
+        user_ids: IdArray,
+        item_ids: IdArray,
+        times: TimeArray | None = None,
+        titles: TextArray | None = None,
+        genres: TextArray | None = None,
+        source: str = "",
+        weights: WeightArray | None = None,
+    ) -> None:
+        ids, texts = (user_ids, item_ids), (titles, genres)
+        levels = np.zeros(len(users), np.uint8)
+        super().__init__(users, items, levels, INTERACTIONS, *ids, times, *texts, source, weights)
+
+
+def make_dataset(
+    users: IndexArray,
+    items: IndexArray,
+    levels: LevelArray,
+    scale: Scale,
+    user_ids: IdArray,
+    item_ids: IdArray,
+    *,
+    weights: WeightArray | None = None,
+    **attributes: Any,
+) -> Ratings | Interactions:
+    """Return `Interactions` if the scale is theirs, `Ratings` otherwise."""
+    if scale == INTERACTIONS:
+        return Interactions(users, items, user_ids, item_ids, weights=weights, **attributes)
+    columns = (users, items, levels)
+    return Ratings(*columns, scale, user_ids, item_ids, weights=weights, **attributes)
+
+
+D = TypeVar("D", bound=Dataset)
+
+
+def _new(
+    kind: type[D], columns: dict[str, Array], subset: Subset | None, attributes: dict[str, Any]
+) -> D:
+    dataset = kind.__new__(kind)
+    dataset._set(columns, subset, **attributes)
+    return dataset
+
+
+def pair_keys(users: IndexArray, items: IndexArray, n_items: int) -> IntArray:
+    """Return one number for each (user, item), (n,)."""
+    keys = users.astype(np.int64)
+    keys *= n_items
+    keys += items
+    return keys
+
+
+def match_ids(table: IdArray, ids: Array) -> IntArray:
+    """Return the index of each id in a rising table of ids; -1 if it is not there."""
+    if not len(table):
+        return np.full(np.shape(ids), -1)
+    index = np.minimum(np.searchsorted(table, ids), len(table) - 1)
+    return np.where(table[index] == ids, index, -1)

@@ -1,0 +1,155 @@
+"""No truth tests of values for which zero or an empty text is valid.
+
+`if user`, `rating or default` and `getattr(request, name, None)` as a condition skip user 0,
+rating 0.0 and index 0. Compare with None instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src"
+NUMBERS = {"int", "float", "Id", "Whole", "Number", "Share"}
+NAME = re.compile(
+    r"^(?!by_|one_|recalculate_)(.*_)?(user|item|person|id|index|level|rating|stars|weight|row|column|raw|threshold|timestamp)$"
+)
+"""Names of single values that may be zero or empty; plurals are collections, by_… are flags."""
+ALLOWED = {
+    ("cfnade/cli/dataset.py", "*"),  # flags of a data set
+    ("cfnade/cli/sheets.py", "stars"),  # text, in which "0" is true
+    ("cfnade/cli/show.py", "*"),  # flags of a data set
+    ("cfnade/cli/show.py", "_began"),  # a time that is never 0
+    ("cfnade/cli/use.py", "user"),  # a list, because the option may be repeated
+    ("cfnade/data/text.py", "least"),  # 0 stands for any number
+    ("cfnade/engines/on_ray.py", "workers"),  # at least 1
+    ("cfnade/engines/on_spark.py", "workers"),
+    ("cfnade/engines/on_this_machine.py", "workers"),
+    ("cfnade/recipes/__init__.py", "ridge"),  # 0 stands for no ridge part
+    ("cfnade/settings.py", "batch_columns"),  # at least 1
+    ("cfnade/settings.py", "batch_rows"),
+    ("cfnade/shards/texts.py", "lines"),  # 0 lines are what is asked
+    ("cfnade_rivals/listers/implicit_rivals.py", "threads"),  # 0 stands for all
+}
+"""File and name of truth tests that are right; "*" stands for a computed name."""
+
+
+def annotated_alternatives(annotation: ast.expr) -> Iterator[ast.expr]:
+    """Return the members of a union such as `int | None`, looking into Annotated."""
+    if isinstance(annotation, ast.BinOp):
+        yield from annotated_alternatives(annotation.left)
+        yield from annotated_alternatives(annotation.right)
+    elif isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
+        assert isinstance(annotation.slice, ast.Tuple)
+        yield from annotated_alternatives(annotation.slice.elts[0])
+    else:
+        yield annotation
+
+
+def is_optional_number(annotation: ast.expr | None) -> bool:
+    if annotation is None:
+        return False
+    names = {ast.unparse(one) for one in annotated_alternatives(annotation)}
+    return "None" in names and bool(names & NUMBERS)
+
+
+def optional_numbers(tree: ast.Module) -> set[str]:
+    """Return the names of arguments, variables and fields annotated as `int | None` or alike."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and is_optional_number(node.annotation):
+            names.add(node.arg)
+        elif isinstance(node, ast.AnnAssign) and is_optional_number(node.annotation):
+            names.add(ast.unparse(node.target).rpartition(".")[2])
+    return names
+
+
+def conditions(tree: ast.AST) -> Iterator[ast.expr]:
+    """Return every expression whose truth value is taken."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
+            yield node.test
+        elif isinstance(node, ast.BoolOp):
+            # The last operand of `a or b` is a value, not a condition.
+            yield from node.values[:-1]
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            yield node.operand
+        elif isinstance(node, ast.comprehension):
+            yield from node.ifs
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "bool":
+            yield from node.args
+
+
+def name_tested(condition: ast.expr) -> str | None:
+    """Return the name of the value that a condition tests; "*" if the code computes the name."""
+    if isinstance(condition, ast.BoolOp):
+        return name_tested(condition.values[-1])
+    if isinstance(condition, ast.NamedExpr):
+        return condition.target.id
+    if isinstance(condition, ast.Name):
+        return condition.id
+    if isinstance(condition, ast.Attribute):
+        return condition.attr
+    if isinstance(condition, ast.Subscript):
+        return constant(condition.slice)
+    if isinstance(condition, ast.Call) and ast.unparse(condition.func) == "getattr":
+        return constant(condition.args[1]) or "*"
+    if isinstance(condition, ast.Call) and isinstance(condition.func, ast.Attribute):
+        is_get = condition.func.attr == "get" and condition.args
+        return constant(condition.args[0]) if is_get else None
+    return None
+
+
+def constant(node: ast.expr) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def truth_tests(source: str) -> Iterator[tuple[int, str]]:
+    """Return line and name of each truth test of a value that may be zero or empty."""
+    tree = ast.parse(source)
+    numbers = optional_numbers(tree)
+    for condition in conditions(tree):
+        name = name_tested(condition)
+        if name is not None and (name == "*" or name in numbers or NAME.search(name)):
+            yield condition.lineno, name
+
+
+def test_the_source_has_no_truth_tests_of_ids_indices_ratings_and_weights() -> None:
+    found = [
+        f"{file.relative_to(SOURCE)}:{line}: {name}"
+        for file in sorted(SOURCE.rglob("*.py"))
+        for line, name in truth_tests(file.read_text())
+        if (file.relative_to(SOURCE).as_posix(), name) not in ALLOWED
+    ]
+    assert found == [], "compare with None, or add the place to ALLOWED with a reason"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if user: pass",
+        "x = asked.rating or 3",
+        "[n for n in names if getattr(asked, n, None)]",
+        "while not row['item_id']: pass",
+        "def f(count: int | None): return count or 5",
+        "class A:\n    share: float | None = None\n    def f(self): return 1 if self.share else 2",
+        "if (index := find()): pass",
+        "bool(options.get('threshold'))",
+        "x = known and level",
+        "if a or user: pass",
+    ],
+)
+def test_the_check_finds_truth_tests(source: str) -> None:
+    found = list(truth_tests(source))
+    assert len(found) == (0 if source == "x = known and level" else 1)
+
+
+@pytest.mark.parametrize(
+    "source", ["if user is None: pass", "if users: pass", "x = level > 0 or 1"]
+)
+def test_the_check_accepts_comparisons_and_collections(source: str) -> None:
+    assert list(truth_tests(source)) == []
