@@ -87,6 +87,8 @@ class ImplicitComponent(ABC):
 
     name: ClassVar[str]
     config_type: ClassVar[type[Any]]
+    gives_item_vectors: ClassVar[bool] = False
+    """Whether `item_vectors` always returns vectors."""
 
     def __init__(self, config: Any, arrays: Arrays) -> None:
         self.config, self.arrays = config, dict(arrays)

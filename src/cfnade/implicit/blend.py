@@ -28,7 +28,7 @@ FIRST_STEPS = (0.05, 0.1, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5)
 """Weights that are tried, times the largest one."""
 LATER_STEPS = (0.0, 0.6, 0.8, 1.25, 1.6)
 """Factors of a weight that are tried from the second round on."""
-ROUNDS, HALVES, LEAST = 6, 8, 0.02
+ROUNDS, HALVES, LEAST = 6, 8, 0.03
 SHARPNESS = np.exp(np.linspace(np.log(0.1), np.log(10.0), 41))
 
 
@@ -141,6 +141,20 @@ def search_weights(found: Candidates) -> FloatArray:
     return np.asarray(weights / weights.sum())
 
 
+def _without_idle(found: Candidates, weights: FloatArray) -> FloatArray:
+    """Drop components whose gain is less than a quarter of its standard error, lightest first."""
+    for j in np.argsort(weights).tolist():
+        if weights[j] == 0 or np.count_nonzero(weights) == 1:
+            continue
+        fewer = weights.copy()
+        fewer[j] = 0.0
+        fewer /= fewer.sum()
+        gain = found.ndcg(weights) - found.ndcg(fewer)
+        if gain.mean() <= 0.25 * gain.std() / np.sqrt(len(gain)):
+            weights = fewer
+    return weights
+
+
 @dataclass(frozen=True)
 class Blend:
     """The weight of each component, and the NDCG of each alone and of all together."""
@@ -157,7 +171,7 @@ def fit_weights(names: Sequence[str], found: Candidates, *, seed: int) -> Blend:
     halves = [np.sort(rng.permutation(users)[: max(1, users // 2)]) for _ in range(HALVES)]
     weights = np.mean([search_weights(found.select(half)) for half in halves], axis=0)
     weights[weights < LEAST] = 0.0
-    weights /= weights.sum()
+    weights = _without_idle(found, weights / weights.sum())
     alone = np.array([found.ndcg(unit).mean() for unit in np.eye(count)])
     together = float(found.ndcg(weights).mean())
     if together < alone.max():

@@ -49,6 +49,7 @@ def _most(users: int, items: int) -> int:
 class SpectralFilter(LowRankComponent):
     """V = eigenvectors times √f."""
 
+    gives_item_vectors = True
     config_type = RidgeConfig
 
     @classmethod

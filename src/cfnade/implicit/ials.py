@@ -65,6 +65,7 @@ class ImplicitALSConfig(WeightedConfig):
 class ImplicitALS(WeightedComponent):
     """Vectors F of items (M, D) in the directions in which FᵀF is diagonal, and its diagonal."""
 
+    gives_item_vectors = True
     config_type = ImplicitALSConfig
     config: ImplicitALSConfig
 

@@ -40,6 +40,7 @@ def binary(rows: InteractionRows) -> InteractionRows:
 class SetNade(ImplicitComponent):
     """Arrays W (M, H), c (H,), V (M, H) and b (M,)."""
 
+    gives_item_vectors = True
     config_type = ChoiceConfig
     config: ChoiceConfig
 

@@ -8,7 +8,7 @@ of which stands for as many as there are of its kind: the sum of e^s over these 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, NamedTuple
 
@@ -302,6 +302,51 @@ def _grad(tensor: Tensor | None) -> Tensor:
     return tensor
 
 
+class FusedAdam:
+    """torch.optim.Adam(fused=True), bit for bit. Its constructor imports torch._dynamo, which takes
+    two seconds of processor time."""
+
+    def __init__(self, groups: Sequence[tuple[list[Tensor], float]]) -> None:
+        """Take groups of parameters with their weight decay."""
+        self._groups = groups
+        self.state = [
+            {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+            for parameters, _ in groups
+            for parameter in parameters
+        ]
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> None:
+        """Move all parameters by their gradients."""
+        first = 0
+        for parameters, decay in self._groups:
+            states = self.state[first : first + len(parameters)]
+            first += len(parameters)
+            steps, means, squares = (
+                [state[name] for state in states] for name in ("step", "exp_avg", "exp_avg_sq")
+            )
+            torch._foreach_add_(steps, 1)
+            torch._fused_adam_(
+                parameters,
+                [_grad(parameter.grad) for parameter in parameters],
+                means,
+                squares,
+                [],
+                steps,
+                lr=learning_rate,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=decay,
+                eps=1e-8,
+                amsgrad=False,
+                maximize=False,
+            )
+
+
 class SetNadeTrainer:
     """A network in training; `state` holds all that it remembers beside the network."""
 
@@ -321,13 +366,10 @@ class SetNadeTrainer:
         self._best: dict[str, Tensor] = {}
         self.step = 0
 
-    def _optimizer(self) -> torch.optim.Adam:
+    def _optimizer(self) -> FusedAdam:
+        W, V, c, b = (self.network.get_parameter(name) for name in "WVcb")
         decay = 2 * self.settings.weight_decay  # of the sum of squares
-        groups = [
-            {"params": [self.network.W, self.network.V], "weight_decay": decay},
-            {"params": [self.network.c, self.network.b], "weight_decay": 0.0},
-        ]
-        return torch.optim.Adam(groups, lr=self.settings.learning_rate, fused=True)
+        return FusedAdam([([W, V], decay), ([c, b], 0.0)])
 
     @property
     def steps_per_epoch(self) -> int:
@@ -345,9 +387,7 @@ class SetNadeTrainer:
         batch = sample_batch(self.rows, users, self.settings, self.step, self._part)
         candidates = self._candidates.sample(batch.columns, self.step)
         cost = write_gradients(self.network, batch, candidates, self._group)
-        for group in self._adam.param_groups:
-            group["lr"] = self.settings.learning_rate * self._rate_factor()
-        self._adam.step()
+        self._adam.step(self.settings.learning_rate * self._rate_factor())
         self.step += 1
         if self.step % self.settings.average_every == 0:
             self._update_average()
@@ -386,12 +426,11 @@ class SetNadeTrainer:
 
     def state(self) -> dict[str, Tensor]:
         """Return all that an interrupted run needs to continue."""
-        moments = self._adam.state_dict()["state"]
         parts = {
             "model": dict(self.network.state_dict()),
             "average": self.average,
             "best": self._best,
-            **{f"adam{number}": one for number, one in moments.items()},
+            **{f"adam{number}": one for number, one in enumerate(self._adam.state)},
         }
         return {f"{part}/{name}": t for part, held in parts.items() for name, t in held.items()}
 
@@ -403,12 +442,7 @@ class SetNadeTrainer:
             parts.setdefault(part, {})[name] = tensor
         self.network.load_state_dict(parts["model"])
         self.average, self._best = parts["average"], parts.get("best", {})
-        moments = {
-            int(part.removeprefix("adam")): one
-            for part, one in parts.items()
-            if part.startswith("adam")
-        }
-        self._adam.load_state_dict(self._adam.state_dict() | {"state": moments})
+        self._adam.state = [parts[f"adam{number}"] for number in range(len(self._adam.state))]
         self.step = step
 
 

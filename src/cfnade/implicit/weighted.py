@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt
 
+from cfnade._typing import IntArray
 from cfnade.exceptions import ModelError
 from cfnade.implicit.base import FEW, ImplicitComponent, Options, ScoreArray
 from cfnade.implicit.rows import InteractionRows, Weighting, mean_weight, weigh
@@ -55,14 +56,14 @@ class RidgeWeights(NamedTuple):
 
 def ridge_weights(rows: InteractionRows, user_power: float, item_power: float) -> RidgeWeights:
     """Return n_u^-γ and n_i^a, both scaled to a mean of 1 over the interactions."""
-    users = np.maximum(rows.counts, 1).astype(np.float64)
-    items = np.maximum(rows.item_counts(), 1).astype(np.float64)
-    each = users**-user_power, items**item_power
-    return RidgeWeights(each[0] * _scale(users, each[0]), each[1] * _scale(items, each[1]))
+    users, items = rows.counts, rows.item_counts()
+    by_user = np.maximum(users, 1).astype(np.float64) ** -user_power
+    by_item = np.maximum(items, 1).astype(np.float64) ** item_power
+    return RidgeWeights(by_user * _scale(users, by_user), by_item * _scale(items, by_item))
 
 
-def _scale(counts: FloatArray, values: FloatArray) -> float:
-    return float(counts.sum() / (counts * values).sum())
+def _scale(counts: IntArray, values: FloatArray) -> float:
+    return float(counts.sum() / max(1e-12, (counts * values).sum()))
 
 
 def times_transpose(states: ScoreArray, table: ScoreArray) -> ScoreArray:

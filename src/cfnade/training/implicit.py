@@ -241,7 +241,7 @@ class ImplicitTraining:
         sharpness: float,
     ) -> InteractionModel:
         began = time.monotonic()
-        kept = {n: t for n, t in trials.items() if blend.weights[n] > 0 or n == POPULARITY}
+        kept = {name: trials[name] for name in kept_components(blend, trials)}
         components = self._fitted(rows, kept)
         self.facts["seconds"]["refit"] = round(time.monotonic() - began, 2)
         return InteractionModel(components, {n: blend.weights[n] for n in kept}, sharpness)
@@ -256,6 +256,17 @@ class ImplicitTraining:
         trial = Trial({}, None, 0.0)
         components = {POPULARITY: fit_trial(Popularity, trial, rows, self.plan.seed)}
         return InteractionModel(components, {POPULARITY: 1.0})
+
+
+def kept_components(blend: Blend, names: Iterable[str]) -> list[str]:
+    """Return the components that a model needs: those with a weight, popularity for users without
+    interactions, and one with item vectors, which similar items and diversity use."""
+    listed = list(names)
+    kept = [name for name in listed if blend.weights[name] > 0]
+    with_vectors = [name for name in listed if COMPONENTS[name].gives_item_vectors]
+    if with_vectors and not set(kept) & set(with_vectors):
+        kept.append(max(with_vectors, key=lambda name: blend.alone[name]))
+    return kept if POPULARITY in kept else [*kept, POPULARITY]
 
 
 def _times(ratings: Dataset) -> Any:
