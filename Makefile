@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples experiments
 
-.PHONY: demo serve test test-ray test-spark test-engines check docs mutants fuzz wheel bench clean
+.PHONY: demo serve test test-avx2 test-ray test-spark test-engines check docs mutants fuzz wheel bench clean
 
 # Train on MovieLens 1M, show the score beside the published ones, recommend to somebody new.
 demo: .venv/.core
@@ -21,6 +21,14 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: check
 	$(BIN)/cfnade doctor
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# The same as on a processor without AVX-512, where sums are taken in another order: all tests, or
+# those of TESTS. Kernels are compiled into a cache of their own.
+TESTS ?=
+test-avx2: export PYTHONDONTWRITEBYTECODE =
+test-avx2: .venv/.dev
+	$(BIN)/python tests/without_avx512.py $(BIN)/cfnade doctor
+	$(BIN)/python tests/without_avx512.py $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # The engines, each in an environment of its own: Ray with two workers, Spark with two (Java 17).
 test-engines: test-ray test-spark

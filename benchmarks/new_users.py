@@ -81,7 +81,7 @@ def ours(parts: Split, test: Panel, chosen: Recipe, threads: int) -> Answers:
 
     Nothing of the people held out is in the model, neither what they gave: rivals lack it too.
     """
-    alone = replace(parts, given=parts.given.select(np.zeros(len(parts.given), bool)))
+    alone = replace(parts, fold_in=parts.fold_in.select(np.zeros(len(parts.fold_in), bool)))
     start = Seconds.now()
     trained = train(
         alone,

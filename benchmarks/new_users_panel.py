@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.choices import keys_of
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
+from cfnade.data.split_protocols import random_keys
 from cfnade.data.splits import Split
 from cfnade.metrics import nll, rmse
 
@@ -99,8 +99,8 @@ def panel(parts: Split, seed: int) -> Panel:
     """The people that a split "users:SEED:20" holds out, if they have enough ratings."""
     counts = np.bincount(parts.test.users, minlength=parts.test.n_users)
     enough = counts >= FEWEST - MOST
-    given, asked = (part.select(enough[part.users]) for part in (parts.given, parts.test))
-    given = given.select(np.lexsort((keys_of(len(given), (seed, _ORDER_STREAM)), given.users)))
+    given, asked = (part.select(enough[part.users]) for part in (parts.fold_in, parts.test))
+    given = given.select(np.lexsort((random_keys(len(given), (seed, _ORDER_STREAM)), given.users)))
     asked = asked.select(np.argsort(asked.users, kind="stable"))
     whole = given.concat(asked)
     first = np.arange(len(given)).reshape(-1, MOST)  # (U, MOST) places in whole

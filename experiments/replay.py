@@ -35,7 +35,8 @@ from cfnade import checkpoint, load
 from cfnade.cli.keeping import table_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
-from cfnade.data.splits import TRAIN, Split, cut
+from cfnade.data.split_protocols import TRAIN
+from cfnade.data.splits import Split, apply_labels
 from cfnade.fitted import FittedModel
 from cfnade.fresh.newest_held import by_newest
 from cfnade.fresh.publishing import check_of
@@ -218,7 +219,7 @@ def _from_scratch(ratings: Dataset) -> FittedModel:
 
 
 def _trained_on_all(ratings: Dataset, epochs: int) -> FittedModel:
-    everything = cut(ratings, np.full(len(ratings), TRAIN, np.uint8), "all")
+    everything = apply_labels(ratings, np.full(len(ratings), TRAIN, np.uint8), "all")
     how = load_recipe("ml-1m-user").training
     return _trained(everything, replace(how, epochs=epochs, schedule="constant"))
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.loader import load_split
-from cfnade.data.splits import add_validation
+from cfnade.data.split_protocols import add_validation
 from cfnade.metrics import nll, rmse
 from cfnade_rivals import make
 

@@ -114,7 +114,7 @@ def test_clicks_are_listed_better_than_by_popularity(capsys: pytest.CaptureFixtu
     popular = np.argsort(-np.bincount(parts.train.items, minlength=80), kind="stable")
     gains = []
     for user in np.unique(parts.test.users):
-        known = parts.given.items[parts.given.users == user]
+        known = parts.fold_in.items[parts.fold_in.users == user]
         wanted = parts.test.items[parts.test.users == user]
         listed = popular[~np.isin(popular, known)][:20]
         discounts = 1 / np.log2(np.arange(2, 22))

@@ -247,7 +247,7 @@ def test_ease_by_liangs_protocol_is_what_a_prototype_measured(real_data: Path) -
         out[likes.users, likes.items] = 1.0
         return out
 
-    train, given, wanted = (table(part) for part in (parts.train, parts.given, parts.test))
+    train, given, wanted = (table(part) for part in (parts.train, parts.fold_in, parts.test))
     people, catalogue = np.flatnonzero(wanted.sum(1)), np.flatnonzero(train.sum(0))
     train = train[:, catalogue]
     given, wanted = (of[np.ix_(people, catalogue)] for of in (given, wanted))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.optimize import brentq
+from tests.close import assert_close
 from tests.listed import best_of
 from tests.predictor.given import (
     FOR_PEOPLE,
@@ -208,7 +209,7 @@ def test_new_people_have_a_calibration_of_their_own(kind: str, rank: Any) -> Non
     np.testing.assert_allclose(said, wanted, atol=1e-9)
     assert np.abs(said - Predictor(as_known).predict_proba("me", every, **of_me)).max() > 0.01
     one, other = (Predictor(f).predict_proba(10, every) for f in (apart, as_known))
-    np.testing.assert_array_equal(one, other)
+    assert_close(one, other)
     whole = Predictor(apart).recommend(history=history, n=ITEMS, min_ratings=0, rank=rank)
     first = Predictor(apart).recommend(history=history, n=2, min_ratings=0, rank=rank)
     assert first["item"].to_list() == whole["item"].to_list()[:2]
@@ -293,7 +294,7 @@ def test_nobody_leans_of_whom_nothing_is_known() -> None:
     plain = Predictor(replace(fitted, calibration=replace(LEANING, personal=0.0)))
     none: dict[str, Any] = {"histories": {"me": {}}}
     said = Predictor(fitted).predict_proba("me", [101, 102], **none)
-    assert np.array_equal(said, plain.predict_proba("me", [101, 102], **none))
+    assert_close(said, plain.predict_proba("me", [101, 102], **none))
     # A lone rating is not known where it is asked for.
     rated = Row(np.array([5], np.int32), np.array([9], np.uint8))
     lone = leanings.of_person(rated, np.array([5, 6, -1]))
@@ -355,7 +356,7 @@ def test_it_survives_a_folder(kind: str, tmp_path: Path) -> None:
     assert again.calibration_of_new == OF_NEW
     users, items = np.repeat(np.arange(0, 90, 10), ITEMS), np.tile(np.arange(100, 114), 9)
     one, other = (Predictor(f).predict_proba(users, items) for f in (fitted, again))
-    assert np.array_equal(one, other)
+    assert_close(one, other)
 
 
 def test_a_copy_without_context_knows_how_a_history_leans(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.close import assert_close
 from tests.folded import Cell, Known, frequencies, side_scores, unknown
 from tests.listed import lines
 from tests.sides.given import N_ITEMS, N_USERS, STARS, some_member, some_ratings
@@ -234,8 +236,8 @@ def test_other_weights_can_be_asked_about_the_same_cells() -> None:
     scorer, cells = Scorer(fitted), every_cell()
     before = scorer.probabilities(*cells)
     again = scorer.with_members(*other.members).probabilities(*cells)
-    np.testing.assert_array_equal(again, Scorer(other).probabilities(*cells))
-    np.testing.assert_array_equal(scorer.probabilities(*cells), before)
+    assert_close(again, Scorer(other).probabilities(*cells))
+    assert_close(scorer.probabilities(*cells), before)
     assert np.abs(before - again).max() > 0.01
 
 
@@ -262,7 +264,7 @@ def test_the_papers_rule_says_3_where_nothing_is_known(side: str) -> None:
     # User 5 and item 4 were not trained on, but have ratings in the context.
     blank = np.isin(users, [-1, 0]) | np.isin(items, [-1, 0])
     np.testing.assert_array_equal(answer[blank], np.tile([0.0, 0.0, 1.0, 0.0], (blank.sum(), 1)))
-    np.testing.assert_array_equal(answer[~blank], usual[~blank])
+    assert_close(answer[~blank], usual[~blank])
 
 
 def test_rules_that_do_not_exist_or_fit_are_refused() -> None:
@@ -387,3 +389,66 @@ def test_without_context_only_unknown_rows_can_be_asked_for(side: Axis) -> None:
 def test_unusable_cells_are_refused(users: Any, items: Any, message: str) -> None:
     with pytest.raises(PredictionError, match=message):
         Scorer(make("user")).probabilities(users, items)
+
+
+# -- cache ----------------------------------------------------------------------------------------
+
+
+def rated(user: int, *ratings: tuple[int, int]) -> Who:
+    columns, levels = np.array(ratings, np.int64).reshape(-1, 2).T
+    return Who(user, Row(columns.astype(np.int32), levels.astype(np.uint8)))
+
+
+def test_scores_are_cached_by_user_ratings_and_details(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CACHE_BYTES", 10_000)
+    scorer, mask = Scorer(make("user")), np.array([1, 2], np.uint8)
+    queries: list[tuple[Any, ...]] = [
+        (rated(1, (2, 3)), mask, True),
+        (rated(1, (2, 3)), mask, False),
+        (rated(1, (2, 3)), mask[:1], True),
+        (rated(1, (2, 4)), mask, True),
+        (rated(1, (3, 3)), mask, True),
+        (rated(1, (2, 3), (3, 3)), mask, True),
+        (rated(2, (2, 3)), mask, True),
+    ]
+    for number, (who, *details) in enumerate(queries):
+        assert scorer.cached(who, lambda n=number: [np.array([n])], *details)[0] == [number]  # type: ignore[misc]
+    for number, (who, *details) in enumerate(queries):
+        assert scorer.cached(who, lambda: [np.array([-1])], *details)[0] == [number]
+
+
+def test_the_least_recently_used_scores_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CACHE_BYTES", 3 * 8)
+    scorer, computed = Scorer(make("user")), list[int]()
+
+    def ask(user: int, size: int = 1) -> None:
+        def compute() -> list[Any]:
+            computed.append(user)
+            return [np.full(size, float(user))]
+
+        assert scorer.cached(rated(user), compute)[0].tolist() == [user] * size
+
+    for user in (1, 2, 3, 1, 2, 3, 1, 4):  # 4 replaces 2
+        ask(user)
+    ask(5, 4)  # larger than the cache: not cached, and nothing is dropped
+    ask(5, 4)
+    assert computed == [1, 2, 3, 4, 5, 5]
+    for user in (1, 3, 4, 2):
+        ask(user)
+    assert computed == [1, 2, 3, 4, 5, 5, 2]
+
+
+def test_threads_get_their_own_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CACHE_BYTES", 40 * 8)
+    scorer = Scorer(make("user"))
+
+    def ask(seed: int) -> list[bool]:
+        users = np.random.default_rng(seed).integers(0, 30, 2000).tolist()
+        return [
+            scorer.cached(rated(user), lambda u=user: [np.full(3, float(u))])[0].tolist()  # type: ignore[misc]
+            == [user] * 3
+            for user in users
+        ]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(all(right) for right in pool.map(ask, range(4)))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.close import assert_close
 from tests.predictor.given import KINDS as GIVEN
 from tests.predictor.given import make, make_kind
 from tests.predictor.picked import picked_model, rated_model
@@ -192,7 +193,7 @@ def test_a_network_that_was_asked_for_is_what_answers(tmp_path: Path) -> None:
     after = Scorer(fitted).probabilities([1], [2])
     assert not np.allclose(before, after)
     own = replace(fitted, answering=fitted.members)
-    np.testing.assert_array_equal(after, Scorer(own).probabilities([1], [2]))
+    assert_close(after, Scorer(own).probabilities([1], [2]))
     assert fitted.answering[0].tables()["user.W"].dtype == np.float64
     assert fitted.answering[0].trainable() is fitted.members[0]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
-
-from cfnade.lazily import first_used
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
     from cfnade.data.dataset import Dataset, Interactions, Ratings
     from cfnade.data.loader import load, load_split
     from cfnade.data.scale import Scale
-    from cfnade.data.splits import Split, split
+    from cfnade.data.splits import Split, split, train_test_split
     from cfnade.data.synthetic import synthetic
     from cfnade.estimator import CFNADE
     from cfnade.exceptions import CfnadeError, DataError, ModelError
     from cfnade.predictor import Predictor
 
-_HOMES = {
+_MODULES = {
     "CFNADE": "estimator",
     "CfnadeError": "exceptions",
     "DataError": "exceptions",
@@ -38,10 +37,14 @@ _HOMES = {
     "load_split": "data.loader",
     "split": "data.splits",
     "synthetic": "data.synthetic",
+    "train_test_split": "data.splits",
 }
 
 
-__getattr__ = first_used(__name__, _HOMES)  # so that `import cfnade` is instant
+def __getattr__(name: str) -> Any:  # imports on first use, so that `import cfnade` is fast
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
@@ -64,4 +67,5 @@ __all__ = [
     "load_split",
     "split",
     "synthetic",
+    "train_test_split",
 ]

@@ -12,9 +12,10 @@ from annotated_types import Ge, Le
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, pair_keys
 from cfnade.data.loader import load
-from cfnade.data.predefined import together
+from cfnade.data.merge import merge
 from cfnade.data.scale import INTERACTIONS, Scale
-from cfnade.data.splits import TRAIN, VALID, Split, add_validation, cut
+from cfnade.data.split_protocols import TRAIN, VALID, add_validation
+from cfnade.data.splits import Split, apply_labels
 from cfnade.exceptions import DataError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.models.config import CFNADEConfig
@@ -54,16 +55,18 @@ def parts_of(data: Any, valid: Any, seed: int) -> Split:
     ratings = read(data)
     if valid is None:
         parts = np.full(len(ratings), TRAIN, np.uint8)
-        return cut(ratings, add_validation(parts, seed), f"5 % validation, seed {seed}")
+        return apply_labels(ratings, add_validation(parts, seed), f"5 % validation, seed {seed}")
     chosen_by = read(valid, ratings.scale)
-    both = together(ratings, chosen_by)
+    both = merge(ratings, chosen_by)
     cells = pair_keys(both.users, both.items, both.n_items)
     if repeated := len(cells) - len(np.unique(cells)):
         raise DataError(
             f"{repeated:,} of {len(chosen_by):,} validation ratings are of a user and an item that "
             "the training data rates too; take them out of one of the two"
         )
-    return cut(both, np.repeat(_LABELS, [len(ratings), len(chosen_by)]), "validation given")
+    return apply_labels(
+        both, np.repeat(_LABELS, [len(ratings), len(chosen_by)]), "validation given"
+    )
 
 
 _LABELS = np.array([TRAIN, VALID], np.uint8)

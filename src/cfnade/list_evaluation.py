@@ -10,9 +10,9 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from cfnade._typing import IntArray
-from cfnade.data.choices import chosen
 from cfnade.data.dataset import Dataset, match_ids
 from cfnade.data.scale import usual_threshold
+from cfnade.data.split_protocols import choose_positions
 from cfnade.evaluation import cells_asked
 from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
@@ -79,7 +79,7 @@ def evaluate_lists(
         )
     without = len(np.unique(test.users)) - len(asked)
     if people is not None and people < len(asked):
-        asked = asked[chosen(len(asked), people, (_SEED,))]
+        asked = asked[choose_positions(len(asked), people, (_SEED,))]
     figures = _scores(predictor, truth, asked, ks)
     return ListScores(len(asked), without, None if test.implicit else threshold, figures)
 

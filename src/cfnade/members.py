@@ -13,6 +13,7 @@ from cfnade.newcomers import Newcomer, Newcomers
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import Array, Folding, Row, What, Who, other_axis
 from cfnade.unseen import NothingKnown
+from cfnade.utils.cancellation import check_cancelled
 
 
 class MemberScores:
@@ -111,9 +112,14 @@ class MemberScores:
 
     def without_each(self, who: Who, item: int) -> Array:
         """The item without each of the person's ratings of others. Returns (c, K)."""
-        parts = [reading.without_each(who, item) for reading in self._readings]
+        parts = []
+        for reading in self._readings:
+            parts.append(reading.without_each(who, item))
+            check_cancelled()
         user, thing = self._pair(who, item)
-        users = [user.without(int(other)) for other in user.known.columns]
+        users = [user]
+        if self._newcomers.untrained("user", np.array([who.user]))[0]:
+            users = [user.without(int(other)) for other in user.known.columns]
         self._vary(parts, users, [thing], lambda folding: folding.without_each(who, item))
         total = np.asarray(np.sum(parts, axis=0))
         return self._unless_known(total, who, item) if len(total) == 1 else total

@@ -40,6 +40,7 @@ from cfnade.sides.side import (
 )
 from cfnade.unseen import untrained_scores
 from cfnade.utils.caching import PicklableLock, locked_cached_property
+from cfnade.utils.cancellation import check_cancelled
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -205,6 +206,7 @@ class Newcomers:
         """Coefficients z of each, all sides' together; None: nothing is known, or can be done."""
         solutions: list[FloatArray | None] = []
         for place, new in enumerate(news):
+            check_cancelled()
             same = place > 0 and new.index == news[0].index
             start = solutions[0] if same else None  # one rating less: not far
             solutions.append(self._kept_solution(new) if new.whole else self._solution(new, start))

@@ -8,12 +8,14 @@ several members the distributions are averaged. Nothing is calibrated here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 
 from cfnade._typing import IntArray
 from cfnade.exceptions import ModelError, PredictionError
@@ -22,16 +24,16 @@ from cfnade.implicit import InteractionRows
 from cfnade.kernels.grouping import levels_of, ratings_of
 from cfnade.lists import Lists, distributions, mixed
 from cfnade.members import MemberScores
-from cfnade.recent import Recent, key_of
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import Array, BoolArray, Row, What, Who, row_of
 from cfnade.unseen import UNSEEN_RULES, NothingKnown, paper_distribution
-from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.caching import PicklableLock, locked_cached_property
+from cfnade.utils.cancellation import check_cancelled
 
 FloatArray = npt.NDArray[np.float64]
 
-RECENT = 1 << 26
-"""Bytes of scores of the people asked about last."""
+CACHE_BYTES = 1 << 26
+"""Bytes of scores that are cached: those of the users asked about last."""
 
 FEW_PEOPLE, FEW_CELLS = 16, 256
 """So many people, or cells, are answered one by one on the calling thread."""
@@ -58,7 +60,10 @@ class Scorer:
         self.fitted = fitted
         nobody = NothingKnown(fitted)
         self._members = [MemberScores(member, fitted, nobody) for member in fitted.answering]
-        self._recent: Recent[list[Array]] = Recent(RECENT, lambda all: sum(a.nbytes for a in all))
+        self._cache: LRUCache[Any, list[Array]] = LRUCache(
+            CACHE_BYTES, getsizeof=lambda arrays: sum(array.nbytes for array in arrays)
+        )
+        self._cache_lock = PicklableLock()
 
     def with_members(self, *members: AnsweringMember) -> Scorer:
         """The same questions, asked of other weights of the same model."""
@@ -162,13 +167,23 @@ class Scorer:
         asked = np.zeros(self.fitted.context.n_items, bool)
         asked[wanted] = True
         what = np.packbits(asked), leave_out  # which is shorter than their numbers
-        return Lists(people, self.recently(people[0], made, *what), shares)
+        return Lists(people, self.cached(people[0], made, *what), shares)
 
-    def recently(self, who: Who, make: Callable[[], list[Array]], *what: Any) -> list[Array]:
-        """What is made of all items for one person, kept for their next questions: not to be
-        written to."""
-        key = key_of(who.user, who.rated.columns, who.rated.levels, *what)
-        return self._recent.get(key, make)
+    def cached(self, who: Who, compute: Callable[[], list[Array]], *details: Any) -> list[Array]:
+        """Return scores of all items for one user, from the cache if possible.
+
+        The key is the user, the ratings and the details. The arrays must not be written to. Two
+        threads may compute the same scores; one of the results is cached.
+        """
+        parts = (who.user, who.rated.columns, who.rated.levels, *details)
+        key = tuple(p.tobytes() if isinstance(p, np.ndarray) else p for p in parts)
+        with self._cache_lock:
+            if key in self._cache:
+                return self._cache[key]
+        scores = compute()
+        with self._cache_lock, suppress(ValueError):  # larger than the whole cache
+            scores = self._cache.setdefault(key, scores)
+        return scores
 
     # -- why ----------------------------------------------------------------------------------
 
@@ -207,7 +222,11 @@ class Scorer:
         asked for, has its constant where nothing is known of the user or the item.
         """
         members, shares = self._counting(users)
-        chances = mixed([distributions(scores(member)) for member in members], shares)
+        each = []
+        for member in members:
+            check_cancelled()
+            each.append(distributions(scores(member)))
+        chances = mixed(each, shares)
         if self._instead is not None and items is not None:
             user, item = self.unknown(users, items)
             chances[user | item] = self._instead

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from tests.close import assert_close
 
 from cfnade import CFNADE, synthetic
 from cfnade.checkpoint.card import CARD
@@ -81,4 +82,4 @@ def test_a_downloaded_folder_is_loaded_as_it_is(model: CFNADE, tmp_path: Path) -
     (snapshot / ".cache").mkdir()
     found = CFNADE.load(snapshot)
     users, items = [1, 2, 3], [4, 5, 6]
-    assert found.predict(users, items).tolist() == model.predict(users, items).tolist()
+    assert_close(found.predict(users, items), model.predict(users, items))

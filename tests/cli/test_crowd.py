@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,41 @@ def test_shard_says_what_it_made_and_does_it_once(shell: Shell, tmp_path: Path) 
     assert other.code == 1
     assert "valid was 0.1 and is 0.2; give --force" in other.said
     assert shell("shard", file, "--out", out, "--side", "item", "--force").code == 0
+
+
+def test_a_model_without_a_test_part_names_a_next_command_that_works(
+    shell: Shell, tmp_path: Path, ratings_file: Path
+) -> None:
+    """Shards have no test part unless one is asked for."""
+    out, other = tmp_path / "model of mine", tmp_path / "other"
+    assert shell("shard", ratings_file, "--out", tmp_path / "shards").code == 0
+    done = shell("train", tmp_path / "shards", "--side", "user", "--epochs", "1", "--out", out)
+    assert done.code == 0, done.err
+    command = shlex.split(done.out.partition("next: ")[2])
+    assert command[:2] == ["cfnade", "recommend"]
+    assert shell(*command[1:]).code == 0
+    failed = shell("evaluate", out)
+    assert failed.code == 1
+    assert "was split without a test part; give the ratings to score: cfnade" in failed.said
+    assert shell("shard", ratings_file, "--out", other, "--test", "0.1").code == 0
+    done = shell("train", other, "--side", "user", "--epochs", "1", "--out", tmp_path / "second")
+    assert done.code == 0, done.err
+    command = shlex.split(done.out.partition("next: ")[2])
+    assert command[:2] == ["cfnade", "evaluate"]
+    assert shell(*command[1:]).code == 0
+
+
+def test_a_job_that_failed_at_its_start_may_be_corrected(
+    shell: Shell, user_model: Path, tmp_path: Path
+) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "a.csv").write_text("user,item\n3,7\n")
+    command = ("evaluate", user_model, parts, "--out", tmp_path / "scores")
+    assert "has no column rating" in shell(*command).said
+    (parts / "a.csv").write_text("user,item,rating\n999,7,4\n")
+    done = shell(*command)
+    assert done.code == 0, done.said
 
 
 @pytest.mark.parametrize(

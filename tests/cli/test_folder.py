@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections import namedtuple
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,7 +16,6 @@ from tests.cli.test_train import options, wait_for, weights
 
 from cfnade.checkpoint import load
 from cfnade.cli.folder import LOCK
-from cfnade.lock import TakenError, only_one
 
 Shell = Any
 STATE = "training.safetensors"
@@ -178,34 +174,6 @@ def test_a_second_run_is_refused_while_the_first_lives_and_not_after_a_kill(
     done = shell("train", ratings_file, *options(out, 1), "--force")
     assert done.code == 0, done.err
     assert not (out / LOCK).exists()
-
-
-def test_of_many_processes_one_has_the_lock(tmp_path: Path) -> None:
-    """Each adds 1 to a number many times, reading and writing: none is lost if they take turns."""
-    number, lock = tmp_path / "number", tmp_path / "lock"
-    number.write_text("0")
-    code = (
-        "import sys; from pathlib import Path; from cfnade.lock import TakenError, only_one\n"
-        "number, lock, done = Path(sys.argv[1]), Path(sys.argv[2]), 0\n"
-        "while done < 200:\n"
-        "    try:\n"
-        "        with only_one(lock):\n"
-        "            number.write_text(str(int(number.read_text()) + 1)); done += 1\n"
-        "    except TakenError: pass\n"
-    )
-    command = [sys.executable, "-c", code, str(number), str(lock)]
-    running = [subprocess.Popen(command) for _ in range(4)]
-    assert [process.wait(120) for process in running] == [0] * 4
-    assert number.read_text() == "800"
-    assert not lock.exists()
-
-
-def test_the_holder_is_named(tmp_path: Path) -> None:
-    with only_one(tmp_path / "lock"):
-        named = pytest.raises(TakenError, match=rf"^process {os.getpid()} on ")
-        with named, only_one(tmp_path / "lock"):
-            pass
-        assert (tmp_path / "lock").exists()
 
 
 # -- room -----------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.close import assert_close
+
 from cfnade import load_split
 from cfnade.checkpoint import load
 from cfnade.evaluation import evaluate
@@ -45,7 +47,7 @@ def test_lists_are_scored_if_asked_for(shell: Shell, user_model: Path, ratings_f
     done = shell("evaluate", user_model, *options, "--json")
     assert done.code == 0, done.err
     figures = json.loads(done.out)
-    assert figures["lists"] == json.loads(json.dumps(expected.as_dict()))
+    assert_close(figures["lists"], json.loads(json.dumps(expected.as_dict())))
     assert "lists" not in json.loads(shell("evaluate", user_model, "--json").out)
     text = shell("evaluate", user_model, *options).out
     assert "20 people who gave 3 or more" in text

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from cfnade.checkpoint import load
+from cfnade.config import TrainingConfig
+from cfnade.recipes import Recipe, load_recipe
 
 optuna = pytest.importorskip("optuna")
 
@@ -42,6 +44,23 @@ def test_tune_refuses_a_file_that_is_no_search(
         (tmp_path / "study.db").write_bytes(junk)
         done = shell("tune", ratings_file, "--out", tmp_path)
         assert done.code == 1
-        assert "study.db: is not a search that can be gone on with" in done.said
+        assert "study.db: is not a search that can be resumed" in done.said
         assert "Traceback" not in done.err
         assert (tmp_path / "study.db").read_bytes() == junk
+
+
+@pytest.mark.parametrize(
+    "split", ['file:it"s.csv', "C:\\data\\new.csv", "tab\tand\nline", "users:0"]
+)
+def test_a_written_recipe_is_read_back(split: str, tmp_path: Path) -> None:
+    from cfnade.cli.tune import write_recipe
+
+    recipe = Recipe(
+        "best",
+        "item",
+        {"hidden": (8, 6), "factors": 2, "shared": False},
+        TrainingConfig(epochs=3, context_rate=(0.2, 0.9), patience=2),
+        {"valid_rmse": 0.9, "split": split},
+    )
+    write_recipe(tmp_path / "best.toml", recipe)
+    assert load_recipe(tmp_path / "best.toml") == recipe

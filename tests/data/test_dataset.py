@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfnade._typing import IntArray
-from cfnade.data import choices, csr
+from cfnade.data import csr, split_protocols
 from cfnade.data.csr import index_sums, row_offsets, stable_order
 from cfnade.data.dataset import Axis, Dataset, Interactions, Ratings, make_dataset
 from cfnade.data.scale import INTERACTIONS, Scale
@@ -363,7 +363,7 @@ def many(count: int = N) -> Ratings:
 def hundredths(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of a hundredth of `many`."""
     monkeypatch.setattr(csr, "CHUNK", N // 100)
-    monkeypatch.setattr(choices, "_CHUNK", N // 100)
+    monkeypatch.setattr(split_protocols, "_CHUNK", N // 100)
 
 
 def peak_bytes(work: Callable[[], object]) -> int:

@@ -14,8 +14,8 @@ from tests.data.plays import played, saved, triples
 from cfnade import DataError, load, load_split, split
 from cfnade.data.build import Options
 from cfnade.data.dataset import Dataset, Ratings
-from cfnade.data.predefined import predefined
 from cfnade.data.scale import INTERACTIONS, Scale, usual_threshold
+from cfnade.data.splits import split_from_files
 from cfnade.data.summary import summarise
 from cfnade.data.typed_tables import write_parquet
 
@@ -107,11 +107,11 @@ def test_two_files_become_one_whole_with_weights() -> None:
 
     train = of([(u, i, u + i) for u in range(1, 9) for i in range(1, 9)])
     test = of([(u, 9, 1) for u in range(1, 9)])  # each once, so without weights
-    parts = predefined(train, test, name="file:x")
+    parts = split_from_files(train, test, name="file:x")
     found = {(u, i): w for part in parts.parts().values() for u, i, w in triples(part)}
     assert found == {(u, i): (1 if i == 9 else u + i) for u in range(1, 9) for i in range(1, 10)}
     with pytest.raises(DataError, match="one part holds ratings, the other interactions"):
-        predefined(train, load([(1, 9, 3), (2, 9, 4)]), name="file:x")
+        split_from_files(train, load([(1, 9, 3), (2, 9, 4)]), name="file:x")
 
 
 # -- splits ----------------------------------------------------------------------------------------
@@ -154,7 +154,9 @@ def test_the_protocol_of_liang_sees_likes_and_interactions_alike() -> None:
     with_the_rest = split(load(rated), "liang:10")
     assert triples(with_the_rest.test) == triples(pairs.test)
     assert triples(with_the_rest.valid) == triples(pairs.valid)
-    with pytest.raises(DataError, match=r"liang:40 .* who have 5 interactions some must be left"):
+    with pytest.raises(
+        DataError, match=r"liang:40 .* 39 users with 5 interactions; some must remain"
+    ):
         split(load(rated, likes=4), "liang:40")
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 
-from cfnade import DataError, load, load_split
+from cfnade import DataError, Dataset, load, load_split
+from cfnade.data.splits import MOVIELENS_100K_SPLITS
 
 BASE = "1\t10\t5\t100\n1\t11\t3\t200\n2\t10\t1\t300\n3\t12\t4\t350\n"
 TEST = "2\t11\t4\t400\n"
@@ -20,8 +20,6 @@ def archive(tmp_path: Path) -> Path:
     path = tmp_path / "ml-100k.zip"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("ml-100k/u.data", TEST + BASE)
-        file.writestr("ml-100k/u1.base", BASE)
-        file.writestr("ml-100k/u1.test", TEST)
     return path
 
 
@@ -36,24 +34,6 @@ def test_a_file_a_frame_and_ratings_give_the_same(tmp_path: Path) -> None:
         load(ratings, user=1)
     with pytest.raises(DataError, match="these are Ratings already"):
         load(ratings, bins=2)
-
-
-def test_the_canonical_parts_are_those_of_the_files(archive: Path) -> None:
-    parts = load_split(archive, "u1")
-    whole = load(archive)
-    assert parts.test == whole.select(np.array([0]))
-    assert len(parts.train) + len(parts.valid) == 4
-    assert parts.name == "u1"
-
-
-def test_a_canonical_split_of_other_data_is_refused(archive: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"0 files are named u2\.base; .*MovieLens 100K"):
-        load_split(archive, "u2")
-    (tmp_path / "other").mkdir()
-    own = tmp_path / "other" / "own.tsv"
-    own.write_text(BASE)
-    with pytest.raises(DataError, match=r"0 files are named u1\.base"):
-        load_split(own, "u1")
 
 
 def test_a_file_of_its_own_is_the_test_part(tmp_path: Path) -> None:
@@ -72,10 +52,28 @@ def test_other_names_are_those_of_split(archive: Path) -> None:
         load_split(archive, "papr:1")
 
 
+def test_a_split_of_movielens_100k_is_refused_for_other_data(archive: Path) -> None:
+    with pytest.raises(DataError, match=r"split 'u2' is a part of MovieLens 100K.*paper:1"):
+        load_split(archive, "u2")
+
+
 @pytest.mark.realdata
-@pytest.mark.parametrize(("name", "sizes"), [("u1", (80_000, 20_000)), ("ua", (90_570, 9_430))])
-def test_the_canonical_splits_of_movielens_100k(
-    real_data: Path, name: str, sizes: tuple[int, int]
-) -> None:
+@pytest.mark.parametrize("name", MOVIELENS_100K_SPLITS)
+def test_movielens_100k_is_split_as_in_its_files(real_data: Path, name: str) -> None:
     parts = load_split(real_data / "ml-100k.zip", name)
-    assert (len(parts.train) + len(parts.valid), len(parts.test)) == sizes
+    with zipfile.ZipFile(real_data / "ml-100k.zip") as file:
+        base, test = (file.read(f"ml-100k/{name}.{end}").decode() for end in ("base", "test"))
+    assert lines_of(parts.test) == sorted(test.splitlines())
+    assert sorted(lines_of(parts.train) + lines_of(parts.valid)) == sorted(base.splitlines())
+    assert len(parts.valid) == -(-len(base.splitlines()) // 20)
+    likes = load_split(real_data / "ml-100k.zip", name, likes=4)
+    pairs = {tuple(line.split()[:2]) for line in test.splitlines() if line.split()[2] in "45"}
+    assert {tuple(line.split()[:2]) for line in lines_of(likes.test)} == pairs
+
+
+def lines_of(part: Dataset) -> list[str]:
+    """The rows as lines of u.data, sorted."""
+    assert part.times is not None
+    columns = (part.user_ids[part.users], part.item_ids[part.items], part.values, part.times)
+    rows = zip(*(column.astype(int).tolist() for column in columns), strict=True)
+    return sorted("\t".join(map(str, row)) for row in rows)

@@ -8,9 +8,12 @@ import shutil
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cfnade import DataError, load, load_split
+from cfnade.data import splits
+from cfnade.data.array_files import digest, digest_text
 from cfnade.data.elsewhere import settled
 
 TEXT = b"user,item,rating\n1,10,5\n1,11,3\n2,10,1\n3,12,4\n"
@@ -36,10 +39,12 @@ def test_a_split_that_needs_the_data_twice_reads_the_pipe_once(
     with zipfile.ZipFile(content, "w") as file:
         lines = ["1\t10\t5\t1\n", "1\t11\t3\t2\n", "2\t10\t1\t3\n", "2\t11\t4\t4\n"]
         file.writestr("ml-100k/u.data", "".join(lines))
-        file.writestr("ml-100k/u1.base", "".join(lines[:3]))
-        file.writestr("ml-100k/u1.test", lines[3])
     send(monkeypatch, content.getvalue())
-    assert load_split("-", "u1").test.values.tolist() == [4.0]
+    pairs = [np.array(column) for column in ([1, 1, 2, 2], [10, 11, 10, 11])]
+    digests = digest_text(" ".join(map(digest, pairs)))
+    monkeypatch.setattr(splits, "_MOVIELENS_100K", digests)
+    parts = load_split("-", "ub", likes=3)  # the ratings and those that are liked
+    assert sum(map(len, parts.parts().values())) == 3
     (tmp_path / "own.csv").write_bytes(TEXT)
     with pytest.raises(DataError, match="split file:-: the test part must be a file"):
         load_split(tmp_path / "own.csv", "file:-")

@@ -7,6 +7,7 @@ import math
 import random
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,19 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfnade import load
-from cfnade.data.choices import chosen
+from cfnade.data import splits
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
-from cfnade.data.splits import (
+from cfnade.data.split_protocols import (
     TRAIN,
     VALID,
-    Split,
     add_validation,
     authors_order,
     authors_sizes,
+    choose_positions,
     newest,
-    split,
 )
+from cfnade.data.splits import Split, split, train_test_split
 from cfnade.exceptions import DataError
 
 NAMES = ["paper:1", "authors:1234", "authors-code:2341", "kfold:3:1", "kfold:2:0:9", "time"]
@@ -53,7 +54,7 @@ def cells_of(part: Dataset) -> list[tuple[int, int]]:
 
 
 def parts_of(cut: Split) -> tuple[Dataset, ...]:
-    return cut.train, cut.valid, cut.test, cut.given
+    return cut.train, cut.valid, cut.test, cut.fold_in
 
 
 # -- every split -------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def test_every_rating_is_in_exactly_one_part(
     try:
         cut = split(whole, name)
     except DataError as error:  # tiny data may leave nothing to train on, or nobody to hold out
-        assert "leaves" in str(error) or "nobody has more" in str(error)  # noqa: PT017
+        assert "leaves" in str(error) or "no user has more" in str(error)  # noqa: PT017
         return
     parts = [cells_of(part) for part in parts_of(cut)]
     assert sorted([cell for cells in parts for cell in cells]) == sorted(cells_of(whole))
@@ -125,7 +126,7 @@ def test_names_are_completed_with_what_they_leave_out() -> None:
 def test_it_prints_as_one_line() -> None:
     text = repr(split(ratings_of(40, 40, 900, 1), "users:1:5"))
     assert text.startswith("<Split users:1:5: ")
-    assert "20 given" in text
+    assert "20 fold-in" in text
     assert "\n" not in text
 
 
@@ -181,9 +182,9 @@ def test_held_out_users_are_held_out_whole(known: int) -> None:
     assert not held & set(cut.train.users.tolist())
     assert not held & set(cut.valid.users.tolist())
     for user in held:
-        assert int((cut.given.users == user).sum()) == known
+        assert int((cut.fold_in.users == user).sum()) == known
         assert int((cut.test.users == user).sum()) == counts[user] - known
-    assert len(cut.given) == known * len(held)
+    assert len(cut.fold_in) == known * len(held)
 
 
 def test_given_ratings_are_drawn_at_random() -> None:
@@ -191,7 +192,7 @@ def test_given_ratings_are_drawn_at_random() -> None:
     whole = ratings_of(2, 6, 12, 0)
     hits = np.zeros((2, 6))
     for seed in range(600):
-        given_part = split(whole, f"users:{seed}:2").given
+        given_part = split(whole, f"users:{seed}:2").fold_in
         np.add.at(hits, (given_part.users, given_part.items), 1)
     expected = hits.sum(1, keepdims=True) / 6
     assert hits.sum() == 1200
@@ -222,12 +223,15 @@ def test_given_ratings_are_drawn_at_random() -> None:
         ("time:1.0", r"between 0 and 1"),
         ("time:nan", r"between 0 and 1"),
         ("time:0.999", r"to train and validate on, but this one leaves 0"),
-        ("users:1:40", r"nobody has more than 40 ratings.*the most is \d+"),
+        ("users:1:40", r"no user has more than 40 ratings.*the most is \d+"),
         ("last:0", r"last:0 leaves nothing to test; write last:1"),
-        ("last:20", r"nobody has more than 40 ratings.*the most is \d+"),
+        ("last:20", r"no user has more than 40 ratings.*the most is \d+"),
         ("liang", r"write liang:HELD\[:SEED\], for example liang:600"),
-        ("liang:0", r"nobody held out is none: give another number"),
-        ("liang:20", r"liang:20 holds out 20 people .* of \d+ who gave 5 ratings of 4 or more"),
+        ("liang:0", r"some must remain to train on: give a number from 1 to"),
+        (
+            "liang:20",
+            r"liang:20 holds out 20 users .* of the \d+ users with 5 ratings of 4 or more",
+        ),
     ],
 )
 def test_bad_names_are_refused_with_the_remedy(name: str, message: str) -> None:
@@ -244,7 +248,7 @@ def test_splitting_by_time_needs_times(name: str) -> None:
 @pytest.mark.parametrize("name", ["paper:1", "authors:1", "authors-code:1", "time", "users:1:0"])
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_too_few_ratings_are_refused(name: str, n: int) -> None:
-    with pytest.raises(DataError, match=r"needs at least 2|nobody has more"):
+    with pytest.raises(DataError, match=r"needs at least 2|no user has more"):
         split(ratings_of(1, 3, n, 0), name)
 
 
@@ -260,31 +264,113 @@ def test_a_split_cannot_be_changed() -> None:
 
 def test_random_parts_are_spread_evenly() -> None:
     """Over many seeds, every position is in the test part about one time in ten."""
-    hits = sum(chosen(50, 5, (seed, 0)).astype(int) for seed in range(2000))
+    hits = sum(choose_positions(50, 5, (seed, 0)).astype(int) for seed in range(2000))
     assert np.all(np.abs(hits - 200) < 5 * math.sqrt(2000 * 0.09))
 
 
 @settings(max_examples=60)
 @given(st.integers(0, 3000), st.data(), st.integers(0, 2**70))
-def test_chosen_takes_those_with_the_smallest_keys(n: int, data: st.DataObject, seed: int) -> None:
+def test_positions_with_the_smallest_keys_are_chosen(
+    n: int, data: st.DataObject, seed: int
+) -> None:
     count = data.draw(st.integers(0, n))
     keys = np.random.PCG64((seed, 7)).random_raw(n) if n else np.empty(0, np.uint64)
     expected = np.zeros(n, bool)
     expected[np.argsort(keys, kind="stable")[:count]] = True
-    np.testing.assert_array_equal(chosen(n, count, (seed, 7)), expected)
+    np.testing.assert_array_equal(choose_positions(n, count, (seed, 7)), expected)
 
 
-def test_chosen_is_the_same_across_chunks() -> None:
+def test_positions_are_the_same_across_chunks() -> None:
     n = (1 << 20) + 12_345
     keys = np.random.PCG64((3, 0)).random_raw(n)
     np.testing.assert_array_equal(
-        chosen(n, n // 10, (3, 0)), keys <= np.partition(keys, n // 10 - 1)[n // 10 - 1]
+        choose_positions(n, n // 10, (3, 0)), keys <= np.partition(keys, n // 10 - 1)[n // 10 - 1]
     )
 
 
 def test_chosen_positions_never_change() -> None:
     """If this fails, every split by name has changed, and results no longer compare."""
-    assert np.flatnonzero(chosen(40, 4, (1, 0))).tolist() == [9, 31, 36, 39]
+    assert np.flatnonzero(choose_positions(40, 4, (1, 0))).tolist() == [9, 31, 36, 39]
+
+
+# -- train_test_split ----------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(st.integers(2, 144), st.integers(1, 99), st.integers(0, 10**6))
+def test_train_and_test_parts_are_a_partition_of_the_given_size(
+    n: int, percent: int, seed: int
+) -> None:
+    whole = ratings_of(12, 12, n, 0)
+    size = -(-n * percent // 100)  # whole numbers: no float is rounded up
+    if size == n:
+        with pytest.raises(DataError, match="leaves 0 of"):
+            train_test_split(whole, percent / 100, seed)
+        return
+    train, test = train_test_split(whole, test_size=percent / 100, seed=seed)
+    assert len(test) == size
+    assert sorted(cells_of(train) + cells_of(test)) == sorted(cells_of(whole))
+    order = {cell: i for i, cell in enumerate(cells_of(whole))}
+    assert [order[cell] for cell in cells_of(test)] == sorted(order[c] for c in cells_of(test))
+    assert cells_of(train_test_split(whole, size, seed)[1]) == cells_of(test)
+
+
+def test_a_tenth_is_the_papers_test_part() -> None:
+    whole = ratings_of(40, 40, 900, 1)
+    assert train_test_split(whole, 0.1, 3)[1] == split(whole, "paper:3").test
+    assert train_test_split(whole, 0.1, 3)[1] != train_test_split(whole, 0.1, 4)[1]
+    assert len(train_test_split(whole)[1]) == 180
+    assert isinstance(train_test_split(whole)[0], Ratings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"test_size": 0}, r"test_size=0 .*a fraction between 0 and 1, or a number from 1 to 899"),
+        ({"test_size": 900}, r"test_size=900 leaves 0 of 900"),
+        ({"test_size": 1.0}, r"test_size \(=1.0\) must be a number .*below 1"),
+        ({"test_size": -0.1}, r"test_size \(=-0.1\)"),
+        ({"test_size": float("nan")}, r"test_size \(=nan\)"),
+        ({"test_size": True}, r"test_size \(=True\)"),
+        ({"test_size": "0.2"}, r"test_size \(='0.2'\)"),
+        ({"seed": -1}, r"seed \(=-1\)"),
+        ({"seed": 0.5}, r"seed \(=0.5\)"),
+    ],
+)
+def test_bad_sizes_and_seeds_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        train_test_split(ratings_of(40, 40, 900, 1), **arguments)
+
+
+def test_only_data_sets_are_split() -> None:
+    with pytest.raises(DataError, match=r"not list; read other data with cfnade\.load first"):
+        train_test_split([(1, 1, 5)])  # type: ignore[type-var]
+
+
+# -- MovieLens 100K --------------------------------------------------------------------------------
+
+
+def test_splits_of_movielens_100k_are_cut_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ratings_of(20, 40, 750, 1)
+    monkeypatch.setattr(splits, "_MOVIELENS_100K", splits._pairs_digest(whole))
+    cells = cells_of(whole)
+    ranks = [sum(c[0] == cell[0] for c in cells[:i]) for i, cell in enumerate(cells)]
+    expected = {f"u{i + 1}": cells[150 * i : 150 * (i + 1)] for i in range(5)}
+    expected["ua"] = [cell for cell, rank in zip(cells, ranks, strict=True) if rank < 10]
+    expected["ub"] = [cell for cell, rank in zip(cells, ranks, strict=True) if 10 <= rank < 20]
+    for name, test in expected.items():
+        parts = split(whole, name)
+        assert cells_of(parts.test) == test
+        assert len(parts.valid) == -(-(750 - len(test)) // 20)
+        some = whole.select(np.arange(0, 750, 3))
+        parts = splits.split_movielens_100k(some, name, whole)
+        assert cells_of(parts.test) == [cell for cell in cells_of(some) if cell in set(test)]
+
+
+@pytest.mark.parametrize("name", ["u1", "ub"])
+def test_other_data_has_no_split_of_movielens_100k(name: str) -> None:
+    with pytest.raises(DataError, match=rf"split '{name}' is a part of MovieLens 100K.*paper:1"):
+        split(ratings_of(40, 40, 900, 1), name)
 
 
 # -- protocols of the literature ---------------------------------------------------------------
@@ -306,7 +392,7 @@ def test_the_last_of_each_person_are_tested_and_those_before_validate(count: int
         expected["train"].update(cells)
     cut = split(whole, f"last:{count}")
     assert {name: set(cells_of(getattr(cut, name))) for name in expected} == expected
-    assert len(cut.given) == 0
+    assert len(cut.fold_in) == 0
     assert split(whole, "last").name == "last:1"
 
 
@@ -325,7 +411,7 @@ def liang_by_hand(whole: Dataset, held: int) -> dict[str, set[tuple[int, int]]]:
     train, valid, test = people[: n - 2 * held], people[n - 2 * held : n - held], people[n - held :]
     catalogue = {item for user in train for item in likes[user]}
     parts = {"train": {cell for cell in cells if cell[0] in train}}
-    parts["given"] = {cell for cell in cells if cell[0] in valid + test and stars[cell] < 4}
+    parts["fold_in"] = {cell for cell in cells if cell[0] in valid + test and stars[cell] < 4}
     for name, group in (("valid", valid), ("test", test)):
         np.random.seed(98765)  # noqa: NPY002
         parts[name] = set()
@@ -336,7 +422,7 @@ def liang_by_hand(whole: Dataset, held: int) -> dict[str, set[tuple[int, int]]]:
                 drawn = np.random.choice(len(items), int(0.2 * len(items)), replace=False)  # noqa: NPY002
                 answers = {items[i] for i in drawn}
             parts[name] |= {(user, item) for item in answers}
-            parts["given"] |= {(user, item) for item in items if item not in answers}
+            parts["fold_in"] |= {(user, item) for item in items if item not in answers}
     return parts
 
 

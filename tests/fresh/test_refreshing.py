@@ -31,10 +31,10 @@ from cfnade.fresh import refreshing
 from cfnade.fresh.newest_held import by_newest, held_back
 from cfnade.fresh.publishing import KEPT, check_of, earlier, publish, roll_back
 from cfnade.fresh.refreshing import FolderBusyError, refresh
-from cfnade.lock import only_one
 from cfnade.sides.ridge import RidgeSide
 from cfnade.store.forgetting import forget
 from cfnade.store.opening import open_store
+from cfnade.utils.files import exclusive
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +69,13 @@ def test_the_newest_tenth_is_held_back_and_half_of_it_given() -> None:
     held = len(made) - len(parts.train)
     assert held == -(-len(made) // 10)
     newest = sorted(made.times.tolist())[len(made) - held :]
-    both = parts.valid.concat(parts.given)
+    both = parts.valid.concat(parts.fold_in)
     assert both.times is not None
     assert sorted(both.times.tolist()) == newest
     for user in set(both.users.tolist()):
         given, asked = (
             part.times[part.users == user]  # type: ignore[index]
-            for part in (parts.given, parts.valid)
+            for part in (parts.fold_in, parts.valid)
         )
         assert 0 <= len(asked) - len(given) <= 1
         assert given.max(initial=0) <= asked.min(initial=2**31 - 1)
@@ -84,11 +84,11 @@ def test_the_newest_tenth_is_held_back_and_half_of_it_given() -> None:
 def test_nothing_is_asked_that_the_earlier_model_was_told(model: Path) -> None:
     fitted, made = checkpoint.load(model), ratings(KINDS["user"])
     parts = by_newest(made)
-    held = parts.valid.concat(parts.given)
+    held = parts.valid.concat(parts.fold_in)
     told = parts.train.concat(held.select(np.arange(5)))
     split = held_back(made, replace(fitted, context=told))
     assert _cells(split.train) == _cells(told)
-    assert _cells(split.given.concat(split.valid)) == _cells(held.select(np.arange(5, len(held))))
+    assert _cells(split.fold_in.concat(split.valid)) == _cells(held.select(np.arange(5, len(held))))
     everything = replace(fitted, context=made)  # so nothing is new, and the newest are asked
     assert _cells(held_back(made, everything).valid) == _cells(parts.valid)
 
@@ -272,7 +272,7 @@ def test_a_kill_at_any_step_of_publishing_leaves_a_whole_model(
 def test_two_refreshers_at_once_are_one(model: Path, place: str) -> None:
     come(place)
     with (
-        only_one(model / refreshing.LOCK),
+        exclusive(model / refreshing.LOCK),
         pytest.raises(TrainingError, match="is training or refreshing it"),
     ):
         refresh(model, place, threads=1)

@@ -93,6 +93,18 @@ def run(command: Sequence[str]) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
+@contextlib.contextmanager
+def fixed_blend(weights: Mapping[str, float]) -> Iterator[None]:
+    """Train implicit models whose components have these weights, which are not searched for."""
+    from cfnade.training import choice_run
+
+    searched, choice_run.blended = choice_run.blended, lambda *_: (dict(weights), {"ndcg": 0.0})
+    try:
+        yield
+    finally:
+        choice_run.blended = searched
+
+
 # -- models ----------------------------------------------------------------------------------------
 
 

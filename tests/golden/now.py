@@ -65,7 +65,9 @@ def split(path: Path, name: str, options: Mapping[str, Any]) -> tuple[str, dict[
     from cfnade.data.loader import load_split
 
     done = load_split(path, name, cache=False, **options)
-    return done.fingerprint, done.parts()
+    parts = done.parts()
+    parts["given"] = parts.pop("fold_in")
+    return done.fingerprint, parts
 
 
 # -- the command line ------------------------------------------------------------------------------
@@ -101,6 +103,18 @@ def run(command: Sequence[str]) -> tuple[int, str, str]:
     finally:
         sys.argv = argv
     return code, out.getvalue(), err.getvalue()
+
+
+@contextlib.contextmanager
+def fixed_blend(weights: Mapping[str, float]) -> Iterator[None]:
+    """Train implicit models whose components have these weights, which are not searched for."""
+    from cfnade.training import choice_run
+
+    searched, choice_run.blended = choice_run.blended, lambda *_: (dict(weights), {"ndcg": 0.0})
+    try:
+        yield
+    finally:
+        choice_run.blended = searched
 
 
 # -- models ----------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -81,7 +82,7 @@ class Values:
     def weights(self) -> Iterator[Case]:
         """What was trained: SHA-256 of every array, by whatever name, and other numbers."""
         for name in [*self._recipes(), *inputs.KINDS]:
-            yield f"weights {name}", sorted(digests(self.adapter.weights(self.trained(name))))
+            yield f"weights {name}", digests(self.adapter.weights(self.trained(name)))
             yield (
                 f"learned {name}",
                 self._answer(f"learned {name}", self.adapter.numbers(self.trained(name))),
@@ -111,7 +112,8 @@ class Values:
             options["recipe"] = path
         for option, value in options.items():
             command += self.adapter.option(option, value)
-        self._run(command)
+        with self.adapter.fixed_blend(inputs.BLEND):
+            self._run(command)
         return folder
 
     def _run(self, command: list[str]) -> str:
@@ -211,9 +213,9 @@ class Values:
 PARTS = ("data", "weights", "predictions", "http", "cli")
 
 
-def digests(arrays: Mapping[str, Any]) -> list[str]:
-    """A line for each array: SHA-256 of its type, shape and bytes. Names do not count."""
-    return sorted(digest(array) for array in arrays.values())
+def digests(arrays: Mapping[str, Any]) -> dict[str, int]:
+    """How often each array occurs, by SHA-256 of its bytes, type and shape. Names do not count."""
+    return dict(sorted(Counter(map(digest, arrays.values())).items()))
 
 
 def digest(array: Any) -> str:

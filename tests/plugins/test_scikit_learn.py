@@ -18,6 +18,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tests.close import assert_close
 
 from cfnade import CFNADE, DataError, Dataset, synthetic
 from cfnade.exceptions import PredictionError
@@ -54,7 +55,7 @@ def test_it_says_what_the_estimator_says(
 ) -> None:
     plain = CFNADE(**FAST).fit(ratings)
     expected = plain.predict(frame["user"].to_numpy(), frame["item"].to_numpy())
-    assert fitted.predict(frame[["user", "item"]]).tolist() == expected.tolist()
+    assert_close(fitted.predict(frame[["user", "item"]]), expected)
 
 
 @pytest.mark.parametrize("kind", ["array", "polars", "texts", "other places", "other numbers"])
@@ -73,7 +74,7 @@ def test_pairs_come_in_any_shape(fitted: CFNADERegressor, frame: pd.DataFrame, k
     elif kind == "other numbers":  # 1.5, 2.5 …: all of two digits
         X = X + 10.5
     found = CFNADERegressor(**FAST, **own).fit(X, y).predict(X)
-    assert found.tolist() == expected.tolist()
+    assert_close(found, expected)
 
 
 def test_an_unknown_pair_is_answered_and_another_kind_of_id_refused(
@@ -117,7 +118,7 @@ def test_a_pair_that_comes_twice_counts_with_its_mean(frame: pd.DataFrame) -> No
     once = pd.concat([X.drop(index=chosen), X.iloc[[chosen]]])  # where the last of both stands
     expected = CFNADERegressor(**FAST).fit(once, np.append(np.delete(y, chosen), 3.0))
     found = CFNADERegressor(**FAST).fit(twice, split)
-    assert found.predict(X).tolist() == expected.predict(X).tolist()
+    assert_close(found.predict(X), expected.predict(X))
 
 
 def test_cross_validation_is_that_by_hand(frame: pd.DataFrame) -> None:
@@ -155,7 +156,7 @@ def test_other_processes_get_the_same_numbers(
     X = frame[["user", "item"]]
     joblib.dump(fitted, tmp_path / "model.joblib")
     for copy in (pickle.loads(pickle.dumps(fitted)), joblib.load(tmp_path / "model.joblib")):
-        assert copy.predict(X).tolist() == fitted.predict(X).tolist()
+        assert_close(copy.predict(X), fitted.predict(X))
 
 
 @pytest.mark.slow  # two more processes import torch
@@ -164,4 +165,4 @@ def test_jobs_in_parallel_score_as_one(frame: pd.DataFrame) -> None:
     alone, both = (
         cross_val_score(CFNADERegressor(**FAST), X, y, cv=2, n_jobs=jobs) for jobs in (None, 2)
     )
-    assert alone.tolist() == both.tolist()
+    assert_close(alone, both)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from tests.predictor.given import (
     make,
     make_kind,
 )
+from tests.predictor.picked import rated_model
 
 from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
+from cfnade.utils.cancellation import ComputationCancelledError, cancelled_by
 
 
 @pytest.mark.parametrize("kind", FOR_PEOPLE)
@@ -104,3 +107,17 @@ def test_unknown_ids_are_refused() -> None:
         predictor.explain(user=999, item=101)
     with pytest.raises(PredictionError, match="either users or a history"):
         predictor.explain(item=101)
+
+
+@pytest.mark.parametrize("of", ["rating", "pick"])
+@pytest.mark.parametrize("who", [{"user": 4}, {"history": {1: 5, 2: 3, 9: 1}}])
+def test_an_explanation_can_be_cancelled_between_pieces_of_work(
+    of: Any, who: dict[str, Any]
+) -> None:
+    predictor, event = Predictor(rated_model("both")), threading.Event()
+    with cancelled_by(event):
+        whole = predictor.explain(item=30, of=of, **who)
+    assert whole.equals(predictor.explain(item=30, of=of, **who))
+    event.set()
+    with pytest.raises(ComputationCancelledError), cancelled_by(event):
+        predictor.explain(item=30, of=of, **who)

@@ -59,7 +59,7 @@ def check(
 def test_people_held_out_are_known_by_likes_alone() -> None:
     parts = split(ratings(), "liang:12")
     found = list_parts(parts)
-    likes, given = liked(parts.train), liked(parts.given)
+    likes, given = liked(parts.train), liked(parts.fold_in)
     for part in (found.likes, found.final_likes):
         np.testing.assert_array_equal(table_of(part) > 0, likes[likes.any(1)])
     check(found.valid, liked(parts.valid), given, given)

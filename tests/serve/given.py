@@ -24,9 +24,10 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.serve.app import create_app
+from cfnade.serve.connection import Connection, LimitedConfig
 from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
-from cfnade.serve.server import Connection, LimitedConfig, bind
+from cfnade.serve.server import bind
 from cfnade.training.run import train, train_picks
 
 with warnings.catch_warnings():

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.close import assert_close
 from tests.serve.given import ITEMS, TITLES, Asking, ClientOf, TestClient, history, rated
 
 from cfnade import __version__, checkpoint
@@ -105,9 +106,9 @@ def test_titles_and_ids_mean_the_same(client: TestClient) -> None:
     by_title = [{"title": TITLES[item], "rating": r} for item, r in history().items()]
     asked = {"items": [140, TITLES[140]]}
     by_id = client.post("/predict", json={"ratings": rated(history()), **asked}).json()
-    assert client.post("/predict", json={"ratings": by_title, **asked}).json() == by_id
+    assert_close(client.post("/predict", json={"ratings": by_title, **asked}).json(), by_id)
     first, second = by_id["predictions"]
-    assert first == second
+    assert_close(first, second)
     assert first["item"] == 140
 
 
@@ -119,7 +120,8 @@ def test_what_the_model_does_not_know_is_named(client: TestClient) -> None:
     assert answer["unknown"] == [9, "No Film"]
     assert [one["item"] for one in answer["predictions"]] == [101]
     without = {"ratings": rated(history()), "items": [101]}
-    assert answer["predictions"] == client.post("/predict", json=without).json()["predictions"]
+    expected = client.post("/predict", json=without).json()["predictions"]
+    assert_close(answer["predictions"], expected)
 
 
 def test_lists_by_chance_and_by_quantile_are_sorted_by_them(client: TestClient) -> None:

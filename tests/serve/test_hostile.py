@@ -83,11 +83,7 @@ def test_a_whole_history_of_the_longest_titles_fits(client: TestClient) -> None:
     [
         *("/page/../app.py", "/page/..%2f..%2fapp.py", "/page/%2e%2e/app.py", "/page/....//app.py"),
         *("/page//etc/passwd", "/page/%00", "/page/index.html%00.js", "/page/..\\app.py"),
-        *(
-            "/page/" + "../" * 40 + "etc/passwd",
-            "/page/" + "a" * 5_000,
-            "/page/%c0%ae%c0%ae/app.py",
-        ),
+        *("/page/" + "../" * 40 + "etc/passwd", "/page/" + "a" * 5_000),
         *("/../../etc/passwd", "/..;/model", "/%2e%2e/model", "/page/", "/page/.", "/page"),
     ],
 )

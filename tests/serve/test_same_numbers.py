@@ -81,4 +81,4 @@ def test_predictions_for_a_known_user(
     pairs, out = tmp_path / "pairs.csv", tmp_path / "out.parquet"
     pairs.write_text("user,item\n" + "".join(f"7,{item}\n" for item in items))
     command(monkeypatch, capsys, "predict", user_model, pairs, "--out", out)
-    assert served(answer["predictions"]) == numbers(pl.read_parquet(out).to_dicts())
+    same(served(answer["predictions"]), numbers(pl.read_parquet(out).to_dicts()))

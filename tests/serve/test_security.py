@@ -9,6 +9,7 @@ from tests.serve.given import Asking, TestClient
 
 from cfnade.exceptions import CfnadeError
 from cfnade.serve.guards import HEADERS, POLICY, key_from_environment
+from cfnade.serve.server import ServeSettings
 
 KEY = "Schlüssel 1"
 CLOSED = ["/model", "/version", "/items"]
@@ -90,10 +91,13 @@ def test_keys_are_compared_in_constant_time(
 def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CFNADE_API_KEY", raising=False)
     assert key_from_environment() is None
-    monkeypatch.setenv("CFNADE_API_KEY", "k")
-    assert key_from_environment() == "k"
+    monkeypatch.setenv("CFNADE_API_KEY", "k" * 16)
+    assert key_from_environment() == "k" * 16
     monkeypatch.setenv("CFNADE_API_KEY", " ")
     with pytest.raises(CfnadeError, match="CFNADE_API_KEY is set but empty"):
+        key_from_environment()
+    monkeypatch.setenv("CFNADE_API_KEY", "k" * 15)
+    with pytest.raises(CfnadeError, match=r"has 15 characters.*at least 16"):
         key_from_environment()
 
 
@@ -116,3 +120,24 @@ def test_other_origins_may_not_ask_unless_named(
         assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, ours)
         answer = named.get("/health", headers={"origin": other})
         assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("options", [{"cors": ["*"]}, {"hosts": ["*"]}])
+def test_a_store_without_a_key_is_not_opened_to_every_page(options: dict[str, list[str]]) -> None:
+    folder = Path("model")
+    with pytest.raises(CfnadeError, match=r"--allow-(origin|host) \* with --store"):
+        ServeSettings(folder, store="ratings.db", **options)  # type: ignore[arg-type]
+    ServeSettings(folder, store="ratings.db", key="k" * 16, **options)  # type: ignore[arg-type]
+    ServeSettings(folder, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "path", ["/people/Ren%E9", "/people/Ren%E8/recommendations", "/items%FF", "/%ed%a0%80"]
+)
+def test_a_path_that_is_not_utf8_is_refused(client: TestClient, path: str) -> None:
+    """The server would replace such bytes, and make one person of several."""
+    for method in ("GET", "PUT", "DELETE"):
+        answer = client.request(method, path)
+        assert answer.status_code == 400
+        assert "UTF-8" in answer.json()["detail"]
+    assert client.get("/people/Ren%C3%A9").status_code == 404  # there is no store

@@ -255,7 +255,7 @@ def test_options_and_the_key_of_the_environment_reach_the_service(
 ) -> None:
     asked_for: list[ServeSettings] = []
     monkeypatch.setattr("cfnade.serve.server.serve", asked_for.append)
-    monkeypatch.setenv("CFNADE_API_KEY", "s3cret")
+    monkeypatch.setenv("CFNADE_API_KEY", "a secret of many")
     options = ["--host", "::1", "--port", "9000", "--workers", "3", "--watch", "--cors", "*"]
     options += ["--allow-host", "Films.example.org", "--access-log", "json"]
     monkeypatch.setattr(sys, "argv", ["cfnade", "serve", str(user_model), *options])
@@ -264,6 +264,6 @@ def test_options_and_the_key_of_the_environment_reach_the_service(
     assert not ended.value.code
     (settings,) = asked_for
     assert (settings.folder, settings.host, settings.port) == (user_model, "::1", 9000)
-    assert (settings.workers, settings.key, settings.cors) == (3, "s3cret", ("*",))
+    assert (settings.workers, settings.key, settings.cors) == (3, "a secret of many", ("*",))
     assert (settings.hosts, settings.access_log) == (("films.example.org",), "json")
     assert settings.watch == 2.0

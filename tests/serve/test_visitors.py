@@ -11,10 +11,11 @@ from typing import Any
 import jwt
 import numpy as np
 import pytest
+from tests.close import assert_close
 from tests.serve.given import KINDS, Asking, ModelOf, TestClient, history
 
 from cfnade.predictor import Predictor
-from cfnade.serve.rights import Tokens
+from cfnade.serve.rights import LEEWAY_SECONDS, Tokens
 from cfnade.store.events import Saying, keep
 from cfnade.store.opening import Store, open_store
 from cfnade.store.prequential import foreseen_ratings
@@ -133,7 +134,7 @@ def test_somebody_of_whom_the_store_knows_nothing_is_nobody(
         known, new = (client.get(f"/people/{who}/recommendations") for who in ("7", "nobody"))
         about = client.get("/people/7").json()
     assert known.status_code == new.status_code == (422 if kind == "item" else 200)
-    assert known.json() == new.json()
+    assert_close(known.json(), new.json())
     assert about == {"person": "7", "known": False, "ratings": []}
 
 
@@ -275,7 +276,8 @@ def test_a_token_that_is_none_is_no_key(keyed: TestClient) -> None:
     wrong: list[Callable[[], str]] = [
         lambda: forged(),
         lambda: jwt.encode({"sub": "anna", "aud": "cfnade", "exp": 2**40}, "", algorithm="none"),
-        lambda: with_secret(exp=int(time.time()) - 1),
+        lambda: with_secret(exp=int(time.time()) - LEEWAY_SECONDS - 1),
+        lambda: with_secret(iat=int(time.time()) + LEEWAY_SECONDS + 60),
         lambda: with_secret(exp=None),
         lambda: with_secret(aud="other"),
         lambda: with_secret(sub=None),
@@ -289,11 +291,18 @@ def test_a_token_that_is_none_is_no_key(keyed: TestClient) -> None:
         assert keyed.get("/people/anna", headers=headers).status_code == 401
 
 
+def test_a_token_of_a_clock_that_differs_a_little_is_good(keyed: TestClient) -> None:
+    now = int(time.time())
+    for claims in ({"exp": now - 5}, {"iat": now + 20}, {"nbf": now + 20}):
+        headers = {"authorization": f"Bearer {with_secret(**claims)}"}
+        assert keyed.get("/people/anna", headers=headers).status_code == 200
+
+
 def test_a_token_ends(keyed: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    earlier = time.time() - 100  # the token's clock; it is read by the real one
+    earlier = time.time() - 200  # the token's clock; it is read by the real one
     with monkeypatch.context() as then:
         then.setattr("cfnade.serve.rights.time.time", lambda: earlier)
-        token, longer = (token_of(keyed, "anna", seconds=n) for n in (90, 200))
+        token, longer = (token_of(keyed, "anna", seconds=n) for n in (90, 400))
     assert keyed.get("/people/anna", headers=longer).status_code == 200
     assert keyed.get("/people/anna", headers=token).status_code == 401
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from contextlib import suppress
 
 import pytest
 
 from cfnade.serve.limits import Limits, Work
 from cfnade.serve.problems import Problem
+from cfnade.utils.cancellation import ComputationCancelledError, cancelled_by, check_cancelled
 
 
 def test_no_more_run_than_threads_and_no_more_wait_than_allowed() -> None:
@@ -78,3 +81,44 @@ def test_one_that_waits_too_long_is_never_begun() -> None:
 
     asyncio.run(ask())
     assert not begun.is_set()
+
+
+def test_a_late_answer_stops_computing_and_frees_its_place() -> None:
+    """At its next look for a cancellation; before, it kept its thread for minutes."""
+    stopped = threading.Event()
+
+    def endless() -> None:
+        try:
+            while True:
+                check_cancelled()
+                time.sleep(0.001)
+        except ComputationCancelledError:
+            stopped.set()
+            raise
+
+    async def ask() -> None:
+        work = Work(Limits(threads=1, waiting=0, work_seconds=0.05))
+        with pytest.raises(Problem) as late:
+            await work.run(endless)
+        assert late.value.status_code == 504
+        assert await asyncio.to_thread(stopped.wait, 30)
+        answer = 0
+        give_up = time.monotonic() + 30
+        while answer == 0 and time.monotonic() < give_up:
+            with suppress(Problem):  # the place is free a moment after the computation has ended
+                answer = await work.run(lambda: 1)
+        assert answer == 1
+        work.close()
+
+    asyncio.run(ask())
+
+
+def test_a_cancellation_concerns_one_computation_alone() -> None:
+    first, second = threading.Event(), threading.Event()
+    with cancelled_by(first):
+        with cancelled_by(second):
+            first.set()
+            check_cancelled()
+        with pytest.raises(ComputationCancelledError):
+            check_cancelled()
+    check_cancelled()

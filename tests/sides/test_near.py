@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
+from tests.close import assert_close
 from tests.sides.given import N_ITEMS, N_USERS, make_up_pairs, some_member, some_ratings
 
 from cfnade.checkpoint import load, save
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
-from cfnade.data.splits import Split, cut
+from cfnade.data.splits import Split, apply_labels
 from cfnade.exceptions import TrainingError
 from cfnade.kernels.nearness import Nearness, near_weights
 from cfnade.predictor import Predictor
@@ -267,7 +268,7 @@ def twins(seed: int = 0) -> Split:
         item_ids=np.arange(M),
     )
     parts = random.choice(3, len(users), p=[0.8, 0.1, 0.1]).astype(np.uint8)
-    return cut(ratings, parts, "twins")
+    return apply_labels(ratings, parts, "twins")
 
 
 SETTINGS = TrainingConfig(epochs=1, batch_rows=100, batch_columns=10, context_rate=(0.8, 1.0))
@@ -327,7 +328,7 @@ def test_a_refit_keeps_the_gains(trained: Any) -> None:
 def test_without_validation_gains_are_those_given() -> None:
     parts = twins(2)
     nothing = parts.valid.select(np.empty(0, np.int64))
-    whole = Split(parts.name, parts.train, nothing, parts.test, parts.given, parts.fingerprint)
+    whole = Split(parts.name, parts.train, nothing, parts.test, parts.fold_in, parts.fingerprint)
     fields = {"hidden": (4,), "gains": (1.5, 2.5, -0.1)}
     fitted = train(whole, side="near", architecture=fields, settings=SETTINGS).fitted
     nets: list[Any] = [s.network for s in fitted.members[0].sides.values() if s.tunes]
@@ -381,7 +382,7 @@ def test_a_saved_model_says_the_same(trained: Any, tmp_path: Path) -> None:
     test = twins().test
     cells = test.users.astype(np.int64), test.items.astype(np.int64)
     before, after = (Scorer(one).probabilities(*cells) for one in (trained, again))
-    np.testing.assert_array_equal(before, after)
+    assert_close(after, before)
     save(trained, tmp_path / "half", half=True)
     half: Any = load(tmp_path / "half").members[0].sides["user-near"].network
     assert torch.equal(half.others, trained.members[0].sides["user-near"].network.others)

@@ -122,6 +122,15 @@ def test_clicks_are_interactions(place: str, shell: Shell, tmp_path: Path) -> No
         load(f"store:{place}", scale="1-5")
 
 
+@pytest.mark.usefixtures("store")
+def test_counts_are_not_kept_and_that_is_said(place: str, shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "plays.csv").write_text("user,item,plays\n1,5,3\n1,6,9\n2,5,2\n")
+    done = shell("store", "import", place, tmp_path / "plays.csv", "--weight", "plays")
+    assert done.code == 0, done.said
+    assert "note: counts are not kept; a store holds who picked which item" in done.err
+    assert load(f"store:{place}").weights is None
+
+
 def test_another_scale_is_refused(store: Store, place: str, shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "five.csv").write_text("user,item,rating\n1,5,1\n1,6,5\n2,5,3\n")
     (tmp_path / "ten.csv").write_text("user,item,rating\n3,5,10\n3,6,9\n4,5,8\n")

@@ -318,7 +318,7 @@ def test_what_is_given_of_held_out_users_is_context_but_not_trained_on(parts: Sp
     whole = parts.train.concat(parts.valid).concat(parts.test)
     held = split(whole, "users:0:3")
     fitted = fit(held, "user").fitted
-    assert len(fitted.context) == len(held.train) + len(held.valid) + len(held.given)
+    assert len(fitted.context) == len(held.train) + len(held.valid) + len(held.fold_in)
     assert fitted.trained_on["item"].sum() == len(held.train)
     assert fitted.facts["context"] == "train + valid + given"
     scores = evaluate(fitted, held.test)

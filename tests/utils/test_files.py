@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from cfnade.utils.files import atomic_write, write_text
+from cfnade.utils.files import LockedError, atomic_write, exclusive, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -85,3 +89,51 @@ def test_of_many_writers_at_once_one_wins_whole(tmp_path: Path) -> None:
         thread.join()
     assert path.read_text() in texts
     assert names(tmp_path) == ["f"]
+
+
+# -- locks ----------------------------------------------------------------------------------------
+
+
+def test_one_of_many_processes_holds_the_lock(tmp_path: Path) -> None:
+    """Each adds 1 to a number, reading and writing: no increment is lost if they take turns."""
+    number, lock = tmp_path / "number", tmp_path / "lock"
+    number.write_text("0")
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from cfnade.utils.files import LockedError, exclusive\n"
+        "number, lock, count = Path(sys.argv[1]), Path(sys.argv[2]), 0\n"
+        "while count < 200:\n"
+        "    try:\n"
+        "        with exclusive(lock):\n"
+        "            number.write_text(str(int(number.read_text()) + 1)); count += 1\n"
+        "    except LockedError: pass\n"
+    )
+    command = [sys.executable, "-c", code, str(number), str(lock)]
+    running = [subprocess.Popen(command) for _ in range(4)]
+    assert [process.wait(120) for process in running] == [0] * 4
+    assert number.read_text() == "800"
+    assert not lock.exists()
+
+
+def test_the_holder_of_a_lock_is_named(tmp_path: Path) -> None:
+    with exclusive(tmp_path / "lock"):
+        refused = pytest.raises(LockedError, match=rf"^process {os.getpid()} on ")
+        with refused, exclusive(tmp_path / "lock"):
+            pass
+        assert (tmp_path / "lock").exists()
+    with exclusive(tmp_path / "lock"):
+        pass
+
+
+def test_a_file_system_without_locks_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import fcntl
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with caplog.at_level(logging.WARNING, "cfnade"), exclusive(tmp_path / "lock"):
+        pass
+    assert "this file system has no locks" in caplog.text

@@ -25,14 +25,15 @@ from cfnade.cli import (
     export,
     fresher,
     keeping,
-    recipe_search,
     score,
     service,
     sharding,
     train,
+    tune,
     use,
 )
 from cfnade.cli.arguments import Command
+from cfnade.cli.terminal import printable_lines
 from cfnade.exceptions import CfnadeError
 
 app = typer.Typer(
@@ -51,7 +52,7 @@ for command in (
     use.recommend,
     use.similar,
     use.explain,
-    recipe_search.tune,
+    tune.tune,
     export.export,
     sharding.shard,
     service.serve,
@@ -147,7 +148,7 @@ def _never_fail_to_print() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {printable_lines(message)}", file=sys.stderr)
     sys.exit(1)
 
 
@@ -155,7 +156,7 @@ class _ToStderr(logging.Handler):
     """What the library notes (a recognised format, a download) is for the person at the shell."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(record.getMessage(), file=sys.stderr)
+        print(printable_lines(record.getMessage()), file=sys.stderr)
 
 
 def _log_to_stderr() -> None:

@@ -5,11 +5,14 @@ need, keeps Python's collector away, and ends well when it is interrupted.
 from __future__ import annotations
 
 import gc
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 
 def say(line: str) -> None:
@@ -46,6 +49,13 @@ def lasting() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def next_command(out: Path, test_ratings: int, user: Any) -> str:
+    """Return a command that works with the model: without a test part, evaluate does not."""
+    if test_ratings:
+        return f"cfnade evaluate {shlex.quote(str(out))}"
+    return f"cfnade recommend {shlex.quote(str(out))} --user {shlex.quote(str(user))}"
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cfnade.cli.arguments import Command, Data, Json, with_reading
+from cfnade.cli.terminal import printable
 from cfnade.data.addresses import masked
 from cfnade.exceptions import CfnadeError
 
@@ -114,7 +115,7 @@ def split_command(
         split = load_split(data, name, **reading)
     sizes = {}
     for part, ratings in split.parts().items():
-        if len(ratings) or part != "given":
+        if len(ratings) or part != "fold_in":
             write_table(ratings, out / f"{part}.parquet")
             sizes[part] = len(ratings)
     facts = {"split": split.name, "fingerprint": split.fingerprint, "ratings": sizes}
@@ -150,7 +151,7 @@ def _show_interactions(summary: Summary) -> None:
         "fingerprint": summary.fingerprint,
     }
     for name, fact in facts.items():
-        print(f"{name:<14}{fact}")
+        print(f"{name:<14}{printable(fact)}")
 
 
 def _waiting(what: str) -> Any:

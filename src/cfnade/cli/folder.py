@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cfnade.cli.job import RUN, Job, refuse_unfinished
 from cfnade.exceptions import CfnadeError, CheckpointError, TrainingError
-from cfnade.lock import TakenError, only_one
+from cfnade.utils.files import LockedError, exclusive
 
 LOCK = "training.lock"
 _TRAINING = "is training into it; wait until that has ended, or give another folder with --out"
@@ -30,10 +30,10 @@ def own_folder(
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
     out.mkdir(parents=True, exist_ok=True)
     try:
-        with only_one(out / lock):
+        with exclusive(out / lock):
             yield
-    except TakenError as taken:
-        raise error(f"{out}: {taken} {busy}") from None
+    except LockedError as holder:
+        raise error(f"{out}: {holder} {busy}") from None
     finally:
         for folder in missing:
             with suppress(OSError):  # it holds something

@@ -90,6 +90,8 @@ def bring(store: Address, data: Data, *, reading: dict[str, Any]) -> None:
         # where the events came from, in a word
         source = ratings.source or Path(masked(data)).name or "import"
         came = bring_in(opened, table_of(ratings), source=source, scale=scale)
+    if ratings.weights is not None:
+        print("note: counts are not kept; a store holds who picked which item", file=sys.stderr)
     left = len(ratings) - came
     what = f"; {left:,} stayed out: there already, or of people who were forgotten" if left else ""
     print(f"{opened.shown}: {came:,} events came in{what}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cfnade import checkpoint
-from cfnade.cli.at_work import compile_kernels, interruptible, say
+from cfnade.cli.at_work import compile_kernels, interruptible, next_command, say
 from cfnade.cli.folder import begin_run, end_run, nothing_lost
 from cfnade.cli.job import Job, plans_of, settings_of_members, with_plans
 from cfnade.cli.show import TrainingView, show_tried
@@ -64,7 +64,7 @@ def train_ratings(job: Job, parts: Split, saving: Saving, reporter: Reporter) ->
         state.forget(out)  # going on would only diverge again
         raise
     _save(trained, job, out)
-    _say_how_it_ended(trained, out, job["without_context"])
+    _say_how_it_ended(trained, parts, out, job["without_context"])
 
 
 def _view(job: Job, plans: Sequence[Plan], saving: Saving) -> TrainingView:
@@ -126,7 +126,7 @@ _WITHOUT_CONTEXT = {
 }
 
 
-def _say_how_it_ended(trained: Trained, out: Path, without_context: bool) -> None:
+def _say_how_it_ended(trained: Trained, parts: Split, out: Path, without_context: bool) -> None:
     facts = trained.fitted.facts
     best = f"epoch {facts['best_epoch']}"
     if "members" in facts:
@@ -148,7 +148,7 @@ def _say_how_it_ended(trained: Trained, out: Path, without_context: bool) -> Non
     elif without_context:
         print(_WITHOUT_CONTEXT[trained.fitted.takes_histories])
     else:
-        print(f"next: cfnade evaluate {out}")
+        print("next:", next_command(out, len(parts.test), parts.train.user_ids[0]))
 
 
 def _show_choice(facts: dict[str, Any]) -> None:
@@ -184,7 +184,7 @@ def train_interactions(job: Job, parts: Split, saving: Saving) -> None:
         return
     seconds = trained.fitted.facts["lists"]["total_seconds"]
     print(f"{out}: model of interactions, {seconds:.1f} s of training")
-    print(f"next: cfnade evaluate {out}" if len(parts.test) else f"next: cfnade recommend {out}")
+    print("next:", next_command(out, len(parts.test), parts.train.user_ids[0]))
     state.forget(out)
 
 

@@ -14,12 +14,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cfnade.cli.at_work import compile_kernels, interruptible, say
+from cfnade.cli.at_work import compile_kernels, interruptible, next_command, say
 from cfnade.cli.folder import begin_run, end_run, own_folder, refuse_finished, refuse_overwriting
 from cfnade.cli.job import Job, earlier_job, new_job
 from cfnade.exceptions import CfnadeError, TrainingError
+
+if TYPE_CHECKING:
+    from cfnade.shards import Shards
 
 
 class Launch(NamedTuple):
@@ -154,10 +157,10 @@ def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
         )
     if not outcome["stopped"] and not job["keep_state"]:
         rank_state.forget(out)
-    return _ended(out, job, outcome) if first else None
+    return _ended(out, job, shards, outcome) if first else None
 
 
-def _ended(out: Path, job: Job, found: dict[str, Any]) -> str:
+def _ended(out: Path, job: Job, shards: Shards, found: dict[str, Any]) -> str:
     if not found["stopped"]:
         end_run(out, job)
     best = f"epoch {found['best_epoch']}"
@@ -170,11 +173,11 @@ def _ended(out: Path, job: Job, found: dict[str, Any]) -> str:
     print(text)
     if found["diverged"]:
         raise TrainingError(f"{found['diverged']}. The best model before that is kept in {out}")
-    print(
-        "stopped; go on with the same command and --resume"
-        if found["stopped"]
-        else f"next: cfnade evaluate {out}"
-    )
+    if found["stopped"]:
+        print("stopped; go on with the same command and --resume")
+    else:
+        _, users = next(shards.id_pieces("user"))
+        print("next:", next_command(out, shards.sizes["test"], users[0]))
     return text
 
 

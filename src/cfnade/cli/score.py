@@ -156,4 +156,9 @@ def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[
             f"{job['data']} is not the data that this model was trained on (its split "
             f"{job['split']} has another fingerprint); give the data to score"
         )
+    if not len(parts.test):
+        raise PredictionError(
+            f"{job['data']} was split without a test part; give the ratings to score: "
+            "cfnade evaluate MODEL RATINGS"
+        )
     return parts.test, f"test part of {job['data']}, {job['split']}"

@@ -51,7 +51,13 @@ class Sheet:
         return None
 
     def where(self, row: int) -> str:
-        return f"{self.file}:{row + 2}"
+        """Where a row stands: its line in a text, whose fields may hold line breaks."""
+        if self.file.suffix == ".parquet":
+            return f"{self.file}, row {row}"
+        breaks = "".join(self._frame.columns).count("\n")
+        for column in self._frame.head(row):
+            breaks += int(column.str.count_matches("\n", literal=True).sum())
+        return f"{self.file}:{row + 2 + breaks}"
 
     def _whole(self, column: str) -> list[str]:
         texts: list[Any] = self._frame[column].to_list()
@@ -130,7 +136,7 @@ def _pick(typed: str, predictor: Predictor) -> Any:
         return item_id(typed, predictor)
     except PredictionError:
         name, stars, _ = typed.rpartition("=")
-        if not stars:
+        if stars == "":
             raise
     raise PredictionError(f"{typed!r}: this model knows no ratings; say {name!r} alone")
 

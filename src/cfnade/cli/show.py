@@ -15,6 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from cfnade.cli.terminal import printable
+
 if TYPE_CHECKING:  # a look at a data set needs no torch
     from cfnade.data.scale import Scale
     from cfnade.data.summary import Summary
@@ -105,7 +107,7 @@ def show_recommendations(frame: Any, scale: Scale) -> None:
     lists = frame.partition_by("user", maintain_order=True) if "user" in frame.columns else [frame]
     for one in lists:
         if "user" in one.columns:
-            console.print(f"user {one['user'][0]}", markup=False)
+            console.print(f"user {printable(str(one['user'][0]))}", markup=False)
         picked = ["picked"] if "pick" in one.columns else []
         rated = ["expected", "±", f"{low} … {high}"] if "prediction" in one.columns else []
         table = _table("", "item", *picked, *rated, "known" if not rated else "ratings known")
@@ -148,6 +150,8 @@ def show_explanation(frame: Any) -> None:
         change = Text(f"{row['change']:+.3f}", "green" if row["change"] > 0 else "red")
         table.add_row(what, f"{row['rating']:g}", f"{row['without']:.2f}", change)
     console.print(table)
+    if not any(f"{abs(change):.3f}" != "0.000" for change in frame["change"]):
+        console.print("none of these ratings moves the prediction of this model")
 
 
 def _show_why_picked(console: Console, frame: Any) -> None:
@@ -160,7 +164,7 @@ def _show_why_picked(console: Console, frame: Any) -> None:
 
 
 def _label(row: dict[str, Any]) -> Text:
-    return Text(row["title"] or str(row["item"]))
+    return Text(printable(row["title"] or str(row["item"])))
 
 
 def bars(chances: list[float]) -> str:
@@ -181,7 +185,7 @@ def show_summary(summary: Summary) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
-    facts.add_row("source", summary.source or "own data")
+    facts.add_row("source", Text(printable(summary.source or "own data")))
     facts.add_row("ratings", f"{summary.ratings:,}, {100 * summary.density:.3g} % of all cells")
     scale = f"{summary.scale_text} ({summary.levels} levels), mean {summary.mean:.3f}"
     facts.add_row("scale", scale)

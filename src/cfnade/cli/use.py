@@ -12,6 +12,7 @@ from annotated_types import Ge
 
 from cfnade.cli.arguments import Json, Model, panel, with_engine, with_options
 from cfnade.cli.at_work import lasting
+from cfnade.cli.terminal import printable
 from cfnade.exceptions import PredictionError
 from cfnade.utils.validation import check_scalar
 
@@ -197,7 +198,7 @@ def recommend(
         answer_all(model, "recommend", people, out, running, **how)
         return
     refuse_alone(out, running)
-    users, person = _who(predictor, user or [], history, rated)
+    users, person = _who(predictor, [] if user is None else user, history, rated)
     frame = predictor.recommend(users, history=person, **how)
     _name_unknown(users or [], predictor)
     least = how["min_ratings"]
@@ -319,7 +320,7 @@ def _who(
 
 
 def _name_unknown(users: list[Any], predictor: Predictor) -> None:
-    strangers = [str(user) for user in users if predictor.users.index(user) < 0]
+    strangers = [printable(str(user)) for user in users if predictor.users.index(user) < 0]
     if strangers:
         _say_unknown("user " + ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else ""))
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from numba import njit
 
 from cfnade._typing import IndexArray, IntArray
-from cfnade.data.choices import chosen
 from cfnade.data.scale import FloatArray
+from cfnade.data.split_protocols import choose_positions
 from cfnade.utils.threads import parallel_map
 
 ACTIVITY_TAIL, POPULARITY_TAIL = 1.1, 1.6
@@ -101,12 +101,12 @@ def cover(columns: IndexArray, offsets: IntArray, n_items: int, seed: int) -> No
     missing = np.flatnonzero(counts == 0)
     spare, size = np.empty(0, np.int64), 4 * len(missing)
     while len(spare) < len(missing):
-        drawn = np.flatnonzero(chosen(len(columns), min(size, len(columns)), (seed, 2)))
+        drawn = np.flatnonzero(choose_positions(len(columns), min(size, len(columns)), (seed, 2)))
         drawn = drawn[np.argsort(columns[drawn], kind="stable")]
         group = columns[drawn]
         rank = np.arange(len(drawn)) - np.searchsorted(group, group)
         spare, size = drawn[rank < counts[group] - 1], 2 * size  # one of each item stays
-    moved = spare[chosen(len(spare), len(missing), (seed, 3))]
+    moved = spare[choose_positions(len(spare), len(missing), (seed, 3))]
     columns[moved] = missing
     for user in np.unique(np.searchsorted(offsets, moved, side="right") - 1).tolist():
         columns[offsets[user] : offsets[user + 1]].sort()

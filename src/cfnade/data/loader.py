@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zipfile import is_zipfile
 
 import polars as pl
 
@@ -23,19 +22,20 @@ from cfnade.data.formats import companions, read
 from cfnade.data.interactions import Weighting
 from cfnade.data.items import with_items
 from cfnade.data.named import SETS, PublishedSet, fetch, find, named, show_terms
-from cfnade.data.predefined import predefined
 from cfnade.data.roles import NO_COLUMN, PLAIN, ReadOptions
 from cfnade.data.scale import Scale
 from cfnade.data.sources import open_source
-from cfnade.data.splits import Split, split
-from cfnade.data.text import read_text
+from cfnade.data.splits import (
+    MOVIELENS_100K_SPLITS,
+    Split,
+    split,
+    split_from_files,
+    split_movielens_100k,
+)
 from cfnade.data.typed_tables import read_frame
 from cfnade.exceptions import DataError
 
 log = logging.getLogger(__name__)
-
-CANONICAL = ("u1", "u2", "u3", "u4", "u5", "ua", "ub")
-"""The splits that MovieLens 100K comes with."""
 
 
 def load(
@@ -161,18 +161,16 @@ def load_split(data: Any, name: str, **reading: Any) -> Split:
     """
     if isinstance(data, str) and data == PIPE:
         data, reading = settled(data, reading)
-    if name in CANONICAL:
+    if name in MOVIELENS_100K_SPLITS:
         whole = load(data, **reading)
-        likes = reading.get("likes")
-        train, test = (
-            _canonical_part(data, f"{name}.{end}", whole, likes) for end in ("base", "test")
-        )
-        return predefined(train, test, name=name, whole=whole)
+        likes, cache = reading.get("likes"), reading.get("cache", True)
+        complete = whole if likes is None else load(data, cache=cache)
+        return split_movielens_100k(whole, name, complete)
     if name.startswith("file:"):
         other = file_of_split(name)
         others = {option: value for option, value in reading.items() if option != "query"}
         train, test = load(data, **reading), load(other, **others)
-        return predefined(train, test, name=f"file:{Path(masked(other)).name}")
+        return split_from_files(train, test, name=f"file:{Path(masked(other)).name}")
     return split(load(data, **reading), name)
 
 
@@ -213,21 +211,3 @@ def _relabelled(columns: Columns, published: PublishedSet, path: Path) -> Column
     if copy.user_prefix:
         users = pl.Series(users).str.strip_prefix(copy.user_prefix).cast(pl.Int64)
     return replace(columns, users=users, source=f"{published.name} (copy in {copy.package})")
-
-
-def _canonical_part(data: Any, file: str, whole: Dataset, likes: float | None) -> Dataset:
-    if not isinstance(data, str | Path) or scheme(str(data)) in DATABASES:
-        raise DataError(f"split {file.split('.')[0]!r} needs MovieLens 100K by name or path")
-    path = locate(data, SETS.get(str(data)))
-    source = open_source(path if path.is_dir() or is_zipfile(path) else path.parent)
-    members = [member for member in source.names() if Path(member).name == file]
-    if len(members) != 1:
-        raise DataError(
-            f"{path}: {len(members)} files are named {file}; this split is for MovieLens 100K as "
-            "published, whose archive holds it"
-        )
-    columns, _ = read_text(source.read(members[0]), source.label(members[0]), PLAIN)
-    columns = replace(columns, source=whole.source)
-    if not whole.implicit:
-        return build(columns, Options(scale=whole.scale))
-    return build(columns.as_interactions() if likes is None else columns, Options(likes=likes))

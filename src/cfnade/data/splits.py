@@ -1,298 +1,227 @@
-"""Train, validation and test parts of a data set, by name: "paper:1", "authors:1234", "time" …
+"""Training, validation and test parts of a data set, by protocol name: "paper:1", "time" …
 
-Every rating is in one part; "liang" alone leaves some out. Parts keep the order of the file and the
-id tables of the whole. `docs/splits.md` says what each split is for.
+Every row is in one part; "liang" alone leaves some out. Parts keep the order of the file and the id
+tables of the whole. `docs/splits.md` says what each protocol is for.
 """
 
 from __future__ import annotations
 
 import difflib
-import random
 import re
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Lt
 
 from cfnade._typing import IndexArray
+from cfnade.data import split_protocols
 from cfnade.data.array_files import digest, digest_text
-from cfnade.data.choices import BoolArray, chosen, keys_of
-from cfnade.data.csr import stable_order
-from cfnade.data.dataset import Dataset, TimeArray
-from cfnade.data.scale import usual_threshold
+from cfnade.data.dataset import Dataset, LabelArray, match_ids, pair_keys
+from cfnade.data.merge import merge
+from cfnade.data.split_protocols import (
+    FOLD_IN,
+    LIANG_SEED,
+    TEST,
+    TEST_STREAM,
+    TRAIN,
+    VALID,
+    add_validation,
+    choose_positions,
+    label_test,
+)
 from cfnade.exceptions import DataError
+from cfnade.utils.validation import check_scalar
 
-TEST_FRACTION = Fraction(1, 10)
-VALID_FRACTION = Fraction(1, 20)
-"""The paper's protocol: 10 % test, and 5 % of the rest validation; both rounded up.
+D = TypeVar("D", bound=Dataset)
 
-Fractions, so that no floating-point error is rounded up."""
-
-TRAIN, VALID, TEST, GIVEN, NONE = range(5)
-Parts = npt.NDArray[np.uint8]  # (n,) which of the four each rating is in, or in none
-
-_LIANG_SEED, _LIANG_LEAST = 98765, 5
-
-# Each draw of a split has its own stream of random numbers, so that none repeats another's.
-_TEST_STREAM, _VALID_STREAM, _GIVEN_STREAM = range(3)
+MOVIELENS_100K_SPLITS = ("u1", "u2", "u3", "u4", "u5", "ua", "ub")
+"""The splits that MovieLens 100K comes with."""
+_MOVIELENS_100K = "ad5a4d5a87cbd9e2c43dc8532399f224"
+"""Digest of the (user, item) pairs of MovieLens 100K in their published order."""
+_FILES_SEED = 0  # of the validation part of splits that name no seed
 
 
 @dataclass(frozen=True, repr=False)
 class Split:
-    """The parts of a data set; `given` holds what is known of users held out whole."""
+    """The parts of a data set.
+
+    Attributes:
+        name: Full name of the protocol, such as "kfold:5:0:0".
+        train: Rows to train on.
+        valid: Rows to choose epochs and weights by.
+        test: Rows to evaluate on.
+        fold_in: Known rows of held-out users, who are in no other part but valid and test.
+        fingerprint: 32 hex digits of the name, the data and the part of every row.
+        data: The fingerprint of the data set that was split.
+    """
 
     name: str
     train: Dataset
     valid: Dataset
     test: Dataset
-    given: Dataset
+    fold_in: Dataset
     fingerprint: str
-    """32 hex digits of the name, the data and which rating is in which part."""
     data: str = ""
-    """The fingerprint of the ratings that were cut."""
 
     def parts(self) -> dict[str, Dataset]:
-        """The parts by name."""
-        return {name: getattr(self, name) for name in ("train", "valid", "test", "given")}
+        """Return the parts by name."""
+        return {name: getattr(self, name) for name in ("train", "valid", "test", "fold_in")}
 
     def __repr__(self) -> str:
-        given = f", {len(self.given):,} given" if len(self.given) else ""
+        fold_in = f", {len(self.fold_in):,} fold-in" if len(self.fold_in) else ""
         source = f" of {self.train.source}" if self.train.source else ""
         return (
             f"<Split {self.name}{source}: {len(self.train):,} train, {len(self.valid):,} valid, "
-            f"{len(self.test):,} test{given}, fingerprint {self.fingerprint[:12]}>"
+            f"{len(self.test):,} test{fold_in}, fingerprint {self.fingerprint[:12]}>"
         )
 
 
-def split(ratings: Dataset, name: str) -> Split:
-    """Cut ratings into parts by the split's name, such as "paper:1"."""
+def split(dataset: Dataset, name: str) -> Split:
+    """Split a data set by a protocol.
+
+    Args:
+        dataset: Ratings or interactions.
+        name: Name of the protocol with its arguments, such as "paper:1"; see docs/splits.md.
+
+    Returns:
+        The training, validation, test and fold-in parts.
+
+    Raises:
+        DataError: If the name is unknown, or the data too small or without the timestamps needed.
+    """
+    if name in MOVIELENS_100K_SPLITS:
+        return split_movielens_100k(dataset, name)
     kind, form, arguments = _parse(name)
-    parts = form.rule(ratings, *arguments)
+    labels = form.rule(dataset, *arguments)
     texts = [_plain(argument) for argument in arguments]
     if form.brief and texts[-len(form.defaults) :] == list(form.defaults):
         texts = texts[: -len(form.defaults)]
-    full_name = ":".join([kind, *texts])
-    return cut(ratings, parts, full_name)
+    return apply_labels(dataset, labels, ":".join([kind, *texts]))
 
 
-def cut(ratings: Dataset, parts: Parts, name: str) -> Split:
-    """The split in which rating i is in part parts[i]."""
-    parts = parts.copy()  # kept by all four, which are cut from the whole when they are needed
-    train, valid, test, given = (
-        ratings.subset(parts, label) for label in (TRAIN, VALID, TEST, GIVEN)
-    )
-    fingerprint = digest_text(f"{name}\n{ratings.fingerprint}\n{digest(parts)}")
-    return Split(name, train, valid, test, given, fingerprint, ratings.fingerprint)
+def train_test_split(ratings: D, test_size: float | int = 0.2, seed: int = 0) -> tuple[D, D]:
+    """Split a data set at random into a training and a test part.
 
+    Args:
+        ratings: Ratings or interactions.
+        test_size: Fraction of the rows in the test part, rounded up, or their number.
+        seed: Seed of the random choice; the same seed gives the same parts on every machine.
 
-def add_validation(parts: Parts, seed: int) -> Parts:
-    """Move 5 % of the training ratings, chosen at random, to validation. Changes `parts`."""
-    train = parts == TRAIN
-    n_train = _enough(int(train.sum()))
-    valid = chosen(n_train, ceil(n_train * VALID_FRACTION), (seed, _VALID_STREAM))
-    parts[train] = np.where(valid, np.uint8(VALID), np.uint8(TRAIN))
-    return parts
+    Returns:
+        The training and the test part, both in the order of the file. `CFNADE.fit` takes its
+        validation part from the training part.
 
-
-def _enough(n_train: int) -> int:
-    if n_train < 2:
-        raise DataError(
-            f"a split needs at least 2 ratings to train and validate on, but this one leaves "
-            f"{n_train}; use more data or a smaller test part"
-        )
-    return n_train
-
-
-# -- the rules: each says which part every rating is in ----------------------------------------
-
-
-def _all(ratings: Dataset) -> Parts:
-    """Train on everything."""
-    return np.full(len(ratings), TRAIN, np.uint8)
-
-
-def _paper(ratings: Dataset, seed: int) -> Parts:
-    n = len(ratings)
-    test = chosen(n, ceil(n * TEST_FRACTION), (seed, _TEST_STREAM))
-    return add_validation(_test_part(test), seed)
-
-
-def authors_order(n: int, seed: int) -> IndexArray:
-    """Positions in the file as the script of the paper's authors shuffles them. Returns (n,).
-
-    That was Python 2's `random.shuffle`. Python 3 seeds its generator with an integer as Python 2
-    did and draws the same numbers in [0, 1), but picks shuffle partners in another way.
+    Examples:
+        >>> train, test = cfnade.train_test_split(ratings, test_size=0.2, seed=0)
     """
-    draw = random.Random(seed).random
-    order = array("i", range(n))
-    for i in range(n - 1, 0, -1):
-        j = int(draw() * (i + 1))
-        order[i], order[j] = order[j], order[i]
-    return np.frombuffer(order, np.intc).astype(np.int32, copy=False)
-
-
-def authors_sizes(n: int) -> tuple[int, int]:
-    """How many ratings are validation and test: ceilings of floating-point products, as theirs."""
-    # 0.9 * 0.005 is a little above 0.0045, so 2,000 ratings give 10 of validation, not 9.
-    return ceil(n * (0.9 * 0.005)), ceil(n * 0.1)
-
-
-def _authors(ratings: Dataset, seed: int) -> Parts:
-    _, n_test = authors_sizes(len(ratings))
-    parts = np.full(len(ratings), TRAIN, np.uint8)
-    parts[authors_order(len(ratings), seed)[len(ratings) - n_test :]] = TEST
-    return add_validation(parts, seed)
-
-
-def _authors_code(ratings: Dataset, seed: int) -> Parts:
-    n_valid, n_test = authors_sizes(len(ratings))
-    n_train = len(ratings) - n_test - n_valid
-    _enough(n_train + n_valid)
-    order = authors_order(len(ratings), seed)
-    parts = np.full(len(ratings), TRAIN, np.uint8)
-    parts[order[n_train:]] = VALID
-    parts[order[n_train + n_valid :]] = TEST
-    return parts
-
-
-def _fold(ratings: Dataset, folds: int, fold: int, seed: int) -> Parts:
+    if not isinstance(ratings, Dataset):
+        raise DataError(
+            f"train_test_split splits Ratings or Interactions, not {type(ratings).__name__}; "
+            "read other data with cfnade.load first"
+        )
+    seed = check_scalar("seed", seed, int, Ge(0), error=DataError)
     n = len(ratings)
-    if not 2 <= folds <= n:
-        raise DataError(f"kfold:{folds}: there can be 2 to {n:,} folds of these ratings")
-    if fold >= folds:
-        raise DataError(f"kfold:{folds}:{fold}: folds count from 0, so the last is {folds - 1}")
-    # Folds follow each other in one random order, so that together they are everything.
-    first, last = n * fold // folds, n * (fold + 1) // folds
-    test = chosen(n, last, (seed, _TEST_STREAM)) & ~chosen(n, first, (seed, _TEST_STREAM))
-    return add_validation(_test_part(test), seed)
-
-
-def _by_time(ratings: Dataset, fraction: Fraction) -> Parts:
-    if ratings.times is None:
+    if isinstance(test_size, int | np.integer) and not isinstance(test_size, bool):
+        size = int(test_size)
+    else:
+        fraction = check_scalar("test_size", test_size, float, Gt(0), Lt(1), error=DataError)
+        size = ceil(n * Fraction(repr(fraction)))
+    if not 0 < size < n:
         raise DataError(
-            "time: these ratings have no timestamps, so none is newest; "
-            "load data with times, or split at random with paper:SEED"
+            f"test_size={test_size} leaves {max(0, n - size):,} of {n:,} rows to train on; give a "
+            f"fraction between 0 and 1, or a number from 1 to {n - 1:,}"
         )
-    parts = _test_part(newest(ratings.times, ceil(len(ratings) * fraction)))
-    rest = parts == TRAIN
-    n_rest = _enough(int(rest.sum()))
-    valid = newest(ratings.times[rest], ceil(n_rest * VALID_FRACTION))
-    parts[rest] = np.where(valid, np.uint8(VALID), np.uint8(TRAIN))
-    return parts
+    labels = choose_positions(n, size, (seed, TEST_STREAM)).astype(np.uint8)
+    return ratings.subset(labels, 0), ratings.subset(labels, 1)
 
 
-def newest(times: TimeArray, count: int) -> BoolArray:
-    """True at the `count` newest; of equally old ones the later in the file is newer."""
-    if count == 0:
-        return np.zeros(len(times), bool)
-    threshold = np.partition(times, len(times) - count)[len(times) - count]
-    mask: BoolArray = times > threshold
-    ties = np.flatnonzero(times == threshold)
-    mask[ties[len(ties) - (count - int(mask.sum())) :]] = True
-    return mask
+def apply_labels(dataset: Dataset, labels: LabelArray, name: str) -> Split:
+    """Return the split in which row i is in the part labels[i]; its parts are lazy."""
+    labels = labels.copy()  # the parts keep it
+    train, valid, test, fold_in = (
+        dataset.subset(labels, label) for label in (TRAIN, VALID, TEST, FOLD_IN)
+    )
+    fingerprint = digest_text(f"{name}\n{dataset.fingerprint}\n{digest(labels)}")
+    return Split(name, train, valid, test, fold_in, fingerprint, dataset.fingerprint)
 
 
-def _by_users(ratings: Dataset, seed: int, given: int) -> Parts:
-    counts = np.bincount(ratings.users, minlength=ratings.n_users)
-    eligible = np.flatnonzero(counts > given)
-    if len(eligible) == 0:
+def split_from_files(train: Dataset, test: Dataset, name: str) -> Split:
+    """Return the split of a training and a test file.
+
+    Rows of the training file come first; 5 % of them, always the same, become validation.
+    """
+    whole = merge(train, test)
+    keys = pair_keys(whole.users, whole.items, whole.n_items)
+    common = np.isin(keys[: len(train)], keys[len(train) :])
+    if common.any():
         raise DataError(
-            f"users: nobody has more than {given} ratings, so nobody can be held out with {given} "
-            f"given and something to predict; the most is {counts.max(initial=0)}"
+            f"split {name}: {int(common.sum()):,} ratings are in both parts, for example "
+            f"{_pair(train, int(np.argmax(common)))}; a rating may be in one part only"
         )
-    held = np.zeros(ratings.n_users, bool)
-    n_held = ceil(len(eligible) * TEST_FRACTION)
-    held[eligible[chosen(len(eligible), n_held, (seed, _TEST_STREAM))]] = True
-    test = held[ratings.users]
-    parts = add_validation(_test_part(test), seed)
-    positions = np.flatnonzero(test)
-    # Rank a person's ratings by random keys; the first `given` are what is known of them.
-    shuffled = positions[np.argsort(keys_of(len(positions), (seed, _GIVEN_STREAM)), kind="stable")]
-    order = stable_order(ratings.users[shuffled], ratings.n_users)
-    grouped = shuffled if order is None else shuffled[order]
-    sizes = counts[held]
-    rank = np.arange(len(grouped)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    parts[grouped[rank < given]] = GIVEN
-    return parts
+    labels = np.repeat(np.array([TRAIN, TEST], np.uint8), [len(train), len(test)])
+    return apply_labels(whole, add_validation(labels, _FILES_SEED), name)
 
 
-def _by_last(ratings: Dataset, count: int) -> Parts:
-    if ratings.times is None:
+def split_movielens_100k(dataset: Dataset, name: str, complete: Dataset | None = None) -> Split:
+    """Return a split that MovieLens 100K is published with; 5 % of its training file validate.
+
+    The files of these splits are made of u.data by scripts in the archive: the i-th fifth of its
+    lines is u`i`.test; ua.test and ub.test are the first ten lines of every user and the next ten.
+
+    Args:
+        dataset: MovieLens 100K, perhaps without some of its ratings.
+        name: One of `MOVIELENS_100K_SPLITS`.
+        complete: All of MovieLens 100K, if `dataset` lacks some of its ratings.
+    """
+    complete = dataset if complete is None else complete
+    if _pairs_digest(complete) != _MOVIELENS_100K:
         raise DataError(
-            "last: these ratings have no timestamps, so nobody's last are known; "
-            "load data with times, or split at random with paper:SEED"
+            f"split {name!r} is a part of MovieLens 100K; this data is not MovieLens 100K in its "
+            'published order: choose another split, such as "paper:1"'
         )
-    if count == 0:
-        raise DataError("last:0 leaves nothing to test; write last:1 or more")
-    order = np.lexsort((ratings.times, ratings.users))  # stable: later in the file is newer
-    sizes = np.bincount(ratings.users, minlength=ratings.n_users)
-    left = np.empty(len(ratings), np.int64)  # how many of the person's are newer
-    left[order] = np.repeat(np.cumsum(sizes), sizes) - 1 - np.arange(len(ratings))
-    enough = (sizes > 2 * count)[ratings.users]
-    if not enough.any():
-        raise DataError(
-            f"last:{count}: nobody has more than {2 * count} ratings, so {count} for testing, "
-            f"{count} for validation and one to know them by; the most is {sizes.max(initial=0)}"
-        )
-    parts = _test_part(enough & (left < count))
-    parts[enough & (left >= count) & (left < 2 * count)] = VALID
-    return parts
+    if name in ("ua", "ub"):
+        rank, first = _rank_in_row(complete.users), 0 if name == "ua" else 10
+        test = (rank >= first) & (rank < first + 10)
+    else:
+        fifth, number = len(complete) // 5, int(name[1:])
+        test = np.arange(len(complete)) // fifth == number - 1
+    labels = label_test(test)
+    if complete is not dataset:
+        labels = labels[_matching_rows(dataset, complete)]
+    return apply_labels(dataset, add_validation(labels, _FILES_SEED), name)
 
 
-def _by_liang(ratings: Dataset, held: int, seed: int) -> Parts:
-    """The protocol of Liang et al. (2018), with their seed draw for draw; docs/splits.md says it in
-    words."""
-    least = usual_threshold(ratings.scale)
-    liked = ratings.values >= least
-    counts = np.bincount(ratings.users[liked], minlength=ratings.n_users)
-    eligible = np.flatnonzero(counts >= _LIANG_LEAST)
-    if not 0 < 2 * held < len(eligible):
-        gave = "have" if ratings.implicit else "gave"
-        what = "interactions" if ratings.implicit else f"ratings of {least:g} or more"
-        raise DataError(
-            f"liang:{held} holds out {held} people for testing and as many for validation; of "
-            f"{len(eligible):,} who {gave} {_LIANG_LEAST} {what} some must be "
-            "left to train on, and nobody held out is none: give another number, or more data"
-        )
-    # NumPy has frozen this generator and what it draws.
-    people = eligible[np.random.RandomState(seed).permutation(len(eligible))]
-    role = np.full(ratings.n_users, NONE, np.uint8)
-    role[people] = TRAIN
-    role[people[-2 * held :]] = VALID
-    role[people[-held:]] = TEST
-    parts = role[ratings.users]
-    catalogue = np.zeros(ratings.n_items, bool)
-    catalogue[ratings.items[liked & (parts == TRAIN)]] = True
-    for part in (VALID, TEST):
-        theirs = parts == part
-        parts[theirs] = GIVEN
-        parts[theirs & liked & ~catalogue[ratings.items]] = NONE
-        parts[_liang_answers(ratings, theirs & liked & catalogue[ratings.items], seed)] = part
-    return parts
+def _pairs_digest(dataset: Dataset) -> str:
+    ids = (dataset.user_ids[dataset.users], dataset.item_ids[dataset.items])
+    return digest_text(" ".join(map(digest, ids)))
 
 
-def _liang_answers(ratings: Dataset, likes: BoolArray, seed: int) -> IndexArray:
-    """Positions of a fifth of each person's likes, people in the order of their ids."""
-    draw = np.random.RandomState(seed)
-    positions = np.flatnonzero(likes)
-    positions = positions[np.argsort(ratings.users[positions], kind="stable")]
-    starts = np.flatnonzero(np.diff(ratings.users[positions])) + 1
-    answers = [
-        mine[draw.choice(len(mine), int(0.2 * len(mine)), replace=False)]
-        for mine in np.split(positions, starts)
-        if len(mine) >= _LIANG_LEAST
-    ]
-    return np.concatenate([positions[:0], *answers])
+def _rank_in_row(rows: IndexArray) -> npt.NDArray[np.int64]:
+    """Return how many earlier entries have the same row, (n,)."""
+    order = np.argsort(rows, kind="stable")
+    grouped = rows[order]
+    rank = np.empty(len(rows), np.int64)
+    rank[order] = np.arange(len(rows)) - np.searchsorted(grouped, grouped)
+    return rank
 
 
-def _test_part(test: BoolArray) -> Parts:
-    parts = np.full(len(test), TRAIN, np.uint8)
-    parts[test] = TEST
-    return parts
+def _matching_rows(dataset: Dataset, whole: Dataset) -> npt.NDArray[np.int64]:
+    """Return where the rows of a data set are in another one that has them all, (n,)."""
+    users = match_ids(whole.user_ids, dataset.user_ids).astype(np.int32)[dataset.users]
+    items = match_ids(whole.item_ids, dataset.item_ids).astype(np.int32)[dataset.items]
+    keys = pair_keys(whole.users, whole.items, whole.n_items)
+    order = np.argsort(keys)
+    return order[np.searchsorted(keys, pair_keys(users, items, whole.n_items), sorter=order)]
+
+
+def _pair(dataset: Dataset, row: int) -> str:
+    user, item = dataset.user_ids[dataset.users[row]], dataset.item_ids[dataset.items[row]]
+    return f"user {user}, item {item}"
 
 
 # -- names -------------------------------------------------------------------------------------
@@ -301,7 +230,7 @@ def _test_part(test: BoolArray) -> Parts:
 @dataclass(frozen=True)
 class _Form:
     fields: tuple[str, ...]
-    rule: Callable[..., Parts]
+    rule: Callable[..., LabelArray]
     example: str
     defaults: tuple[str, ...] = ()  # of the last fields
     brief: bool = False  # whether the split's name leaves them out
@@ -314,19 +243,21 @@ class _Form:
 
 
 _FORMS = {
-    "all": _Form((), _all, "all"),
-    "paper": _Form(("SEED",), _paper, "paper:1"),
-    "authors": _Form(("SEED",), _authors, "authors:1234"),
-    "authors-code": _Form(("SEED",), _authors_code, "authors-code:1234"),
-    "kfold": _Form(("K", "I", "SEED"), _fold, "kfold:5:0", ("0",)),
-    "time": _Form(("TEST_FRACTION",), _by_time, "time:0.1", ("0.1",)),
-    "users": _Form(("SEED", "GIVEN"), _by_users, "users:1:10", ("10",)),
-    "last": _Form(("COUNT",), _by_last, "last:1", ("1",)),
-    "liang": _Form(("HELD", "SEED"), _by_liang, "liang:600", (str(_LIANG_SEED),), brief=True),
+    "all": _Form((), split_protocols.everything, "all"),
+    "paper": _Form(("SEED",), split_protocols.paper, "paper:1"),
+    "authors": _Form(("SEED",), split_protocols.authors, "authors:1234"),
+    "authors-code": _Form(("SEED",), split_protocols.authors_code, "authors-code:1234"),
+    "kfold": _Form(("K", "I", "SEED"), split_protocols.kfold, "kfold:5:0", ("0",)),
+    "time": _Form(("TEST_FRACTION",), split_protocols.by_time, "time:0.1", ("0.1",)),
+    "users": _Form(("SEED", "FOLD_IN"), split_protocols.by_users, "users:1:10", ("10",)),
+    "last": _Form(("COUNT",), split_protocols.by_last, "last:1", ("1",)),
+    "liang": _Form(
+        ("HELD", "SEED"), split_protocols.by_liang, "liang:600", (str(LIANG_SEED),), brief=True
+    ),
 }
 
 SPLITS = tuple(form.usage(kind) for kind, form in _FORMS.items())
-"""The names of splits as a person may write them."""
+"""The names of protocols with their arguments, for messages."""
 
 
 def _parse(name: str) -> tuple[str, _Form, list[int | Fraction]]:

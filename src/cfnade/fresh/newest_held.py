@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.dataset import Dataset, match_ids, pair_keys
-from cfnade.data.splits import GIVEN, TRAIN, VALID, Split, cut, newest
+from cfnade.data.split_protocols import FOLD_IN, TRAIN, VALID, newest
+from cfnade.data.splits import Split, apply_labels
 from cfnade.fitted import FittedModel
 from cfnade.sides.widening import places_of, recounted
 
@@ -42,8 +43,8 @@ def by_newest(ratings: Dataset, new: BoolArray | None = None) -> Split:
     _, counts = np.unique(ratings.users[order], return_counts=True)
     rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     later = rank >= np.repeat(counts // 2, counts)
-    parts[order] = np.where(later, np.uint8(VALID), np.uint8(GIVEN))
-    return cut(ratings, parts, "the newest tenth")
+    parts[order] = np.where(later, np.uint8(VALID), np.uint8(FOLD_IN))
+    return apply_labels(ratings, parts, "the newest tenth")
 
 
 def _told(ratings: Dataset, context: Dataset) -> BoolArray:

@@ -31,7 +31,6 @@ from cfnade.fitted import FittedModel, trained_on
 from cfnade.fitting import member_fields
 from cfnade.fresh.newest_held import LEAST, asked_of_both, held_back
 from cfnade.fresh.publishing import check_of, earlier, publish
-from cfnade.lock import TakenError, only_one
 from cfnade.recipes import default_recipe
 from cfnade.sides.widening import places_of, recounted, widened
 from cfnade.store.bulk import last_event, what_counts
@@ -40,7 +39,7 @@ from cfnade.store.opening import Store, open_store
 from cfnade.training.implicit import implicit_plan
 from cfnade.training.member import gone_on, settle_member
 from cfnade.training.run import Plan, train
-from cfnade.utils.files import write_text
+from cfnade.utils.files import LockedError, exclusive, write_text
 
 LOCK = "training.lock"
 """The same as that of `cfnade train`: one of them writes into a folder at a time."""
@@ -91,11 +90,11 @@ def alone(folder: Path) -> Iterator[None]:
     if not folder.is_dir():
         raise TrainingError(f"{folder}: there is no such folder; give that of a saved model")
     try:
-        with only_one(folder / LOCK):
+        with exclusive(folder / LOCK):
             yield
-    except TakenError as taken:
+    except LockedError as holder:
         raise FolderBusyError(
-            f"{folder}: {taken} is training or refreshing it; wait until that has ended"
+            f"{folder}: {holder} is training or refreshing it; wait until that has ended"
         ) from None
 
 
@@ -124,7 +123,7 @@ def _refresh(
         )
     split = held_back(ratings, fitted)
     old = extended(fitted, split.train)
-    context = split.train.concat(split.given)
+    context = split.train.concat(split.fold_in)
     asked = asked_of_both(split, fitted)
     before = evaluate(replace(old, context=context), asked).rmse
     say(f"{len(ratings):,} ratings; the model as it is: RMSE {before:.4f} of the newest")

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from cfnade._typing import IntArray
 from cfnade.exceptions import ModelError
 from cfnade.implicit.rows import InteractionRows
 
@@ -139,6 +140,15 @@ class ImplicitComponent(ABC):
     @abstractmethod
     def scores(self, rows: InteractionRows) -> ScoreArray:
         """Return scores of all items, (B, M); the caller may write to them."""
+
+    def scores_without(self, row: InteractionRows, places: IntArray) -> ScoreArray:
+        """Return scores of all items for one user, without each of these interactions. (n, M).
+
+        `row` is that of the user alone. This asks again for each interaction; a component that adds
+        up interactions takes one off.
+        """
+        keep = np.arange(len(row.columns)) != places[:, None]
+        return self.scores(row.select(np.zeros(len(places), np.int64)).where(keep.ravel()))
 
     def item_vectors(self) -> ScoreArray | None:
         """Return a vector of each item, if there are any: similar items have similar ones."""

@@ -16,6 +16,7 @@ from typing import Annotated, NamedTuple, Self
 import numpy as np
 from annotated_types import Ge, Gt
 
+from cfnade._typing import IntArray
 from cfnade.exceptions import ModelError
 from cfnade.implicit.base import (
     ArraySpec,
@@ -114,6 +115,23 @@ class ImplicitALS(WeightedComponent):
     def scores(self, rows: InteractionRows) -> ScoreArray:
         rotated = Rotated(self.arrays["F"], self.arrays["lengths"])
         return times_transpose(solve(self.weighed(rows), rotated, self.config), rotated.vectors)
+
+    def scores_without(self, row: InteractionRows, places: IntArray) -> ScoreArray:
+        """By the inverse of the whole matrix: it lacks a rank-one term and a part of the ridge."""
+        known, config = self.weighed(row), self.config
+        F = self.arrays["F"].astype(np.float64)
+        f, w = F[known.columns], known.weights.astype(np.float64)
+        base = config.alpha * self.arrays["lengths"].astype(np.float64)
+        ridge = config.ridge * (w.sum() + config.alpha * len(F))
+        values, basis = np.linalg.eigh((f.T * w) @ f + np.diag(base + ridge))
+        total = (w @ f) @ basis
+        f, w = f[places] @ basis, w[places, None]
+        inverse = 1 / (values - config.ridge * w)
+        q = f * inverse
+        x = (total - w * f) * inverse
+        x += w * q * (f * x).sum(1, keepdims=True) / (1 - w * (f * q).sum(1, keepdims=True))
+        x *= len(known.columns) > 1  # of a lone interaction nothing is left
+        return np.asarray((x @ basis.T).astype(np.float32) @ self.arrays["F"].T)
 
     def item_vectors(self) -> ScoreArray | None:
         return self.arrays["F"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cfnade._typing import IntArray
 from cfnade.exceptions import ModelError
 from cfnade.implicit.base import Arrays, ArraySpec, ImplicitComponent, ScoreArray, component_class
 from cfnade.implicit.rows import InteractionRows
@@ -61,6 +62,25 @@ class InteractionModel:
         if exclude_known:
             scores[rows.rows, rows.columns] = -np.inf
         return log_softmax(scores)
+
+    def log_probabilities_without(self, row: InteractionRows, places: IntArray) -> ScoreArray:
+        """Return log p of all items for one user, without each of these interactions. (n, M).
+
+        What is left out can be taken up again; the other known items cannot.
+        """
+        total = np.zeros((len(places), self.n_items), np.float32)
+        for name, component in self.components.items():
+            if self.weights[name] > 0:
+                scores = component.scores_without(row, places)
+                add_standardized(scores, self.weights[name], total)
+        total *= np.float32(self.sharpness)
+        if len(row.columns) == 1:
+            total[:] = self.components[POPULARITY].scores(row)
+        own = np.arange(len(places)), row.columns[places]
+        again = total[own]
+        total[:, row.columns] = -np.inf
+        total[own] = again
+        return log_softmax(total)
 
     @cached_property
     def base_log_probabilities(self) -> ScoreArray:

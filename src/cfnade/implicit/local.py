@@ -27,7 +27,7 @@ from cfnade.implicit.base import (
 )
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.weighted import (
-    WeightedComponent,
+    LinearComponent,
     WeightedConfig,
     ridge_weights,
     scaled,
@@ -65,7 +65,7 @@ def _lines(items: int, neighbors: int) -> int:
 
 
 @register("local")
-class LocalRidge(WeightedComponent):
+class LocalRidge(LinearComponent):
     """neighbors (M, m) of each item and their weights."""
 
     config_type = LocalConfig

@@ -15,7 +15,7 @@ from cfnade.exceptions import ModelError
 from cfnade.implicit.base import Arrays, ArraySpec, ScoreArray
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.weighted import (
-    WeightedComponent,
+    LinearComponent,
     WeightedConfig,
     multiply,
     scaled,
@@ -49,7 +49,7 @@ def output_factors(diagonal: Any, power: float) -> ScoreArray:
     return np.asarray((safe / safe.mean()) ** -power, np.float32)
 
 
-class LowRankComponent(WeightedComponent):
+class LowRankComponent(LinearComponent):
     """V (M, R) with the factors of an item's entry and of its score."""
 
     config: RidgeConfig

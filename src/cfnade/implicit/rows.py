@@ -81,6 +81,11 @@ class InteractionRows:
         indptr = np.concatenate([[0], ends]).astype(np.int64)
         return InteractionRows(indptr, self.columns[places], self.weights[places], self.n_columns)
 
+    def singly(self, places: IntArray) -> InteractionRows:
+        """Return one row for each of these interactions, with it alone."""
+        indptr = np.arange(len(places) + 1)
+        return InteractionRows(indptr, self.columns[places], self.weights[places], self.n_columns)
+
     def where(self, keep: npt.NDArray[np.bool_]) -> InteractionRows:
         """Keep some interactions; every row stays, perhaps empty."""
         indptr = row_offsets(self.rows[keep], len(self))

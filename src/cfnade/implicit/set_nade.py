@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from cfnade._typing import IntArray
 from cfnade.implicit.base import (
     ArraySpec,
     DataShape,
@@ -18,7 +19,7 @@ from cfnade.implicit.base import (
     register,
 )
 from cfnade.implicit.rows import InteractionRows, weigh
-from cfnade.implicit.weighted import multiply, times_transpose
+from cfnade.implicit.weighted import FloatArray, multiply, times_transpose
 from cfnade.models.config import ChoiceConfig
 
 if TYPE_CHECKING:
@@ -110,16 +111,25 @@ class SetNade(ImplicitComponent):
         return cls.of_network(training.trainer.best()), {"epochs": epochs}
 
     def scores(self, rows: InteractionRows) -> ScoreArray:
-        total = times_transpose(self._states(rows), self.arrays["V"])
+        total = times_transpose(self._states(*self._sums(rows)), self.arrays["V"])
         total += self.arrays["b"]
         return total
 
-    def _states(self, rows: InteractionRows) -> ScoreArray:
+    def scores_without(self, row: InteractionRows, places: IntArray) -> ScoreArray:
+        sums, counts = self._sums(row)
+        own, own_counts = self._sums(row.singly(places))
+        left = np.float32(len(row.columns) > 1)  # of a lone interaction nothing is left
+        states = self._states(left * (sums - own), left * (counts - own_counts))
+        return np.asarray(states @ self.arrays["V"].T + self.arrays["b"])
+
+    def _sums(self, rows: InteractionRows) -> tuple[ScoreArray, FloatArray]:
+        """Return the summed embeddings of each row, (B, H), and its interactions, (B,)."""
+        return multiply(binary(rows), self.arrays["W"]), rows.counts.astype(np.float64)
+
+    def _states(self, sums: ScoreArray, counts: FloatArray) -> ScoreArray:
         """Return h(C) of each row, (B, H)."""
-        rows = binary(rows)
-        sums = multiply(rows, self.arrays["W"])
-        total = np.bincount(rows.rows, rows.weights, minlength=len(rows)).astype(np.float64)
-        factor = np.sqrt(np.divide(self.config.usual, total, out=0 * total, where=total > 0))
+        safe = np.maximum(counts, 1e-12)
+        factor = np.where(counts > 0, np.sqrt(self.config.usual / safe), 0.0)
         return np.asarray(np.tanh(sums * factor.astype(np.float32)[:, None] + self.arrays["c"]))
 
     def item_vectors(self) -> ScoreArray | None:

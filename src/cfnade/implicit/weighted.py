@@ -39,6 +39,14 @@ class WeightedComponent(ImplicitComponent):
         return weigh(rows, self.config.weighting, self.config.mean_weight)
 
 
+class LinearComponent(WeightedComponent):
+    """A component whose scores are sums over interactions."""
+
+    def scores_without(self, row: InteractionRows, places: IntArray) -> ScoreArray:
+        left = self.scores(row) - self.scores(row.singly(places))
+        return left if len(row.columns) > 1 else np.zeros_like(left)
+
+
 def weighed_rows(rows: InteractionRows, options: Options) -> tuple[InteractionRows, dict[str, Any]]:
     """Return training rows with their weights, and the fields of the config that say so."""
     weighting: Weighting = options.get("weighting", "binary")

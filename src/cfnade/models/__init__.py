@@ -5,16 +5,15 @@ Names are imported when first used: who only wants the fields of a model (config
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from cfnade.lazily import first_used
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cfnade.models.batch import Batch, Context, Targets
     from cfnade.models.cfnade import CFNADENetwork
     from cfnade.models.config import CFNADEConfig
 
-_HOMES = {
+_MODULES = {
     "Batch": "batch",
     "CFNADEConfig": "config",
     "CFNADENetwork": "cfnade",
@@ -23,6 +22,10 @@ _HOMES = {
 }
 
 
-__getattr__ = first_used(__name__, _HOMES)
+def __getattr__(name: str) -> Any:  # imports on first use
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
 
 __all__ = ["Batch", "CFNADEConfig", "CFNADENetwork", "Context", "Targets"]

@@ -21,6 +21,7 @@ from cfnade.predictor.frames import item_columns
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
 from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.cancellation import check_cancelled
 from cfnade.utils.validation import check_scalar
 
 FloatArray = npt.NDArray[np.float64]
@@ -76,6 +77,7 @@ class Uncertainty:
         begun = unknown = float(self._unknown(precision[None])[0])
         open_, items, reductions = allowed & (chances > 0), [], []
         for _ in range(min(n, int(open_.sum()))):
+            check_cancelled()
             item, reduction = self._next(precision, unknown, chances, open_)
             items.append(item)
             reductions.append(reduction)

@@ -10,8 +10,9 @@ from cfnade.predictor.picking import known_interactions
 from cfnade.predictor.ranking import means_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
+from cfnade.utils.cancellation import check_cancelled
 
-_AT_ONCE = 256  # picks that are left out together
+_SCORES = 1 << 22  # of all items, without some interactions, that are made together
 
 
 def explanation(scorer: Scorer, who: Who, item: int, *, of_pick: bool) -> pl.DataFrame:
@@ -46,15 +47,15 @@ def by_pick(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     """By what is known of the person: how much likelier each made it that the item is picked."""
     context, model = scorer.fitted.context, scorer.fitted.interaction_model
     assert model is not None
-    rated, picks = who.rated.without(item), known_interactions(scorer, [who])
-    picks = picks.where(picks.columns != item)
-    size = len(picks.columns)
-    pieces = np.array_split(np.arange(-1, size), 1 + size // _AT_ONCE)  # -1 leaves out none
-    each = [np.arange(size) != left[:, None] for left in pieces]
-    people = [picks.select(np.zeros(len(keep), np.int64)).where(keep.ravel()) for keep in each]
-    each_log = [model.log_probabilities(some)[:, item] for some in people]
-    logs = np.concatenate(each_log, dtype=np.float64)
-    whole, without = logs[0], logs[1:]
+    rated, known = who.rated.without(item), known_interactions(scorer, [who])
+    known = known.where(known.columns != item)
+    whole = model.log_probabilities(known)[0, item].astype(np.float64)
+    without = np.empty(len(known.columns))
+    step = max(1, _SCORES // model.n_items)
+    for first in range(0, len(without), step):
+        check_cancelled()
+        places = np.arange(first, min(first + step, len(without)))
+        without[places] = model.log_probabilities_without(known, places)[:, item]
     order = np.lexsort((rated.columns, without - whole))  # what helped most comes first
     items = rated.columns[order].astype(np.int64)
     columns = {

@@ -151,7 +151,7 @@ def log_chances(
     def made() -> list[ScoreArray]:
         return [model.log_probabilities(known_interactions(scorer, people), exclude_known=left_out)]
 
-    return made()[0] if len(people) > 1 else scorer.recently(people[0], made, left_out)[0].copy()
+    return made()[0] if len(people) > 1 else scorer.cached(people[0], made, left_out)[0].copy()
 
 
 def with_picks(

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from cfnade._typing import IntArray
-from cfnade.data.choices import chosen
+from cfnade.data.split_protocols import choose_positions
 from cfnade.group import Array
 from cfnade.implicit.blend import SHARPNESS
 from cfnade.implicit.rows import InteractionRows
@@ -118,7 +118,7 @@ class ListJudge:
         self._group, valid = owned.part.group, owned.valid
         people = np.flatnonzero(owned.asked)
         if len(people) > ASKED:
-            people = people[chosen(len(people), ASKED, (seed, STREAM))]
+            people = people[choose_positions(len(people), ASKED, (seed, STREAM))]
         self._known = rows.select(people)
         self._wanted = owned.asked[people].astype(np.int64)
         own = np.flatnonzero(np.isin(valid.rows, people))

@@ -132,7 +132,7 @@ def _take_place(folder: Path, job: dict[str, Any], *, force: bool) -> None:
         different = _difference(file, job)
         if not different and not force:
             return
-        if not force:
+        if not force and any(folder.glob("part-*.parquet")):  # else it failed at its start
             raise PredictionError(
                 f"{folder}: holds answers of another job ({different}); give --force to "
                 "replace them, or another folder with --out"

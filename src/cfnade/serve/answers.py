@@ -18,10 +18,11 @@ from cfnade.predictor.ranking import Rank, Ranking
 from cfnade.serve import limits, schemas, visit_schemas
 from cfnade.serve.loading import Loaded
 from cfnade.serve.own_part import length_to_rank, weighed
-from cfnade.serve.people import Asked, asked_by, item_of, known_ids, new_items_in
+from cfnade.serve.people import Asked, asked_by, indices_of, item_of, known_ids, new_items_in
 from cfnade.serve.problems import Problem
 from cfnade.serve.shelf import asked_items
 from cfnade.sides.side import What
+from cfnade.utils.cancellation import check_cancelled
 
 Answer = dict[str, Any]
 FloatArray = npt.NDArray[np.float64]
@@ -42,15 +43,18 @@ def predict(loaded: Loaded, asked: schemas.PredictIn) -> Answer:
     who = asked_by(predictor, asked)
     _check_time(predictor, asked.time)
     new = new_items_in(predictor, asked.new_items) if asked.new_items else {}
-    indices = {item: predictor.catalogue.certain(item) for item in asked.items if item not in new}
-    items = [index for item in asked.items if (index := indices.get(item)) is not None]
-    said = iter(_predictions(predictor, who, items, asked.time))
-    told = [item for item in asked.items if item in new or indices[item] is not None]
+    different = list(dict.fromkeys(asked.items))
+    indices = indices_of(predictor, [item for item in different if item not in new])
+    known = {item: index for item, index in indices.items() if index is not None}
+    said = _predictions(predictor, who, list(known.values()), asked.time)
+    predictions = dict(zip(known, said, strict=True))
+    for item in different:
+        if item in new:
+            check_cancelled()
+            predictions[item] = of_new(predictor, who, item, new[item])
     return {
-        "predictions": [
-            of_new(predictor, who, item, new[item]) if item in new else next(said) for item in told
-        ],
-        "unknown": [item for item in asked.items if item not in new and indices[item] is None],
+        "predictions": [predictions[item] for item in asked.items if item in predictions],
+        "unknown": [item for item in asked.items if item not in predictions],
         "ignored": who.ignored,
     }
 
@@ -131,7 +135,12 @@ def items(loaded: Loaded, asked: schemas.ItemsQuery) -> Answer:
 def match(loaded: Loaded, asked: schemas.MatchIn) -> Answer:
     """The items that films of a list from elsewhere are; null rather than a wrong one."""
     predictor = loaded.predictor
-    indices = [predictor.catalogue.match(film.title, film.year) for film in asked.films]
+    titles = [(film.title, film.year) for film in asked.films]
+    found = {}
+    for title in dict.fromkeys(titles):
+        check_cancelled()
+        found[title] = predictor.catalogue.match(*title)
+    indices = [found[title] for title in titles]
     matches = [None if at is None else _named(predictor, np.array([at]))[0] for at in indices]
     return {"matches": matches}
 
@@ -140,8 +149,8 @@ def ask(loaded: Loaded, asked: visit_schemas.AskIn) -> Answer:
     """What to ask somebody next: the items whose ratings would tell most of them."""
     predictor = loaded.predictor
     who = asked_by(predictor, asked)
-    without = [predictor.catalogue.certain(one) for one in asked.without or []]
-    left_out = np.array([at for at in without if at is not None], np.int64)
+    without = indices_of(predictor, asked.without or [])
+    left_out = np.array([at for at in without.values() if at is not None], np.int64)
     questions = predictor.interview.questions(who.as_known_by(predictor), asked.n, left_out)
     lines = zip(
         _named(predictor, questions.items),

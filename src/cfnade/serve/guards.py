@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import Collection
 from ipaddress import ip_address
+from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,6 +23,8 @@ from cfnade.serve.problems import Problem, problem_response
 _log = logging.getLogger("cfnade.serve")
 
 KEY_VARIABLE = "CFNADE_API_KEY"
+KEY_LENGTH = 16
+"""Characters that a key must have; who has a token of a user can try keys without asking us."""
 PERSON = "cfnade.person"
 """In the scope of a request: whose token it carries (rights.py)."""
 
@@ -100,6 +103,14 @@ class Door:
             await self.app(scope, self._limited(receive), send)
 
     def _refusal(self, scope: Scope) -> Problem | None:
+        if has_two_lengths(scope):
+            return Problem(
+                400,
+                "send Content-Length or Transfer-Encoding, and not both",
+                headers={"Connection": "close"},
+            )
+        if not is_utf8(scope.get("raw_path") or b""):
+            return Problem(400, "the path is not UTF-8; percent-encode the UTF-8 bytes of ids")
         if self._digest is not None and not self._may_pass(scope, self._digest):
             return Problem(
                 401,
@@ -156,6 +167,24 @@ class Door:
         )
 
 
+def has_two_lengths(scope: Scope) -> bool:
+    """Whether a proxy before the service may see the body's end elsewhere (request smuggling)."""
+    names = {name for name, _ in scope["headers"]}
+    return {b"content-length", b"transfer-encoding"} <= names
+
+
+def is_utf8(raw_path: bytes) -> bool:
+    """Whether a percent-encoded path is UTF-8.
+
+    The server replaces what is not, so that different ids of users would become the same one.
+    """
+    try:
+        unquote_to_bytes(raw_path).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def key_from_environment() -> str | None:
     """The key that clients must send, if one is set. One that is set but empty is a mistake."""
     key = os.environ.get(KEY_VARIABLE)
@@ -163,6 +192,11 @@ def key_from_environment() -> str | None:
         raise CfnadeError(
             f"{KEY_VARIABLE} is set but empty, so anybody could ask; give it a value, or unset it "
             "to serve without a key"
+        )
+    if key is not None and len(key) < KEY_LENGTH:
+        raise CfnadeError(
+            f"{KEY_VARIABLE} has {len(key)} characters, which can be guessed; give it at least "
+            f"{KEY_LENGTH} random ones, such as those of: openssl rand -hex 16"
         )
     return key
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cfnade.serve.problems import Problem
+from cfnade.utils.cancellation import cancelled_by
 from cfnade.utils.threads import available_threads
 
 T = TypeVar("T")
@@ -49,13 +50,22 @@ class Limits:
     header_bytes: int = 1 << 14
     body_seconds: float = 10.0
     """For a request to arrive whole, headers and body each."""
+    write_seconds: float = 30.0
+    """For a client to read an answer."""
     work_seconds: float = 10.0
     """For an answer, waiting included."""
     threads: int = field(default_factory=available_threads)
     waiting: int = 64
     """Requests that wait for a thread; the next one is told to come again."""
     connections: int = 512
-    """Open connections; beyond, the one that has been silent for longest is closed."""
+    """Open connections; beyond, the one that has waited for its client longest is closed."""
+
+
+def _run_cancellable(
+    cancelled: threading.Event, function: Callable[..., T], *arguments: object
+) -> T:
+    with cancelled_by(cancelled):
+        return function(*arguments)
 
 
 class Work:
@@ -76,16 +86,19 @@ class Work:
             )
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, "answer")
-        future = self._pool.submit(function, *arguments)
+        cancelled = threading.Event()
+        future = self._pool.submit(_run_cancellable, cancelled, function, *arguments)
         future.add_done_callback(lambda _: self._places.release())
         try:
             async with asyncio.timeout(self._seconds):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
-            # What has begun cannot be stopped: it keeps its place until it is done.
+            # What has begun keeps its place until it looks for its cancellation, or is done.
             raise Problem(
                 504, f"no answer within {self._seconds:g} s; try again, or ask for less"
             ) from None
+        finally:
+            cancelled.set()
 
     def close(self) -> None:
         """Wait for what is being computed; the next question opens the threads again."""

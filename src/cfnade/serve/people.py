@@ -3,7 +3,7 @@ a person of the store."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from cfnade.predictor.ids import Ids
 from cfnade.serve.problems import Problem
 from cfnade.serve.schemas import Asker, NewItem, Rated
 from cfnade.sides.side import What, Who
+from cfnade.utils.cancellation import check_cancelled
 
 if TYPE_CHECKING:
     from cfnade.store.events import Standing
@@ -67,11 +68,20 @@ def item_of(predictor: Predictor, item: int | str, where: str) -> int:
     return index
 
 
+def indices_of(predictor: Predictor, items: Iterable[Any]) -> dict[Any, int | None]:
+    """The index of each different id or title, None of an unknown one."""
+    indices: dict[Any, int | None] = {}
+    for item in dict.fromkeys(items):
+        check_cancelled()
+        indices[item] = predictor.catalogue.certain(item)
+    return indices
+
+
 def known_ids(predictor: Predictor, given: list[Any] | None) -> tuple[Any, list[Any]]:
     """The ids that ids or titles mean, and what means none; None stays None."""
     if given is None:
         return None, []
-    indices = {one: predictor.catalogue.certain(one) for one in given}
+    indices = indices_of(predictor, given)
     known = [predictor.items.raw(index) for index in indices.values() if index is not None]
     return known, [one for one, index in indices.items() if index is None]
 
@@ -133,7 +143,7 @@ def _indices(predictor: Predictor, names: list[Any]) -> IntArray:
     """Where items are, given by id or title; -1 for one that is unknown. Returns (n,)."""
     if set(map(type, names)) <= {int} and not predictor.items.are_texts:
         return predictor.items.indices(np.array(names, np.int64))  # all at once
-    places = {name: predictor.catalogue.certain(name) for name in names}
+    places = indices_of(predictor, names)
     return np.array([-1 if places[name] is None else places[name] for name in names], np.int64)
 
 

@@ -24,6 +24,8 @@ _SECRET = b"cfnade: tokens of people"
 _ALGORITHM, _AUDIENCE = "HS256", "cfnade"
 _NOT_FOR_PEOPLE = frozenset({"/metrics"})
 MOST_SECONDS = 86_400
+LEEWAY_SECONDS = 30
+"""By how much the clocks of machines that share a key may differ."""
 
 
 class Tokens:
@@ -46,6 +48,7 @@ class Tokens:
                 self._secret,
                 [_ALGORITHM],
                 audience=_AUDIENCE,
+                leeway=LEEWAY_SECONDS,
                 options={"require": ["sub", "exp", "aud"]},
             )
         except jwt.InvalidTokenError:

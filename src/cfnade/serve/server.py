@@ -1,14 +1,7 @@
-"""Run the service with uvicorn: one process, or several that share a socket.
-
-Connections that do not speak have a deadline for their next request, and there is a cap. uvicorn
-closes a connection that is idle after an answer, but waits for ever for one that never sent a
-request, sends it byte by byte, or goes on with a body nobody reads. Here time runs whenever no
-request is being answered, and new data does not set it back.
-"""
+"""Run the service with uvicorn: one process, or several that share a socket."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
@@ -20,29 +13,29 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
-import h11
 from fastapi import FastAPI
-from uvicorn import Config, Server
+from uvicorn import Server
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
 from cfnade.exceptions import CfnadeError
 from cfnade.serve.access import ACCESS_LOG, Style
 from cfnade.serve.app import create_app
+from cfnade.serve.connection import Connection, LimitedConfig
 from cfnade.serve.figures import SHARED
-from cfnade.serve.guards import HEADERS, own_names
+from cfnade.serve.guards import ANY, KEY_VARIABLE, own_names
 from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
-from cfnade.serve.problems import problem_body
 
 _log = logging.getLogger("cfnade.serve")
 _FINISH = 30
 """Seconds in which requests under way may finish after a signal to stop."""
 _START = 120
 """Seconds that a new worker may take to load the model."""
+_SEND_BUFFER = 1 << 17
+"""Bytes of answers that the kernel keeps for a connection (Linux doubles it)."""
 _TURN = 0.001
 """Seconds for which a thread goes on while others wait. An answer passes through several threads,
 and Python's own 0.005 add up."""
@@ -88,6 +81,17 @@ class ServeSettings:
     """What the page calls an item; None: what the data say."""
     limits: Limits = field(default_factory=Limits)
 
+    def __post_init__(self) -> None:
+        if self.store is None or self.key is not None:
+            return
+        for option, values in (("--allow-origin", self.cors), ("--allow-host", self.hosts)):
+            if ANY in values:
+                raise CfnadeError(
+                    f"{option} {ANY} with --store and without a key lets every web page that you "
+                    f"open read and change the stored ratings; set {KEY_VARIABLE}, or name the "
+                    f"{option.removeprefix('--allow-')}s"
+                )
+
 
 def serve(settings: ServeSettings) -> None:
     """Serve until a signal says stop, then finish what is under way."""
@@ -132,6 +136,8 @@ def bind(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = addresses[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it: the kernel would keep megabytes for each client that reads slowly.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         listener.bind(address)
         listener.set_inheritable(True)
     except (OSError, OverflowError, UnicodeError) as error:
@@ -177,90 +183,3 @@ def _config(settings: ServeSettings, models: Models | None) -> LimitedConfig:
         timeout_graceful_shutdown=_FINISH,
         timeout_worker_healthcheck=_START,
     )
-
-
-# -- connections ---------------------------------------------------------------------------------
-
-
-class LimitedConfig(Config):
-    """uvicorn's settings with our limits: what every connection gets to see."""
-
-    def __init__(self, *given: Any, limits: Limits, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self.limits = limits
-
-
-class Connection(H11Protocol):
-    """One connection."""
-
-    def __init__(self, config: LimitedConfig, *given: Any, **options: Any) -> None:
-        super().__init__(config, *given, **options)
-        self.limits = config.limits
-        self._deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._await_request()
-        if len(self.connections) > self.limits.connections:
-            self._make_room()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._await_request()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._request_came()
-        super().connection_lost(exc)
-
-    def _await_request(self) -> None:
-        """Start the clock unless a request is being answered or it runs already."""
-        if self._busy():
-            self._request_came()
-        elif self._deadline is None and self.timeout_keep_alive_task is None:
-            seconds = self.limits.body_seconds
-            self._deadline = self.loop.call_later(seconds, self._close_silently)
-
-    def _busy(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def _request_came(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _close_silently(self) -> None:
-        if not self._busy():
-            self.transport.abort()
-
-    def _make_room(self) -> None:
-        """Close the connection that has waited for longest, this one if all others are busy."""
-        others = [cast(Connection, other) for other in self.connections]
-        waiting = [other for other in others if not other._busy()]
-        min(waiting, key=Connection._closes_at).transport.abort()
-        _log.warning("more than %d connections: closed a silent one", self.limits.connections)
-
-    def _closes_at(self) -> float:
-        timer = self._deadline or self.timeout_keep_alive_task
-        return float("inf") if timer is None else timer.when()
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, in the form of all other refusals."""
-        del msg
-        detail = (
-            "this is not a request of HTTP/1.1, or its headers are longer than "
-            f"{self.limits.header_bytes:,} bytes"
-        )
-        body = problem_body(400, detail)
-        headers: list[Any] = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-        headers += [
-            (b"content-type", b"application/problem+json"),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-        ]
-        events = [h11.Response(status_code=400, headers=headers), h11.Data(data=body)]
-        try:
-            for event in [*events, h11.EndOfMessage()]:
-                self.transport.write(self.conn.send(event) or b"")
-        except h11.LocalProtocolError:  # an answer to the same request was under way
-            pass
-        self.transport.close()

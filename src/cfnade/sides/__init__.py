@@ -5,9 +5,9 @@ What trains is imported when first used: to answer takes no torch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from cfnade.lazily import first_used
 from cfnade.sides.side import AnsweringMember, AnsweringSide, Axis
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ __all__ = [
     "side_names",
 ]
 
-_TRAINABLE = ("Member", "Side")
-__getattr__ = first_used(
-    __name__, {name: "trainable" if name in _TRAINABLE else "kinds" for name in __all__}
-)
+_MODULES = dict.fromkeys(__all__, "kinds") | dict.fromkeys(("Member", "Side"), "trainable")
+
+
+def __getattr__(name: str) -> Any:  # imports on first use
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

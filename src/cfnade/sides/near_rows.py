@@ -18,8 +18,9 @@ from cfnade.models.config import NearConfig
 from cfnade.sides.factor_rows import FactorRows, FactorWeights
 from cfnade.sides.readings import reading_of
 from cfnade.sides.side import Array, Reading, Row, RowWeights
-from cfnade.sides.state_rows import as_ratings, rows_in_pieces
+from cfnade.sides.state_rows import PIECE, as_ratings, rows_in_pieces
 from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.cancellation import check_cancelled
 
 _FACTORS = "factors."
 
@@ -129,8 +130,16 @@ class NearRows:
         return self.cells(rows, np.full(len(rows), column))
 
     def without_each(self, row: Row, column: int) -> Array:
-        rows = [row.without(int(other)) for other in row.columns]
-        return self.many(rows, np.arange(len(rows)), np.full(len(rows), column))
+        size = len(row.columns)
+        out = np.empty((size, self.rows.n_levels), self.dtype)
+        step = max(1, PIECE // max(1, size * (1 + self._factors.posteriors.width)))
+        for first in range(0, size, step):
+            rows = [row.without(int(other)) for other in row.columns[first : first + step]]
+            out[first : first + step] = self.many(
+                rows, np.arange(len(rows)), np.full(len(rows), column)
+            )
+            check_cancelled()
+        return out
 
     def without_levels(self, row: Row, column: int) -> Array:
         kept = [row.levels != level for level in range(self.rows.n_levels)]

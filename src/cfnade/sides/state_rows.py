@@ -38,6 +38,11 @@ class StateRows(ABC):
         self._output, self._bias = output, bias  # (M, K, S), (M, K)
         self.shared = shared  # whether levels add up (Eq. 10)
 
+    @property
+    def width(self) -> int:
+        """S."""
+        return int(self._output.shape[2])
+
     @abstractmethod
     def states(self, ratings: RowRatings) -> Array:
         """What is known of rows given by their ratings, on the calling thread. Returns (B, S)."""

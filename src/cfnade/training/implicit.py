@@ -117,9 +117,9 @@ class ImplicitTraining:
     def _data(self) -> tuple[Sequence[HoldOut], InteractionRows]:
         """Return hold-outs, and the rows of the final fit."""
         split, seed = self.split, self.plan.seed
-        if len(split.given):  # users are held out whole, and stay so
+        if len(split.fold_in):  # users are held out whole, and stay so
             train = InteractionRows.from_ratings(split.train)
-            known = InteractionRows.from_ratings(split.train.concat(split.given))
+            known = InteractionRows.from_ratings(split.train.concat(split.fold_in))
             answers = InteractionRows.from_ratings(split.valid)
             held = [HoldOut(train, known, answers)] if len(split.valid) else []
             return held, train

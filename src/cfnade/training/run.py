@@ -76,7 +76,7 @@ def train(
 ) -> Trained:
     """Train on split.train, choose by split.valid, and condition on both from then on.
 
-    What is given of users held out whole (split.given) is conditioned on too, never trained on.
+    The fold-in part is conditioned on too, never trained on.
     `architecture` are fields of the sides other than their sizes, and `time`: whether the model
     knows when ratings were given. With `seeds` above 1 so many members are trained, from
     settings.seed on, and their distributions averaged; `beside` are members of other kinds, and
@@ -142,7 +142,7 @@ def train_picks(
     if len(split.train) == 0:
         raise TrainingError("there is nothing to train on; is the split right?")
     train = split.train
-    context = train.concat(split.valid).concat(split.given)
+    context = train.concat(split.valid).concat(split.fold_in)
     counts = trained_on(("user",), train)
     run: dict[str, Any] = {
         "side": PICKS,
@@ -220,7 +220,7 @@ def _model(
     return replace(
         _together([member.final for member in members]),
         side=",".join(dict.fromkeys(job.side for job in jobs)),
-        context=split.train.concat(split.valid).concat(split.given),
+        context=split.train.concat(split.valid).concat(split.fold_in),
         calibration=verdict.calibration,
         calibration_of_new=verdict.calibration_of_new,
         shares=shares if weighed else (),
@@ -253,7 +253,7 @@ def _outcome(
         "seconds": round(seconds, 2),
         "refit": all(member.refitted for member in members),
         "valid": metrics,
-        "context": "train + valid + given" if len(split.given) else "train + valid",
+        "context": "train + valid + fold-in" if len(split.fold_in) else "train + valid",
         "history": first.history,
     }
     if len(members) > 1:

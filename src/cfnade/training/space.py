@@ -26,7 +26,7 @@ def require_space(folder: Path, split: Split, jobs: Sequence[Job]) -> None:
         size * (_COPIES + (job.settings.average > 0))
         for size, job in zip(weights, jobs, strict=True)
     ]
-    model = sum(weights) + _RATING * sum(map(len, (split.train, split.valid, split.given)))
+    model = sum(weights) + _RATING * sum(map(len, (split.train, split.valid, split.fold_in)))
     there = sum(path.stat().st_size for path in states_in(folder))
     needed = sum(states) + max(model, *states) - there
     free = shutil.disk_usage(_nearest(folder)).free

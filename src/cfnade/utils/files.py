@@ -1,13 +1,26 @@
-"""Atomic file replacement: readers see the old file or the complete new one."""
+"""Atomic file replacement, and an exclusive lock between processes.
+
+Readers of a file see the old content or the complete new content.
+"""
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
+import platform
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+_log = logging.getLogger("cfnade")
+
+
+class LockedError(Exception):
+    """Another process holds the lock; the message names the process."""
 
 
 @contextmanager
@@ -36,6 +49,38 @@ def write_text(path: Path, text: str) -> None:
 def unfinished_writes(path: Path) -> list[Path]:
     """Return the temporary files that killed writers of `path` left."""
     return list(path.parent.glob(f".{path.name}.*.part"))
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold a lock on the file `path`; raise a LockedError if it is held.
+
+    The lock ends with the process, even if that is killed. On a file system without locks a warning
+    is logged instead.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, blocking=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        with suppress(OSError):
+            raise LockedError(f"process {path.read_text() or '(starting)'}") from None
+        raise LockedError("another process") from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        _log.warning(
+            "%s: this file system has no locks; let only one process write there", path.parent
+        )
+    try:
+        path.write_text(f"{os.getpid()} on {platform.node()}")
+        yield
+    finally:
+        # Removed while the lock is held: filelock accepts no lock on a removed file.
+        with suppress(OSError):  # Windows does not remove an open file
+            path.unlink()
+        lock.release()
 
 
 def fsync(path: Path) -> None:

@@ -61,9 +61,9 @@ def list_parts(split: Split, threshold: float | None = None) -> ListParts:
     final = split.train.concat(split.valid.select(met[split.valid.users]))
     parts = ListParts(
         _learnt(split.train, threshold),
-        _question(split.train, split.valid, split.given, threshold),
+        _question(split.train, split.valid, split.fold_in, threshold),
         _learnt(final, threshold),
-        _question(final, split.test, split.given, threshold),
+        _question(final, split.test, split.fold_in, threshold),
     )
     if len(parts.test) == 0:
         raise DataError(

@@ -9,7 +9,8 @@ import numpy as np
 from annotated_types import Gt
 
 from cfnade.data.dataset import Interactions
-from cfnade.data.splits import TRAIN, cut
+from cfnade.data.split_protocols import TRAIN
+from cfnade.data.splits import apply_labels
 from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.training.implicit import implicit_plan
 from cfnade.training.run import train_picks
@@ -48,7 +49,7 @@ class OurLists(ListRival[FittedInteractions]):
             np.arange(len(likes)),
             np.arange(likes.n_items),
         )
-        split = cut(picked, np.full(len(picked), TRAIN, np.uint8), "compared")
+        split = apply_labels(picked, np.full(len(picked), TRAIN, np.uint8), "compared")
         plan = implicit_plan(split.train, seed=seed, time_budget=self.minutes)
         model = train_picks(split, plan, threads=threads).fitted.interaction_model
         assert model is not None

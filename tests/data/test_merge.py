@@ -1,0 +1,95 @@
+"""Two data sets become one; a training and a test file become a split."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cfnade.data.build import Options, build
+from cfnade.data.columns import Columns
+from cfnade.data.dataset import Dataset
+from cfnade.data.merge import merge
+from cfnade.data.splits import split_from_files
+from cfnade.exceptions import DataError
+
+
+def raw(
+    users: list[int], items: list[int], values: list[float], times: list[int] | None = None
+) -> Dataset:
+    stamps = None if times is None else np.array(times)
+    return build(Columns(np.array(users), np.array(items), np.array(values), stamps))
+
+
+def listed(part: Dataset) -> list[tuple[int, int, float]]:
+    users, items = part.user_ids[part.users].tolist(), part.item_ids[part.items].tolist()
+    return list(zip(users, items, part.values.tolist(), strict=True))
+
+
+TRAIN = raw([7, 3, 9, 3], [20, 20, 50, 40], [1, 2, 3, 5], [4, 3, 2, 1])
+TEST = raw([3, 8], [30, 20], [2, 4], [6, 5])
+
+
+def test_two_files_become_one_data_set_with_common_ids_and_scale() -> None:
+    cut = split_from_files(TRAIN, TEST, name="mine")
+    assert cut.name == "mine"
+    assert sorted(listed(cut.train) + listed(cut.valid)) == sorted(listed(TRAIN))
+    assert listed(cut.test) == listed(TEST)  # 8 and item 30 are new, and stars 2 and 4 keep theirs
+    assert (len(cut.valid), len(cut.fold_in)) == (1, 0)
+    assert cut.train.user_ids.tolist() == [3, 7, 8, 9]
+    assert cut.train.item_ids.tolist() == [20, 30, 40, 50]
+    assert list(cut.test.scale.values) == [1, 2, 3, 4, 5]
+    assert cut.test.times is not None
+    assert cut.test.times.tolist() == [6, 5]
+
+
+def test_the_validation_part_is_always_the_same() -> None:
+    cells = [(user, item) for user in range(10) for item in range(10)]
+    train = raw([u for u, _ in cells], [i for _, i in cells], [1.0 + (u + i) % 5 for u, i in cells])
+    test = raw([99, 98], [1, 2], [1, 5])
+    one = split_from_files(train, test, name="x")
+    assert len(one.valid) == 5
+    assert one == split_from_files(train, test, name="x")
+
+
+def test_texts_as_ids_and_titles_of_both_are_put_merge() -> None:
+    import polars as pl
+
+    def named(users: list[str], items: list[str], titles: dict[str, str]) -> Dataset:
+        values = np.arange(1.0, 1 + len(users))
+        return build(Columns(pl.Series(users), pl.Series(items), values, titles=titles))
+
+    first = named(["b", "a", "é"], ["x", "z", "x"], {"x": "X", "z": ""})
+    second = named(["c", "a"], ["y", "x"], {"x": "other", "y": "Y"})
+    both = merge(first, second)
+    assert both.user_ids.tolist() == ["a", "b", "c", "é"]
+    assert both.titles is not None
+    assert both.titles.tolist() == ["X", "Y", ""]
+    assert both.user_ids[both.users].tolist() == ["b", "a", "é", "c", "a"]
+
+
+def test_half_stars_and_whole_stars_meet_on_half_stars() -> None:
+    both = merge(raw([1, 2], [1, 1], [0.5, 3.0]), raw([3, 4], [1, 1], [2.0, 5.0]))
+    assert both.values.tolist() == [0.5, 3.0, 2.0, 5.0]
+    assert both.scale.values[:2] == (0.5, 1.0)
+
+
+@pytest.mark.parametrize("stars", [1, 5])  # another number of stars is another rating of the pair
+def test_a_rating_in_both_files_is_refused(stars: int) -> None:
+    test = raw([3, 8], [40, 20], [stars, 4])
+    with pytest.raises(DataError, match=r"split x: 1 ratings are in both parts.*user 3, item 40"):
+        split_from_files(TRAIN, test, name="x")
+
+
+def test_numbers_and_texts_as_ids_do_not_mix() -> None:
+    import polars as pl
+
+    text = build(Columns(pl.Series(["a", "b"]), np.array([1, 2]), np.array([1, 2])))
+    with pytest.raises(DataError, match="user ids are numbers in one part and text in the other"):
+        split_from_files(TRAIN, text, name="x")
+
+
+def test_different_bins_do_not_mix() -> None:
+    columns = Columns(np.array([1, 2]), np.array([1, 2]), np.array([0.1, 0.77]))
+    binned = build(columns, Options(bins=4))
+    with pytest.raises(DataError, match="binned differently"):
+        split_from_files(TRAIN, binned, name="x")

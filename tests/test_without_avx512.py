@@ -1,0 +1,34 @@
+"""`make test-avx2` really runs without AVX-512."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("without_avx512.py")
+ASKED = """
+import numpy._core._multiarray_umath as core
+import torch
+from cfnade.kernels.compiled import WIDE
+
+used = [name for name in core.__cpu_dispatch__ if core.__cpu_features__[name]]
+print(WIDE, torch.backends.cpu.get_cpu_capability(), *used)
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="AVX is of x86 processors")
+def test_libraries_and_kernels_use_avx2_at_most(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), sys.executable, "-c", ASKED]
+    where = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=os.environ | where
+    )
+    wide, torchs, *numpys = done.stdout.split()
+    assert (wide, torchs) == ("False", "AVX2")
+    assert not [name for name in numpys if name == "X86_V4" or "AVX512" in name]
+    assert done.stderr == ""
