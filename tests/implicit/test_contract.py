@@ -154,3 +154,28 @@ def test_unknown_components_and_options_are_refused(
     described = {"sharpness": 1.0, "components": {name: {"weight": 1.0, "config": fields}}}
     with pytest.raises(ModelError, match=message):
         saved_spec(described)
+
+
+@each_component
+def test_leaving_out_equals_scoring_without(name: str) -> None:
+    """For users with many interactions, and for one with a single one."""
+    component = fitted(name)
+    lone = ROWS.select(np.array([0])).where(np.arange(ROWS.counts[0]) == 0)
+    for row in (ROWS.select(np.array([0])), ROWS.select(np.array([5])), lone):
+        n = len(row.columns)
+        for places in (np.arange(n), np.array([n - 1]), np.empty(0, np.int64)):
+            expected = [component.scores(row.where(np.arange(n) != place))[0] for place in places]
+            found = component.scores_without(row, places)
+            assert found.shape == (len(places), M)
+            np.testing.assert_allclose(found, np.reshape(expected, (-1, M)), rtol=2e-4, atol=5e-5)
+
+
+def test_probabilities_without_an_interaction_are_those_of_the_rest() -> None:
+    model = some_model(ROWS)
+    lone = ROWS.select(np.array([0])).where(np.arange(ROWS.counts[0]) == 0)
+    for row in (ROWS.select(np.array([5])), lone):
+        n = len(row.columns)
+        found = model.log_probabilities_without(row, np.arange(n))
+        for place in range(n):
+            rest = model.log_probabilities(row.where(np.arange(n) != place))[0]
+            np.testing.assert_allclose(np.exp(found[place]), np.exp(rest), rtol=1e-3, atol=1e-6)

@@ -142,7 +142,7 @@ def search_weights(found: Candidates) -> FloatArray:
 
 
 def _without_idle(found: Candidates, weights: FloatArray) -> FloatArray:
-    """Drop components whose gain is less than a quarter of its standard error, lightest first."""
+    """Drop components whose gain is less than a tenth of its standard error, lightest first."""
     for j in np.argsort(weights).tolist():
         if weights[j] == 0 or np.count_nonzero(weights) == 1:
             continue
@@ -150,7 +150,7 @@ def _without_idle(found: Candidates, weights: FloatArray) -> FloatArray:
         fewer[j] = 0.0
         fewer /= fewer.sum()
         gain = found.ndcg(weights) - found.ndcg(fewer)
-        if gain.mean() <= 0.25 * gain.std() / np.sqrt(len(gain)):
+        if gain.mean() <= 0.1 * gain.std() / np.sqrt(len(gain)):
             weights = fewer
     return weights
 
