@@ -27,7 +27,6 @@ from tests.predictor.given import (
 from tests.test_ranking_metrics import by_hand
 
 from cfnade import CFNADE, list_evaluation, load
-from cfnade.choice.picks import Picks
 from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
@@ -35,6 +34,7 @@ from cfnade.data.splits import split
 from cfnade.data.synthetic_picks import synthetic_picks
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel, trained_on
+from cfnade.implicit.rows import InteractionRows
 from cfnade.list_evaluation import evaluate_lists
 from cfnade.predictor import Predictor
 from cfnade.ranking_metrics import METRICS, places
@@ -217,12 +217,12 @@ def test_lists_of_interactions_are_scored_as_they_are_listed() -> None:
     parts = split(made.ratings, "paper:0")
     model = CFNADE(threads=1).fit(parts)
     found = model.evaluate_lists(parts.test, k=5)
-    choice, context = model.fitted_.choice, model.fitted_.context
-    assert choice is not None
+    interactions, context = model.fitted_.interaction_model, model.fitted_.context
+    assert interactions is not None
     values = []
     for user in np.unique(parts.test.users):
-        known = Picks.of(context).take(np.array([user]))
-        scores = choice.scores(known)[0]
+        known = InteractionRows.from_ratings(context).select(np.array([user]))
+        scores = interactions.scores(known)[0]
         scores[known.columns] = -np.inf
         right = set(parts.test.items[parts.test.users == user].tolist())
         gains = [1 / np.log2(2 + at) for at in range(5)]

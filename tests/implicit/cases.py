@@ -75,3 +75,18 @@ def matrix(rows: InteractionRows) -> npt.NDArray[np.float64]:
     out = np.zeros((len(rows), rows.n_columns))
     out[rows.rows, rows.columns] = rows.weights
     return out
+
+
+def summed_scores(model: InteractionModel, rows: InteractionRows) -> npt.NDArray[np.float64]:
+    """Return the scores of a model in double precision, from those of its components. (B, M)."""
+    total = np.zeros((len(rows), rows.n_columns))
+    for name, component in model.components.items():
+        if model.weights[name]:
+            scores = component.scores(rows).astype(np.float64)
+            spread = scores.std(1, keepdims=True)
+            centered = scores - scores.mean(1, keepdims=True)
+            total += model.weights[name] * centered / np.where(spread > 1e-9, spread, np.inf)
+    total *= model.sharpness
+    empty = rows.counts == 0
+    total[empty] = model.components["popularity"].scores(rows)[empty]
+    return total

@@ -73,6 +73,9 @@ class LocalRidge(LinearComponent):
 
     def __init__(self, config: LocalConfig, arrays: Mapping[str, Any], counts: Any = None) -> None:
         super().__init__(config, arrays)
+        neighbors = self.arrays.get("neighbors", np.empty(0, np.int32))
+        if neighbors.size and not -1 <= neighbors.min() <= neighbors.max() < config.columns:
+            raise ModelError("neighbors of the component 'local' are outside of the catalog")
         self._counts = counts
         """n_j of a component whose δ is yet to be chosen."""
 
