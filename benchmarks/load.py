@@ -70,10 +70,10 @@ def rating_text(path: Path, scratch: Path) -> tuple[Path, str, int]:
 
 def measure(name: str) -> dict[str, Any]:
     """All figures of one data set."""
+    from cfnade.data.datasets import DATASETS
     from cfnade.data.loader import locate
-    from cfnade.data.named import SETS
 
-    path = locate(name, SETS.get(name))
+    path = locate(name, DATASETS.get(name))
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         text, separator, width = rating_text(path, scratch)

@@ -6,9 +6,11 @@ python examples/clicks.py
 from __future__ import annotations
 
 import cfnade
-from cfnade.data.synthetic_picks import synthetic_picks
+from cfnade.data.synthetic import synthetic_interactions
 
-clicks = synthetic_picks(users=400, items=80, per_user=12, seed=1).ratings  # or a file: clicks.csv
+clicks = synthetic_interactions(
+    users=400, items=80, per_user=12, seed=1
+).interactions  # or a file: clicks.csv
 parts = cfnade.split(clicks, "liang:50")
 model = cfnade.CFNADE().fit(parts)
 scores = model.evaluate_lists(parts.test, k=20).at[20]

@@ -6,10 +6,10 @@ python examples/like_implicit.py
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from cfnade.data.synthetic_picks import synthetic_picks
+from cfnade.data.synthetic import synthetic_interactions
 from cfnade.plugins.implicit import PickRecommender
 
-picks = synthetic_picks(users=400, items=80, per_user=12, seed=1).ratings
+picks = synthetic_interactions(users=400, items=80, per_user=12, seed=1).interactions
 user_items = csr_matrix((np.ones(len(picks)), (picks.users, picks.items)), (400, 80))
 model = PickRecommender(seed=0).fit(user_items)
 ids, scores = model.recommend(7, user_items[7], N=5)

@@ -44,7 +44,7 @@ def main(path: str | None = None) -> None:
     # known_of_user and known_of_item say how many ratings an answer rests on.
     stranger = "nobody" if isinstance(ratings.user_ids[0], str) else -1
     users = [ratings.user_ids[0], ratings.user_ids[1], stranger]
-    answers = model.predict_frame(users, [ratings.item_ids[0]] * 3)
+    answers = model.predict_frame(users, [ratings.item_ids[0]] * 3, unknown="mean")
     print(answers.select("user", "item", "prediction", "std", "known_of_user", "known_of_item"))
     unknown = answers.filter(pl.col("known_of_user") == 0)
     print(f"{len(unknown)} of {len(answers)} answers are about a user without ratings")

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.defaults import SHAPES, parts_of
 from cfnade.data.dataset import Dataset
-from cfnade.data.synthetic import ITEM_SPREAD, TASTE_SPREAD, USER_SPREAD, Synthetic
+from cfnade.data.synthetic import FACTOR_SPREAD, ITEM_SPREAD, USER_SPREAD, Synthetic
 from cfnade.metrics import rmse
 
 STEPS = 12
@@ -32,10 +32,10 @@ def learned(made: Synthetic, known: Dataset, axis: Axis) -> Any:
     """Bias and taste of every user (or item), the others being known. Returns (N, 1 + F)."""
     truth, rows = made.truth, known.rows(axis)
     users = axis == "user"
-    others = truth.item_taste if users else truth.user_taste
+    others = truth.item_factors if users else truth.user_factors
     bias = truth.item_bias if users else truth.user_bias
     factors = others.shape[1]
-    taste = TASTE_SPREAD / np.sqrt(factors)  # the variance of a number of a taste
+    taste = FACTOR_SPREAD / np.sqrt(factors)  # the variance of a number of a taste
     spread = USER_SPREAD if users else ITEM_SPREAD
     prior = np.array([1 / spread**2, *[1 / taste] * factors])
     found = np.zeros((len(rows), 1 + factors))
@@ -66,7 +66,7 @@ def _slope(liking: Any, levels: Any, cuts: Any) -> tuple[Any, Any]:
 def expected(made: Synthetic, found: Any, axis: Axis, asked: Dataset) -> Any:
     """What the cells' ratings are on average, if one side is as it was learned."""
     truth = made.truth
-    user, item = (truth.user_bias, truth.user_taste), (truth.item_bias, truth.item_taste)
+    user, item = (truth.user_bias, truth.user_factors), (truth.item_bias, truth.item_factors)
     own = found[:, 0], found[:, 1:]
     user, item = (own, item) if axis == "user" else (user, own)
     u, i = asked.users, asked.items

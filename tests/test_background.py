@@ -14,12 +14,12 @@ def test_what_waits_is_done_together_and_in_order() -> None:
 
     def work(tasks: list[int]) -> None:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(60)
         batches.append(tasks)
 
     thread: Background[int] = Background("test", work, waiting=1_000)
     assert thread.leave(0)
-    begun.wait(10)
+    begun.wait(60)
     assert all(thread.leave(n) for n in range(1, 300))  # while the first is being done
     go_on.set()
     thread.close()
@@ -33,12 +33,12 @@ def test_more_than_may_wait_is_refused() -> None:
 
     def work(tasks: list[int]) -> None:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(60)
         done.extend(tasks)
 
     thread: Background[int] = Background("test", work, waiting=2)
     assert thread.leave(0)
-    begun.wait(10)
+    begun.wait(60)
     assert [thread.leave(n) for n in (1, 2, 3)] == [True, True, False]
     go_on.set()
     thread.close()

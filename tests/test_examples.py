@@ -107,10 +107,12 @@ def test_the_code_on_the_page_about_python_runs(
 
 def test_clicks_are_listed_better_than_by_popularity(capsys: pytest.CaptureFixture[str]) -> None:
     from cfnade import split
-    from cfnade.data.synthetic_picks import synthetic_picks
+    from cfnade.data.synthetic import synthetic_interactions
 
     run("clicks")
-    parts = split(synthetic_picks(users=400, items=80, per_user=12, seed=1).ratings, "liang:50")
+    parts = split(
+        synthetic_interactions(users=400, items=80, per_user=12, seed=1).interactions, "liang:50"
+    )
     popular = np.argsort(-np.bincount(parts.train.items, minlength=80), kind="stable")
     gains = []
     for user in np.unique(parts.test.users):

@@ -31,7 +31,7 @@ from cfnade.data.build import Options, build
 from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
-from cfnade.data.synthetic_picks import synthetic_picks
+from cfnade.data.synthetic import synthetic_interactions
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.implicit.rows import InteractionRows
@@ -213,8 +213,8 @@ def test_the_estimator_scores_its_lists() -> None:
 
 
 def test_lists_of_interactions_are_scored_as_they_are_listed() -> None:
-    made = synthetic_picks(80, 25, 7, seed=0)
-    parts = split(made.ratings, "paper:0")
+    made = synthetic_interactions(80, 25, 7, seed=0)
+    parts = split(made.interactions, "paper:0")
     model = CFNADE(threads=1).fit(parts)
     found = model.evaluate_lists(parts.test, k=5)
     interactions, context = model.fitted_.interaction_model, model.fitted_.context

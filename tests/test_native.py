@@ -12,11 +12,11 @@ import pytest
 from tests.close import assert_close
 
 from cfnade import CFNADE, Dataset, synthetic
-from cfnade.data.synthetic_picks import synthetic_picks
+from cfnade.data.synthetic import synthetic_interactions
 from cfnade.exceptions import PredictionError
 
 SMALL: dict[str, Any] = {"side": "user", "hidden": (6,), "epochs": 2, "batch_rows": 8, "threads": 1}
-USERS, ITEMS = [1, 2, 4711], [3, 4, 5]
+USERS, ITEMS = [1, 2, 7], [3, 4, 5]
 HISTORY = {3: 5.0, 4: 1.0}
 # As each library has it: a column, a table, and the type that its tables are of.
 KINDS: dict[str, tuple[Any, Any, Any]] = {
@@ -135,7 +135,9 @@ def test_a_pandas_series_has_ratings_by_item(model: CFNADE) -> None:
 
 
 def test_without_ratings_a_column_holds_what_was_picked() -> None:
-    model = CFNADE().fit(synthetic_picks(users=60, items=20, per_user=6, seed=1).ratings)
+    model = CFNADE().fit(
+        synthetic_interactions(users=60, items=20, per_user=6, seed=1).interactions
+    )
     expected = rows(model.recommend(history=[3, 4], n=3))
     for history in (pl.Series([3, 4]), pd.Series([3, 4]), pl.DataFrame({"item": [3, 4]})):
         assert_close(rows(model.recommend(history=history, n=3)), expected)

@@ -200,7 +200,8 @@ def test_new_people_have_a_calibration_of_their_own(kind: str, rank: Any) -> Non
     fitted = leaning_model(kind)
     apart, as_known = (replace(fitted, calibration_of_new=one) for one in (OF_NEW, None))
     history = history_of(fitted.context, 3)
-    every, of_me = fitted.context.item_ids, {"histories": {"me": history}}
+    every = fitted.context.item_ids
+    of_me: dict[str, Any] = {"histories": {"me": history}}
     raw = Predictor(replace(fitted, calibration=None)).predict_proba("me", every, **of_me)
     row = row_of(fitted.context.rows("user"), 3)
     leanings = Leanings(fitted).of_person(row, np.arange(ITEMS))

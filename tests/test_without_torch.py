@@ -22,6 +22,7 @@ from tests.predictor.given import KINDS as GIVEN
 from tests.predictor.given import make, make_kind
 from tests.predictor.picked import picked_model, rated_model
 
+from cfnade import CFNADE, synthetic
 from cfnade.checkpoint import load, save
 from cfnade.fitted import FittedModel
 from cfnade.scorer import Scorer
@@ -39,6 +40,28 @@ MODELS: dict[str, Callable[[], FittedModel]] = {
     "ratings and picks": rated_model,
     "picks": picked_model,
 }
+
+IMPORT = """
+import sys
+from cfnade import CFNADE, Predictor, load, load_split, split, synthetic
+model = CFNADE(hidden=(6,), seed=3)
+assert model.get_params()["seed"] == 3
+assert "torch" not in sys.modules
+loaded = CFNADE.load(sys.argv[1])
+assert loaded.get_params()["hidden"] == (6,), loaded
+loaded.predict([1], [2]), loaded.recommend([1], n=2), loaded.explain(user=1, item=2)
+assert "torch" not in sys.modules
+"""
+
+
+def test_the_estimator_imports_torch_when_training_starts(tmp_path: Path) -> None:
+    ratings = synthetic(30, 20, 300, seed=3).ratings
+    CFNADE(side="user", hidden=(6,), epochs=1, threads=1).fit(ratings).save(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
 
 ASK = """
 import sys

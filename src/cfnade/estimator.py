@@ -19,29 +19,14 @@ from cfnade.data.scale import Scale
 from cfnade.data.splits import Split
 from cfnade.exceptions import CfnadeError, CheckpointError, PredictionError, TrainingError
 from cfnade.fitted import FittedModel
-from cfnade.fitting import (
-    ARCHITECTURE,
-    TRAINING,
-    EpochLines,
-    arguments_of,
-    automatic,
-    chosen_plans,
-    fields_of,
-    lists_plan,
-    parts_of,
-    refuse_said,
-    saved_arguments,
-    settings_of,
-)
-from cfnade.journals import Several
 from cfnade.native import kind_of
-from cfnade.parameters import Arguments
+from cfnade.parameters import Arguments, restored_arguments, saved_arguments
 from cfnade.predictor import Predictor
 from cfnade.questions import Questions
-from cfnade.recipes import further_member_plans, member_kinds
-from cfnade.training.floor import behind_means
-from cfnade.training.loop import Reporter
-from cfnade.training.run import Plan, train, train_picks
+
+if TYPE_CHECKING:  # what trains imports torch, which takes longer than everything else
+    from cfnade.training.loop import Reporter
+    from cfnade.training.run import Plan
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -101,11 +86,15 @@ class CFNADE(Arguments, Questions):
         to condition on, the earlier ones too. reporter is told of every step and epoch, such as
         cfnade.journals.TensorBoard("runs/mine").
         """
-        split = parts_of(data, valid, self.seed)
+        from cfnade import fitting
+        from cfnade.training.floor import behind_means
+        from cfnade.training.run import train
+
+        split = fitting.parts_of(data, valid, self.seed)
         self._fitted_to = kind_of(data)
         if split.train.implicit:
             return self._fit_picks(split, start)
-        auto = start is None and automatic(self.get_params(), self.usual_params())
+        auto = start is None and fitting.automatic(self.get_params(), self.usual_params())
         plans = self._plans(split, auto=auto)
         trained = train(
             split,
@@ -115,11 +104,11 @@ class CFNADE(Arguments, Questions):
             seeds=self.seeds,
             beside=plans[1:],
             choose=auto,
-            lists=lists_plan(split, self.lists, plans, auto=auto, seed=self.seed),
+            lists=fitting.lists_plan(split, self.lists, plans, auto=auto, seed=self.seed),
             start=_fitted_of(start),
             device=self.device,
             threads=self.threads,
-            reporter=_told(reporter, EpochLines() if self.verbose else None),
+            reporter=_told(reporter, fitting.EpochLines() if self.verbose else None),
             say=print if self.verbose else _nothing,
         )
         if trained.diverged is not None:
@@ -131,10 +120,13 @@ class CFNADE(Arguments, Questions):
 
     def _fit_picks(self, split: Split, start: object) -> Self:
         """Of interactions, which have no ratings."""
-        refuse_said(self.get_params(), self.usual_params())
+        from cfnade import fitting
+        from cfnade.training.run import train_picks
+
+        fitting.refuse_said(self.get_params(), self.usual_params())
         if start is not None:
             raise TrainingError("start is for models of ratings; train on all interactions anew")
-        plan = lists_plan(split, True, (), auto=False, seed=self.seed)
+        plan = fitting.lists_plan(split, True, (), auto=False, seed=self.seed)
         assert plan is not None
         say = print if self.verbose else _nothing
         fitted = train_picks(split, plan, threads=self.threads, say=say).fitted
@@ -147,17 +139,25 @@ class CFNADE(Arguments, Questions):
 
     def _plans(self, split: Split, *, auto: bool) -> list[Plan]:
         """What to train: of the first `seeds` members."""
+        from cfnade import fitting
+        from cfnade.recipes import further_member_plans, member_kinds
+        from cfnade.training.run import Plan
+
         if auto:
-            return chosen_plans(split, self.minutes, self.seed, self.refit)
+            return fitting.chosen_plans(split, self.minutes, self.seed, self.refit)
         side, settings = self.side or "user", self._settings()
         first = Plan(member_kinds(side)[0], self._fields(), settings)
         return [first, *further_member_plans(side, settings.seed)]
 
     def _fields(self) -> dict[str, Any]:
+        from cfnade.fitting import ARCHITECTURE, fields_of
+
         arguments = {name: getattr(self, name) for name in (*ARCHITECTURE, "time")}
         return fields_of(self.side or "user", arguments)
 
     def _settings(self) -> TrainingConfig:
+        from cfnade.fitting import TRAINING, settings_of
+
         arguments = {name: getattr(self, name) for name in TRAINING}
         return settings_of(self.side or "user", arguments, self.settings, self.ridge)
 
@@ -185,20 +185,19 @@ class CFNADE(Arguments, Questions):
 
     # -- keeping ------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path, *, with_context: bool = True, half: bool = False) -> None:
+    def save(self, folder: str | Path, *, with_context: bool = True) -> None:
         """Write the fitted model into a folder; docs/checkpoint.md has the format.
 
-        Without context no one's ratings are in it; then only histories can be answered. `half`
-        writes weights as float16 where that changes no probability by more than 0.001.
+        Without context no one's ratings are in it; then only histories can be answered.
         """
-        checkpoint.save(self.fitted_, folder, with_context=with_context, half=half)
+        checkpoint.save(self.fitted_, folder, with_context=with_context)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """A fitted estimator from a folder, with the arguments that it was trained with."""
         fitted = checkpoint.load(folder)
         try:
-            return cls(**arguments_of(fitted))._adopt(fitted)
+            return cls(**_arguments_of(fitted))._adopt(fitted)
         except (CfnadeError, TypeError, AttributeError, LookupError) as error:
             raise CheckpointError(
                 f"{folder}: its training arguments cannot be used: {error}"
@@ -208,8 +207,20 @@ class CFNADE(Arguments, Questions):
 _FITTED = frozenset(option.name for option in fields(CFNADE) if not option.init)
 
 
+def _arguments_of(fitted: FittedModel) -> dict[str, Any]:
+    """Return the arguments that a model was trained with."""
+    saved = fitted.facts.get("arguments")
+    if saved is not None:
+        return restored_arguments(saved)
+    from cfnade.fitting import arguments_of
+
+    return arguments_of(fitted)
+
+
 def _told(*reporters: Reporter | None) -> Reporter | None:
     """All that there are, as one."""
+    from cfnade.journals import Several
+
     told = [one for one in reporters if one is not None]
     return Several(*told) if told else None
 

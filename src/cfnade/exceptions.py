@@ -6,7 +6,7 @@ import os
 
 
 class CfnadeError(ValueError):
-    """Base class of all errors of cfnade. The message says what is wrong, where, and what to do.
+    """Base class of all errors of cfnade. The message states the fault, its place and the remedy.
 
     Attributes:
         field: Name of the option, argument or column that is wrong, if the error is about one.

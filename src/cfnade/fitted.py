@@ -16,13 +16,9 @@ from cfnade.data.dataset import Dataset
 from cfnade.implicit import InteractionModel
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import other_axis
-from cfnade.utils.caching import WeakMemo
 
 if TYPE_CHECKING:
     from cfnade.sides import Member
-
-_LEVELS = WeakMemo[IntArray]()
-"""Of contexts, which other weights of a model may share."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ class FittedModel:
     def counted_levels(self, axis: Axis) -> IntArray:
         """Known ratings of each user or item at each level, counted once and not to be written to.
         Returns (n, K)."""
-        return _LEVELS.get(self.context, axis, lambda: self.context.level_counts(axis))
+        return self.context.memo(("level counts", axis), lambda: self.context.level_counts(axis))
 
     @property
     def level_frequencies(self) -> npt.NDArray[np.float64]:

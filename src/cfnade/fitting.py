@@ -10,15 +10,15 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from cfnade.config import TrainingConfig
-from cfnade.data.dataset import Dataset, pair_keys
-from cfnade.data.loader import load
+from cfnade.data.dataset import pair_keys
 from cfnade.data.merge import merge
-from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.split_protocols import TRAIN, VALID, add_validation
 from cfnade.data.splits import Split, apply_labels
 from cfnade.exceptions import DataError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.models.config import CFNADEConfig
+from cfnade.native import read
+from cfnade.parameters import as_given
 from cfnade.recipes import Recipe, default_recipe, training_config
 from cfnade.recipes.auto import Shape, about, is_automatic, plans_for, usual_seconds
 from cfnade.sides.side import AnsweringMember
@@ -70,13 +70,6 @@ def parts_of(data: Any, valid: Any, seed: int) -> Split:
 
 
 _LABELS = np.array([TRAIN, VALID], np.uint8)
-
-
-def read(data: Any, scale: Scale | None = None) -> Dataset:
-    """Ratings as they are; anything else is loaded, on the scale if one is known already."""
-    if isinstance(data, Dataset):
-        return data
-    return load(data, rating="-") if scale == INTERACTIONS else load(data, scale=scale)
 
 
 def automatic(given: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
@@ -185,30 +178,11 @@ def settings_of(side: str, given: Mapping[str, Any], extra: Any, ridge: Any) -> 
     return training_config(usual | own | dict(extra), "CFNADE")
 
 
-def saved_arguments(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an estimator's arguments as JSON can hold them; `arguments_of` reads them."""
-    return {name: _plain(value) for name, value in params.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(one) for one in value]
-    return value
-
-
 def arguments_of(fitted: FittedModel) -> dict[str, Any]:
-    """Return the arguments that give a fitted model again.
+    """Return the arguments that give a model again which the command line trained.
 
-    A model that an estimator trained has them saved; for one that the command line trained they
-    follow from what it says of its training.
+    They follow from what it says of its training; an estimator saves its own.
     """
-    saved = fitted.facts.get("arguments")
-    if saved is not None:
-        return {name: _as_given(value) for name, value in saved.items()}
     run = fitted.facts.get("run", {})
     if not fitted.rates:
         return {"seed": run["settings"]["seed"], "threads": run.get("threads")}
@@ -225,9 +199,9 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
     return {
         "side": fitted.side,
         **{
-            name: _unless_usual(_as_given(fields[name]), model.get(name))
+            name: _unless_usual(as_given(fields[name]), model.get(name))
             if name in _BY_RECIPE
-            else _as_given(fields[name])
+            else as_given(fields[name])
             for name in ARCHITECTURE
             if name in fields
         },
@@ -252,13 +226,6 @@ def member_fields(member: AnsweringMember) -> dict[str, Any]:
     for side in reversed(member.to_dict().values()):
         fields |= side
     return fields
-
-
-def _as_given(value: Any) -> Any:
-    """A field of a model as the argument that it was: a tuple, where JSON has a list."""
-    if isinstance(value, Mapping):
-        return {name: _as_given(one) for name, one in value.items()}
-    return tuple(map(_as_given, value)) if isinstance(value, list) else value
 
 
 def _unless_usual(value: Any, usual: Any) -> Any:

@@ -13,6 +13,9 @@ import narwhals.stable.v1 as nw
 import numpy.typing as npt
 import polars as pl
 
+from cfnade.data.dataset import Dataset
+from cfnade.data.loader import load
+from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.exceptions import PredictionError
 
 Kind = Literal["pandas", "polars", "pyarrow"]
@@ -59,6 +62,13 @@ def _indexed(made: Any, kind: Kind, asked: Sequence[Any]) -> Any:
     if columns:
         made.index = columns[0].index
     return made
+
+
+def read(data: Any, scale: Scale | None = None) -> Dataset:
+    """Ratings as they are; anything else is loaded, on the scale if one is known already."""
+    if isinstance(data, Dataset):
+        return data
+    return load(data, rating="-") if scale == INTERACTIONS else load(data, scale=scale)
 
 
 # -- histories ------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+import numpy as np
+
 from cfnade.config import TrainingConfig
 from cfnade.exceptions import TrainingError
 from cfnade.utils.validation import describe_unknown
@@ -114,3 +116,30 @@ class Arguments:
             if getattr(self, name) != default
         ]
         return f"{type(self).__name__}({', '.join(arguments)})"
+
+
+def saved_arguments(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an estimator's arguments as JSON can hold them; `restored_arguments` reads them."""
+    return {name: _json_value(value) for name, value in params.items()}
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _json_value(one) for name, one in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_json_value(one) for one in value]
+    return value
+
+
+def restored_arguments(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that `saved_arguments` gave."""
+    return {name: as_given(value) for name, value in saved.items()}
+
+
+def as_given(value: Any) -> Any:
+    """A field of a model as the argument that it was: a tuple, where JSON has a list."""
+    if isinstance(value, Mapping):
+        return {name: as_given(one) for name, one in value.items()}
+    return tuple(map(as_given, value)) if isinstance(value, list) else value

@@ -11,7 +11,6 @@ from cfnade.data.scale import Scale
 from cfnade.evaluation import Scores, evaluate
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.fitting import read
 from cfnade.list_evaluation import KS, ListScores, evaluate_lists
 from cfnade.native import (
     KINDS,
@@ -21,6 +20,7 @@ from cfnade.native import (
     histories_of,
     history_of,
     kind_of,
+    read,
 )
 from cfnade.predictor import Predictor
 from cfnade.predictor.cells import Beside
@@ -58,13 +58,17 @@ class Questions:
         gives new people by any name: {name: {item or title: stars}}, new_items new items with
         what known users said of them: {name: {user: stars}}. times, whole seconds since 1970,
         are for a model with time=True, and needed there.
+
+        unknown says what happens to users and items that the model does not know: "mean" predicts
+        means, "nan" NaN, "raise" raises PredictionError. Without it, means are predicted and one
+        warning names how many ids are unknown.
         """
         values = self.predictor_.predict(users, items, **self._beside(beside))
         return column_like(values, "prediction", users, items)
 
     def predict_proba(self, users: Any, items: Any, **beside: Unpack[Beside]) -> Any:
         """The calibrated probability of each rating in `classes_`. Returns (n, K), or a frame with
-        the columns p_1, p_2 … if users or items came as a column."""
+        the columns p_1, p_2 … if users or items came as a column. Options as in predict."""
         chances = self.predictor_.predict_proba(users, items, **self._beside(beside))
         if kind_of(users, items) is None:
             return chances
@@ -72,7 +76,8 @@ class Questions:
         return frame_as(frame, kind_of(users, items), users, items)
 
     def predict_frame(self, users: Any, items: Any, **beside: Unpack[Beside]) -> Any:
-        """Both as a frame, with titles; known_of_user and known_of_item are 0 for unknown ids."""
+        """Both as a frame, with titles; known_of_user and known_of_item are 0 for unknown ids.
+        Options as in predict."""
         frame = self.predictor_.predict_frame(users, items, **self._beside(beside))
         return frame_as(frame, self._kind(users, items), users, items)
 
@@ -160,7 +165,7 @@ class Questions:
         return history_of(history, rated=self._rated())
 
     def _beside(self, beside: Beside) -> Beside:
-        if "histories" not in beside:
-            return beside
-        people = histories_of(beside["histories"], rated=self._rated())
-        return {**beside, "histories": people}
+        asked: Beside = {"unknown": None, **beside}
+        if "histories" in asked:
+            asked["histories"] = histories_of(asked["histories"], rated=self._rated())
+        return asked

@@ -29,6 +29,7 @@ from cfnade.sides.side import Array, BoolArray, Row, What, Who, row_of
 from cfnade.unseen import UNSEEN_RULES, NothingKnown, paper_distribution
 from cfnade.utils.caching import PicklableLock, locked_cached_property
 from cfnade.utils.cancellation import check_cancelled
+from cfnade.utils.text import count_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -250,8 +251,8 @@ class Scorer:
         item = _indices("items", np.asarray(items), context.n_items)
         if len(user) != len(item):
             raise PredictionError(
-                f"{len(user)} users and {len(item)} items were given; a cell is one of each, so "
-                "give equally many"
+                f"{count_of(len(user), 'user')} and {count_of(len(item), 'item')} were given; a "
+                "cell is one of each, so give equally many"
             )
         rows = {"user": user, "item": item}
         if not self.fitted.has_context:

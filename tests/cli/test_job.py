@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cfnade.checkpoint import load
-from cfnade.data.array_files import digest_file
+from cfnade.utils.safetensors_io import digest_file
 
 Shell = Any
 EPOCHS = 6
@@ -80,7 +80,6 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
         (["--know-time"], "--know-time was None, not True"),
         (["--no-cache"], "--no-cache was None, not False"),
         (["--without-context"], "--without-context was False, not True"),
-        (["--float16"], "--float16 was False, not True"),
         (["--keep-state"], "--keep-state was False, not True"),
         (["--from", str(tmp_path)], f"--from was None, not {tmp_path}"),
         ([str(other)], f"DATA was {ratings_file}, not {other}"),

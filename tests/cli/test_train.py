@@ -14,7 +14,7 @@ import pytest
 from tests.cli.forks import Run, Server
 
 from cfnade.checkpoint import load
-from cfnade.data.array_files import digest_file
+from cfnade.utils.safetensors_io import digest_file
 
 Shell = Any
 KILLS = 10

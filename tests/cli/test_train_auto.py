@@ -28,7 +28,7 @@ def model(shell: Shell, ratings_file: Path, tmp_path: Path) -> Path:
 
 
 def test_what_was_tried_is_in_the_folder_and_the_model_answers(shell: Shell, model: Path) -> None:
-    facts = json.loads((model / "model.json").read_text())["facts"]
+    facts = json.loads((model / "model.json").read_text())["metadata"]
     assert {"user-samples", "user-factors", "item-factors"} <= {
         one["side"] for one in facts["tried"]
     }

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from tests.close import assert_close
@@ -27,7 +28,7 @@ def test_predict_writes_what_the_predictor_says(
         out = tmp_path / name
         done = shell("predict", user_model, pairs, "--out", out)
         assert done.code == 0
-        assert "nothing is known of 1 users and 1 items" in done.said
+        assert "nothing is known of 1 user and 1 item:" in done.said
         frame = pl.read_parquet(out) if out.suffix == ".parquet" else pl.read_csv(out)
         assert frame["prediction"].to_list() == pytest.approx(expected.tolist())
     assert shell("predict", user_model, pairs).out.startswith("user,item,title,prediction")
@@ -202,3 +203,19 @@ def test_export_writes_recommendations_and_embeddings(
     assert items["title"][7] == "Film 07, The (1957)"
     assert shell("export", user_model, out, "--what", "users").code == 0
     assert pl.read_parquet(out)["vector"].to_numpy().shape == (60, 12)
+
+
+def test_predict_says_nan_or_refuses_for_unknown_ids(
+    shell: Shell, user_model: Path, tmp_path: Path
+) -> None:
+    pairs = tmp_path / "pairs.csv"
+    pl.DataFrame({"user": [1, 4711], "item": [2, 2]}).write_csv(pairs)
+    done = shell("predict", user_model, pairs)
+    assert "nothing is known of 1 user and 0 items" in done.err
+    text = shell("predict", user_model, pairs, "--unknown", "nan").out
+    found = pl.read_csv(io.StringIO(text))["prediction"].cast(pl.Float64).to_numpy()
+    assert np.isnan(found).tolist() == [False, True], text
+    refused = shell("predict", user_model, pairs, "--unknown", "raise")
+    assert refused.code != 0
+    assert "user 4711 is unknown to the model" in refused.err
+    assert "Traceback" not in refused.err

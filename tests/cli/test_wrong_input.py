@@ -26,7 +26,7 @@ CASES = [
         1,
     ),
     ("train {csv} --out {new} --hidden wide", "write sizes like 500 or 500,500", 1),
-    ("train {csv} --out {new} --hidden 0", "--hidden (=[0]) must be a sequence", 1),
+    ("train {csv} --out {new} --hidden 0", "--hidden (=[0]) must be a list of at least 1 value", 1),
     ("train {csv} --out {new} --hidden 8 --factors 9", "--factors (=9) must not exceed", 1),
     ("train {csv} --out {new} --ordinal 1.5", "--ordinal (=1.5) must be a number in 0..1", 1),
     (
@@ -50,7 +50,7 @@ CASES = [
     ("train --resume --out {empty}", "holds no interrupted training", 1),
     ("train {csv} --out {csv}", "{csv}", 1),
     ("train {csv} --out {new} --hidden 999999999999", "GB, too large for any machine", 1),
-    ("train {csv} --out {new} --recipe {flat}", "must be a list: write [500]", 1),
+    ("train {csv} --out {new} --recipe {flat}", "hidden (=500) must be a list of", 1),
     ("train {csv} --out {new} --recipe {none}", "training setting epochs (=-1)", 1),  # not --epochs
     ("train {csv} --out {new} --recipe {three}", "model (=3) must be a table", 1),
     ("train /dev/zero --out {new}", "/dev/zero: is not a regular file", 1),
@@ -65,6 +65,10 @@ CASES = [
     ("evaluate {empty}", "{empty}", 1),
     ("evaluate {csv}", "{csv}", 1),
     ("evaluate {user} nowhere.csv", "no such file or folder", 1),
+    ("evaluate {user} {pairs}", "has no ratings to score the model on; name their column", 1),
+    ("train {csv} --out {csv}", "is a file; give a folder with --out", 1),
+    ("train {csv} --out {csv}/model", "is a file; give a folder with --out", 1),
+    ("recommend {user} --user 3 --only 7 --min-ratings 99999", "no item is left to", 0),
     ("evaluate {user} {csv}", "are among the ratings that the model conditions on", 1),
     ("evaluate {user} --scale 1-5", "--scale says how to read ratings; give those to score", 1),
     ("evaluate {user} --k 5", "--k (=5) is about lists; give --lists too", 1),

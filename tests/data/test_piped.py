@@ -13,8 +13,8 @@ import pytest
 
 from cfnade import DataError, load, load_split
 from cfnade.data import splits
-from cfnade.data.array_files import digest, digest_text
 from cfnade.data.elsewhere import settled
+from cfnade.utils.safetensors_io import digest, digest_text
 
 TEXT = b"user,item,rating\n1,10,5\n1,11,3\n2,10,1\n3,12,4\n"
 

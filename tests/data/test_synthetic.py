@@ -8,10 +8,20 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cfnade.data.dataset import Dataset
-from cfnade.data.draws import FEW
 from cfnade.data.splits import split
-from cfnade.data.synthetic import PRESETS, Synthetic, synthetic, synthetic_like
+from cfnade.data.synthetic import (
+    MIN_RATINGS,
+    N_FACTORS,
+    PRESETS,
+    Synthetic,
+    alias_table,
+    apportion,
+    synthetic,
+    synthetic_interactions,
+    synthetic_like,
+)
 from cfnade.exceptions import DataError
+from cfnade.kernels.synthetic_sampling import draw_items
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +79,7 @@ def test_presets_have_the_published_shapes(name: str, shape: tuple[int, int, int
 def test_movielens_1m_is_drawn_at_full_size() -> None:
     ratings = synthetic_like("ml-1m", 1).ratings
     assert (len(ratings), ratings.n_users, ratings.n_items) == (1_000_209, 6_040, 3_706)
-    assert np.bincount(ratings.users).min() >= FEW
+    assert np.bincount(ratings.users).min() >= MIN_RATINGS
 
 
 # -- tails -------------------------------------------------------------------------------------
@@ -113,7 +123,9 @@ def test_ratings_fall_anywhere_in_their_distribution(drawn: Synthetic) -> None:
 def test_probabilities_are_those_of_the_formula(drawn: Synthetic) -> None:
     truth = drawn.truth
     for user, item in [(0, 0), (5, 17), (1000, 900)]:
-        taste = float(truth.user_taste[user].astype(float) @ truth.item_taste[item].astype(float))
+        taste = float(
+            truth.user_factors[user].astype(float) @ truth.item_factors[item].astype(float)
+        )
         liking = truth.user_bias[user] + truth.item_bias[item] + taste
         at_most = [1 / (1 + np.exp(liking - cut)) for cut in truth.cuts]
         expected = np.diff([0.0, *at_most, 1.0])
@@ -167,7 +179,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
     one, two, other = (synthetic(300, 200, 9000, seed=s, times=True) for s in (5, 5, 6))
     assert one.ratings == two.ratings
     assert one.ratings != other.ratings
-    np.testing.assert_array_equal(one.truth.user_taste, two.truth.user_taste)
+    np.testing.assert_array_equal(one.truth.user_factors, two.truth.user_factors)
     assert not np.array_equal(one.ratings.items, other.ratings.items)
 
 
@@ -230,3 +242,92 @@ def test_it_prints_as_one_line() -> None:
         "<Synthetic <Ratings synthetic, seed 1: 5 ratings of 4 items by 3 users, scale 1–5>, "
         "8 factors>"
     )
+
+
+# -- sampling ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=100)
+@given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30), st.integers(1, 50), st.data())
+def test_shares_are_whole_bounded_and_sum_up(
+    weights: list[float], maximum: int, data: st.DataObject
+) -> None:
+    total = data.draw(st.integers(0, maximum * len(weights)))
+    shares = apportion(total, np.array(weights), maximum)
+    assert shares.sum() == total
+    assert shares.min() >= 0
+    assert shares.max() <= maximum
+    order = np.argsort(weights, kind="stable")
+    assert np.all(np.diff(shares[order]) >= -1)  # who weighs more has no less, but for rounding
+
+
+@settings(max_examples=60)
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=50))
+def test_the_alias_table_gives_each_item_its_weight(weights: list[float]) -> None:
+    accept, alias = alias_table(np.array(weights))
+    probabilities = np.minimum(accept, 1) / len(weights)
+    np.add.at(probabilities, alias, (1 - np.minimum(accept, 1)) / len(weights))
+    np.testing.assert_allclose(probabilities, np.array(weights) / sum(weights), atol=1e-9)
+
+
+def test_items_are_drawn_in_proportion_to_their_weights() -> None:
+    """With one rating each, people's items are independent draws from the popularities."""
+    weights = np.array([5.0, 1.0, 3.0, 0.5, 2.0, 1.5, 4.0, 3.0])
+    offsets, items = np.arange(20_001), np.empty(20_000, np.int32)
+    tables = (weights, *alias_table(weights))
+    draw_items(np.uint64(5), 0, 20_000, offsets, *tables, items)
+    observed = np.bincount(items, minlength=8)
+    assert stats.chisquare(observed, 20_000 * weights / weights.sum()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("count", [8, 16])  # one by one from 8 items on; by waiting times below
+def test_both_ways_of_drawing_two_items_have_the_probabilities_of_drawing_in_turn(
+    count: int,
+) -> None:
+    weights = np.linspace(1.0, 4.0, count)
+    if count == 8:
+        weights = weights[:7]  # 4 · 2 > 7
+    probabilities = weights / weights.sum()
+    offsets, items = 2 * np.arange(20_001), np.empty(40_000, np.int32)
+    draw_items(np.uint64(9), 0, 20_000, offsets, weights, *alias_table(weights), items)
+    pairs = items.reshape(-1, 2)
+    observed, expected = [], []
+    for a in range(len(weights)):
+        for b in range(a + 1, len(weights)):
+            in_turn = (
+                probabilities[a]
+                * probabilities[b]
+                * (1 / (1 - probabilities[a]) + 1 / (1 - probabilities[b]))
+            )
+            expected.append(20_000 * in_turn)
+            observed.append(int(((pairs[:, 0] == a) & (pairs[:, 1] == b)).sum()))
+    assert sum(observed) == 20_000
+    assert stats.chisquare(observed, expected).pvalue > 1e-4
+
+
+# -- interactions ------------------------------------------------------------------------------
+
+
+def test_interactions_are_drawn_without_replacement_in_proportion() -> None:
+    made = synthetic_interactions(4000, 5, 2, seed=3)
+    first, second = made.interactions.items.reshape(-1, 2).T
+    assert (first != second).all()
+    probabilities = np.exp(made.utility) / np.exp(made.utility).sum(1, keepdims=True)
+    after_first = probabilities.copy()
+    after_first[np.arange(4000), first] = 0
+    after_first /= after_first.sum(1, keepdims=True)
+    for drawn, expected in ((first, probabilities), (second, after_first)):
+        spread = np.sqrt((expected * (1 - expected)).sum(0))
+        odd = (np.bincount(drawn, minlength=5) - expected.sum(0)) / spread
+        assert np.abs(odd).max() < 4
+    assert np.linalg.matrix_rank(made.utility - made.utility.mean(0)) <= N_FACTORS
+
+
+def test_a_seed_repeats_interactions() -> None:
+    ratings = synthetic_interactions(30, 20, 7, seed=1).interactions
+    assert ratings == synthetic_interactions(30, 20, 7, seed=1).interactions
+    assert ratings != synthetic_interactions(30, 20, 7, seed=2).interactions
+    assert ratings.implicit
+    assert np.bincount(ratings.users).tolist() == [7] * 30
+    with pytest.raises(DataError, match=r"per_user \(=21\) must be a whole number in 1\.\.20"):
+        synthetic_interactions(30, 20, 21, seed=1)

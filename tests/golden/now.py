@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,9 @@ def synthetic(users: int, items: int, ratings: int, seed: int) -> Any:
 
 
 def synthetic_interactions(users: int, items: int, per_user: int, seed: int) -> Any:
-    from cfnade.data.synthetic_picks import synthetic_picks
+    from cfnade.data.synthetic import synthetic_interactions
 
-    return synthetic_picks(users, items, per_user, seed).ratings
+    return synthetic_interactions(users, items, per_user, seed).interactions
 
 
 def fingerprint(ratings: Any) -> str:
@@ -105,16 +106,9 @@ def run(command: Sequence[str]) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-@contextlib.contextmanager
-def fixed_blend(weights: Mapping[str, float]) -> Iterator[None]:
-    """Train implicit models whose components have these weights, which are not searched for."""
-    from cfnade.training import choice_run
-
-    searched, choice_run.blended = choice_run.blended, lambda *_: (dict(weights), {"ndcg": 0.0})
-    try:
-        yield
-    finally:
-        choice_run.blended = searched
+def fixed_blend(_: Mapping[str, float]) -> contextlib.AbstractContextManager[None]:
+    """Interaction models have other components than before, so there is no blend to fix."""
+    return contextlib.nullcontext()
 
 
 # -- models ----------------------------------------------------------------------------------------
@@ -137,9 +131,6 @@ def weights(folder: Path) -> Arrays:
         found |= {f"{number}.{name}": table for name, table in member.tables().items()}
         for name, side in member.sides.items():
             found |= {f"{number}.{name}.{key}": array for key, array in side.arrays().items()}
-    if model.choice is not None:
-        for name, path in model.choice.sides.items():
-            found |= {f"choice.{name}.{key}": array for key, array in path.tables().items()}
     return {name: np.asarray(array) for name, array in found.items()}
 
 
@@ -153,8 +144,6 @@ def numbers(folder: Path) -> dict[str, Any]:
         fitted = getattr(model, name)
         if fitted is not None:
             found[name] = [fitted.temperature, *fitted.log_weights, fitted.personal]
-    if model.choice is not None:
-        found["blend"] = dict(model.choice.weights)
     return found
 
 

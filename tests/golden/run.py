@@ -33,7 +33,7 @@ from fnmatch import fnmatchcase
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -136,33 +136,43 @@ def locked(path: Path) -> Iterator[None]:
 # -- comparison ------------------------------------------------------------------------------------
 
 
-def differences(before: Any, now: Any, *, exact: bool, where: str = "") -> Iterator[str]:
-    """Where two values differ, in words."""
+class Difference(NamedTuple):
+    place: str
+    text: str
+    gap: float = math.inf
+    """Of two numbers: the absolute or the relative difference, whichever is less."""
+
+    def __str__(self) -> str:
+        return f"{self.place or 'value'}: {self.text}"
+
+
+def differences(before: Any, now: Any, *, exact: bool, where: str = "") -> Iterator[Difference]:
+    """Where two values differ."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in [*before, *(name for name in now if name not in before)]:
             place = f"{where}.{name}" if where else str(name)
             if name not in now:
-                yield f"{place or 'value'}: is missing now"
+                yield Difference(place, "is missing now")
             elif name not in before:
-                yield f"{place or 'value'}: is new, {short(now[name])}"
+                yield Difference(place, f"is new, {short(now[name])}")
             else:
                 yield from differences(before[name], now[name], exact=exact, where=place)
     elif isinstance(before, list) and isinstance(now, list):
         if len(before) != len(now):
-            yield f"{where}: {len(now)} entries now, {len(before)} before"
+            yield Difference(where, f"{len(now)} entries now, {len(before)} before")
         for number, (one, other) in enumerate(zip(before, now, strict=False)):
             yield from differences(one, other, exact=exact, where=f"{where}[{number}]")
-    elif not equal(before, now, exact=exact):
-        yield f"{where or 'value'}: {short(now)} now, {short(before)} before"
+    elif (gap := distance(before, now)) > (0.0 if exact else TOLERANCE):
+        yield Difference(where, f"{short(now)} now, {short(before)} before", gap)
 
 
-def equal(before: Any, now: Any, *, exact: bool) -> bool:
-    numbers = [isinstance(one, int | float) and not isinstance(one, bool) for one in (before, now)]
-    if exact or not all(numbers):
-        return bool(before == now) and (type(before) is type(now) or all(numbers))
+def distance(before: Any, now: Any) -> float:
+    """The absolute or the relative difference of two numbers; of anything else, 0 or infinity."""
+    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in (before, now)):
+        return 0.0 if before == now and type(before) is type(now) else math.inf
     if math.isnan(before) or math.isnan(now):
-        return math.isnan(before) and math.isnan(now)
-    return math.isclose(before, now, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        return 0.0 if math.isnan(before) and math.isnan(now) else math.inf
+    return abs(now - before) / max(1.0, abs(before), abs(now)) if before != now else 0.0
 
 
 def short(value: Any) -> str:
@@ -176,23 +186,26 @@ class Expected:
     def __init__(self, path: Path) -> None:
         self.entries = tomllib.loads(path.read_text("utf-8")).get("difference", [])
 
-    def reason(self, case: str, difference: str) -> str | None:
+    def reason(self, case: str, difference: Difference) -> str | None:
         """Why a value may differ so; None if it may not."""
-        place = difference.partition(": ")[0]
         for entry in self.entries:
             places = entry.get("fields", ["*"])
-            if fnmatchcase(case, entry["value"]) and any(fnmatchcase(place, one) for one in places):
+            if (
+                fnmatchcase(case, entry["value"])
+                and any(fnmatchcase(difference.place, one) for one in places)
+                and difference.gap <= entry.get("within", math.inf)
+            ):
                 return str(entry["reason"])
         return None
 
 
-def report(case: str, found: list[str], expected: Expected, *, verbose: bool) -> bool:
+def report(case: str, found: list[Difference], expected: Expected, *, verbose: bool) -> bool:
     """Print a line for a value, and whether it is as it should be."""
     reasons = {difference: expected.reason(case, difference) for difference in found}
     wrong = [difference for difference, reason in reasons.items() if reason is None]
     if wrong:
         more = f" (and {len(wrong) - 3} more)" if len(wrong) > 3 else ""
-        print(f"DIFFERS   {case}: {'; '.join(wrong[:3])}{more}")
+        print(f"DIFFERS   {case}: {'; '.join(map(str, wrong[:3]))}{more}")
     elif found:
         print(f"expected  {case}: {', '.join(sorted({str(one) for one in reasons.values()}))}")
     elif verbose:

@@ -27,7 +27,7 @@ def test_results_come_in_the_order_of_the_parts() -> None:
 
 
 def test_parts_run_on_threads_of_their_own() -> None:
-    meeting = threading.Barrier(3, timeout=10)
+    meeting = threading.Barrier(3, timeout=60)
 
     def part(_: int) -> int:
         meeting.wait()  # passes only if all three run at the same time
@@ -53,7 +53,7 @@ def test_parts_that_wait_for_each_other_end_whoever_else_hands_out_meanwhile(
 
     def many() -> None:
         for _ in range(20):
-            meeting = threading.Barrier(4, timeout=20)
+            meeting = threading.Barrier(4, timeout=60)
             run(lambda _, meeting=meeting: meeting.wait(), [(number,) for number in range(4)])
             done.append(True)
 

@@ -43,7 +43,7 @@ def plain(split: RatioSplit) -> CFNADE:
 def test_it_says_what_the_estimator_says(fitted: CFNADERecommender, plain: CFNADE) -> None:
     every = np.arange(fitted.total_items)
     found = fitted.score(3)
-    np.testing.assert_allclose(found, plain.predict(3, every), atol=1e-6)
+    np.testing.assert_allclose(found, plain.predict(3, every, unknown="mean"), atol=1e-6)
     assert fitted.score(3, 5) == pytest.approx(found[5], abs=1e-6)
     assert fitted.rate(3, 5) == pytest.approx(found[5], abs=1e-6)
 
@@ -59,7 +59,7 @@ def test_an_experiment_lists_the_rmse_that_there_is(
     users, items, values = split.test_set.uir_tuple
     known = split.train_set.num_users, split.train_set.num_items
     users, items = np.where(users < known[0], users, -1), np.where(items < known[1], items, -1)
-    gaps = values - plain.predict(users, items)
+    gaps = values - plain.predict(users, items, unknown="mean")
     found = {one.model_name: one.metric_avg_results for one in table.result}
     assert set(found) == {"MF", "CF-NADE"}
     assert found["CF-NADE"]["RMSE"] == pytest.approx(np.sqrt(np.mean(gaps**2)), rel=1e-5)

@@ -44,8 +44,10 @@ def test_it_says_what_the_estimator_says(fitted: CFNADEAlgo) -> None:
     for user, item in [("u03", 7), ("u11", 2)]:
         inner = trainset.to_inner_uid(user), trainset.to_inner_iid(item)
         said = fitted.predict(user, item)
-        assert said.est == pytest.approx(plain.predict([inner[0]], [inner[1]])[0], abs=1e-6)
-        chances = plain.predict_proba([inner[0]], [inner[1]])[0]
+        assert said.est == pytest.approx(
+            plain.predict([inner[0]], [inner[1]], unknown="mean")[0], abs=1e-6
+        )
+        chances = plain.predict_proba([inner[0]], [inner[1]], unknown="mean")[0]
         assert [*said.details["probabilities"].values()] == pytest.approx(chances, abs=1e-6)
         assert [*said.details["probabilities"]] == [1, 2, 3, 4, 5]
 
@@ -75,7 +77,7 @@ def test_cross_validate_is_that_by_hand(data: Dataset) -> None:
         model, gaps = CFNADE(**FAST).fit(frame), []
         for user, item, rating in test:
             users = train._raw2inner_id_users.get(user, -1), train._raw2inner_id_items.get(item, -1)
-            gaps.append(rating - model.predict([users[0]], [users[1]])[0])
+            gaps.append(rating - model.predict([users[0]], [users[1]], unknown="mean")[0])
         by_hand.append(np.sqrt(np.mean(np.square(gaps))))
     np.testing.assert_allclose(found, by_hand, rtol=1e-5)
 

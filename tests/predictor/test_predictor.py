@@ -34,7 +34,7 @@ from tests.predictor.given import (
     ratings,
 )
 
-from cfnade.checkpoint import save, without_context
+from cfnade.checkpoint import drop_context, save
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
@@ -344,8 +344,8 @@ def test_a_vector_is_the_state_of_a_row_or_the_weights_of_a_column(kind: str, ax
 
 def test_rows_have_no_vectors_without_their_ratings() -> None:
     with pytest.raises(PredictionError, match="saved without ratings"):
-        embeddings(without_context(make("user")), "user")
-    assert embeddings(without_context(make("user")), "item").height == ITEMS
+        embeddings(drop_context(make("user")), "user")
+    assert embeddings(drop_context(make("user")), "item").height == ITEMS
 
 
 # -- without context, and refusals -----------------------------------------------------------------
@@ -389,7 +389,7 @@ def test_without_context_histories_work_and_users_are_refused(tmp_path: Path) ->
 
 
 def test_an_item_based_model_without_context_says_so() -> None:
-    shared = Predictor(without_context(make("item")))
+    shared = Predictor(drop_context(make("item")))
     with pytest.raises(PredictionError, match=r"saved without the ratings.*; use a copy saved"):
         shared.predict([0], [100])
 
@@ -474,9 +474,9 @@ def test_n_is_a_whole_number(n: Any) -> None:
 
 def test_lists_need_users_or_a_history() -> None:
     predictor = Predictor(make("user"))
-    with pytest.raises(PredictionError, match="either users or a history"):
+    with pytest.raises(PredictionError, match=r"^give users, or history= \(or histories=\) for"):
         predictor.recommend()
-    with pytest.raises(PredictionError, match="either users or a history"):
+    with pytest.raises(PredictionError, match="either users or a history, not both"):
         predictor.recommend([0], history={101: 4})
 
 

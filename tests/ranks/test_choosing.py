@@ -153,7 +153,7 @@ def test_interactions_are_learnt_and_a_killed_run_goes_on(
     assert is_begun(out)
     said = on_ranks(2, lambda group: run(group, out, True, None))
     assert "epoch 1," not in said[0]
-    one, other = (folder / "choice.safetensors" for folder in (whole, out))
+    one, other = (folder / "model.safetensors" for folder in (whole, out))
     assert one.read_bytes() == other.read_bytes()
     fitted = checkpoint.load(out)
     assert not fitted.members

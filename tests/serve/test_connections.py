@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 from tests.serve.given import history, rated, serving
 

@@ -7,16 +7,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jwt
 import numpy as np
 import pytest
 from tests.close import assert_close
-from tests.serve.given import KINDS, Asking, ModelOf, TestClient, history
+from tests.serve.given import KINDS, TITLES, Asking, ModelOf, TestClient, history
 
 from cfnade.predictor import Predictor
 from cfnade.serve.rights import LEEWAY_SECONDS, Tokens
-from cfnade.store.events import Saying, keep
+from cfnade.store.events import Saying, keep, name_item
 from cfnade.store.opening import Store, open_store
 from cfnade.store.prequential import foreseen_ratings
 
@@ -166,6 +167,76 @@ def test_a_rating_that_cannot_be_is_refused_and_not_kept(client: TestClient) -> 
     assert client.get("/people/anna").json()["ratings"] == []
 
 
+@pytest.mark.parametrize("title", [TITLES[101], TITLES[101].lower(), TITLES[101][:-7]])
+def test_an_item_may_be_given_by_its_title(client: TestClient, title: str) -> None:
+    """It is stored under its id, and no second item comes to be."""
+    path = f"/people/anna/ratings/{quote(title, safe='')}"
+    kept = client.put(path, json={"rating": 4}).json()
+    assert (kept["item"], kept["title"], kept["known"]) == (101, TITLES[101], True)
+    assert not client.put("/people/anna/ratings/101", json={"rating": 4}).json()["new"]
+    assert [one["item"] for one in client.get("/people/anna").json()["ratings"]] == [101]
+    assert client.delete(path).json()["new"]
+    assert client.get("/people/anna").json()["ratings"] == []
+
+
+def test_an_item_that_the_store_has_is_not_taken_for_a_title(
+    client: TestClient, store: Store
+) -> None:
+    name_item(store, TITLES[101].lower())
+    path = f"/people/anna/ratings/{quote(TITLES[101].lower(), safe='')}"
+    assert client.put(path, json={"rating": 4}).json()["item"] == TITLES[101].lower()
+
+
+def test_several_ratings_are_kept_as_one_by_one(client: TestClient) -> None:
+    ratings = [{"item": item, "rating": rating} for item, rating in history(6).items()]
+    titled = [{"title": TITLES[item], "rating": rating} for item, rating in history(6).items()]
+    people: dict[str, list[Any]] = {"anna": ratings, "ben": titled}
+    for who, given in people.items():
+        unknown = {"title": "No such film", "rating": 3.0}
+        answer = client.post(f"/people/{who}/ratings", json={"ratings": [*given, unknown]})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["unknown"] == [unknown]
+        assert [one["item"] for one in answer.json()["ratings"]] == list(history(6))
+        assert all(one["new"] for one in answer.json()["ratings"])
+    rate(client, "carl", history(6))
+    stored = [client.get(f"/people/{who}").json()["ratings"] for who in ("anna", "ben", "carl")]
+    kept = [{one["item"]: one["rating"] for one in ratings} for ratings in stored]
+    assert kept == [history(6)] * 3
+
+
+@pytest.mark.parametrize(
+    ("ratings", "detail"),
+    [
+        ([{"item": 101, "rating": 4}, {"item": 102, "rating": 9}], "ratings[1].rating: 9 is off"),
+        ([{"item": 101, "rating": 4}, {"title": TITLES[101], "rating": 3}], "more than once"),
+        ([{"item": 101, "rating": 4}, {"rating": 3}], "ratings[1]: give either item"),
+        ([{"item": 101, "rating": 4}] * 1_001, "at most 1000 items"),
+        ([], "at least 1 item"),
+    ],
+)
+def test_several_ratings_of_which_one_is_wrong_are_all_refused(
+    client: TestClient, ratings: list[dict[str, Any]], detail: str
+) -> None:
+    answer = client.post("/people/anna/ratings", json={"ratings": ratings})
+    assert answer.status_code == 422
+    assert detail in answer.json()["detail"]
+    assert client.get("/people/anna").json()["ratings"] == []
+
+
+def test_the_service_key_removes_a_person(keyed: TestClient, place: str) -> None:
+    rate(keyed, "anna-unmistakable", history(4), **ALL)
+    rate(keyed, "ben", {101: 5}, **ALL)
+    answer = keyed.delete("/people/anna-unmistakable", headers=ALL)
+    assert answer.status_code == 200
+    assert answer.json() == {"person": "anna-unmistakable", "events": 4, "wiped": True}
+    assert keyed.get("/people/anna-unmistakable", headers=ALL).json()["ratings"] == []
+    assert len(keyed.get("/people/ben", headers=ALL).json()["ratings"]) == 1
+    for file in Path(place).parent.glob(f"{Path(place).name}*"):
+        assert b"anna-unmistakable" not in file.read_bytes()
+    again = keyed.delete("/people/anna-unmistakable", headers=ALL)
+    assert (again.status_code, again.json()["events"]) == (200, 0)
+
+
 # -- items that are new ---------------------------------------------------------------------------
 
 
@@ -217,6 +288,8 @@ def test_a_token_opens_what_is_the_persons_and_nothing_else(keyed: TestClient) -
         ("PUT", "/people/{who}/ratings/101", {"rating": 1}),
         ("DELETE", "/people/{who}/ratings/101", None),
         ("POST", "/people/{who}/token", {}),
+        ("POST", "/people/{who}/ratings", {"ratings": [{"item": 101, "rating": 1}]}),
+        ("DELETE", "/people/{who}", None),
     ]
     for method, path, body in others:
         said = {
@@ -226,6 +299,7 @@ def test_a_token_opens_what_is_the_persons_and_nothing_else(keyed: TestClient) -
         assert len(said) == 1, said  # the same of somebody who is there and of who is not
         assert '"status":403' in said.pop()
     assert keyed.post("/people/anna/token", json={}, headers=token).status_code == 403
+    assert keyed.delete("/people/anna", headers=token).status_code == 403
     assert keyed.get("/metrics", headers=token).status_code == 401
     assert keyed.get("/people/ben", headers=ALL).json()["ratings"][0]["rating"] == 5
 
@@ -241,7 +315,8 @@ def test_a_token_asks_of_no_user_of_the_model(keyed: TestClient) -> None:
     }
     for path, beside in asked.items():
         said = set()
-        for user in (7, 8, 10**6, 0, "", [], False):
+        users: list[Any] = [7, 8, 10**6, 0, "", [], False]
+        for user in users:
             answer = keyed.post(path, json={"user": user, **beside}, headers=token)
             assert answer.status_code == 403
             said.add(answer.text)

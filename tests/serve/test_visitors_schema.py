@@ -16,11 +16,16 @@ from cfnade.serve.rights import Tokens
 from cfnade.store.events import Saying, keep
 from cfnade.store.opening import open_store
 
-pytestmark = pytest.mark.slow  # thirty-two searches, each of many requests
+pytestmark = pytest.mark.slow  # forty-eight searches, each of many requests
 
 KEY = "sesame"
 SECRET_ITEM = "what-ben-rated"
-OWN = ("/people/{person}", "/people/{person}/recommendations", "/people/{person}/ratings/{item}")
+OWN = (
+    "/people/{person}",
+    "/people/{person}/recommendations",
+    "/people/{person}/ratings/{item}",
+    "/people/{person}/ratings",
+)
 # Whether a rating is on the scale, and whether a person may ask, depends on more than the schema.
 LEFT_OUT = [
     schemathesis.checks.positive_data_acceptance,
@@ -67,7 +72,14 @@ def test_all_addresses_of_people_are_in_the_schema(asked: Any) -> None:
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", OWN[0]), ("GET", OWN[1]), ("PUT", OWN[2]), ("DELETE", OWN[2])],
+    [
+        ("GET", OWN[0]),
+        ("GET", OWN[1]),
+        ("PUT", OWN[2]),
+        ("DELETE", OWN[2]),
+        ("POST", OWN[3]),
+        ("DELETE", OWN[0]),
+    ],
 )
 def test_answers_are_as_the_schema_says_and_of_nobody_else(
     asked: Any, method: str, path: str, mode: GenerationMode

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from tests.shards.made import cells_of, csv_file, lines, parquet_file, sharded
 
-from cfnade.data.array_files import read_arrays
 from cfnade.data.dataset import Axis
 from cfnade.exceptions import DataError
 from cfnade.shards import Shards
 from cfnade.shards.layout import DIVISIONS, PARTS, part_file, part_of
+from cfnade.utils.safetensors_io import open_arrays
 
 USERS, ITEMS = range(100, 160), [f"film {n}" for n in range(40)]
 LINES = lines(600, 3, USERS, ITEMS)
@@ -56,7 +56,7 @@ def expected() -> list[tuple[int, int, int, str]]:
 
 
 def in_part(shards: Shards, side: Axis, part: int) -> list[tuple[int, int, int, str]]:
-    arrays, _ = read_arrays(shards.folder / part_file(side, part))
+    arrays, _ = open_arrays(shards.folder / part_file(side, part))
     found: list[tuple[int, int, int, str]] = []
     for division in DIVISIONS:
         names = ("rows", "columns") if side == "user" else ("columns", "rows")

@@ -383,9 +383,6 @@ def test_a_saved_model_says_the_same(trained: Any, tmp_path: Path) -> None:
     cells = test.users.astype(np.int64), test.items.astype(np.int64)
     before, after = (Scorer(one).probabilities(*cells) for one in (trained, again))
     assert_close(after, before)
-    save(trained, tmp_path / "half", half=True)
-    half: Any = load(tmp_path / "half").members[0].sides["user-near"].network
-    assert torch.equal(half.others, trained.members[0].sides["user-near"].network.others)
 
 
 @pytest.mark.parametrize(

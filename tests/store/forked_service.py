@@ -47,9 +47,10 @@ def main(model: str) -> None:
     from uvicorn import Server
 
     from cfnade.serve.app import create_app
+    from cfnade.serve.connection import Connection, LimitedConfig
     from cfnade.serve.limits import Limits
     from cfnade.serve.loading import Models
-    from cfnade.serve.server import Connection, LimitedConfig, bind
+    from cfnade.serve.server import bind
 
     models, limits = Models(model), Limits()
     models.load()

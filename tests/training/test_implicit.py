@@ -10,7 +10,7 @@ import pytest
 
 from cfnade.data.dataset import Interactions
 from cfnade.data.splits import Split, split
-from cfnade.data.synthetic_picks import synthetic_picks
+from cfnade.data.synthetic import synthetic_interactions
 from cfnade.exceptions import TrainingError
 from cfnade.implicit import COMPONENTS, InteractionModel
 from cfnade.implicit.base import DataShape
@@ -27,13 +27,13 @@ from cfnade.training.implicit import (
 )
 from cfnade.training.run import train_picks
 
-MADE = synthetic_picks(600, 40, 12, seed=1)
+MADE = synthetic_interactions(600, 40, 12, seed=1)
 PLAN = ImplicitPlan(seconds=2.0, seed=3)
 
 
 @pytest.fixture(scope="module")
 def parts() -> Split:
-    return split(MADE.ratings, "paper:0")
+    return split(MADE.interactions, "paper:0")
 
 
 def run(parts: Split, plan: ImplicitPlan, **how: Any) -> tuple[InteractionModel, dict[str, Any]]:
@@ -79,7 +79,7 @@ def test_the_validation_part_is_trained_on_in_the_end(parts: Split) -> None:
 
 
 def test_users_held_out_whole_stay_out_and_choose() -> None:
-    held = split(MADE.ratings, "liang:40")
+    held = split(MADE.interactions, "liang:40")
     model, facts = run(held, PLAN)
     counts = np.bincount(held.train.items, minlength=40)
     logs = model.components["popularity"].arrays["logs"]
@@ -130,8 +130,8 @@ def test_nothing_to_train_on_is_refused(parts: Split) -> None:
 
 def test_lists_come_near_the_best_that_there_can_be() -> None:
     """How interactions were made is known, so the best order of items is, up to taste."""
-    made = synthetic_picks(1500, 60, 14, seed=2)
-    parts = split(made.ratings, "paper:0")
+    made = synthetic_interactions(1500, 60, 14, seed=2)
+    parts = split(made.interactions, "paper:0")
     fitted = train_picks(parts, implicit_plan(parts.train), threads=1).fitted
     assert fitted.interaction_model is not None
     known = InteractionRows.from_ratings(parts.train.concat(parts.valid))
@@ -144,7 +144,7 @@ def test_lists_come_near_the_best_that_there_can_be() -> None:
         for scores in (
             np.tile(counts, (len(users), 1)),
             fitted.interaction_model.scores(question.known),
-            made.liking[users],  # each user's own taste, which nobody can know exactly
+            made.utility[users],  # each user's own taste, which nobody can know exactly
         )
     )
     assert theirs < ours < best

@@ -1,4 +1,4 @@
-"""What is computed once is computed once, whoever asks."""
+"""Cached values are computed once, also when several threads access them at once."""
 
 from __future__ import annotations
 

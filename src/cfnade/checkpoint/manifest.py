@@ -1,126 +1,139 @@
-"""model.json: what a checkpoint folder is, for people and programs. docs/checkpoint.md explains it.
-
-It lists the other files with their sizes and digests, and ends with a digest of itself.
-"""
+"""The files of a model folder: `model.json`, which lists the others with digests, and id tables."""
 
 from __future__ import annotations
 
+import io
 import json
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 import cfnade
-from cfnade.checkpoint.legacy import keys_of
-from cfnade.data.array_files import digest_file, digest_text
+from cfnade._typing import Array
 from cfnade.exceptions import CheckpointError
 from cfnade.fitted import FittedModel
+from cfnade.sides.saved import Expected
+from cfnade.utils.safetensors_io import Arrays, digest_file, digest_text
 
-FORMAT, VERSION = "cfnade-checkpoint", 5
-"""Version 5 has the choice; legacy.py reads the earlier ones."""
-NAME = "model.json"
+FORMAT, VERSION = "cfnade-model", 1
+MANIFEST, WEIGHTS, CONTEXT = "model.json", "model.safetensors", "context.safetensors"
+USERS, ITEMS = "users.parquet", "items.parquet"
+FILES = (WEIGHTS, CONTEXT, USERS, ITEMS, MANIFEST)
+COUNTS = "training_counts"
+"""Prefix of the names of arrays with training ratings per user or item and level."""
 
-_KEYS = {
-    "format",
-    "version",
-    "side",
-    "members",
-    "shares",
-    "choice",
-    "scale",
-    "calibration",
-    "context",
-    "source",
-    "facts",
-    "versions",
-    "files",
-    "check",
+_EARLIER_FORMAT = "cfnade-checkpoint"  # of cfnade before 0.3
+_FIELDS = {
+    *("format", "version", "side", "members", "member_weights", "implicit", "scale"),
+    *("calibration", "calibration_of_new", "context", "source", "metadata", "versions"),
+    *("files", "check"),
 }
-_WITHOUT = (
-    "The ratings that the model conditions on were left out, and the ids of its rows with them: "
-    "only histories given in a call can be used."
+_NO_CONTEXT = (
+    "The ratings that the model conditions on and the ids of its rows were left out: predictions "
+    "need the history of the user."
 )
+_COPY_AGAIN = "copy the whole folder again, or save the model again"
+_POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OverflowError)
 
 
-def write_manifest(fitted: FittedModel, part: Path, names: list[str]) -> None:
-    """Write model.json for the files of these names, which lie in the same folder."""
+# -- model.json -----------------------------------------------------------------------------------
+
+
+def write_manifest(model: FittedModel, folder: Path, names: list[str]) -> None:
+    """Write model.json, which describes the files of these names in the same folder."""
     context: dict[str, Any] = {
-        "included": fitted.has_context,
-        "ratings": len(fitted.context),
-        "holds": fitted.facts.get("context"),
+        "included": model.has_context,
+        "ratings": len(model.context),
+        "holds": model.facts.get("context"),
     }
-    if not fitted.has_context:
-        context["note"] = _WITHOUT
-    scale = fitted.context.scale
+    if not model.has_context:
+        context["note"] = _NO_CONTEXT
+    scale, calibration = model.context.scale, model.calibration
+    for_new = model.calibration_of_new
     content: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
-        "side": fitted.side,
-        "members": [member.to_dict() for member in fitted.answering],
-        "shares": fitted.shares,
-        "choice": None if fitted.interaction_model is None else fitted.interaction_model.to_dict(),
+        "side": model.side,
+        "members": [member.to_dict() for member in model.answering],
+        "member_weights": model.shares,
+        "implicit": None if model.interaction_model is None else model.interaction_model.to_dict(),
         "scale": {"values": scale.values, "edges": scale.edges},
-        "calibration": _calibration(fitted),
+        "calibration": None if calibration is None else calibration.to_dict(),
+        "calibration_of_new": None if for_new is None else for_new.to_dict(),
         "context": context,
-        "source": fitted.context.source,
-        "facts": fitted.facts,
+        "source": model.context.source,
+        "metadata": model.facts,
         "versions": _versions(),
-        "files": {name: _described(part / name) for name in names},
+        "files": {name: _describe_file(folder / name) for name in names},
     }
-    seen = json.loads(_dumped(content))  # as a reader will see it: names are texts
-    content["check"] = digest_text(_dumped(seen, sort_keys=True))
-    text = _dumped(content, indent=2)
-    (part / NAME).write_bytes(text.encode() + b"\n")
-
-
-def _calibration(fitted: FittedModel) -> dict[str, Any] | None:
-    """That for known people, with the one for new people in it."""
-    known, new = fitted.calibration, fitted.calibration_of_new
-    if known is None:
-        return None
-    return known.to_dict() | {"of_new": None if new is None else new.to_dict()}
+    as_read = json.loads(_dump(content))  # keys of metadata become strings
+    content["check"] = digest_text(_dump(as_read, sort_keys=True))
+    (folder / MANIFEST).write_bytes(_dump(content, indent=2).encode() + b"\n")
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The content of a model.json that this version can read, or the reason why not."""
-    content = _parsed(path)
-    version = content.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise CheckpointError(f"{path}: version {version!r} is no version of the format; {_AGAIN}")
-    if version > VERSION:
+    """Return the content of a model.json of this format.
+
+    Raises:
+        CheckpointError: The file is missing, damaged, edited, or of another format.
+    """
+    content = _parse(path)
+    number = content.get("version")
+    if content["format"] != FORMAT or number != VERSION or isinstance(number, bool):
         raise CheckpointError(
-            f"{path}: was written in version {version} of the format, this cfnade "
-            f"({cfnade.__version__}) reads up to version {VERSION}; install a newer cfnade"
+            f"{path}: was saved by cfnade {_saved_by(content)} in another format than that of "
+            f"cfnade {cfnade.__version__}; train the model again",
+            path=path,
         )
-    check = content.get("check")
-    rest = {key: value for key, value in content.items() if key != "check"}
-    keys = keys_of(_KEYS, version)
-    if set(content) != keys or check != digest_text(_dumped(rest, sort_keys=True)):
-        raise CheckpointError(f"{path}: was damaged or edited by hand; {_AGAIN}")
+    unchecked = {key: value for key, value in content.items() if key != "check"}
+    if set(content) != _FIELDS or content["check"] != digest_text(_dump(unchecked, sort_keys=True)):
+        raise CheckpointError(f"{path}: was damaged or edited; {_COPY_AGAIN}", path=path)
+    if isinstance(content["files"], dict) and (unknown := set(content["files"]) - set(FILES)):
+        raise CheckpointError(
+            f"{path}: lists the file {min(unknown)!r}, which no model has", path=path
+        )
     return content
 
 
-def check_files(files: dict[str, Any], paths: dict[str, Path]) -> None:
-    """Refuse files that are not those which the manifest describes."""
+def verify_files(files: Mapping[str, Any], paths: Mapping[str, Path]) -> None:
+    """Raise a CheckpointError unless the files have the sizes and digests of the manifest."""
     for name, path in paths.items():
         if not path.is_file():
-            raise CheckpointError(f"{path}: is missing; {_AGAIN}")
-        size, described = path.stat().st_size, files[name]["bytes"]
-        if size < described:
+            raise CheckpointError(f"{path}: is missing; {_COPY_AGAIN}", path=path)
+        size, expected = path.stat().st_size, files[name]["bytes"]
+        if size < expected:
             raise CheckpointError(
-                f"{path}: is cut short, {size:,} of {described:,} bytes; {_AGAIN}"
+                f"{path}: is truncated, {size:,} of {expected:,} bytes; {_COPY_AGAIN}", path=path
             )
-        if size > described or digest_file(path) != files[name]["xxh3_128"]:
-            raise CheckpointError(f"{path}: was damaged or comes from another save; {_AGAIN}")
+        if size > expected or digest_file(path) != files[name]["xxh3_128"]:
+            raise CheckpointError(
+                f"{path}: was damaged or comes from another save; {_COPY_AGAIN}", path=path
+            )
 
 
-_AGAIN = "copy the whole folder again, or save the model again"
+def check_arrays(path: Path, arrays: Mapping[str, Array], expected: Mapping[str, Expected]) -> None:
+    """Raise a CheckpointError unless the arrays have these names, dtypes and shapes."""
+    if set(arrays) != set(expected):
+        raise CheckpointError(
+            f"{path}: holds the arrays {sorted(arrays)}; {MANIFEST} describes {sorted(expected)}",
+            path=path,
+        )
+    for name, array in arrays.items():
+        dtype, shape = expected[name]
+        if (array.dtype, array.shape) != (dtype, shape):
+            raise CheckpointError(
+                f"{path}: {name} is {array.dtype} of shape {array.shape}; {MANIFEST} describes "
+                f"{dtype} of shape {shape}",
+                path=path,
+            )
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def _parse(path: Path) -> dict[str, Any]:
     if not path.parent.is_dir():
         raise CheckpointError(f"{path.parent}: is no folder; give the folder of a saved model")
     if not path.is_file():
@@ -128,22 +141,27 @@ def _parsed(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes().decode())
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: is not JSON ({str(error)[:120]}); {_AGAIN}") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: is not JSON ({str(error)[:120]}); {_COPY_AGAIN}") from error
+    if not isinstance(content, dict) or content.get("format") not in (FORMAT, _EARLIER_FORMAT):
         raise CheckpointError(f"{path}: was not written by cfnade; give the folder of its model")
     return content
 
 
-def _described(path: Path) -> dict[str, Any]:
+def _saved_by(content: Mapping[str, Any]) -> str:
+    versions = content.get("versions")
+    return str(versions.get("cfnade", "?")) if isinstance(versions, dict) else "?"
+
+
+def _describe_file(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "xxh3_128": digest_file(path)}
 
 
-def _dumped(content: dict[str, Any], **layout: Any) -> str:
+def _dump(content: dict[str, Any], **layout: Any) -> str:
     try:
         return json.dumps(content, allow_nan=False, **layout)
     except (TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(
-            f"the model's facts cannot be written as JSON ({error}); use plain finite values"
+            f"the model's metadata cannot be written as JSON ({error}); use plain finite values"
         ) from error
 
 
@@ -154,3 +172,61 @@ def _versions() -> dict[str, str]:
         "torch": version("torch"),
         "numpy": np.__version__,
     }
+
+
+# -- id tables ------------------------------------------------------------------------------------
+
+
+_DTYPES = {"id": (pl.Int64, pl.String), "title": (pl.String,), "genres": (pl.String,)}
+
+
+def write_ids(path: Path, columns: Mapping[str, Array | None]) -> None:
+    """Write ids, and titles and genres if known, as Parquet; strings are arrays of objects."""
+    try:
+        frame = pl.DataFrame(
+            {
+                name: pl.Series(array.tolist(), dtype=pl.String)
+                if array.dtype == object
+                else pl.Series(array)
+                for name, array in columns.items()
+                if array is not None
+            }
+        )
+        memory = io.BytesIO()
+        frame.write_parquet(memory)
+    except (*_POLARS_ERRORS, UnicodeError, TypeError) as error:
+        raise CheckpointError(f"{path.name}: ids or titles cannot be written: {error}") from error
+    path.write_bytes(memory.getbuffer())
+
+
+def read_ids(path: Path) -> Arrays:
+    """Return the columns of an id table by name; the ids are sorted."""
+    try:
+        frame = pl.read_parquet(io.BytesIO(path.read_bytes()))
+    except (*_POLARS_ERRORS, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: cannot be read as a table ({str(error)[:120]})", path=path
+        ) from error
+    is_valid = "id" in frame.columns and all(
+        name in _DTYPES and dtype in _DTYPES[name] and not frame[name].null_count()
+        for name, dtype in frame.schema.items()
+    )
+    if not is_valid:
+        raise CheckpointError(
+            f"{path}: holds columns {dict(frame.schema)}; an id table has the column id and "
+            "optionally title and genres, without missing values",
+            path=path,
+        )
+    arrays = {name: _to_numpy(frame[name]) for name in frame.columns}
+    ids = arrays["id"]
+    if not bool(np.all(ids[1:] > ids[:-1])):
+        raise CheckpointError(f"{path}: its ids are not sorted", path=path)
+    return arrays
+
+
+def _to_numpy(column: pl.Series) -> Array:
+    if column.dtype == pl.Int64:
+        return np.array(column.to_numpy())
+    strings = np.empty(len(column), object)
+    strings[:] = column.to_list()
+    return strings

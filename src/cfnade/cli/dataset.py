@@ -36,10 +36,10 @@ def get(
     \b
       cfnade data get ml-1m
     """
+    from cfnade.data.datasets import published_dataset
     from cfnade.data.loader import load
-    from cfnade.data.named import named
 
-    named(name)
+    published_dataset(name)
     with _waiting(f"getting {name}"):
         ratings = load(name)
     print(ratings)

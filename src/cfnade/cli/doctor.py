@@ -70,12 +70,12 @@ def _kernels() -> tuple[str, str]:
 
 
 def _data() -> list[tuple[str, str]]:
-    from cfnade.data.cache import cache_folder
-    from cfnade.data.named import SETS, find
+    from cfnade.data.cache import cache_dir
+    from cfnade.data.datasets import DATASETS
 
-    places = [(name, find(one)) for name, one in SETS.items()]
+    places = [(name, published.find()) for name, published in DATASETS.items()]
     lines = [(name, _place(name, path)) for name, path in places if path is not None]
-    return [("cache", str(cache_folder())), *lines]
+    return [("cache", str(cache_dir())), *lines]
 
 
 def _place(name: str, path: Path) -> str:

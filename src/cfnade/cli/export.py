@@ -9,6 +9,7 @@ import typer
 
 from cfnade.cli.arguments import Model
 from cfnade.exceptions import PredictionError
+from cfnade.utils.text import count_of
 from cfnade.utils.validation import check_choice
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def export(
         from cfnade.serve.shelf import checked_noun
 
         written = write_web(Predictor.load(model), web, noun=checked_noun(noun))
-        print(f"{web}: a page with {written.items:,} items, {written.bytes / 1e6:.2f} MB in all")
+        size = f"{written.bytes / 1e6:.2f} MB in all"
+        print(f"{web}: a page with {count_of(written.items, 'item')}, {size}")
         print(f"to look at it: python -m http.server -d {web}; any web server can hand it out")
 
 
@@ -90,7 +92,7 @@ def _table(model: Path, out: Path, what: str, n: int) -> None:
     else:
         frame = embeddings(predictor.fitted, "item" if what == "items" else "user")
     write_frame(frame, out)
-    print(f"{out}: {len(frame):,} rows")
+    print(f"{out}: {count_of(len(frame), 'row')}")
 
 
 def _graph(predictor: Predictor, out: Path) -> None:
@@ -101,5 +103,5 @@ def _graph(predictor: Predictor, out: Path) -> None:
             "writing ONNX needs the package onnx; install it with: pip install 'cfnade[onnx]'"
         ) from None
     written = write_onnx(predictor.fitted, out)
-    size = out.stat().st_size / 1e6
-    print(f"{out}: the pass for somebody new, {len(written.items):,} items, {size:.1f} MB")
+    what = f"{count_of(len(written.items), 'item')}, {out.stat().st_size / 1e6:.1f} MB"
+    print(f"{out}: the pass for somebody new, {what}")

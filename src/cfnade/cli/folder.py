@@ -28,7 +28,11 @@ def own_folder(
     `busy` says what another one that holds the lock is doing, and what to do about it.
     """
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        file = next(place for place in (out, *out.parents) if place.is_file())
+        raise error(f"{file}: is a file; give a folder with --out") from None
     try:
         with exclusive(out / lock):
             yield
@@ -42,15 +46,15 @@ def own_folder(
 
 def refuse_overwriting(out: Path, *, force: bool) -> None:
     """A model, or a run that can be gone on with, is replaced only if that is said."""
-    from cfnade.checkpoint import check_place
-    from cfnade.checkpoint.folders import current
-    from cfnade.checkpoint.manifest import NAME
+    from cfnade.checkpoint.folder import resolve_file
+    from cfnade.checkpoint.manifest import MANIFEST
+    from cfnade.checkpoint.save import require_replaceable
 
-    check_place(out)
+    require_replaceable(out)
     if force:
         return
     refuse_unfinished(out)
-    if current(out, NAME).exists():
+    if resolve_file(out, MANIFEST).exists():
         raise TrainingError(
             f"{out}: holds a trained model; give --force to replace it, or another folder with "
             "--out"

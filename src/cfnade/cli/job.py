@@ -32,7 +32,6 @@ _KINDS: dict[str, type | UnionType] = {
     "device": str,
     "from": str | None,
     "without_context": bool,
-    "half": bool,
     "keep_state": bool,
     "seeds": int,
     "minutes": float | int | None,
@@ -46,14 +45,13 @@ _DEFAULTS: Job = {
     "split": DEFAULT_SPLIT,
     "device": "cpu",
     "without_context": False,
-    "half": False,
     "keep_state": False,
     "seeds": 1,
     "minutes": None,
     "lists": None,
     "plans": None,
 }
-_LATER = ("half", "keep_state", "seeds", "minutes", "lists", "plans")
+_LATER = ("keep_state", "seeds", "minutes", "lists", "plans")
 """Fields that runs begun with an earlier version lack; they did as the defaults do."""
 _PARAMETERS = {
     ("from", "from"): "start",

@@ -15,6 +15,7 @@ from cfnade.cli.arguments import Command, Data, Json, with_reading
 from cfnade.cli.dataset import check_name, write_table
 from cfnade.data.addresses import STORE, masked
 from cfnade.exceptions import StoreError
+from cfnade.utils.text import count_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -94,7 +95,7 @@ def bring(store: Address, data: Data, *, reading: dict[str, Any]) -> None:
         print("note: counts are not kept; a store holds who picked which item", file=sys.stderr)
     left = len(ratings) - came
     what = f"; {left:,} stayed out: there already, or of people who were forgotten" if left else ""
-    print(f"{opened.shown}: {came:,} events came in{what}")
+    print(f"{opened.shown}: {count_of(came, 'event')} came in{what}")
 
 
 @app.command(cls=Command)
@@ -131,7 +132,7 @@ def forget(
     with closing(open_store(store)) as opened:
         forgot = forget_person(opened, person)
     if forgot.known:
-        print(f"{opened.shown}: {forgot.events:,} events of {person!r} are gone")
+        print(f"{opened.shown}: {count_of(forgot.events, 'event')} of {person!r} deleted")
         print("models trained before hold them until: cfnade refresh MODEL --store " + opened.shown)
     else:
         print(
@@ -187,19 +188,19 @@ def _show(summary: StoreSummary) -> None:
     def day(at: int) -> str:
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
-    said = f"{summary.ratings:,} ratings, {summary.picks:,} picks, "
+    said = f"{count_of(summary.ratings, 'rating')}, {count_of(summary.picks, 'pick')}, "
     facts = {
         "store": f"{summary.store}, version {summary.version}",
         "events": f"{summary.events:,}: {said}{summary.withdrawals:,} withdrawals",
-        "of": f"{summary.items:,} items by {summary.people:,} people; {summary.forgotten:,} "
-        "forgotten",
+        "of": f"{count_of(summary.items, 'item')} by "
+        f"{count_of(summary.people, 'person', 'people')}; {summary.forgotten:,} forgotten",
         "from": ", ".join(f"{name} {n:,}" for name, n in summary.sources.items()) or "nowhere yet",
     }
     if summary.first is not None and summary.last is not None:
         facts["time"] = f"{day(summary.first)} to {day(summary.last)}"
     if summary.online is not None:
         facts["foreseen"] = (
-            f"RMSE {summary.online.rmse:.4f} of the last {summary.online.n:,} ratings; "
+            f"RMSE {summary.online.rmse:.4f} of the last {count_of(summary.online.n, 'rating')}; "
             f"{100 * summary.online.unseen:.0f} % of people new to the model"
         )
     for name, fact in facts.items():

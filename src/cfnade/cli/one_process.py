@@ -104,7 +104,7 @@ def _save(trained: Trained, job: Job, out: Path) -> None:
         facts |= {"auto": auto | {"refit": job["training"]["refit"]}}
     model = replace(trained.fitted, facts=facts)
     with nothing_lost(out):
-        checkpoint.save(model, out, with_context=not job["without_context"], half=job["half"])
+        checkpoint.save(model, out, with_context=not job["without_context"])
         if trained.diverged:
             state.forget(out)
         elif not trained.stopped:

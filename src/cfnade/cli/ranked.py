@@ -88,8 +88,6 @@ def _begun(given: Launch, held: ExitStack) -> Job:
             f"{job['data']}: ranks train on shards; make them with: cfnade shard {job['data']} "
             "--out shards"
         )
-    if job["half"]:
-        raise TrainingError("--float16 is for one process; leave it out under several ranks")
     if job["from"]:
         check_folder(Path(job["from"]))
     if job["side"] == "both" and job["without_context"]:

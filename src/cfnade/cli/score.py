@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cfnade.cli.arguments import Json, Model, panel, with_engine, with_options, with_reading
-from cfnade.exceptions import PredictionError
+from cfnade.exceptions import DataError, PredictionError
 
 if TYPE_CHECKING:
     from cfnade.evaluation import Scores
@@ -137,7 +137,7 @@ def _how_lists(about_lists: bool, options: dict[str, Any]) -> dict[str, Any]:
 
 def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
     from cfnade.cli.job import load_parts
-    from cfnade.data.addresses import masked
+    from cfnade.data.addresses import PIPE, masked
     from cfnade.data.loader import load
 
     if data is None and reading:
@@ -146,7 +146,15 @@ def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[
             "too, or leave it out"
         )
     if data is not None:
-        return load(data, **{"scale": fitted.context.scale, **reading}), masked(data)
+        try:
+            return load(data, **{"scale": fitted.context.scale, **reading}), masked(data)
+        except DataError:
+            # The scale is the model's: a message that names it would puzzle who did not give one.
+            if "scale" in reading or data == PIPE or not load(data, **reading).implicit:
+                raise
+        raise PredictionError(
+            f"{masked(data)}: has no ratings to score the model on; name their column with --rating"
+        )
     job = fitted.facts.get("job")
     if job is None:
         raise PredictionError("this model does not say on what data it was trained; give the data")

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cfnade.cli.terminal import printable
+from cfnade.utils.text import count_of
 
 if TYPE_CHECKING:  # a look at a data set needs no torch
     from cfnade.data.scale import Scale
@@ -44,7 +45,7 @@ def _table(*names: str, left: tuple[str, ...] = ("", "item")) -> Table:
 def show_scores(scores: Scores, what: str) -> None:
     """Print how good predictions were, and for whom."""
     console = Console(highlight=False)
-    console.print(f"{scores.n:,} ratings: {what}\n", markup=False)
+    console.print(f"{count_of(scores.n, 'rating')}: {what}\n", markup=False)
     table = _table("", "raw", "calibrated")
     table.add_row("RMSE", "", f"[bold]{scores.rmse:.4f}[/bold]")
     table.add_row("MAE (of the median)", "", f"{scores.mae_of_medians:.4f}")

@@ -51,10 +51,6 @@ _KEPT: dict[str, Any] = {
     "without_context": Annotated[
         bool | None, _files("Leave the ratings out of the saved model.", "--without-context")
     ],
-    "half": Annotated[
-        bool | None,
-        _files("Save weights in half the bytes, where it changes no more than 0.001.", "--float16"),
-    ],
     "keep_state": Annotated[
         bool | None, _files("Keep the training state of a finished run.", "--keep-state")
     ],

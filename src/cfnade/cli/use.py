@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from cfnade.cli.arguments import Json, Model, panel, with_engine, with_options
 from cfnade.cli.at_work import lasting
 from cfnade.cli.terminal import printable
 from cfnade.exceptions import PredictionError
+from cfnade.utils.text import count_of
 from cfnade.utils.validation import check_scalar
 
 if TYPE_CHECKING:
@@ -22,6 +24,28 @@ if TYPE_CHECKING:
     from cfnade.cli.sheets import Sheet
     from cfnade.predictor import Predictor
 
+
+class UnknownIds(StrEnum):
+    """What `predict --unknown` takes."""
+
+    MEAN = "mean"
+    NAN = "nan"
+    RAISE = "raise"
+
+
+UnknownOption = Annotated[
+    UnknownIds,
+    typer.Option("--unknown", help="For unknown users and items: means, NaN, or an error."),
+]
+When = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="WHEN",
+        help="For a model that needs times: when all are given, in seconds since 1970 or as a "
+        "date such as 2005-09-06; a column time of the pairs if not given.",
+    ),
+]
 User = Annotated[
     list[str] | None, typer.Option("--user", help="A known user's id; may be repeated.")
 ]
@@ -73,15 +97,7 @@ def predict(
     model: Model,
     pairs: Annotated[Path, typer.Argument(help="CSV or Parquet with columns user and item.")],
     *,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            "--at",
-            metavar="WHEN",
-            help="For a model that needs times: when all are given, in seconds since 1970 or as a "
-            "date such as 2005-09-06; a column time of the pairs if not given.",
-        ),
-    ] = None,
+    at: When = None,
     new_items: Annotated[
         Path | None,
         typer.Option(
@@ -98,6 +114,7 @@ def predict(
             "pairs, a folder.",
         ),
     ] = None,
+    unknown: UnknownOption = UnknownIds.MEAN,
     running: dict[str, Any],
 ) -> None:
     """Predict ratings of given users and items.
@@ -112,7 +129,8 @@ def predict(
     from cfnade.cli.sheets import Sheet, check_out, new_items_of, write_frame
 
     if is_large(pairs, running):
-        refuse(at=at, new_items=new_items)
+        other = None if unknown == UnknownIds.MEAN else unknown.value
+        refuse(at=at, new_items=new_items, unknown=other)
         answer_all(model, "predict", str(pairs), out, running)
         return
     check_out(out)
@@ -122,13 +140,15 @@ def predict(
         [predictor.items.typed(text) for text in sheet.column("item")],
         new_items=new_items_of(predictor, new_items),
         times=_times(predictor, sheet, at),
+        unknown=unknown.value,
     )
-    _count_unknown(predictions)
+    if unknown == UnknownIds.MEAN:
+        _count_unknown(predictions)
     if out is None:
         sys.stdout.write(predictions.write_csv())
     else:
         write_frame(predictions, out)
-        print(f"{out}: {len(predictions):,} predictions", file=sys.stderr)
+        print(f"{out}: {count_of(len(predictions), 'prediction')}", file=sys.stderr)
 
 
 def _times(predictor: Predictor, sheet: Sheet, at: str | None) -> Any:
@@ -329,7 +349,7 @@ def _count_unknown(frame: pl.DataFrame) -> None:
     users = frame.filter(frame["known_of_user"] == 0)["user"].n_unique()
     items = frame.filter(frame["known_of_item"] == 0)["item"].n_unique()
     if users or items:
-        _say_unknown(f"{users:,} users and {items:,} items")
+        _say_unknown(f"{count_of(users, 'user')} and {count_of(items, 'item')}")
 
 
 def _say_unknown(who: str) -> None:
@@ -338,7 +358,11 @@ def _say_unknown(who: str) -> None:
 
 
 def _count_hidden(frame: Any, least: int) -> None:
+    if not len(frame):
+        print("no item is left to recommend; loosen the filters", file=sys.stderr)
+        return
     hidden = int(frame["hidden"].max() or 0)
     if hidden:
-        what = f"{hidden:,} items with fewer than {least} ratings are hidden"
+        verb = "is" if hidden == 1 else "are"
+        what = f"{count_of(hidden, 'item')} with fewer than {least} ratings {verb} hidden"
         print(f"{what}; --min-ratings 0 shows them", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Parsed ratings are kept, so that a file is parsed once; see array_files.py for the file's layout.
+"""Parsed ratings are kept, so that a file is parsed once; safetensors_io.py has the layout.
 
     CACHE/parsed/<what was asked>.json      where the source lies, its sizes and times, its hash
     CACHE/parsed/<what it holds>.safetensors
@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cfnade.data.array_files import digest_file, digest_text
 from cfnade.data.dataset import Dataset
 from cfnade.data.storage import open_dataset
 from cfnade.exceptions import DataError
 from cfnade.utils.files import write_text
+from cfnade.utils.safetensors_io import digest_file, digest_text
 
 PARSER_VERSION = 2
 """Raised whenever a reader would give other ratings for the same file."""
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 Stamp = list[list[Any]]
 
 
-def cache_folder() -> Path:
+def cache_dir() -> Path:
     """CFNADE_CACHE, or the user's cache folder."""
     if folder := os.environ.get("CFNADE_CACHE"):
         return Path(folder).expanduser()
@@ -50,7 +50,7 @@ def cached(
     `beside` are files that are read together with it. Returns the ratings and a text that says
     what was recognised.
     """
-    folder = cache_folder() / "parsed"
+    folder = cache_dir() / "parsed"
     asked = f"{PARSER_VERSION} {asked}"
     note, stamp = folder / f"{digest_text(f'{path.resolve()} {asked}')}.json", _stamp(path, beside)
     noted = _noted_file(note, stamp)

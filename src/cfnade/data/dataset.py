@@ -380,7 +380,7 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits that change when content, order, ids, times, titles or source change."""
-        from cfnade.data.array_files import digest, digest_chunks, digest_text
+        from cfnade.utils.safetensors_io import digest, digest_chunks, digest_text
 
         digests = {
             name: digest_chunks(column.dtype, len(self), (c for (c,) in self.chunks(name)))

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from cfnade.data.addresses import DATABASES, PIPE, STORE, WEB, masked, scheme
-from cfnade.data.array_files import digest_file, digest_text
-from cfnade.data.cache import cache_folder
-from cfnade.data.named import SETS
+from cfnade.data.cache import cache_dir
+from cfnade.data.datasets import DATASETS
 from cfnade.exceptions import DataError
 from cfnade.utils.files import atomic_write
+from cfnade.utils.safetensors_io import digest_file, digest_text
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def settled(data: str, reading: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     A pipe and an answer of a database are there only once, so their file is meant; an address goes
     without its secrets, which are needed only for the download.
     """
-    if data in SETS:
+    if data in DATASETS:
         return data, reading
     if data.startswith(STORE):
         from cfnade.store.opening import address_of
@@ -166,7 +166,7 @@ def _refuse_lost(path: Path) -> None:
 
 
 def _folder() -> Path:
-    return cache_folder().resolve() / "sources"
+    return cache_dir().resolve() / "sources"
 
 
 @contextmanager

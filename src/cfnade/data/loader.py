@@ -11,17 +11,18 @@ from typing import Any
 
 import polars as pl
 
+from cfnade.data import datasets
 from cfnade.data.addresses import DATABASES, PIPE, STORE, masked, scheme
 from cfnade.data.build import Options, Repeats, build
 from cfnade.data.cache import cached
 from cfnade.data.columns import Columns
 from cfnade.data.containers import as_frame
 from cfnade.data.dataset import Dataset
+from cfnade.data.datasets import DATASETS, PublishedDataset, published_dataset
 from cfnade.data.elsewhere import bring, is_kept_input, settled
 from cfnade.data.formats import companions, read
 from cfnade.data.interactions import Weighting
 from cfnade.data.items import with_items
-from cfnade.data.named import SETS, PublishedSet, fetch, find, named, show_terms
 from cfnade.data.roles import NO_COLUMN, PLAIN, ReadOptions
 from cfnade.data.scale import Scale
 from cfnade.data.sources import open_source
@@ -118,7 +119,7 @@ def _of_file(
     data: str | Path, reading: ReadOptions, options: Options, query: str | None, *, cache: bool
 ) -> Dataset:
     """Of a path, of a data set's name, or of whatever an address leads to."""
-    published = SETS.get(data) if isinstance(data, str) else None
+    published = DATASETS.get(data) if isinstance(data, str) else None
     path = locate(data, published, query)
 
     def parse() -> tuple[Dataset, str]:
@@ -187,25 +188,24 @@ def _only_once(data: str) -> bool:
     return data == PIPE or scheme(data) in DATABASES
 
 
-def locate(data: str | Path, published: PublishedSet | None, query: str | None = None) -> Path:
+def locate(data: str | Path, published: PublishedDataset | None, query: str | None = None) -> Path:
     """Where the data lies on disk, after getting it if it does not lie there."""
     if published is not None and query is None:
-        show_terms(published)
-        return find(published) or fetch(published)
+        return datasets.locate(published)
     if (brought := bring(data, query)) is not None:
         return brought
     path = Path(data).expanduser()
     if isinstance(data, str) and path.name == data and not path.suffix and not path.exists():
-        named(data)  # its error lists the names
+        published_dataset(data)  # its error lists the names
     if not (path.is_file() or path.is_dir()):
         open_source(path)  # its error says what else it is: a device or a pipe might never end
     return path
 
 
-def _relabelled(columns: Columns, published: PublishedSet, path: Path) -> Columns:
+def _relabelled(columns: Columns, published: PublishedDataset, path: Path) -> Columns:
     """Name the set; a copy that is not the publisher's says so and gets its own ids back."""
-    copy = published.wheel
-    if copy is None or not list(path.glob("*.inter")):
+    copy = published.mirror
+    if copy is None or not published.is_mirror_copy(path):
         return replace(columns, source=published.name)
     users = columns.users
     if copy.user_prefix:

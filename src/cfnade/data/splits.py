@@ -20,7 +20,6 @@ from annotated_types import Ge, Gt, Lt
 
 from cfnade._typing import IndexArray
 from cfnade.data import split_protocols
-from cfnade.data.array_files import digest, digest_text
 from cfnade.data.dataset import Dataset, LabelArray, match_ids, pair_keys
 from cfnade.data.merge import merge
 from cfnade.data.split_protocols import (
@@ -35,6 +34,7 @@ from cfnade.data.split_protocols import (
     label_test,
 )
 from cfnade.exceptions import DataError
+from cfnade.utils.safetensors_io import digest, digest_text
 from cfnade.utils.validation import check_scalar
 
 D = TypeVar("D", bound=Dataset)

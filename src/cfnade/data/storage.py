@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import Array
-from cfnade.data.array_files import packed, read_arrays, unpacked, write_streamed
 from cfnade.data.dataset import TABLES, Dataset, Interactions, Ratings, make_dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import DataError
+from cfnade.utils.safetensors_io import open_arrays, pack, unpack, write_chunks
 
 _FORMAT = {"format": "cfnade-ratings", "version": "1"}
 
@@ -23,7 +23,7 @@ def save_dataset(dataset: Dataset, path: Path, description: str = "") -> None:
     tables: dict[str, Array] = {}
     for name in TABLES:
         if (array := getattr(dataset, name)) is not None:
-            tables |= packed(name, array)
+            tables |= pack(name, array)
     shapes: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]] = {
         name: (dataset.dtype(name), (len(dataset),)) for name in dataset.columns
     }
@@ -32,18 +32,21 @@ def save_dataset(dataset: Dataset, path: Path, description: str = "") -> None:
     def chunks(name: str) -> Iterable[Array]:
         return [tables[name]] if name in tables else (chunk for (chunk,) in dataset.chunks(name))
 
-    write_streamed(path, shapes, chunks, _metadata(dataset.scale, dataset.source, description))
+    write_chunks(path, shapes, chunks, _metadata(dataset.scale, dataset.source, description))
 
 
-def open_dataset(path: Path) -> tuple[Ratings | Interactions, str]:
-    """Map a saved data set into memory; return it and the description it was saved with."""
+def open_dataset(path: Path, *, verify: bool = True) -> tuple[Ratings | Interactions, str]:
+    """Map a saved data set into memory; return it and the description it was saved with.
+
+    Without `verify`, the arrays are not compared with their digests.
+    """
     try:
-        arrays, meta = read_arrays(path)
+        arrays, meta = open_arrays(path, verify=verify)
         if any(meta.get(key) != value for key, value in _FORMAT.items()):
             raise DataError("it is not a ratings file of this version")
         for name in TABLES:
             if f"{name}.bytes" in arrays:
-                arrays[name] = unpacked(name, arrays)
+                arrays[name] = unpack(name, arrays)
                 del arrays[f"{name}.bytes"], arrays[f"{name}.starts"]
         scale = Scale.saved(json.loads(meta["scale"]), json.loads(meta["edges"]))
         dataset = make_dataset(scale=scale, source=meta["source"], **arrays)
@@ -77,7 +80,7 @@ def save_chunks(
     if weighted:
         shapes["weights"] = (np.float32, (count,))
     none = {"user_ids": (np.int64, (0,)), "item_ids": (np.int64, (0,))}
-    write_streamed(
+    write_chunks(
         path,
         shapes | none,
         lambda name: () if name in none else chunks(name),

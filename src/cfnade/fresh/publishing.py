@@ -1,6 +1,6 @@
 """The model of a folder and the last few before it, changed in steps that a kill leaves whole.
 
-    MODEL/…              the model that counts (checkpoint/folders.py)
+    MODEL/…              the model that counts (checkpoint/folder.py)
     MODEL/earlier/0007   the one before; the highest number is the newest
 
 A copy of the model that counts is put among the earlier ones first, under a name that nobody reads
@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from cfnade import checkpoint
-from cfnade.checkpoint import FILES
-from cfnade.checkpoint.folders import current, replacing_files
-from cfnade.checkpoint.manifest import NAME, read_manifest
+from cfnade.checkpoint.folder import commit_files, resolve_file
+from cfnade.checkpoint.manifest import FILES, MANIFEST, read_manifest
 from cfnade.exceptions import CfnadeError, CheckpointError
 from cfnade.fitted import FittedModel
 from cfnade.utils.files import fsync
@@ -33,7 +32,8 @@ _PART = ".part-"
 def publish(fitted: FittedModel, folder: Path) -> None:
     """Put a model in the place of the one that is there, which is kept among the earlier ones."""
     _tidy(folder)
-    if current(folder, NAME).exists() and check_of(folder) not in map(check_of, earlier(folder)):
+    is_model = resolve_file(folder, MANIFEST).exists()
+    if is_model and check_of(folder) not in map(check_of, earlier(folder)):
         _keep(folder)
     checkpoint.save(fitted, folder)
     _tidy(folder)
@@ -50,7 +50,7 @@ def roll_back(folder: Path) -> Path:
             f"{folder}: there is no earlier model to go back to; `cfnade refresh` keeps the last "
             f"{KEPT}"
         )
-    with _written(), replacing_files(folder, FILES) as part:
+    with _written(), commit_files(folder, FILES) as part:
         for name in _files(others[0]):
             _link(others[0] / name, part / name)
     for one in earlier(folder):
@@ -67,7 +67,7 @@ def earlier(folder: Path) -> list[Path]:
 
 def check_of(folder: Path) -> Any:
     """What tells the model of a folder from others."""
-    return read_manifest(current(folder, NAME))["check"]
+    return read_manifest(resolve_file(folder, MANIFEST))["check"]
 
 
 def _keep(folder: Path) -> None:
@@ -78,7 +78,7 @@ def _keep(folder: Path) -> None:
         part = folder / EARLIER / f"{_PART}{os.getpid()}"
         part.mkdir(parents=True)
         for file in _files(folder):
-            _link(current(folder, file), part / file)
+            _link(resolve_file(folder, file), part / file)
         fsync(part)
         part.rename(folder / EARLIER / name)
         fsync(folder / EARLIER)
@@ -93,7 +93,7 @@ def _tidy(folder: Path) -> None:
 
 
 def _files(folder: Path) -> list[str]:
-    return [*read_manifest(current(folder, NAME))["files"], NAME]
+    return [*read_manifest(resolve_file(folder, MANIFEST))["files"], MANIFEST]
 
 
 def _link(source: Path, target: Path) -> None:

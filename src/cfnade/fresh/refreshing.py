@@ -40,6 +40,7 @@ from cfnade.training.implicit import implicit_plan
 from cfnade.training.member import gone_on, settle_member
 from cfnade.training.run import Plan, train
 from cfnade.utils.files import LockedError, exclusive, write_text
+from cfnade.utils.text import count_of
 
 LOCK = "training.lock"
 """The same as that of `cfnade train`: one of them writes into a folder at a time."""
@@ -126,7 +127,7 @@ def _refresh(
     context = split.train.concat(split.fold_in)
     asked = asked_of_both(split, fitted)
     before = evaluate(replace(old, context=context), asked).rmse
-    say(f"{len(ratings):,} ratings; the model as it is: RMSE {before:.4f} of the newest")
+    say(f"{count_of(len(ratings), 'rating')}; the model as it is: RMSE {before:.4f} of the newest")
     candidate = _trained_on(fitted, split, epochs, threads, say)
     after = evaluate(replace(candidate, context=context), asked).rmse
     new = Refreshed(

@@ -20,8 +20,8 @@ import polars as pl
 from annotated_types import Ge
 
 from cfnade.checkpoint import load
-from cfnade.checkpoint.faults import fault_of
-from cfnade.exceptions import PredictionError
+from cfnade.checkpoint.validate import validate_model
+from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel
 from cfnade.personal import Calibrator
 from cfnade.predictor import frames, refusals
@@ -33,6 +33,7 @@ from cfnade.predictor.explain import explanation
 from cfnade.predictor.histories import History, NewItems, Person, read_history, read_new_items
 from cfnade.predictor.ids import Ids, listed, paired
 from cfnade.predictor.ranking import Answers, How, Ranking
+from cfnade.predictor.unknown_ids import check_unknown, with_unknown
 from cfnade.predictor.wishes import Wishes
 from cfnade.scorer import Scorer
 from cfnade.sides.side import What, Who
@@ -49,8 +50,11 @@ class Predictor:
 
     def __init__(self, fitted: FittedModel, *, trusted: bool = False) -> None:
         """Of a model whose parts fit together: asked, unless whoever gives it has."""
-        if not trusted and (reason := fault_of(fitted)):
-            raise PredictionError(f"the model cannot be used: {reason}")
+        if not trusted:
+            try:
+                validate_model(fitted, weights=True)
+            except ModelError as error:
+                raise PredictionError(f"the model cannot be used: {error}") from error
         self.fitted = fitted
         self.scale = fitted.context.scale
         self.users = Ids("user", fitted.context.user_ids)
@@ -104,7 +108,9 @@ class Predictor:
         histories gives people by any name; where users contains that name, their history counts
         and nothing else. new_items does the same for items: {name: {user id: stars}}, what known
         users said of it so far. A model that knows time needs the times of the ratings, whole
-        seconds since 1970, one for all or one for each, and takes neither.
+        seconds since 1970, one for all or one for each, and takes neither. `unknown` says what
+        happens to ids that the model does not know: "mean" (the default) predicts means, "nan"
+        NaN, "raise" raises an error, None predicts means with a warning.
         """
         cells = paired(users, items)
         return self._cells(*cells, beside, honest=True).probabilities
@@ -159,10 +165,19 @@ class Predictor:
         people = {name: self.person(history) for name, history in (histories or {}).items()}
         things = self.new_items(new_items)
         cells = self._cells_of if honest else self._raw_cells
+        unknown = beside.get("unknown", "mean")
+        check_unknown(unknown)
         if not people and not things:
-            return cells.users(self.users.indices(users), self._indices(items), times)
+            user, item = self.users.indices(users), self._indices(items)
+            answers = cells.users(user, item, times)
+            return with_unknown(answers, (users, items), (user < 0, item < 0), unknown)
         asked = CellsAsked.of((users, items), people, things, self._indices)
-        return cells.mixed(asked, list(people.values()), list(things.values()))
+        stored = np.flatnonzero(asked.people < 0)
+        strangers = np.zeros(len(asked.people), bool)
+        strangers[stored] = self.users.indices([users[place] for place in stored.tolist()]) < 0
+        masks = strangers, (asked.items < 0) & (asked.things < 0)
+        answers = cells.mixed(asked, list(people.values()), list(things.values()))
+        return with_unknown(answers, (users, items), masks, unknown)
 
     def _indices(self, items: Any) -> IntArray:
         return self.catalogue.indices(listed(items)[0])

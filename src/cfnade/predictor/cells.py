@@ -13,6 +13,7 @@ from cfnade.predictor import refusals
 from cfnade.predictor.histories import History, NewItems, Person
 from cfnade.predictor.ids import Ids
 from cfnade.predictor.ranking import Answers, means_of
+from cfnade.predictor.unknown_ids import Unknown
 from cfnade.scorer import Scorer
 from cfnade.sides.side import What
 
@@ -30,6 +31,7 @@ class Beside(TypedDict, total=False):
     histories: Mapping[Any, History] | None
     new_items: NewItems | None
     times: Any
+    unknown: Unknown | None
 
 
 class CellsAsked(NamedTuple):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from cfnade.data.dataset import match_ids
 from cfnade.exceptions import PredictionError
 from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.text import count_of
 
 IntArray = npt.NDArray[np.int64]
 
@@ -109,7 +110,7 @@ def paired(users: Any, items: Any) -> tuple[Any, Any]:
         right = list(right) * len(left)
     if len(left) != len(right):
         raise PredictionError(
-            f"{len(left)} users and {len(right)} items were given; a question is one of each, so "
-            "give equally many, or a single one on either side"
+            f"{count_of(len(left), 'user')} and {count_of(len(right), 'item')} were given; a "
+            "question is one of each, so give equally many, or a single one on either side"
         )
     return left, right

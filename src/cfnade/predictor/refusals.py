@@ -12,8 +12,11 @@ from cfnade.utils.validation import describe_unknown
 
 def check_who(users: Any, history: Any, histories: Any = None) -> None:
     """A question is about users, about a history, or about several."""
-    if sum(given is not None for given in (users, history, histories)) != 1:
-        raise PredictionError("give either users or a history, and not both")
+    given = sum(one is not None for one in (users, history, histories))
+    if given == 0:
+        raise PredictionError("give users, or history= (or histories=) for new users")
+    if given > 1:
+        raise PredictionError("give either users or a history, not both")
 
 
 def check_names(what: str, given: Mapping[str, Any], takes: type) -> None:

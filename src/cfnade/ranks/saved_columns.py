@@ -13,10 +13,16 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from cfnade._typing import IntArray
-from cfnade.checkpoint import ITEMS, USERS, WEIGHTS
-from cfnade.checkpoint.folders import current
-from cfnade.checkpoint.idtables import read_table
-from cfnade.checkpoint.manifest import NAME, check_files, read_manifest
+from cfnade.checkpoint.folder import resolve_file
+from cfnade.checkpoint.manifest import (
+    ITEMS,
+    MANIFEST,
+    USERS,
+    WEIGHTS,
+    read_ids,
+    read_manifest,
+    verify_files,
+)
 from cfnade.data.dataset import make_dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import CheckpointError
@@ -32,8 +38,9 @@ _MOST = 1 << 22  # numbers read at a time
 
 def check_folder(folder: Path) -> None:
     """Refuse a folder that is not as it was written. It reads every byte: for one rank to do."""
-    manifest = read_manifest(current(folder, NAME))
-    check_files(manifest["files"], {name: current(folder, name) for name in manifest["files"]})
+    manifest = read_manifest(resolve_file(folder, MANIFEST))
+    paths = {name: resolve_file(folder, name) for name in manifest["files"]}
+    verify_files(manifest["files"], paths)
     names = {name for sides in manifest.get("members", [{}]) for name in sides}
     strange = [name for name in names if name not in KINDS or not KINDS[name].side.by_column]
     if strange or not names:
@@ -46,8 +53,8 @@ def load_columns(folder: Path, own: Mapping[Axis, Ids]) -> FittedModel:
 
     It has no ratings; its ids are those of its columns: items for rows of users, or the reverse.
     """
-    manifest = read_manifest(current(folder, NAME))
-    ids = {axis: read_table(current(folder, _TABLES[axis]))["id"] for axis in own}
+    manifest = read_manifest(resolve_file(folder, MANIFEST))
+    ids = {axis: read_ids(resolve_file(folder, _TABLES[axis]))["id"] for axis in own}
     places = {axis: _places(ids[axis], own[axis]) for axis in own}
     nobody: Ids = np.empty(0, np.int64)
     kept: dict[Axis, Ids] = {"user": nobody, "item": nobody}
@@ -55,8 +62,11 @@ def load_columns(folder: Path, own: Mapping[Axis, Ids]) -> FittedModel:
     scale = Scale.saved(manifest["scale"]["values"], manifest["scale"]["edges"])
     nothing = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
     context = make_dataset(*nothing, scale, kept["user"], kept["item"])
-    path, numbered = current(folder, WEIGHTS), enumerate(manifest["members"])
-    members = tuple(_member(path, f"{number}.", sides, places) for number, sides in numbered)
+    path = resolve_file(folder, WEIGHTS)
+    members = tuple(
+        _member(path, f"members/{number}/", sides, places)
+        for number, sides in enumerate(manifest["members"])
+    )
     return FittedModel(members, str(manifest["side"]), context, {}, has_context=False)
 
 
@@ -83,7 +93,7 @@ def _member(
             for name, side in member.sides.items():
                 tensors = {
                     key: _picked(
-                        file.get_slice(f"{prefix}{name}.{key}"),
+                        file.get_slice(f"{prefix}{name}/{key}"),
                         rows[name] if key in side.by_column else None,
                     )
                     for key in side.network.state_dict()
@@ -104,12 +114,11 @@ def _picked(saved: Any, rows: IntArray | None) -> Tensor:
     """Some rows of a saved table, or all of something small; some megabytes at a time."""
     if rows is None:
         whole: Tensor = saved[:]
-        return whole.float() if whole.dtype == torch.float16 else whole.clone()
+        return whole.clone()
     shape = saved.get_shape()
     step = max(1, _MOST // max(1, int(np.prod(shape[1:]))))
     pieces = []
     for first in range(0, shape[0], step):
         lo, hi = np.searchsorted(rows, (first, first + step))
-        piece = saved[first : first + step][torch.from_numpy(rows[lo:hi] - first)]
-        pieces.append(piece.float() if piece.dtype == torch.float16 else piece)
+        pieces.append(saved[first : first + step][torch.from_numpy(rows[lo:hi] - first)])
     return torch.cat(pieces)

@@ -15,11 +15,17 @@ import numpy as np
 import torch
 
 from cfnade.calibration import Calibration
-from cfnade.checkpoint import CHOICE, CONTEXT, COUNTS, FILES, ITEMS, USERS, WEIGHTS
-from cfnade.checkpoint.folders import replacing_files
-from cfnade.checkpoint.idtables import write_table
-from cfnade.checkpoint.manifest import write_manifest
-from cfnade.data.array_files import write_streamed
+from cfnade.checkpoint.folder import commit_files
+from cfnade.checkpoint.manifest import (
+    CONTEXT,
+    COUNTS,
+    FILES,
+    ITEMS,
+    USERS,
+    WEIGHTS,
+    write_ids,
+    write_manifest,
+)
 from cfnade.data.storage import save_chunks
 from cfnade.fitted import FittedModel
 from cfnade.group import Array
@@ -32,6 +38,7 @@ from cfnade.shards.layout import PARTS
 from cfnade.sides import Member, saved_member
 from cfnade.sides.side import other_axis
 from cfnade.sides.trainable import Side
+from cfnade.utils.safetensors_io import write_chunks
 
 PIECE = 1 << 22
 """Numbers that travel at a time."""
@@ -82,12 +89,9 @@ def write_folder(
 ) -> None:
     """Write the model as any other is saved. All ranks call this; rank 0 has the folder."""
     first = model.owned.part.group.rank == 0
-    with replacing_files(folder, FILES) if first else nullcontext(folder) as part:
+    with commit_files(folder, FILES) if first else nullcontext(folder) as part:
         names = [WEIGHTS]
         _write_weights(model, part / WEIGHTS, first)
-        if model.choice is not None:
-            _write_choice(model, part / CHOICE, first)
-            names.append(CHOICE)
         if first:
             names += _write_ids(model, part, with_context)
             if with_context:
@@ -107,7 +111,7 @@ def _write_weights(model: SharedModel, path: Path, first: bool) -> None:
     for side_name, side in model.sides.items():
         owned = model.owned_by_axis[str(side.axis)]
         for key, tensor in side.network.state_dict().items():
-            array, name = tensor.detach().numpy(), f"0.{side_name}.{key}"
+            array, name = tensor.detach().numpy(), f"members/0/{side_name}/{key}"
             by_column = key in side.by_column
             whole = (owned.part.whole, *array.shape[1:]) if by_column else array.shape
             shapes[name] = (array.dtype, tuple(whole))
@@ -115,39 +119,41 @@ def _write_weights(model: SharedModel, path: Path, first: bool) -> None:
     for one in model.owned_by_axis.values():
         axis = other_axis(one.axis)
         counts = one.ratings.level_counts(axis)
-        shapes[f"{COUNTS}{axis}"] = (np.int64, (one.part.whole, counts.shape[1]))
-        sources[f"{COUNTS}{axis}"] = _pieces_of(counts, one, True)
+        shapes[f"{COUNTS}/{axis}"] = (np.int64, (one.part.whole, counts.shape[1]))
+        sources[f"{COUNTS}/{axis}"] = _pieces_of(counts, one, True)
+    if model.choice is not None:
+        _add_choice(model, model.choice, shapes, sources)
     _write(path, shapes, sources, first)
 
 
-def _write_choice(model: SharedModel, path: Path, first: bool) -> None:
-    """The network's tables by items of the whole."""
-    assert model.choice is not None
+def _add_choice(
+    model: SharedModel, choice: SharedChoice, shapes: Shapes, sources: dict[str, Pieces]
+) -> None:
+    """Add the network's tables by items of the whole."""
     assert model.items is not None
     owned, M = model.items, model.items.part.whole
-    arrays = {name: t.detach().numpy() for name, t in model.choice.network.state_dict().items()}
+    arrays = {name: t.detach().numpy() for name, t in choice.network.state_dict().items()}
     W, V, b, c = (arrays[name] for name in "WVbc")
-    shapes: Shapes = {
-        "set-nade/W": (W.dtype, (M, W.shape[2])),
-        "set-nade/V": (V.dtype, (M, V.shape[1])),
-        "set-nade/b": (b.dtype, (M,)),
-        "set-nade/c": (c.dtype, c.shape),
-        "popularity/logs": (np.float32, (M,)),
+    shapes |= {
+        "implicit/set-nade/W": (W.dtype, (M, W.shape[2])),
+        "implicit/set-nade/V": (V.dtype, (M, V.shape[1])),
+        "implicit/set-nade/b": (b.dtype, (M,)),
+        "implicit/set-nade/c": (c.dtype, c.shape),
+        "implicit/popularity/logs": (np.float32, (M,)),
     }
-    sources: dict[str, Pieces] = {
-        "set-nade/W": _pieces_of(W[0], owned, True),
-        "set-nade/V": _pieces_of(V, owned, True),
-        "set-nade/b": _pieces_of(b, owned, True),
-        "set-nade/c": _pieces_of(c, owned, False),
-        "popularity/logs": _pieces_of(model.choice.popularity, owned, True),
+    sources |= {
+        "implicit/set-nade/W": _pieces_of(W[0], owned, True),
+        "implicit/set-nade/V": _pieces_of(V, owned, True),
+        "implicit/set-nade/b": _pieces_of(b, owned, True),
+        "implicit/set-nade/c": _pieces_of(c, owned, False),
+        "implicit/popularity/logs": _pieces_of(choice.popularity, owned, True),
     }
-    _write(path, shapes, sources, first)
 
 
 def _write(path: Path, shapes: Shapes, sources: dict[str, Pieces], first: bool) -> None:
     """On rank 0 the file, from what the others send."""
     if first:
-        write_streamed(path, shapes, lambda name: sources[name](), {})
+        write_chunks(path, shapes, lambda name: sources[name](), {})
         return
     # The others send in the same order in which rank 0 asks.
     for name in sorted(shapes, key=lambda name: (-np.dtype(shapes[name][0]).itemsize, name)):
@@ -186,7 +192,7 @@ def _write_ids(model: SharedModel, part: Path, with_context: bool) -> list[str]:
     if not with_context:
         names.pop(model.owned.axis)
     for axis, name in names.items():
-        write_table(part / name, {"id": model.shards.ids(axis)})  # type: ignore[arg-type]
+        write_ids(part / name, {"id": model.shards.ids(axis)})  # type: ignore[arg-type]
     return list(names.values())
 
 

@@ -15,9 +15,8 @@ from typing import Any
 
 import polars as pl
 
-from cfnade.checkpoint.folders import current
-from cfnade.checkpoint.manifest import NAME
-from cfnade.data.array_files import digest_file
+from cfnade.checkpoint.folder import resolve_file
+from cfnade.checkpoint.manifest import MANIFEST
 from cfnade.data.parquet_check import MAGIC, check_parquet
 from cfnade.engines import TaskEngine
 from cfnade.exceptions import PredictionError
@@ -25,6 +24,7 @@ from cfnade.scoring.batch_scorer import BatchScorer, predictor_of
 from cfnade.scoring.tallies import added, tally_of
 from cfnade.shards.plan import as_input, files_in
 from cfnade.utils.files import atomic_write, write_text
+from cfnade.utils.safetensors_io import digest_file
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ def _job(scorer: BatchScorer, people: Sequence[str | Path] | str) -> dict[str, A
     return {
         "what": scorer.what,
         "model": scorer.model,
-        "digest": digest_file(current(model, NAME)),
+        "digest": digest_file(resolve_file(model, MANIFEST)),
         "options": scorer.options,
         "inputs": [list(entry) for entry in inputs],
         "pieces": pieces,

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.checkpoint.folders import current, snapshot
-from cfnade.checkpoint.manifest import NAME, read_manifest
+from cfnade.checkpoint.folder import folder_version, resolve_file
+from cfnade.checkpoint.manifest import MANIFEST, read_manifest
 from cfnade.exceptions import CfnadeError, PredictionError
 from cfnade.predictor import Predictor
 from cfnade.predictor.samples import samples_of
@@ -103,7 +103,7 @@ class Models:
     def load(self) -> None:
         """Put the folder's model in place of the one before; on an error that one stays."""
         with self._loading:
-            seen = snapshot(self.folder, NAME)
+            seen = folder_version(self.folder, MANIFEST)
             loaded, first = _load(self.folder), not self.ready
             if not first:  # the old one answers meanwhile
                 loaded.warm_up()
@@ -134,7 +134,7 @@ class Models:
 
     def changed(self) -> bool:
         """Whether the folder holds another model than the one loaded."""
-        return snapshot(self.folder, NAME) != self._seen
+        return folder_version(self.folder, MANIFEST) != self._seen
 
 
 def _load(folder: Path) -> Loaded:
@@ -143,8 +143,8 @@ def _load(folder: Path) -> Loaded:
     return Loaded(
         predictor=predictor,
         name=folder.resolve().name,
-        fingerprint=read_manifest(current(folder, NAME))["check"],
-        saved_at=current(folder, NAME).stat().st_mtime,
+        fingerprint=read_manifest(resolve_file(folder, MANIFEST))["check"],
+        saved_at=resolve_file(folder, MANIFEST).stat().st_mtime,
         loaded_at=datetime.now(UTC),
         counts=counts,
         popular=np.argsort(-counts, kind="stable"),

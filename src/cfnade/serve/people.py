@@ -3,6 +3,7 @@ a person of the store."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -113,11 +114,9 @@ def _known_user(predictor: Predictor, user: int | str) -> Asked:
 
 
 def _who_rated(predictor: Predictor, ratings: list[Rated]) -> Asked:
-    names = _names(ratings)
-    levels, on_scale = predictor.scale.levels_of(np.array([one["rating"] for one in ratings]))
-    if not on_scale.all():
-        place = int(np.argmin(on_scale))
-        raise _off_scale(predictor, ratings[place]["rating"], f"ratings[{place}].rating")
+    names = names_in(ratings)
+    check_ratings(predictor, ratings)
+    levels, _ = predictor.scale.levels_of(np.array([one["rating"] for one in ratings]))
     return _person(predictor, _indices(predictor, names), levels, ratings, "ratings")
 
 
@@ -147,7 +146,7 @@ def _indices(predictor: Predictor, names: list[Any]) -> IntArray:
     return np.array([-1 if places[name] is None else places[name] for name in names], np.int64)
 
 
-def _names(ratings: list[Rated]) -> list[Any]:
+def names_in(ratings: Sequence[Rated]) -> list[Any]:
     """Of the rated items: an id or a title each."""
     items = [one.get("item") for one in ratings]
     if None not in items and max(map(len, ratings), default=2) == 2:  # an item and a rating each
@@ -170,6 +169,25 @@ def check_rating(predictor: Predictor, rating: float | None) -> None:
     _, on_scale = predictor.scale.levels_of(np.array([rating]))
     if not on_scale.all():
         raise _off_scale(predictor, rating, "rating")
+
+
+def check_ratings(predictor: Predictor, ratings: list[Rated]) -> None:
+    """Ratings, which must be on the scale."""
+    _, on_scale = predictor.scale.levels_of(np.array([one["rating"] for one in ratings]))
+    if not on_scale.all():
+        place = int(np.argmin(on_scale))
+        raise _off_scale(predictor, ratings[place]["rating"], f"ratings[{place}].rating")
+
+
+def check_different(items: Sequence[str]) -> None:
+    """Items of one request, each of which may be there once."""
+    repeated = [item for item, count in Counter(items).items() if count > 1]
+    if repeated:
+        raise Problem(
+            422,
+            f"ratings: item {repeated[0]!r} is there more than once; give it once",
+            where="ratings",
+        )
 
 
 def _off_scale(predictor: Predictor, rating: float, where: str) -> Problem:
@@ -198,6 +216,17 @@ def index_of(ids: Ids, text: str) -> int:
     except PredictionError:
         return -1
     return ids.index(raw) if str(raw) == text else -1  # 007 is not 7
+
+
+def stored_item_of(predictor: Predictor, item: str) -> str | None:
+    """The id under which the store has the item that an id or title is sure to mean.
+
+    An id as the store writes it comes first; None if the model knows no such item.
+    """
+    if index_of(predictor.items, item) >= 0:
+        return item
+    index = predictor.catalogue.certain(item)
+    return None if index is None else str(predictor.items.raw(index))
 
 
 def user_of(predictor: Predictor, person: str) -> int:

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from cfnade.serve import person_schemas as schemas
 from cfnade.serve.limits import Work
 from cfnade.serve.loading import Models
-from cfnade.serve.people import check_rating
+from cfnade.serve.people import check_rating, check_ratings
 from cfnade.serve.problems import Problem
 from cfnade.serve.rights import Tokens, check_own, check_service, is_person
 from cfnade.serve.visitors import Visitors
@@ -66,6 +66,28 @@ def _add_writes(api: APIRouter, visitors: Visitors, models: Models, refusals: Re
         kind: Any = "pick" if stars is None else "rate"
         said = Saying(person, item, kind, stars, key=key)
         return _json(await visitors.say(loaded, said, may_name=not is_person(request)))
+
+    @api.post(
+        "/people/{person}/ratings",
+        response_model=schemas.RatingsOut,
+        responses=refusals(*_WRITES, *_BODY),
+    )
+    async def rate_all(request: Request, person: Person, given: schemas.RatingsIn) -> Response:
+        """Keep several ratings of a person; items that are not known are named, and not kept."""
+        check_own(request, person)
+        loaded = models.current()
+        if not loaded.predictor.fitted.rates:
+            raise Problem(422, "this model knows no ratings; PUT each item without one")
+        check_ratings(loaded.predictor, given.ratings)
+        return _json(await visitors.say_all(loaded, person, given.ratings))
+
+    @api.delete(
+        "/people/{person}", response_model=schemas.ForgottenOut, responses=refusals(422, 503, 504)
+    )
+    async def forget(request: Request, person: Person) -> Response:
+        """Remove all that is kept of a person; for the service key."""
+        check_service(request)
+        return _json(await visitors.forget(person))
 
     @api.delete(address, response_model=schemas.RatingOut, responses=refusals(*_WRITES))
     async def withdraw(request: Request, person: Person, item: Item, key: Key = None) -> Response:

@@ -7,12 +7,12 @@ from typing import Annotated
 from pydantic import Field
 
 from cfnade.predictor.ranking import Rank
-from cfnade.serve.limits import BEST, GENRES
+from cfnade.serve.limits import BEST, GENRES, ITEMS
 from cfnade.serve.rights import MOST_SECONDS
-from cfnade.serve.schemas import Given, Listed, Named, Number, Said, Text, strict
+from cfnade.serve.schemas import ALIEN, Given, Listed, Named, Number, Rated, Said, Text, strict
 
 PersonId = Annotated[str, Field(min_length=1, max_length=300, description="Any id, as text.")]
-ItemId = Annotated[str, Field(min_length=1, max_length=300, description="An id, not a title.")]
+ItemId = Annotated[str, Field(min_length=1, max_length=300, description="An id or a title.")]
 Key = Annotated[
     str | None,
     Field(
@@ -30,6 +30,12 @@ class RatingIn(Given):
     rating: Number | None = Field(
         None, description="On the model's scale; left out for a model without ratings."
     )
+
+
+class RatingsIn(Given):
+    model_config = strict(ratings=[ALIEN])
+
+    ratings: list[Rated] = Field(min_length=1, max_length=ITEMS, fail_fast=True)
 
 
 class TokenIn(Given):
@@ -55,6 +61,17 @@ class KeptOut(Named):
 class RatingOut(KeptOut):
     new: bool = Field(description="Whether this request changed anything.")
     known: bool = Field(description="Whether the model knows the item already.")
+
+
+class RatingsOut(Said):
+    ratings: list[RatingOut]
+    unknown: list[Rated] = Field(description="What was not kept: its item is not known.")
+
+
+class ForgottenOut(Said):
+    person: str
+    events: int = Field(description="How many were removed.")
+    wiped: bool = Field(description="Whether the database's files hold none of their bytes.")
 
 
 class PersonOut(Said):

@@ -22,9 +22,19 @@ from cfnade.serve.arrivals import Arrivals
 from cfnade.serve.foresight import Came, Foresight
 from cfnade.serve.limits import Limits, Work
 from cfnade.serve.loading import Loaded
-from cfnade.serve.people import Asked, asker_of, index_of, name_of, user_of
+from cfnade.serve.people import (
+    Asked,
+    asker_of,
+    check_different,
+    index_of,
+    name_of,
+    names_in,
+    stored_item_of,
+    user_of,
+)
 from cfnade.serve.person_schemas import PersonListQuery
 from cfnade.serve.problems import Problem
+from cfnade.serve.schemas import Rated
 from cfnade.store.events import (
     Kept,
     OtherRequestError,
@@ -36,6 +46,7 @@ from cfnade.store.events import (
     name_item,
     standing,
 )
+from cfnade.store.forgetting import forget
 from cfnade.store.opening import Store, open_store
 from cfnade.store.prequential import event_count, online
 from cfnade.store.writer import Writer
@@ -85,15 +96,47 @@ class Visitors:
     # -- questions ----------------------------------------------------------------------------
 
     async def say(self, loaded: Loaded, said: Saying, *, may_name: bool) -> Answer:
-        """Keep a rating, a pick or a withdrawal."""
+        """Keep a rating, a pick or a withdrawal; the item may be given by its title."""
         with _told():
             check_id(said.person, "person")
             check_id(said.item, "item")
-        index = index_of(loaded.predictor.items, said.item)
-        if index < 0:
+        item = await self._read(self._stored_item, loaded, said.item)
+        if item is None:
             await self._check_item(said, may_name=may_name)
+        else:
+            said = replace(said, item=item)
+        return await self._keep(loaded, said)
+
+    async def say_all(self, loaded: Loaded, person: str, ratings: Sequence[Rated]) -> Answer:
+        """Keep several ratings; what is not known is named, and not kept."""
+        names = [str(name) for name in names_in(ratings)]
+        with _told():
+            check_id(person, "person")
+            for name in names:
+                check_id(name, "item")
+        items = await self._read(self._stored_items, loaded, names)
+        given = list(zip(ratings, items, strict=True))
+        check_different([item for item in items if item is not None])
+        said = [
+            Saying(person, item, "rate", rated["rating"])
+            for rated, item in given
+            if item is not None
+        ]
+        kept = await asyncio.gather(*(self._keep(loaded, one) for one in said))
+        return {"ratings": kept, "unknown": [rated for rated, item in given if item is None]}
+
+    async def forget(self, person: str) -> Answer:
+        """Remove all that is kept of a person."""
+        with _told():
+            check_id(person, "person")
+        forgot = await self._read(forget, self.store, person)
+        return {"person": person, "events": forgot.events, "wiped": forgot.wiped}
+
+    async def _keep(self, loaded: Loaded, said: Saying) -> Answer:
+        """Write what is said of an item that may be rated."""
         with _told():
             kept = await self._written(self._writer.keep(said))
+        index = index_of(loaded.predictor.items, said.item)
         user = user_of(loaded.predictor, said.person)
         self._asked[user >= 0] += 1
         if kept.new and kept.event is not None and index >= 0 and said.rating is not None:
@@ -145,14 +188,24 @@ class Visitors:
             check_id(person, "person")
         return await self._read(standing, self.store, person)
 
+    def _stored_item(self, loaded: Loaded, item: str) -> str | None:
+        """The id of an item as the store has it, given by id or title; None of an unknown one."""
+        predictor = loaded.predictor
+        if index_of(predictor.items, item) >= 0 or has_item(self.store, item):
+            return item
+        return stored_item_of(predictor, item)
+
+    def _stored_items(self, loaded: Loaded, items: Sequence[str]) -> list[str | None]:
+        return [self._stored_item(loaded, item) for item in items]
+
     async def _check_item(self, said: Saying, *, may_name: bool) -> None:
-        """A new item comes in by the service key; people may rate what somebody named."""
+        """A new item comes in by the service key alone."""
         if said.kind == "withdraw":
             return
         if may_name:
             await self._read(name_item, self.store, said.item)
             self._arrivals.expire()
-        elif not await self._read(has_item, self.store, said.item):
+        else:
             raise Problem(404, f"item {said.item[:40]!r} is unknown; GET /items?q= finds items")
 
     async def _read(self, question: Callable[..., T], *asked: object) -> T:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.array_files import read_arrays, write_streamed
 from cfnade.data.dataset import Axis
 from cfnade.exceptions import DataError
 from cfnade.shards import layout
@@ -18,6 +17,7 @@ from cfnade.shards.layout import DIVISIONS, PARTS
 from cfnade.shards.opened import fingerprint
 from cfnade.shards.workplace import StoredIds, Workplace, id_arrays
 from cfnade.utils.files import write_text
+from cfnade.utils.safetensors_io import open_arrays, write_chunks
 
 ID_PIECE = 1 << 20
 """So many raw ids are in one file."""
@@ -55,7 +55,7 @@ def write_part(place: Workplace, side: Axis, part: int) -> None:
         for division, length in zip(DIVISIONS, lengths, strict=True)
         for name, kind in layout.arrays_of(division, weights=weighted)
     }
-    write_streamed(place.folder / layout.part_file(side, part), shapes, pieces, _META)
+    write_chunks(place.folder / layout.part_file(side, part), shapes, pieces, _META)
 
 
 def write_rows(place: Workplace, side: Axis) -> None:
@@ -67,7 +67,7 @@ def write_rows(place: Workplace, side: Axis) -> None:
 
     count = int(place.read(f"numbers/{side}")["firsts"][-1])
     shapes = dict.fromkeys(DIVISIONS, (np.int32, (count,)))
-    write_streamed(place.folder / layout.rows_file(side), shapes, pieces, _META)
+    write_chunks(place.folder / layout.rows_file(side), shapes, pieces, _META)
 
 
 def write_ids(place: Workplace, axis: Axis, piece: int) -> None:
@@ -83,7 +83,7 @@ def write_ids(place: Workplace, axis: Axis, piece: int) -> None:
     arrays = id_arrays(np.concatenate(parts))
     shapes = {name: (array.dtype, array.shape) for name, array in arrays.items()}
     path = place.folder / layout.ids_file(axis, piece)
-    write_streamed(path, shapes, lambda name: [arrays[name]], _META)
+    write_chunks(path, shapes, lambda name: [arrays[name]], _META)
 
 
 def id_pieces(place: Workplace, axis: Axis) -> list[int]:
@@ -133,7 +133,7 @@ def write_manifest(place: Workplace) -> dict[str, Any]:
 
 
 def _check_of(place: Workplace, name: str) -> str:
-    return read_arrays(place.folder / name, verified=True)[1]["check"]
+    return open_arrays(place.folder / name, verify=False)[1]["check"]
 
 
 def _bands(place: Workplace, side: Axis) -> list[str]:

@@ -6,10 +6,10 @@
     user/part-00 … part-63          rows are users, columns are items
     item/part-00 … part-63          rows are items, columns are users
 
-All but the manifest have the layout of data/array_files.py. A part holds, for each division (train,
-valid, test), `rows`, `columns` (indices in the whole) and `levels`, sorted by row and column;
-interactions that weigh differently have `weights`. `train.places` is a rating's place among the
-training ratings of its whole row: roles are drawn by it, so any number of ranks draws the same.
+All but the manifest have the layout of utils/safetensors_io.py. A part holds, for each division
+(train, valid, test), `rows`, `columns` (indices in the whole) and `levels`, sorted by row and
+column; interactions that weigh differently have `weights`. `train.places` is a rating's place among
+the training ratings of its whole row: roles are drawn by it, so any number of ranks draws the same.
 """
 
 from __future__ import annotations

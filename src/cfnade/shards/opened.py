@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IndexArray
-from cfnade.data.array_files import Arrays, digest_text, read_arrays, unpacked
 from cfnade.data.csr import CsrRows, row_offsets
 from cfnade.data.dataset import OTHER_AXIS, Axis, Dataset, make_dataset
 from cfnade.data.scale import LevelArray, Scale
@@ -20,6 +19,7 @@ from cfnade.data.splits import Split
 from cfnade.exceptions import DataError
 from cfnade.shards import layout
 from cfnade.shards.layout import DIVISIONS, MANIFEST, PARTS
+from cfnade.utils.safetensors_io import Arrays, digest_text, open_arrays, unpack
 
 _BAND = 1 << 22  # ratings put in order at a time
 
@@ -101,7 +101,7 @@ class Shards:
         first = 0
         for piece, size in enumerate(self._manifest["pieces"][axis]):
             arrays = self._read(layout.ids_file(axis, piece))
-            yield first, unpacked("ids", arrays)
+            yield first, unpack("ids", arrays)
             first += size
 
     def ids(self, axis: Axis) -> npt.NDArray[Any]:
@@ -224,7 +224,7 @@ def checked_arrays(path: Path, check: str | None) -> Arrays:
     """The arrays of a file that must be the one that was written."""
     again = "fetch it again, or make the shards again with cfnade shard"
     try:
-        arrays, texts = read_arrays(path)
+        arrays, texts = open_arrays(path)
     except (OSError, DataError) as error:
         raise DataError(f"{path}: {error}; {again}") from error
     if check is not None and texts["check"] != check:

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.array_files import Arrays
 from cfnade.data.build import index_of
 from cfnade.data.dataset import OTHER_AXIS, Axis
 from cfnade.data.scale import Scale
@@ -18,6 +17,7 @@ from cfnade.shards.finding import ids_name, raw_id
 from cfnade.shards.layout import PARTS, SIDES, arrays_of, chances, part_of
 from cfnade.shards.plan import ShardOptions
 from cfnade.shards.workplace import StoredIds, Workplace, id_arrays
+from cfnade.utils.safetensors_io import Arrays
 
 Array = npt.NDArray[Any]
 

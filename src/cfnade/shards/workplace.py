@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.array_files import Arrays, packed, read_arrays, write_arrays
 from cfnade.exceptions import DataError
 from cfnade.shards.plan import ShardPlan
 from cfnade.utils.files import write_text
+from cfnade.utils.safetensors_io import Arrays, open_arrays, pack, write_arrays
 
 _verified: set[tuple[str, int, int]] = set()
 
@@ -70,7 +70,7 @@ def verified_arrays(path: Path) -> Arrays:
     try:
         status = path.stat()
         key = (str(path), status.st_size, status.st_mtime_ns)
-        arrays, _ = read_arrays(path, verified=key in _verified)
+        arrays, _ = open_arrays(path, verify=key not in _verified)
     except (OSError, DataError) as error:
         raise DataError(
             f"{path}: {error}; remove that file and give the command again: what is missing is "
@@ -85,7 +85,7 @@ def verified_arrays(path: Path) -> Arrays:
 
 def id_arrays(ids: npt.NDArray[Any]) -> Arrays:
     """Raw ids as they are stored."""
-    return packed("ids", ids if ids.dtype == object else ids.astype(np.int64))
+    return pack("ids", ids if ids.dtype == object else ids.astype(np.int64))
 
 
 class StoredIds:

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cfnade.data.array_files import read_arrays, write_arrays
 from cfnade.exceptions import DataError, TrainingError
 from cfnade.utils.files import unfinished_writes
+from cfnade.utils.safetensors_io import open_arrays, write_arrays
 
 FORMAT, VERSION = "cfnade-training", "1"
 NAME = "training.safetensors"
@@ -68,7 +68,7 @@ def read_state(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Tensor], Pr
             f"{folder}: holds no unfinished training ({NAME}); leave out --resume to start one"
         )
     try:
-        arrays, meta = read_arrays(path)
+        arrays, meta = open_arrays(path)
         if meta.get("format") != FORMAT or meta.get("version") != VERSION:
             raise DataError("it is not the training state of this version")
         earlier, progress = json.loads(meta["run"]), Progress(**json.loads(meta["progress"]))
@@ -88,7 +88,7 @@ def _difference(earlier: dict[str, Any], asked: dict[str, Any]) -> str:
 def read_history(folder: Path) -> list[dict[str, Any]]:
     """The epochs that the saved state knows of."""
     try:
-        history: list[dict[str, Any]] = json.loads(read_arrays(folder / NAME)[1]["progress"])[
+        history: list[dict[str, Any]] = json.loads(open_arrays(folder / NAME)[1]["progress"])[
             "history"
         ]
     except (DataError, ValueError, LookupError) as error:

@@ -18,7 +18,7 @@ _event: ContextVar[threading.Event | None] = ContextVar("cancellation", default=
 
 
 class ComputationCancelledError(Exception):
-    """Nobody waits for the result any longer."""
+    """The caller no longer needs the result."""
 
 
 @contextmanager

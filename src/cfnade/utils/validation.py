@@ -129,10 +129,10 @@ def check_choice(
     return checked
 
 
-def describe_unknown(noun: str, name: object, known: Collection[str]) -> str:
+def describe_unknown(noun: str, name: object, valid: Collection[str]) -> str:
     """Return the message for an unknown name: with the closest known name, or with all of them."""
-    matches = get_close_matches(str(name), known, 1)
-    hint = f"; did you mean {matches[0]!r}?" if matches else f" (known: {', '.join(known)})"
+    matches = get_close_matches(str(name), valid, 1)
+    hint = f"; did you mean {matches[0]!r}?" if matches else f" (known: {', '.join(valid)})"
     return f"unknown {noun} {name!r}{hint}"
 
 
@@ -179,8 +179,8 @@ def _rule(hint: Any, constraints: Iterable[Any] = ()) -> _Rule | None:
 
 
 def _optional_rule(alternatives: tuple[Any, ...]) -> _Rule | None:
-    others = [hint for hint in alternatives if hint is not NoneType]
-    rule = _rule(others[0]) if len(others) == 1 else None
+    hints = [hint for hint in alternatives if hint is not NoneType]
+    rule = _rule(hints[0]) if len(hints) == 1 else None
     if rule is None:
         return None
     return _Rule(

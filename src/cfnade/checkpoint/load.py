@@ -1,0 +1,190 @@
+"""Load a saved model. No code of the folder is run, and everything in it is checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cfnade._typing import Array
+from cfnade.calibration import Calibration
+from cfnade.checkpoint.folder import folder_version, resolve_file
+from cfnade.checkpoint.manifest import (
+    CONTEXT,
+    COUNTS,
+    FILES,
+    ITEMS,
+    MANIFEST,
+    USERS,
+    WEIGHTS,
+    check_arrays,
+    read_ids,
+    read_manifest,
+    verify_files,
+)
+from cfnade.checkpoint.save import required_files
+from cfnade.checkpoint.validate import validate_model
+from cfnade.data.dataset import Dataset, make_dataset
+from cfnade.data.scale import Scale
+from cfnade.data.storage import open_dataset
+from cfnade.exceptions import CfnadeError, CheckpointError, DataError, ModelError
+from cfnade.fitted import FittedModel
+from cfnade.implicit import InteractionModel, saved_model, saved_spec
+from cfnade.sides import AnsweringMember, Axis
+from cfnade.sides.saved import Expected, expected_tables, loaded_member
+from cfnade.utils.safetensors_io import Arrays, open_arrays
+
+_ATTEMPTS = 10  # to read a folder that is being replaced
+_AXES: tuple[Axis, ...] = ("user", "item")
+
+
+def load(folder: str | Path) -> FittedModel:
+    """Return the saved model of a folder.
+
+    Weights and ratings are mapped into memory. If a model is saved into the folder at the same
+    time, the old or the new one is returned.
+
+    Raises:
+        CheckpointError: A file is missing, damaged or edited, or does not fit the others.
+    """
+    folder = Path(folder)
+    try:
+        for _ in range(_ATTEMPTS - 1):
+            before = folder_version(folder, MANIFEST)
+            try:
+                return _load(folder)
+            except (CheckpointError, OSError):
+                if folder_version(folder, MANIFEST) == before:
+                    raise
+        return _load(folder)
+    except OSError as error:
+        raise CheckpointError(f"{folder}: cannot be read ({error})", path=folder) from error
+
+
+def _load(folder: Path) -> FittedModel:
+    path = resolve_file(folder, MANIFEST)
+    manifest = read_manifest(path)
+    try:
+        paths = {name: resolve_file(folder, name) for name in FILES if name in manifest["files"]}
+        verify_files(manifest["files"], paths)
+        members, implicit, counts = _components(manifest, paths[WEIGHTS])
+        model = FittedModel(
+            answering=members,
+            side=str(manifest["side"]),
+            context=_context(manifest, paths),
+            trained_on=counts,
+            calibration=_calibration(manifest["calibration"]),
+            calibration_of_new=_calibration(manifest["calibration_of_new"]),
+            has_context=CONTEXT in paths,
+            facts=manifest["metadata"],
+            shares=tuple(
+                (float(trained), float(new)) for trained, new in manifest["member_weights"]
+            ),
+            interaction_model=implicit,
+        )
+        is_included = manifest["context"]["included"]
+        required = required_files(model)
+    except CheckpointError:
+        raise
+    except (CfnadeError, LookupError, TypeError, AttributeError, ValueError) as error:
+        raise CheckpointError(f"{path}: does not describe a model: {error}", path=path) from error
+    if set(paths) != required or is_included != model.has_context:
+        raise CheckpointError(
+            f"{path}: lists the files {sorted(paths)}; such a model has {sorted(required)}",
+            path=path,
+        )
+    try:
+        validate_model(model, weights=False)  # the digest protects them
+    except ModelError as error:
+        raise CheckpointError(
+            f"{path}: the parts of the model do not fit: {error}", path=path
+        ) from error
+    return model
+
+
+def _calibration(saved: dict[str, Any] | None) -> Calibration | None:
+    return None if saved is None else Calibration.from_dict(saved)
+
+
+def _components(
+    manifest: dict[str, Any], path: Path
+) -> tuple[tuple[AnsweringMember, ...], InteractionModel | None, dict[Axis, Array]]:
+    """Return the members, the implicit model and the training counts."""
+    try:
+        arrays, _ = open_arrays(path, verify=False, writable=True)
+    except DataError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error}", path=path) from error
+    members, implicit = manifest["members"], manifest["implicit"]
+    counts: dict[Axis, Array] = {
+        axis: arrays.pop(f"{COUNTS}/{axis}") for axis in _AXES if f"{COUNTS}/{axis}" in arrays
+    }
+    sides = {side for described in members for side in described}
+    shared = {side: _with_prefix(f"{side}/", arrays) for side in sides}
+    for side, tables in shared.items():
+        for name in tables:
+            del arrays[f"{side}/{name}"]
+    check_arrays(path, arrays, _expected(members, implicit, shared))
+    loaded = [
+        loaded_member(
+            described,
+            {side: _with_prefix(f"members/{number}/{side}/", arrays) for side in described},
+            shared,
+        )
+        for number, described in enumerate(members)
+    ]
+    names = {f"{side}/{name}" for side, tables in shared.items() for name in tables}
+    expected = {
+        f"{side}/{name}"
+        for member in loaded
+        for side, component in member.sides.items()
+        for name in component.arrays()
+    }
+    if names != expected:
+        raise CheckpointError(f"{path}: holds {sorted(names)}; the model has {sorted(expected)}")
+    tables = _with_prefix("implicit/", arrays)
+    return tuple(loaded), None if implicit is None else saved_model(implicit, tables), counts
+
+
+def _expected(
+    members: list[Any], implicit: dict[str, Any] | None, shared: dict[str, Arrays]
+) -> dict[str, Expected]:
+    expected = {}
+    for number, described in enumerate(members):
+        for name, table in expected_tables(described, shared).items():
+            side, _, parameter = name.partition(".")
+            expected[f"members/{number}/{side}/{parameter}"] = table
+    for name, spec in ({} if implicit is None else saved_spec(implicit)).items():
+        expected[f"implicit/{name}"] = Expected(np.dtype(spec.dtype), spec.shape)
+    return expected
+
+
+def _with_prefix(prefix: str, arrays: Arrays) -> Arrays:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _context(manifest: dict[str, Any], paths: dict[str, Path]) -> Dataset:
+    none = np.empty(0, np.int64)
+    users: Arrays = read_ids(paths[USERS]) if USERS in paths else {"id": none}
+    items: Arrays = read_ids(paths[ITEMS]) if ITEMS in paths else {"id": none}
+    scale = Scale.saved(manifest["scale"]["values"], manifest["scale"]["edges"])
+    if CONTEXT in paths:
+        try:
+            context: Dataset = open_dataset(paths[CONTEXT], verify=False)[0]
+        except DataError as error:
+            raise CheckpointError(str(error), path=paths[CONTEXT]) from error
+    else:
+        index, levels = np.empty(0, np.int32), np.empty(0, np.uint8)
+        context = make_dataset(index, index, levels, scale, none, none)
+    return context.replace(
+        scale=scale,
+        source=str(manifest["source"]),
+        user_ids=users["id"],
+        item_ids=items["id"],
+        titles=items.get("title"),
+        genres=items.get("genres"),
+    )

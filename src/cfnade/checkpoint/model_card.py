@@ -1,0 +1,157 @@
+"""The README.md of a saved model: a model card in the format of the Hugging Face hub.
+
+Its last line holds a digest of the rest, so that an edited card is recognized and not replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cfnade.data.datasets import DATASETS
+from cfnade.fitted import FittedModel
+from cfnade.utils.safetensors_io import digest_text
+
+CARD = "README.md"
+_MARK = "<!-- cfnade card "
+_METRICS = {"rmse": "RMSE", "nll": "negative log-likelihood", "calibration_error": "ECE"}
+_TEMPLATE = """---
+library_name: cfnade
+license: other
+license_name: see-below
+tags:
+- recommender-system
+- collaborative-filtering
+- cf-nade
+{results}---
+
+# A model of cfnade
+
+{summary}
+
+```python
+import cfnade
+
+model = cfnade.CFNADE.load("this folder")
+model.recommend(history={{"an item id or title": 5}})
+```
+
+## Data
+
+{data}
+
+## Metrics
+
+{metrics}
+
+## License
+
+The code is MIT-licensed. The model is derived from its data, whose terms apply:
+
+> {terms}
+
+## Limitations
+
+- It knows only the items of its data; {new_users}.
+- Predictions for items with few ratings are uncertain; `known_of_item` is their number of ratings.
+- It reproduces the preferences of the users in its data, and what these data lack.
+
+"""
+
+
+def write_model_card(model: FittedModel, part: Path, folder: Path) -> None:
+    """Write the card into `part`, unless `folder` holds an edited one."""
+    if is_replaceable(folder / CARD):
+        (part / CARD).write_bytes(render(model).encode("utf-8", "replace"))
+
+
+def is_replaceable(path: Path) -> bool:
+    """Return whether there is no card or an unedited one."""
+    if not path.exists():
+        return True
+    text, mark, end = path.read_text(encoding="utf-8", errors="replace").rpartition(_MARK)
+    return bool(mark) and end.removesuffix(" -->\n") == digest_text(text)
+
+
+def render(model: FittedModel) -> str:
+    """Return the text of the card."""
+    source = " ".join(model.context.source.split())
+    metrics = model.facts.get("valid") or {}
+    metrics = metrics if {*_METRICS, "means_rmse"} <= {*metrics} else {}
+    published = DATASETS.get(source.split(" ")[0])
+    text = _TEMPLATE.format(
+        results=_model_index(source, metrics),
+        summary=_summary(model),
+        data="\n".join(_data(model, source)),
+        metrics="\n".join(_metrics(metrics)),
+        terms=published.terms if published else "those of the data that it was trained on.",
+        new_users="new users need ratings"
+        if model.takes_histories
+        else "it predicts only for users and items of its data",
+    ).encode("utf-8", "replace")
+    card = text.decode()
+    return f"{card}{_MARK}{digest_text(card)} -->\n"
+
+
+def _model_index(source: str, metrics: Mapping[str, Any]) -> str:
+    """Return the YAML of the results, or nothing."""
+    if not metrics:
+        return ""
+    lines = ["model-index:", "- name: cfnade", "  results:", "  - task:", "      type: ratings"]
+    lines += ["    dataset:", f"      name: {_yaml_string(source or 'own data')}"]
+    lines += ["      type: ratings", "    metrics:"]
+    for name, words in _available(metrics).items():
+        lines += [f"    - type: {name}", f"      name: validation {words}"]
+        lines += [f"      value: {metrics[name]:.4f}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _yaml_string(text: str) -> str:
+    """Return a double-quoted YAML scalar."""
+    escaped = (
+        char if char.isprintable() and char not in '"\\' else f"\\U{ord(char):08X}" for char in text
+    )
+    return f'"{"".join(escaped)}"'
+
+
+def _available(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of the metrics that are not None, which stands for NaN."""
+    return {name: words for name, words in _METRICS.items() if metrics[name] is not None}
+
+
+def _summary(model: FittedModel) -> str:
+    scale, n_items, n_members = model.context.scale, model.context.n_items, len(model.answering)
+    if model.context.implicit:
+        return (
+            f"It predicts which of {n_items:,} items a user interacts with next, from the user's "
+            "interactions."
+        )
+    members = f"{n_members} member{'' if n_members == 1 else 's'}"
+    lists = " It also predicts interactions." if model.interaction_model is not None else ""
+    return (
+        f"It predicts the distribution of the rating ({scale}) that a user gives an item (side "
+        f"`{model.side}`, {members}).{lists}"
+    )
+
+
+def _data(model: FittedModel, source: str) -> list[str]:
+    data, ratings = model.facts.get("data", {}), model.facts.get("ratings", {})
+    parts = ", ".join(f"{count:,} {name}" for name, count in ratings.items() if count)
+    lines = [f"- Source: {source or 'not a published data set'}"]
+    if data:
+        lines.append(f"- {data['users']:,} users, {data['items']:,} items; ratings: {parts}")
+    if not model.has_context:
+        return [*lines, "- The folder contains no ratings."]
+    content = f"{len(model.context):,} ratings ({model.facts.get('context', 'all')})"
+    return [*lines, f"- **The folder contains {content}** with ids: check before you share it."]
+
+
+def _metrics(metrics: Mapping[str, Any]) -> list[str]:
+    if not metrics:
+        return ["None were measured."]
+    lines = ["| on the validation part | |", "|---|---|"]
+    lines += [f"| {words} | {metrics[name]:.4f} |" for name, words in _available(metrics).items()]
+    lines += [f"| RMSE of a baseline of means | {metrics['means_rmse']:.4f} |"]
+    note = "Epoch and calibration were selected on this part; a test part gives unbiased values."
+    return [*lines, "", note]

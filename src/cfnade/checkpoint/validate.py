@@ -1,0 +1,112 @@
+"""Check that the parts of a model fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade._typing import Array
+from cfnade.exceptions import ModelError
+from cfnade.fitted import FittedModel
+from cfnade.sides.side import other_axis
+
+
+def validate_model(model: FittedModel, *, weights: bool) -> None:
+    """Raise a ModelError if the parts of a model do not fit together.
+
+    Args:
+        model: The model.
+        weights: Whether to check that all weights are finite, which reads all of them.
+    """
+    _check_components(model)
+    _check_member_weights(model)
+    if weights:
+        _check_weights(model)
+    _check_training_counts(model)
+    _check_context(model)
+
+
+def _check_components(model: FittedModel) -> None:
+    if not model.axes or not (model.rates or model.interaction_model):
+        raise ModelError("no component of it reads ratings")
+    if model.rates and model.context.implicit:
+        raise ModelError("it predicts ratings, and its data are interactions")
+    n_items = model.context.n_items
+    interactions = model.interaction_model
+    for name, part in interactions.components.items() if interactions else ():
+        if part.n_items != n_items:
+            raise ModelError(
+                f"the implicit component {name} has {part.n_items:,} items, the model {n_items:,}"
+            )
+    for member in model.answering:
+        for name, side in member.sides.items():
+            if reason := side.fault(model.context):
+                raise ModelError(f"component {name}: {reason}")
+
+
+def _check_member_weights(model: FittedModel) -> None:
+    weights = np.array(model.shares, np.float64)
+    if len(weights) and (
+        len(weights) != len(model.answering)
+        or not (weights >= 0).all()
+        or not np.allclose(weights.sum(0), 1.0)
+    ):
+        raise ModelError(
+            f"the weights {model.shares} of {len(model.answering)} members must add up to 1"
+        )
+
+
+def _check_weights(model: FittedModel) -> None:
+    parts: list[Mapping[str, Array]] = [member.tables() for member in model.answering]
+    parts += [model.interaction_model.arrays()] if model.interaction_model else []
+    for part in parts:
+        for name, table in part.items():
+            if table.dtype == np.int32:
+                continue  # item indices of a sparse matrix
+            if table.dtype != np.float32:
+                raise ModelError(f"{name} is {table.dtype}; give float32")
+            if not _all_finite(table):
+                raise ModelError(f"{name} contains NaN or infinity; training diverged")
+
+
+def _all_finite(table: npt.NDArray[np.float32]) -> bool:
+    """Return whether all values are finite; usually one pass for the sum is enough."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(table.sum())) or bool(np.isfinite(table).all())
+
+
+def _check_training_counts(model: FittedModel) -> None:
+    context, counts_by_axis = model.context, model.trained_on
+    expected = set(map(other_axis, model.axes))
+    if set(counts_by_axis) != expected:
+        raise ModelError(
+            f"training counts are of {sorted(counts_by_axis)}; such a model has those of "
+            f"{sorted(expected)}"
+        )
+    for axis, counts in counts_by_axis.items():
+        shape = (len(context.ids(axis)), len(context.scale))
+        if counts.shape != shape or counts.dtype != np.int64:
+            raise ModelError(
+                f"training counts are {counts.dtype} of shape {counts.shape}, not int64 {shape}"
+            )
+        if counts.min() < 0 or counts.sum() == 0:
+            raise ModelError("training counts must count at least one rating, and none below 0")
+
+
+def _check_context(model: FittedModel) -> None:
+    """Check the indices, which compiled kernels use without checking bounds."""
+    context = model.context
+    if not model.has_context:
+        if len(context):
+            raise ModelError(f"it has no context, but {len(context):,} ratings in it")
+        return
+    limits = {"users": context.n_users, "items": context.n_items, "levels": len(context.scale)}
+    for name, limit in limits.items():
+        if any(index.min() < 0 or index.max() >= limit for (index,) in context.chunks(name)):
+            raise ModelError(f"the context's {name} exceed the {limit:,} that exist")
+    for name in ("titles", "genres"):
+        texts = getattr(context, name)
+        if texts is not None and len(texts) != context.n_items:
+            raise ModelError(f"there are {len(texts):,} {name} for {context.n_items:,} items")
