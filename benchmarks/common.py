@@ -18,7 +18,7 @@ import torch
 
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Ratings
-from cfnade.data.loader import load
+from cfnade.data.load import load
 from cfnade.data.scale import Scale
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic_like

@@ -36,15 +36,15 @@ from benchmarks.common import RESULTS, machine
 from benchmarks.defaults_report import write_docs
 from benchmarks.new_users_rivals import discretised
 from cfnade import CFNADE, Dataset
-from cfnade.data.loader import load
+from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import Synthetic, synthetic
-from cfnade.metrics import nll, rmse
+from cfnade.evaluation.rating_metrics import nll, rmse
 from cfnade_rivals import make
 
 FOLDER = RESULTS / "defaults"
 SETS: dict[str, dict[str, Any]] = {
-    "filmtrust": {"data": "other/filmtrust.txt.xz", "repeats": "last"},
+    "filmtrust": {"data": "other/filmtrust.txt.xz", "duplicates": "last"},
     "douban": {"data": "other/douban.csv.xz"},
     "ml-100k": {"data": "ml-100k"},
     "ml-latest-small": {"data": "ml-latest-small"},

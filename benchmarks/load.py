@@ -55,7 +55,7 @@ def timed(work: str, cache: Path) -> dict[str, Any]:
 
 def rating_text(path: Path, scratch: Path) -> tuple[Path, str, int]:
     """The text that holds the ratings, as one plain file; its separator; how many columns."""
-    from cfnade.data.sources import open_source
+    from cfnade.data.readers.files import open_source
 
     source = open_source(path)
     names = [n for n in source.names() if n.endswith(("ratings.dat", "ratings.csv", "u.data"))]
@@ -71,7 +71,7 @@ def rating_text(path: Path, scratch: Path) -> tuple[Path, str, int]:
 def measure(name: str) -> dict[str, Any]:
     """All figures of one data set."""
     from cfnade.data.datasets import DATASETS
-    from cfnade.data.loader import locate
+    from cfnade.data.load import locate
 
     path = locate(name, DATASETS.get(name))
     with tempfile.TemporaryDirectory() as folder:

@@ -56,7 +56,7 @@ from benchmarks.new_users_panel import (
 )
 from benchmarks.new_users_report import recorded_runs, save, tables, write_docs
 from benchmarks.new_users_rivals import global_mean, lenskit_als, shrunken_means
-from cfnade.data.loader import load
+from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.exceptions import CfnadeError
 from cfnade.fitting import EpochLines

@@ -14,7 +14,7 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
 from cfnade.data.split_protocols import random_keys
 from cfnade.data.splits import Split
-from cfnade.metrics import nll, rmse
+from cfnade.evaluation.rating_metrics import nll, rmse
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

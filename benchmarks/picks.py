@@ -145,7 +145,7 @@ def main() -> None:
         found = everybody(arguments.everybody, arguments.threads)
         save("picks_everybody", {"machine": machine(arguments.threads), **found})
         return
-    threads, likes = arguments.threads, cfnade.load(arguments.data, likes=4)
+    threads, likes = arguments.threads, cfnade.load(arguments.data, min_rating=4)
     if arguments.model:
         model = cfnade.CFNADE.load(arguments.model)
     else:

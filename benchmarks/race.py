@@ -27,7 +27,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import FOLDER, machine, save
-from cfnade.data.loader import load_split
+from cfnade.data.load import load_split
 
 TARGETS = (0.8410, 0.8333, 0.8250, 0.8175)
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -104,7 +104,7 @@ def made(job: dict[str, Any], watch: Watch) -> None:
     """What is made from ratings, and not trained: one score, when all of it is there."""
     from dataclasses import replace
 
-    from cfnade.evaluation import evaluate
+    from cfnade.evaluation.evaluate import evaluate
     from cfnade.training.run import train
 
     split, few = _loaded(job, watch)
@@ -128,7 +128,7 @@ def _loaded(job: dict[str, Any], watch: Watch) -> tuple[Any, Any]:
     import torch
 
     from cfnade import __version__
-    from cfnade.data.loader import load_split
+    from cfnade.data.load import load_split
 
     torch.set_num_threads(job["threads"])
     split = load_split(job["data"], job["split"])

@@ -17,8 +17,8 @@ import sys
 import time
 from pathlib import Path
 
+from cfnade.data.readers.tables import write_parquet
 from cfnade.data.synthetic import synthetic
-from cfnade.data.typed_tables import write_parquet
 
 CFNADE = [sys.executable, "-m", "cfnade"]
 

@@ -13,7 +13,7 @@ clicks = synthetic_interactions(
 ).interactions  # or a file: clicks.csv
 parts = cfnade.split(clicks, "liang:50")
 model = cfnade.CFNADE().fit(parts)
-scores = model.evaluate_lists(parts.test, k=20).at[20]
+scores = model.evaluate_ranking(parts.test, k=20).by_k[20]
 print(f"NDCG@20 of people held out whole: {scores['ndcg'].mean:.3f}")
 print(model.recommend([1, 2], n=3))
 print(model.recommend(history=[5, 17], n=3))  # somebody new, who picked these

@@ -22,10 +22,10 @@ from rich.text import Text
 from cfnade import CfnadeError, checkpoint
 from cfnade.choice.planning import choice_plan
 from cfnade.cli.show import TrainingView, bars, show_recommendations
-from cfnade.data.loader import load
+from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
-from cfnade.evaluation import evaluate
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.predictor import Predictor
 from cfnade.recipes import load_recipe
 from cfnade.training.run import train

@@ -89,7 +89,7 @@ def people(threads: int) -> dict[str, Any]:
     """Ours and the best rivals on the same people, seed by seed."""
     rows = []
     for seed in SEEDS:
-        split = cfnade.load_split("ml-1m", f"liang:{HELD}:{seed}", likes=LEAST)
+        split = cfnade.load_split("ml-1m", f"liang:{HELD}:{seed}", min_rating=LEAST)
         parts = list_parts(split)
         began = time.monotonic()
         fitted = train_picks(split, choice_plan(split.train, seed=0), threads=threads).fitted
@@ -189,7 +189,7 @@ def _listed(model: cfnade.CFNADE, test: Any, how: dict[str, Any]) -> dict[str, A
     usual = predictor.recommend
     try:
         predictor.recommend = partial(usual, **how)  # type: ignore[method-assign]
-        at = model.evaluate_lists(test, k=(10, 20), threshold=LEAST).at
+        at = model.evaluate_ranking(test, k=(10, 20), threshold=LEAST).by_k
     finally:
         predictor.recommend = usual  # type: ignore[method-assign]
     chosen = {"ndcg@10": at[10]["ndcg"], "recall@20": at[20]["recall"]}
@@ -222,7 +222,7 @@ def tastes(threads: int) -> dict[str, Any]:
 def netflix(threads: int) -> dict[str, Any]:
     """Everything from the parsed file to scores of all 40,000 people."""
     began = time.monotonic()
-    split = cfnade.load_split("netflix", "liang:40000", likes=LEAST)
+    split = cfnade.load_split("netflix", "liang:40000", min_rating=LEAST)
     read = time.monotonic() - began
     fitted = train_picks(split, choice_plan(split.train, seed=0), threads=threads, say=print).fitted
     trained = time.monotonic() - began
@@ -241,7 +241,7 @@ def netflix(threads: int) -> dict[str, Any]:
 
 def search(threads: int) -> dict[str, Any]:
     """iALS on some of the people of Netflix, by validation; what the record has stays in it."""
-    parts = list_parts(cfnade.load_split("netflix", "liang:40000", likes=LEAST))
+    parts = list_parts(cfnade.load_split("netflix", "liang:40000", min_rating=LEAST))
     people = np.random.default_rng(0).permutation(len(parts.likes))[:IALS_PEOPLE]
     likes = parts.likes.people(np.sort(people))
     some = replace(parts.valid, **_first(parts.valid, IALS_ASKED))
@@ -263,7 +263,7 @@ def rivals(threads: int) -> dict[str, Any]:
     """EASE with the published penalty, iALS as the search found it, and their blend, on Netflix."""
     tried = json.loads((RESULTS / "search.json").read_text())["tried"]
     best = max(tried, key=lambda one: one["valid"])["options"] | IALS_FINAL
-    parts = list_parts(cfnade.load_split("netflix", "liang:40000", likes=LEAST))
+    parts = list_parts(cfnade.load_split("netflix", "liang:40000", min_rating=LEAST))
     seconds, models = {}, {}
     for name, options in (("ials", best), ("ease", {"regularisation": 1000.0})):
         began = time.process_time()

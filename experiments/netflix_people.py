@@ -32,11 +32,11 @@ if __package__ in (None, ""):  # run as a script
 
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
-from cfnade.data.loader import load_split
+from cfnade.data.load import load_split
 from cfnade.data.splits import Split
-from cfnade.evaluation import evaluate
+from cfnade.evaluation.evaluate import evaluate
+from cfnade.evaluation.rating_metrics import nll, rmse
 from cfnade.fitting import EpochLines
-from cfnade.metrics import nll, rmse
 from cfnade.predictor import Predictor
 from cfnade.training.run import train
 from cfnade.utils.files import write_text

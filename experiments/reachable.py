@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.defaults import SHAPES, parts_of
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import FACTOR_SPREAD, ITEM_SPREAD, USER_SPREAD, Synthetic
-from cfnade.metrics import rmse
+from cfnade.evaluation.rating_metrics import rmse
 
 STEPS = 12
 

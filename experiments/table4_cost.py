@@ -23,7 +23,7 @@ if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cfnade.config import TrainingConfig
-from cfnade.data.loader import load_split
+from cfnade.data.load import load_split
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic_like
 from cfnade.exceptions import CfnadeError

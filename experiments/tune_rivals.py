@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from cfnade.data.dataset import Dataset
-from cfnade.data.loader import load_split
+from cfnade.data.load import load_split
 from cfnade.data.split_protocols import add_validation
-from cfnade.metrics import nll, rmse
+from cfnade.evaluation.rating_metrics import nll, rmse
 from cfnade_rivals import make
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tuning"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cfnade import load_split
-from cfnade.evaluation import evaluate
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.recipes import load_recipe
 from cfnade.training.run import train
 

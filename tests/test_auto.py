@@ -16,12 +16,13 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import TrainingError
-from cfnade.recipes.auto import Shape, about, plans_for, usual_seconds
+from cfnade.recipes.auto import SEEDS, Shape, about, plans_for, usual_seconds
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Row, Who
 from cfnade.training.floor import behind_means, means_rmse
 from cfnade.training.pooling import Answered, Replies, mixed
-from cfnade.training.shares import shares_of
+from cfnade.training.run import Plan
+from cfnade.training.shares import Shares, best_stages, shares_of
 
 SMALL = Shape(users=600, items=500, ratings=20_000, levels=5)
 LARGE = Shape(users=480_000, items=17_770, ratings=100_000_000, levels=5)
@@ -46,23 +47,33 @@ def test_factor_analyses_are_always_made_and_the_rest_fits_the_time(
     shape: Shape, seconds: float
 ) -> None:
     plans = plans_for(shape, seconds=seconds)
-    sides = [plan.side for plan in plans]
-    assert {"user-samples", "user-factors", "item-factors"} <= set(sides)
-    assert len(set(sides)) == len(sides)
+    assert {"user-samples", "user-factors", "item-factors"} <= {plan.side for plan in plans}
+    assert all(plans.count(plan) == 1 for plan in plans)
     assert len(plans) == 3 or about(shape, plans) <= seconds
 
 
-def test_more_time_never_means_fewer_or_smaller_members() -> None:
-    before: set[str] = set()
-    hidden = 0
-    for seconds in (1.0, 5.0, 10.0, 20.0, 60.0, 600.0):
-        plans = plans_for(SMALL, seconds=seconds)
-        sides = {plan.side for plan in plans}
-        joint = [plan.architecture["hidden"][0] for plan in plans if plan.side == "both"]
-        assert sides - {"user"} >= before - {"user"}  # a larger joint one may take its place
-        assert max(joint, default=0) >= hidden
-        before, hidden = sides, max(joint, default=0)
-    assert before == {"user-samples", "user-factors", "item-factors", "item", "both", "user"}
+@pytest.mark.parametrize(
+    "shape",
+    [SMALL, LARGE, replace(SMALL, levels=10), replace(SMALL, users=9_000), replace(SMALL, users=9)],
+)
+def test_more_time_keeps_all_members_of_less_time_and_adds_stages(shape: Shape) -> None:
+    before: list[Plan] = []
+    for seconds in (1.0, 5.0, 10.0, usual_seconds(shape), 60.0, 600.0, 6000.0, 60_000.0):
+        plans = plans_for(shape, seconds=seconds)
+        assert all(plan in plans for plan in before)
+        first = max((plan.stage for plan in before), default=-1)
+        assert all(plan.stage > first for plan in plans if plan not in before)
+        before = plans
+    sides = [plan.side for plan in before]
+    assert set(sides) == {"user-samples", "user-factors", "item-factors", "item", "both", "user"}
+    assert max(plan.architecture["hidden"][0] for plan in before if plan.side == "both") == 500
+    assert max(sides.count(side) for side in ("user", "item")) == SEEDS
+
+
+def test_the_default_has_one_member_of_each_kind() -> None:
+    plans = plans_for(SMALL, seconds=usual_seconds(SMALL))
+    sides = [plan.side for plan in plans]
+    assert sorted(sides) == ["both", "item", "item-factors", "user-factors", "user-samples"]
 
 
 def test_the_usual_time_grows_with_the_data_up_to_a_bound() -> None:
@@ -74,8 +85,8 @@ def test_the_usual_time_grows_with_the_data_up_to_a_bound() -> None:
 def test_finer_scales_are_trained_by_likelihood_alone() -> None:
     for levels, weight in ((5, None), (10, 0.0)):
         plans = plans_for(replace(SMALL, levels=levels), seconds=600)
-        (joint,) = (plan for plan in plans if plan.side == "both")
-        assert joint.architecture.get("ordinal_weight") == weight
+        joints = [plan for plan in plans if plan.side == "both"]
+        assert {plan.architecture.get("ordinal_weight") for plan in joints} == {weight}
 
 
 # -- what they count -------------------------------------------------------------------------------
@@ -124,6 +135,46 @@ def test_a_small_validation_part_leaves_good_members_nearly_equal() -> None:
     )
     assert abs(first - second) < 0.05
     assert bad < 0.05
+
+
+def error_of(answers: list[Replies], shares: Shares, truth: Any) -> float:
+    """The squared error for known people, of a scale 1, 2."""
+    together = sum(
+        share * (1 + answer.everything.probabilities[:, 1])
+        for answer, (share, _) in zip(answers, shares, strict=True)
+    )
+    return float(np.square(together - truth).mean())
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("count", [30, 300, 5_000])
+def test_further_stages_never_make_the_validation_score_worse(count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(1, 3, count).astype(float)
+    noises = rng.uniform(0.2, 1.5, 6)
+    means = [np.clip(truth + rng.normal(0, noise, count), 1, 2) for noise in noises]
+    valid = synthetic(40, 40, 1_000, levels=2, seed=1).ratings.select(np.arange(1_000))
+    answers = [replies(one, truth, few=True) for one in means]
+    kinds, stages, trusts = [0, 1, 0, 2, 1, 3], [0, 0, 1, 2, 3, 4], [3.0, 1.0, 3.0, 1.0, 1.0, 1.0]
+    before = np.inf
+    for last in range(5):
+        some = [n for n, stage in enumerate(stages) if stage <= last]
+        parts = [[one[n] for n in some] for one in (answers, kinds, stages, trusts)]
+        shares = best_stages(parts[0], parts[1], parts[2], valid, parts[3])  # type: ignore[arg-type]
+        np.testing.assert_allclose(np.sum(shares, 0), 1.0)
+        error = error_of(parts[0], shares, truth)  # type: ignore[arg-type]
+        assert error <= before + 1e-12
+        before = error
+
+
+def test_a_stage_that_adds_next_to_nothing_is_left_out() -> None:
+    valid, means, truth = made_up(5_000, [0.5, 0.1])
+    answers = [replies(one, truth, few=True) for one in (means[0], means[0], means[1])]
+    shares = best_stages(answers, [0, 1, 2], [0, 1, 2], valid, [1.0, 1.0, 1.0])
+    assert shares[1][0] == pytest.approx(shares[0][0])  # alike, and the last stage is worth it
+    assert shares[2][0] > 0.8
+    shares = best_stages(answers[:2], [0, 1], [0, 1], valid, [1.0, 1.0])
+    assert shares == ((1.0, 1.0), (0.0, 0.0))
 
 
 def test_a_mixture_is_the_weighted_mean_of_distributions() -> None:

@@ -15,9 +15,9 @@ from scipy.optimize import approx_fprime, brentq, minimize
 
 from cfnade import calibration
 from cfnade.calibration import REST, REST_OF_LEVELS, Calibration, fit
+from cfnade.evaluation.rating_metrics import calibration_error, nll
 from cfnade.exceptions import PredictionError
 from cfnade.kernels import mean_tilt
-from cfnade.metrics import calibration_error, nll
 
 FloatArray = npt.NDArray[np.float64]
 STARS = [1.0, 2.0, 3.0, 4.0, 5.0]
@@ -80,7 +80,8 @@ def test_it_is_what_a_root_finder_makes_of_the_formula() -> None:
 
 def test_at_rest_nothing_moves() -> None:
     p = distributions(100)
-    assert np.array_equal(Calibration().apply(p, STARS), p / p.sum(1, keepdims=True))
+    same = Calibration().apply(p, STARS)
+    assert same == pytest.approx(p / p.sum(1, keepdims=True), abs=1e-12)
     at_rest = Calibration(1.0, (0.7,) * 5).apply(p, STARS)  # equal weights favour no level
     assert at_rest == pytest.approx(p, abs=1e-10)
     slope = Calibration(1.0, (-2.0, -1.0, 0.0, 1.0, 2.0)).apply(p, STARS)  # undone by the tilt
@@ -328,10 +329,10 @@ def test_what_lies_along_the_values_does_not_count() -> None:
 def test_where_nobody_leans_it_is_the_ordinary_calibration() -> None:
     p = distributions(50)
     personal, ordinary = Calibration(1.4, (0.1,) * 5, 0.8), Calibration(1.4, (0.1,) * 5)
-    assert np.array_equal(personal.apply(p, STARS), ordinary.apply(p, STARS))
-    still = personal.apply(p, STARS, np.zeros((50, 5)))
-    assert np.array_equal(still, ordinary.apply(p, STARS))
-    assert np.array_equal(ordinary.apply(p, STARS, leaning(50)), ordinary.apply(p, STARS))
+    expected = pytest.approx(ordinary.apply(p, STARS), abs=1e-12)
+    assert personal.apply(p, STARS) == expected
+    assert personal.apply(p, STARS, np.zeros((50, 5))) == expected
+    assert ordinary.apply(p, STARS, leaning(50)) == expected
     assert Calibration(1.0, (), 0.8).apply(p, STARS, leaning(50)) != pytest.approx(p, abs=0.01)
 
 
@@ -370,7 +371,7 @@ def test_unusable_numbers_are_refused() -> None:
             Calibration(1.0, (), 0.5).apply(distributions(2), STARS, leanings)
     with pytest.raises(PredictionError, match="for 3 levels, the probabilities have 5"):
         Calibration(1.0, (0.0, 1.0, 0.0)).apply(distributions(2), STARS)
-    with pytest.raises(PredictionError, match="5 rising numbers"):
+    with pytest.raises(PredictionError, match="5 increasing numbers"):
         Calibration(2.0).apply(distributions(2), [5, 4, 3, 2, 1])
 
 

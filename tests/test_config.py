@@ -1,4 +1,4 @@
-"""Settings refuse what makes no sense, and an option that does nothing would be a bug."""
+"""Training options: invalid values and unknown names are refused."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from cfnade.exceptions import TrainingError
         ({"seed": -1}, r"seed \(=-1\) must be a whole number"),
     ],
 )
-def test_senseless_settings_are_refused(given: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         TrainingConfig(**given)
 
 
-def test_settings_survive_json_and_refuse_unknown_names() -> None:
-    settings = TrainingConfig(context_rate=(0.5, 1.0), epochs=7)
-    given = settings.to_dict() | {"context_rate": [0.5, 1.0]}
-    assert TrainingConfig.from_dict(given) == settings
+def test_options_are_read_from_json_and_unknown_names_refused() -> None:
+    config = TrainingConfig(context_rate=(0.5, 1.0), epochs=7)
+    given = config.to_dict() | {"context_rate": [0.5, 1.0]}
+    assert TrainingConfig.from_dict(given) == config
     with pytest.raises(TrainingError, match=r"'learning_rat'; did you mean 'learning_rate'\?"):
         TrainingConfig.from_dict({"learning_rat": 1})

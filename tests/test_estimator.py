@@ -22,7 +22,7 @@ from cfnade import DataError, Dataset, Split, checkpoint, load, split, synthetic
 from cfnade.config import TrainingConfig
 from cfnade.data.synthetic import synthetic_interactions
 from cfnade.estimator import CFNADE, NotFittedError
-from cfnade.evaluation import evaluate
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import (
     CfnadeError,
     CheckpointError,
@@ -214,6 +214,15 @@ def test_verbose_prints_a_line_an_epoch(parts: Split, capsys: pytest.CaptureFixt
     assert len(printed) == len(lines) == 3
     assert f"valid rmse {lines[1]['valid_rmse']:.4f}" in printed[1]
     assert f"best {lines[2]['best_rmse']:.4f} @ {lines[2]['best_epoch']}" in printed[2]
+
+
+def test_verbose_names_the_model_of_each_line(
+    parts: Split, capsys: pytest.CaptureFixture[str]
+) -> None:
+    CFNADE(**{**SMALL, "side": "user,item", "seeds": 2, "epochs": 1, "verbose": True}).fit(parts)
+    starts = [line.split("epoch")[0].strip() for line in capsys.readouterr().out.splitlines()]
+    names = ["model 1/3 user", "model 2/3 user", "model 3/3 item"]
+    assert sorted(set(starts)) == names
 
 
 def test_every_argument_is_tried_above() -> None:
@@ -659,11 +668,11 @@ def test_counted_interactions_are_fitted_saved_and_explained_as_they_are_listed(
 def test_interactions_are_taken_from_tables_and_evaluated() -> None:
     parts = split(INTERACTIONS, "paper:0")
     model = CFNADE(threads=1).fit(parts)
-    scores = model.evaluate_lists(parts.test, k=10)
-    assert 0.15 < scores.at[10]["ndcg"].mean < 0.9
+    scores = model.evaluate_ranking(parts.test, k=10)
+    assert 0.15 < scores.by_k[10]["ndcg"].mean < 0.9
     told = interactions_frame(parts.test)
-    again = model.evaluate_lists(told, k=10)
-    assert again.at[10]["ndcg"].mean == pytest.approx(scores.at[10]["ndcg"].mean)
+    again = model.evaluate_ranking(told, k=10)
+    assert again.by_k[10]["ndcg"].mean == pytest.approx(scores.by_k[10]["ndcg"].mean)
     with pytest.raises(CfnadeError, match="interactions"):
         model.evaluate(parts.test)
 

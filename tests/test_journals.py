@@ -99,7 +99,7 @@ def test_the_command_logs_too(
     ratings: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cfnade.cli import main
-    from cfnade.data.typed_tables import write_parquet
+    from cfnade.data.readers.tables import write_parquet
 
     monkeypatch.chdir(tmp_path)
     write_parquet(ratings, tmp_path / "ratings.parquet")

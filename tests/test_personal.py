@@ -29,11 +29,12 @@ from tests.predictor.given import (
     ratings,
 )
 
-from cfnade import metrics, personal
+from cfnade import personal
 from cfnade.calibration import Calibration
 from cfnade.checkpoint import load, save
 from cfnade.data.scale import Scale
-from cfnade.evaluation import evaluate
+from cfnade.evaluation import rating_metrics as metrics
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.fitted import FittedModel
 from cfnade.personal import Calibrator, Leanings
 from cfnade.predictor import Predictor

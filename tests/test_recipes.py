@@ -1,4 +1,4 @@
-"""Recipes: those that come along are whole, and a wrong one says what is wrong with it."""
+"""Recipes: the presets are valid, and a wrong recipe gives one error that names the fault."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from cfnade.recipes import check_side, load_recipe, recipe_names
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_a_recipe_that_comes_along_can_be_used(name: str) -> None:
-    found = load_recipe(name)
-    assert found.name == name
-    check_side(found.side)
-    assert isinstance(found.model["hidden"], tuple)
+def test_every_preset_is_valid(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    check_side(recipe.side)
+    assert isinstance(recipe.model["hidden"], tuple)
 
 
-def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
+def test_a_recipe_is_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text(
         'side = "item"\n[model]\nhidden = [8, 6]\nfactors = 2\nshared = false\n'
         "[training]\nepochs = 3\ncontext_rate = [0.2, 0.9]\n[measured]\nrmse = 0.5\n"
     )
-    found = load_recipe(path)
-    assert (found.name, found.side) == ("own", "item")
-    assert found.model == {"hidden": (8, 6), "factors": 2, "shared": False}
-    assert found.training == TrainingConfig(epochs=3, context_rate=(0.2, 0.9))
-    assert found.measured == {"rmse": 0.5}
+    recipe = load_recipe(path)
+    assert (recipe.name, recipe.side) == ("own", "item")
+    assert recipe.model == {"hidden": (8, 6), "factors": 2, "shared": False}
+    assert recipe.training == TrainingConfig(epochs=3, context_rate=(0.2, 0.9))
+    assert recipe.measured == {"rmse": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,13 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         ("[model]\nhidden = [5.5]", r"hidden \(=\[5.5\]\) must be a list of"),
         ("[model]\nhidden = []", r"must be a list of"),
         ("[model]\nhiden = [5]", r"unknown model field 'hiden'; did you mean 'hidden'"),
+        ("[model]\nhidden = [5]\nfactors = 6", r"factors \(=6\) must not exceed the 5 hidden"),
+        ("[model]\ncolumns = 5", r"unknown model field 'columns'"),
+        ("[model]\nridge = 1001", r"recipe own: ridge \(=1001\) must be a whole number in 0..1000"),
+        (
+            "[model]\ngains = [1, 2]",
+            r"gains \(=\[1, 2\]\) must be a list of 3 values, each a number",
+        ),
         ("[model]\nfactors = '5'", r"recipe own: factors \(='5'\) must be a whole number"),
         ("[model]\nshared = 'yes'", r"recipe own: shared \(='yes'\) must be true or false"),
         ("[model]\nordinal_weight = []", r"ordinal_weight \(=\[\]\) must be a number"),
@@ -66,11 +73,11 @@ def test_a_wrong_recipe_is_refused(text: str, message: str, tmp_path: Path) -> N
         load_recipe(path)
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
+def test_an_unknown_name_gets_a_suggestion() -> None:
     with pytest.raises(TrainingError, match="unknown recipe 'ml-1m-itm'; did you mean 'ml-1m-it"):
         load_recipe("ml-1m-itm")
 
 
-def test_a_kind_that_is_named_twice_is_refused() -> None:
+def test_a_repeated_kind_is_refused() -> None:
     with pytest.raises(TrainingError, match=r"names user twice; several members .* seeds=2"):
         check_side("user,both,user")

@@ -14,7 +14,7 @@ os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 if TYPE_CHECKING:
     from cfnade.data.dataset import Dataset, Interactions, Ratings
-    from cfnade.data.loader import load, load_split
+    from cfnade.data.load import load, load_split
     from cfnade.data.scale import Scale
     from cfnade.data.splits import Split, split, train_test_split
     from cfnade.data.synthetic import synthetic
@@ -33,8 +33,8 @@ _MODULES = {
     "Ratings": "data.dataset",
     "Scale": "data.scale",
     "Split": "data.splits",
-    "load": "data.loader",
-    "load_split": "data.loader",
+    "load": "data.load",
+    "load_split": "data.load",
     "split": "data.splits",
     "synthetic": "data.synthetic",
     "train_test_split": "data.splits",

@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cfnade._typing import IntArray
+from cfnade.evaluation.rating_metrics import (
+    FloatArray,
+    check_levels,
+    check_probabilities,
+    check_values,
+    mean_surprisal,
+    nll,
+)
 from cfnade.exceptions import PredictionError
 from cfnade.kernels.mean_tilt import tilt_to_mean
-from cfnade.metrics import (
-    FloatArray,
-    LevelIndex,
-    checked_levels,
-    checked_probabilities,
-    checked_values,
-    nll,
-    surprise,
-)
 
 HOTTEST = 20.0
 """T lies in 1/20..20: beyond, a distribution is flat or certain for all practical purposes."""
@@ -81,8 +81,8 @@ class Calibration:
         table = np.asarray(probabilities, np.float64)
         if table.ndim == 2 and len(table) == 0:
             return table.copy()
-        p = checked_probabilities(table)
-        unit = unit_of(checked_values(values, p.shape[1]))
+        p = check_probabilities(table)
+        unit = unit_of(check_values(values, p.shape[1]))
         if len(self.log_weights) not in (0, p.shape[1]):
             raise PredictionError(
                 f"this calibration is for {len(self.log_weights)} levels, the probabilities have "
@@ -115,7 +115,7 @@ class Calibration:
             own = None if leanings is None else leanings[part]
             table = self.apply(probabilities[part], values, own)
             of_truth[part] = table[np.arange(len(table)), levels[part]]
-        return surprise(of_truth)
+        return mean_surprisal(of_truth)
 
     def for_leaning(self, leaning: FloatArray) -> Calibration:
         """The same for cells that all have this leaning (K,), as one that asks for none."""
@@ -154,9 +154,9 @@ def fit(
     With leanings (n, K) it is personal, if that is likelier. A penalty (REST) keeps it near rest
     where there is little to fit on.
     """
-    p = checked_probabilities(probabilities)
-    truth = checked_levels(levels, p)
-    unit = unit_of(checked_values(values, p.shape[1]))
+    p = check_probabilities(probabilities)
+    truth = check_levels(levels, p)
+    unit = unit_of(check_values(values, p.shape[1]))
     leanings = None if leanings is None else _checked_leanings(leanings, p)
     # What was called impossible stays so, and says nothing about the rest.
     fits = p[np.arange(len(p)), truth] > 0
@@ -183,7 +183,7 @@ class _Slope(NamedTuple):
 
 
 def _likeliest(
-    p: FloatArray, truth: LevelIndex, unit: FloatArray, leanings: FloatArray | None
+    p: FloatArray, truth: IntArray, unit: FloatArray, leanings: FloatArray | None
 ) -> Calibration:
     """Fisher scoring with step halving from rest: no step makes the penalised cost worse."""
     n, K = p.shape
@@ -221,7 +221,7 @@ def _likeliest(
 
 
 def _slope(
-    p: FloatArray, q: FloatArray, truth: LevelIndex, unit: FloatArray, leanings: FloatArray | None
+    p: FloatArray, q: FloatArray, truth: IntArray, unit: FloatArray, leanings: FloatArray | None
 ) -> _Slope:
     """A parameter moves log q by its feature (log p, the leaning, or being at a level), less what
     the tilt takes back to keep the mean: the feature's part along v. What remains is what the truth

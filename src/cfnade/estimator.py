@@ -88,7 +88,7 @@ class CFNADE(Arguments, Questions):
         """
         from cfnade import fitting
         from cfnade.training.floor import behind_means
-        from cfnade.training.run import train
+        from cfnade.training.run import checked_seeds, train
 
         split = fitting.parts_of(data, valid, self.seed)
         self._fitted_to = kind_of(data)
@@ -96,6 +96,7 @@ class CFNADE(Arguments, Questions):
             return self._fit_picks(split, start)
         auto = start is None and fitting.automatic(self.get_params(), self.usual_params())
         plans = self._plans(split, auto=auto)
+        names = [plans[0].side] * (checked_seeds(self.seeds) - 1) + [plan.side for plan in plans]
         trained = train(
             split,
             side=plans[0].side,
@@ -108,7 +109,7 @@ class CFNADE(Arguments, Questions):
             start=_fitted_of(start),
             device=self.device,
             threads=self.threads,
-            reporter=_told(reporter, fitting.EpochLines() if self.verbose else None),
+            reporter=_told(reporter, fitting.EpochLines(names) if self.verbose else None),
             say=print if self.verbose else _nothing,
         )
         if trained.diverged is not None:

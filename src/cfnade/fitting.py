@@ -130,13 +130,19 @@ def refuse_said(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
 
 
 class EpochLines:
-    """Prints a line an epoch."""
+    """Prints a line an epoch; names are those of all members."""
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._names = names
 
     def step(self, done: float, cost: float) -> None:
         pass
 
     def epoch(self, record: dict[str, Any]) -> None:
         line = f"epoch {record['epoch']:4d}   cost {record['cost']:9.4f}"
+        if len(self._names) > 1:
+            number = record.get("member", 0)
+            line = f"model {number + 1}/{len(self._names)} {self._names[number]}   {line}"
         if record["valid_rmse"] is not None:
             line += f"   valid rmse {record['valid_rmse']:.4f}"
             line += f"   best {record['best_rmse']:.4f} @ {record['best_epoch']}"

@@ -92,7 +92,7 @@ class MLflow(Journal):
 
 
 class Several:
-    """Tells all of these."""
+    """Tells all of these, those of stages that have a method for it."""
 
     def __init__(self, *reporters: Any) -> None:
         self._reporters = reporters
@@ -104,6 +104,11 @@ class Several:
     def epoch(self, record: dict[str, Any]) -> None:
         for one in self._reporters:
             one.epoch(record)
+
+    def stage(self, name: str, member: int | None) -> None:
+        for one in self._reporters:
+            if hasattr(one, "stage"):
+                one.stage(name, member)
 
 
 KINDS: dict[str, Callable[[Path, Mapping[str, Any]], Journal]] = {

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from cfnade.data.dataset import Dataset
-from cfnade.data.loader import load
+from cfnade.data.load import load
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.exceptions import PredictionError
 
@@ -68,7 +68,7 @@ def read(data: Any, scale: Scale | None = None) -> Dataset:
     """Ratings as they are; anything else is loaded, on the scale if one is known already."""
     if isinstance(data, Dataset):
         return data
-    return load(data, rating="-") if scale == INTERACTIONS else load(data, scale=scale)
+    return load(data, implicit=True) if scale == INTERACTIONS else load(data, scale=scale)
 
 
 # -- histories ------------------------------------------------------------------------------------

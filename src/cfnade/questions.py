@@ -8,10 +8,15 @@ from typing import Any, Literal, Self, Unpack
 import polars as pl
 
 from cfnade.data.scale import Scale
-from cfnade.evaluation import Scores, evaluate
+from cfnade.evaluation.evaluate import (
+    DEFAULT_K,
+    RankingScores,
+    RatingScores,
+    evaluate,
+    evaluate_ranking,
+)
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.list_evaluation import KS, ListScores, evaluate_lists
 from cfnade.native import (
     KINDS,
     Kind,
@@ -133,24 +138,30 @@ class Questions:
         frame = self.predictor_.explain(item=item, user=user, history=rated, of=of)
         return frame_as(frame, self._kind(history))
 
-    def evaluate(self, test: Any) -> Scores:
-        """Scores on ratings held out from fit(): Ratings, or anything that load() takes."""
+    def evaluate(self, test: Any) -> RatingScores:
+        """Score the predictions of held-out ratings: Ratings, or anything that load() takes."""
         return evaluate(self.fitted_, read(test, self.scale_))
 
-    def evaluate_lists(
+    def evaluate_ranking(
         self,
         test: Any,
         *,
-        k: int | Sequence[int] = KS,
+        k: int | Sequence[int] = DEFAULT_K,
         threshold: float | None = None,
-        people: int | None = None,
-    ) -> ListScores:
-        """Scores of the first k places of what `recommend` lists, on ratings held out from fit().
+        max_users: int | None = None,
+    ) -> RankingScores:
+        """Score the top-k lists that `recommend` returns, on held-out ratings or interactions.
 
-        Right is what a person gave `threshold` stars or more; `people` asks so many of them only.
+        Args:
+            test: Held-out data: Ratings, or anything that load() takes.
+            k: How many ranks count, or several such numbers.
+            threshold: Lowest rating of a relevant item; the upper quarter of the scale by default.
+            max_users: Evaluate a sample of at most so many users.
         """
         ratings = read(test, self.scale_)
-        return evaluate_lists(self.predictor_, ratings, k=k, threshold=threshold, people=people)
+        return evaluate_ranking(
+            self.predictor_, ratings, k=k, threshold=threshold, max_users=max_users
+        )
 
     # -- tables -------------------------------------------------------------------------------
 

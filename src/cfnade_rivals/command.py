@@ -61,8 +61,7 @@ def compare(
       cfnade compare ml-100k --splits u1,u2,u3,u4,u5 --out comparison --picture
       cfnade compare ml-1m --lists --models popularity,ease,ials --splits liang:600
     """
-    from cfnade.data.addresses import masked
-    from cfnade.data.elsewhere import settled
+    from cfnade.data.remote import pin_source, redact_url
     from cfnade_rivals.chart import draw, require_matplotlib
     from cfnade_rivals.comparison import Task
     from cfnade_rivals.comparison import compare as run
@@ -71,16 +70,16 @@ def compare(
         raise ModelError("--picture draws the RMSE, which lists have not; leave it out")
     if picture:
         require_matplotlib()
-    task = Task(*settled(data, reading), _seed(seed), threads, lists)
+    task = Task(*pin_source(data, reading), _seed(seed), threads, lists)
     names = None if models is None else _names(models, "--models")
     split_names = _names(splits, "--splits")
     outcomes = run(task, names, split_names, out=out, say=_say)
-    about = {"data": masked(data), "splits": split_names, "seed": seed, "threads": threads}
+    about = {"data": redact_url(data), "splits": split_names, "seed": seed, "threads": threads}
     table = _tell(outcomes, about, out, lists=lists, as_json=as_json)
     if not any(row.splits for row in table):
         raise ModelError("no model could be fitted; the lines above say why")
     if picture:
-        draw(table, (out or Path()) / PICTURE, f"{masked(data)}: {', '.join(split_names)}")
+        draw(table, (out or Path()) / PICTURE, f"{redact_url(data)}: {', '.join(split_names)}")
 
 
 def _tell(

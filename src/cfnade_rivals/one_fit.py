@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from cfnade import Dataset, Split, load_split
+from cfnade.evaluation.rating_metrics import calibration_error, mae, nll, rmse
 from cfnade.exceptions import CfnadeError, ModelError
-from cfnade.metrics import calibration_error, mae, nll, rmse
 from cfnade_rivals import make
 from cfnade_rivals.fit_costs import cpu_seconds, peak_mb
 from cfnade_rivals.interface import Fitted, FloatArray, IntArray, MissingError

@@ -8,12 +8,13 @@ import numpy as np
 import polars as pl
 import torch
 from tests.implicit.cases import CASES, some_model
+from tests.raw_tables import raw_table
 
 from cfnade.calibration import Calibration
 from cfnade.config import TrainingConfig
-from cfnade.data.build import Options, build
-from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
+from cfnade.data.load import LoadOptions
+from cfnade.data.validate import build
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.implicit import InteractionModel
 from cfnade.implicit.rows import InteractionRows
@@ -36,16 +37,16 @@ def ratings(*, texts: bool = False, titles: bool = True) -> Dataset:
     values = rng.integers(1, 11, 60) / 2
     names = {i: f"Film {i} – é" for i in range(11)}
     return build(
-        Columns(
+        raw_table(
             users=pl.Series([f"u{u}" for u in users]) if texts else users * 7,
             items=pl.Series([f"i{i}" for i in items]) if texts else items,
-            values=values,
+            ratings=values,
             times=np.arange(60) + 10**9,
             titles=({f"i{i}": t for i, t in names.items()} if texts else names) if titles else {},
             genres={1: "Comedy|Drama"} if titles and not texts else {},
             source="made up",
         ),
-        Options(scale="0.5-5/0.5"),
+        LoadOptions(scale="0.5-5/0.5"),
     )
 
 

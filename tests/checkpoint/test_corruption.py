@@ -127,7 +127,7 @@ def put(*keys: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("members", value=7), "does not describe a model"),
         (put("scale", value=None), "does not describe a model"),
         (put("scale", "values", value=[1, 2, 3]), "levels"),
-        (put("scale", "values", value=[3, 2, 1]), "rising"),
+        (put("scale", "values", value=[3, 2, 1]), "ascending"),
         (put("calibration", value={"heat": 1}), "calibration"),
         (put("calibration", value=3), "does not describe a model"),
         (put("context", value=None), "does not describe a model"),

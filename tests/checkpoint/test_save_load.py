@@ -22,12 +22,13 @@ import polars as pl
 import pytest
 import torch
 from tests.checkpoint.given import KINDS, make, ratings, same, shared_arrays, weights
+from tests.raw_tables import raw_table
 
 from cfnade.checkpoint import drop_context, load, manifest, save
 from cfnade.checkpoint.manifest import FILES
 from cfnade.checkpoint.model_card import CARD
-from cfnade.data.build import Options, build
-from cfnade.data.columns import Columns
+from cfnade.data.load import LoadOptions
+from cfnade.data.validate import build
 from cfnade.exceptions import CheckpointError
 from cfnade.utils.safetensors_io import digest_file
 
@@ -59,8 +60,8 @@ def test_ids_and_titles_come_back(tmp_path: Path, texts: bool, titles: bool) -> 
 
 
 def test_binned_scales_and_models_without_calibration_come_back(tmp_path: Path) -> None:
-    columns = Columns(np.arange(4), np.arange(4), np.array([0.1, 0.5, 2.5, 9.0]))
-    fitted = replace(make(data=build(columns, Options(bins=[0, 1, 2, 10]))), calibration=None)
+    columns = raw_table(np.arange(4), np.arange(4), np.array([0.1, 0.5, 2.5, 9.0]))
+    fitted = replace(make(data=build(columns, LoadOptions(bins=[0, 1, 2, 10]))), calibration=None)
     save(fitted, tmp_path)
     assert same(load(tmp_path), fitted)
     assert load(tmp_path).context.scale.edges == (1.0, 2.0)

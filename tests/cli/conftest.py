@@ -82,7 +82,7 @@ def trained(path: Path, out: Path, side: str, **model: object) -> Path:
 
     from cfnade import checkpoint
     from cfnade.config import TrainingConfig
-    from cfnade.data.loader import load_split
+    from cfnade.data.load import load_split
     from cfnade.training.run import train
 
     parts = load_split(path, "paper:0", cache=False)

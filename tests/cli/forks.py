@@ -93,8 +93,7 @@ class Run:
 def _serve() -> None:
     import cfnade.checkpoint
     import cfnade.cli.show
-    import cfnade.data.formats
-    import cfnade.data.loader
+    import cfnade.data.load
     import cfnade.training.run  # noqa: F401
     from cfnade.kernels.prepare import prepare
 

@@ -138,7 +138,10 @@ def test_predictions_and_scores_of_a_folder(shell: Shell, user_model: Path, tmp_
         (["recommend", "MODEL", "--people", "everybody", "--user", "3", "--out", "l"], "--user"),
         (["predict", "MODEL", "x.csv", "--engine", "local", "--at", "3", "--out", "l"], "--at"),
         (["evaluate", "MODEL", "--engine", "local", "--out", "l"], "give the ratings to score"),
-        (["evaluate", "MODEL", "x.csv", "--out", "l", "--people", "9"], "--people (=9) is not for"),
+        (
+            ["evaluate", "MODEL", "x.csv", "--out", "l", "--max-users", "9"],
+            "--max-users (=9) is not for",
+        ),
     ],
 )
 def test_wrong_large_jobs_are_one_error(

@@ -7,10 +7,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from cfnade import load
-from cfnade.data.typed_tables import read_table
 
 CSV = "userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n1,1029,3.0,1260759179\n"
 CSV += "7,31,5.0,851868750\n"
@@ -59,7 +59,7 @@ def test_options_say_how_to_read(shell: Shell, tmp_path: Path) -> None:
     path.write_text("4;a;x\n2;b;x\n4;b;x\n")
     done = shell(
         "data", "info", path, "--json", "--user", "2", "--item", "1", "--rating", "0",
-        "--scale", "1-5", "--repeats", "last", "--no-header",
+        "--scale", "1-5", "--duplicates", "last", "--no-header",
     )  # fmt: skip
     assert done.code == 0, done.err
     assert json.loads(done.out)["ratings"] == 2
@@ -83,7 +83,7 @@ def test_convert_gives_back_the_same_ratings(shell: Shell, csv: Path, tmp_path: 
     assert done.code == 0
     assert "3 ratings" in done.out
     assert load(out) == load(csv)
-    assert read_table(out, "own.parquet").titles == {}
+    assert list(pl.read_parquet_schema(out)) == ["user", "item", "rating", "timestamp"]
 
 
 def test_split_writes_the_parts_and_says_which(shell: Shell, csv: Path, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_split_writes_the_parts_and_says_which(shell: Shell, csv: Path, tmp_path
         (["data", "info", "{csv}", "--scale", "1-3"], "is off the scale 1–3", 1),
         (["data", "info", "{csv}", "--bins", "1"], "whole number in 2..255", 1),
         (["data", "info", "{csv}", "--bins", "x"], "integer", 2),
-        (["data", "info", "{csv}", "--repeats", "some"], "must be one of error, first", 1),
+        (["data", "info", "{csv}", "--duplicates", "some"], "must be one of error, first", 1),
         (["data", "info", "{csv}", "--user", "nobody"], "nobody", 1),
         (["data", "info", "{csv}", "--encoding", "klingon"], "klingon", 1),
         (["data", "convert", "{csv}", "out.csv"], "must end in .parquet", 1),
@@ -148,11 +148,13 @@ def test_bad_lines_are_an_error_that_names_the_option_or_left_out_and_shown(
 def test_a_file_of_items_brings_titles_and_genres(shell: Shell, csv: Path, tmp_path: Path) -> None:
     items, out = tmp_path / "items.csv", tmp_path / "out.parquet"
     items.write_text("movieId;title;genres\n31;Dangerous Minds;Drama\n1;Toy Story;Comedy\n")
-    done = shell("data", "convert", csv, out, "--items", items)
+    done = shell("data", "convert", csv, out, "--item-features", items)
     assert done.code == 0
     assert "items.csv: 1 of 2 items are in it" in done.err
-    columns = read_table(out, "out")
-    assert (columns.titles, columns.genres) == ({31: "Dangerous Minds"}, {31: "Drama"})
+    known = load(out)
+    assert known.titles is not None
+    assert known.genres is not None
+    assert (known.titles.tolist()[0], known.genres.tolist()[0]) == ("Dangerous Minds", "Drama")
 
 
 def test_columns_that_cannot_be_told_are_asked_for_by_option(shell: Shell, tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ def test_columns_that_cannot_be_told_are_asked_for_by_option(shell: Shell, tmp_p
     path.write_text("whose,which,how much\nann,alien,5\nbob,alien,4\n")
     done = shell("data", "info", path)
     assert done.code == 1
-    assert "say it with --user, --item, --rating" in done.err
+    assert "name it with --user, --item, --rating" in done.err
     assert "    whose,which,how much\n    ann,alien,5\n" in done.err
 
 
@@ -192,17 +194,17 @@ def test_a_file_without_ratings_is_said_to_be_interactions(shell: Shell, plays: 
 
 
 def test_options_say_how_interactions_count(shell: Shell, plays: Path) -> None:
-    log = json.loads(shell("data", "info", plays, "--json", "--weights", "log").out)
+    log = json.loads(shell("data", "info", plays, "--json", "--weighting", "log").out)
     assert log["weights"]["most"] == pytest.approx(1 + math.log(7))
-    lines = json.loads(shell("data", "info", plays, "--json", "--weight", "-").out)
+    lines = json.loads(shell("data", "info", plays, "--json", "--no-weight").out)
     assert lines["weights"]["total"] == 4
     named = json.loads(shell("data", "info", plays, "--json", "--weight", "2").out)
     assert named["weights"]["total"] == 9
 
 
 def test_ratings_become_interactions_by_option(shell: Shell, csv: Path) -> None:
-    assert json.loads(shell("data", "info", csv, "--json", "--likes", "3").out)["ratings"] == 2
-    facts = json.loads(shell("data", "info", csv, "--json", "--rating", "-").out)
+    assert json.loads(shell("data", "info", csv, "--json", "--min-rating", "3").out)["ratings"] == 2
+    facts = json.loads(shell("data", "info", csv, "--json", "--implicit").out)
     assert (facts["ratings"], facts["levels"], facts["weights"]) == (3, 1, None)
 
 
@@ -212,10 +214,10 @@ def test_equal_ratings_name_the_option_that_makes_interactions_of_them(
     csv.write_text("user,item,rating\n1,2,1\n1,3,1\n")
     done = shell("data", "info", csv)
     assert done.code == 1
-    assert "with --rating -" in done.err
-    assert shell("data", "info", csv, "--rating", "-").code == 0
-    done = shell("data", "info", csv, "--rating", "-", "--repeats", "last")
-    assert "--repeats is for ratings; repeated interactions are counted" in done.err
+    assert "with --implicit" in done.err
+    assert shell("data", "info", csv, "--implicit").code == 0
+    done = shell("data", "info", csv, "--implicit", "--duplicates", "last")
+    assert "--duplicates is for ratings; repeated interactions are counted" in done.err
 
 
 def test_interactions_are_converted_and_split(shell: Shell, plays: Path, tmp_path: Path) -> None:

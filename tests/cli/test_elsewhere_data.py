@@ -40,7 +40,7 @@ def test_a_model_of_a_pipe_is_evaluated_and_gone_on_with(
     send(monkeypatch, content)
     trained = shell("train", "-", "--out", out, "--keep-state", *TINY)
     assert trained.code == 0, trained.said
-    assert "standard input: kept as " in trained.err
+    assert "standard input: stored as " in trained.err
     assert shell("evaluate", out).code == 0
     assert shell("train", "--resume", "--out", out).code == 0
     send(monkeypatch, content)
@@ -123,7 +123,7 @@ def test_no_password_is_shown_or_kept_with_a_model(
     scored = shell("evaluate", tmp_path / "m", later, "--json")
     assert scored.code == 0, scored.said
     job = json.loads((tmp_path / "m" / "run.json").read_text())
-    assert job["data"] == address.replace("s%40cret", "***").replace("abcdef", "***")
+    assert Path(job["data"]).is_relative_to(own_cache)  # the download, for the address is secret
     written = [*(tmp_path / "m").rglob("*"), *own_cache.rglob("*")]
     everything = trained.out + trained.err + scored.out + scored.err + again.out + again.err
     everything += " ".join(map(str, written))

@@ -76,7 +76,7 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
         (["--ordinal", "0.5"], "--ordinal was None, not 0.5"),
         (["--recipe", "ml-1m-item"], "--recipe was default-plain, not ml-1m-item"),
         (["--scale", "1-5"], "--scale was None, not 1-5"),
-        (["--time", "-"], "--time was None, not -"),
+        (["--no-time"], "--time was None, not False"),
         (["--know-time"], "--know-time was None, not True"),
         (["--no-cache"], "--no-cache was None, not False"),
         (["--without-context"], "--without-context was False, not True"),
@@ -123,7 +123,7 @@ def test_data_is_found_from_another_folder(
     (ratings_file.parent / "items.csv").write_text("movieId,title\n3,Alien\n")
     monkeypatch.chdir(ratings_file.parent)
     arguments = [*options(out, 1), "--split", "file:test.csv", "--scale", "1-5", "--keep-state"]
-    arguments += ["--items", "items.csv"]
+    arguments += ["--item-features", "items.csv"]
     done = shell("train", ratings_file.name, *arguments)
     assert done.code == 0, done.err
     monkeypatch.chdir(tmp_path)

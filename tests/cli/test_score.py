@@ -10,8 +10,7 @@ from tests.close import assert_close
 
 from cfnade import load_split
 from cfnade.checkpoint import load
-from cfnade.evaluation import evaluate
-from cfnade.list_evaluation import evaluate_lists
+from cfnade.evaluation.evaluate import evaluate, evaluate_ranking
 from cfnade.predictor import Predictor
 
 Shell = Any
@@ -42,8 +41,10 @@ def test_evaluate_scores_given_ratings(shell: Shell, item_model: Path, tmp_path:
 
 def test_lists_are_scored_if_asked_for(shell: Shell, user_model: Path, ratings_file: Path) -> None:
     test = load_split(ratings_file, "paper:0").test
-    expected = evaluate_lists(Predictor.load(user_model), test, k=(2, 5), threshold=3, people=20)
-    options = ("--lists", "--k", "2, 5", "--threshold", "3", "--people", "20")
+    expected = evaluate_ranking(
+        Predictor.load(user_model), test, k=(2, 5), threshold=3, max_users=20
+    )
+    options = ("--lists", "--k", "2, 5", "--threshold", "3", "--max-users", "20")
     done = shell("evaluate", user_model, *options, "--json")
     assert done.code == 0, done.err
     figures = json.loads(done.out)
@@ -53,5 +54,5 @@ def test_lists_are_scored_if_asked_for(shell: Shell, user_model: Path, ratings_f
     assert "20 people who gave 3 or more" in text
     for k in (2, 5):
         assert f"first {k}" in text
-        for name, found in expected.at[k].items():
+        for name, found in expected.by_k[k].items():
             assert f"{found.mean:.4f} ± {found.error:.4f}" in text, name

@@ -32,7 +32,7 @@ def test_what_was_tried_is_in_the_folder_and_the_model_answers(shell: Shell, mod
     assert {"user-samples", "user-factors", "item-factors"} <= {
         one["side"] for one in facts["tried"]
     }
-    assert facts["auto"] == {"minutes": 0.1, "lists": None}
+    assert facts["auto"] == {"minutes": 0.1, "lists": None, "refit": False}
     assert (
         CFNADE.load(model).get_params() | {"threads": 1}
         == CFNADE(minutes=0.1, threads=1).get_params()

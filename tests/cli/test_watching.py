@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from cfnade import CFNADE
 from cfnade.cli.show import TrainingView
+from cfnade.data.synthetic import synthetic
 
 
 def record(epoch: int) -> dict[str, Any]:
@@ -53,3 +55,47 @@ def test_nothing_is_touched_before_training_has_begun(tmp_path: Path) -> None:
         view.epoch(record(1))
     assert begun == ["earlier\n"]
     assert epochs(tmp_path) == [1]
+
+
+def test_the_bar_names_the_stage_and_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cfnade.cli.show._EVERY", -1.0)
+    with TrainingView(["both", "item-factors"], [4, 0], tmp_path, []) as view:
+
+        def shown() -> tuple[str, Any]:
+            (task,) = view._live.tasks
+            return task.description, task.total
+
+        view.stage("both", 0)
+        assert shown() == ("model 1/2 both", None)
+        view.step(0.5, 1.0)
+        assert shown() == ("model 1/2 both   epoch 1", 1.0)
+        view.epoch(record(1) | {"member": 0})
+        assert shown()[1] is None
+        view.step(0.5, 1.0)
+        assert shown() == ("model 1/2 both   epoch 2", 1.0)
+        view.stage("item-factors", 1)
+        assert shown() == ("model 2/2 item-factors", None)
+        view.stage("lists", None)
+        assert shown() == ("lists", None)
+
+
+def test_members_and_later_stages_are_told_to_the_reporter() -> None:
+    stages: list[tuple[str, int | None]] = []
+
+    class Stages:
+        def step(self, done: float, cost: float) -> None:
+            pass
+
+        def epoch(self, record: dict[str, Any]) -> None:
+            pass
+
+        def stage(self, name: str, member: int | None) -> None:
+            stages.append((name, member))
+
+    ratings = synthetic(30, 20, 300, seed=3).ratings
+    how = {"epochs": 1, "hidden": (4,), "threads": 1, "lists": True}
+    CFNADE(side="user,item", **how).fit(ratings, reporter=Stages())  # type: ignore[arg-type]
+    named = list(dict.fromkeys(stages))
+    assert named == [("user", 0), ("item", 1), ("weights and calibration", None), ("lists", None)]

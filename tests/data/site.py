@@ -57,14 +57,14 @@ class _Answer(BaseHTTPRequestHandler):
         self.server.asked.append(self.path)
         self.server.logins.append(self.headers["Authorization"])
         if path == "/moved.csv":
-            self._start(302, {"Location": f"{self.server.home}/own.csv"})
+            self._start(
+                302, {"Location": f"{self.server.home}/own.csv".replace("127.0.0.1", "localhost")}
+            )
         elif path == "/private.csv" and self.headers["Authorization"] != LOGIN:
             self._start(401, {"Content-Length": "0"})
         elif path == "/short.csv":
             self._start(200, {"Content-Length": str(len(TEXT) + 9)})
             self.wfile.write(TEXT)
-        elif path == "/huge.csv":
-            self._start(200, {"Content-Length": str(1 << 60)})
         elif path == "/slow.csv":
             time.sleep(1)
         elif path == "/private.csv" or path in self.server.files:
@@ -86,7 +86,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     with Site() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

@@ -10,16 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.raw_tables import raw_table
 
-from cfnade.data.build import build
 from cfnade.data.cache import cached
-from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
+from cfnade.data.load import LoadOptions
+from cfnade.data.validate import build
 
 
 def ratings_of(text: str) -> Dataset:
     stars = np.array([int(c) for c in text])
-    return build(Columns(np.arange(len(stars)), np.zeros(len(stars), np.int64), stars))
+    return build(
+        raw_table(np.arange(len(stars)), np.zeros(len(stars), np.int64), stars), LoadOptions()
+    )
 
 
 class Parser:
@@ -143,13 +146,15 @@ FILL = """
 import sys
 from pathlib import Path
 import numpy as np
-from cfnade.data.build import build
 from cfnade.data.cache import cached
-from cfnade.data.columns import Columns
+from cfnade.data.load import LoadOptions
+from cfnade.data.raw_table import RawTable
+from cfnade.data.validate import build
 
 path = Path(sys.argv[1])
 stars = np.array([int(c) for c in path.read_text()])
-expected = build(Columns(np.arange(len(stars)), np.zeros(len(stars), np.int64), stars)), "digits"
+table = RawTable.from_arrays(np.arange(len(stars)), np.zeros(len(stars), np.int64), stars)
+expected = build(table, LoadOptions()), "digits"
 for number in range(10):
     assert cached(path, f"way {number}", lambda: expected) == expected
 """

@@ -15,7 +15,7 @@ import pytest
 
 from cfnade.data import datasets
 from cfnade.data.datasets import DATASETS, PublishedDataset, WheelMirror
-from cfnade.data.loader import load
+from cfnade.data.load import load
 from cfnade.exceptions import DataError
 
 INTER = "user_id:token\titem_id:token\trating:float\ttimestamp:float\r\n"

@@ -12,12 +12,12 @@ import pytest
 from tests.data.plays import played, saved, triples
 
 from cfnade import DataError, load, load_split, split
-from cfnade.data.build import Options
 from cfnade.data.dataset import Dataset, Ratings
-from cfnade.data.scale import INTERACTIONS, Scale, usual_threshold
+from cfnade.data.load import LoadOptions
+from cfnade.data.readers.tables import write_parquet
+from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.splits import split_from_files
 from cfnade.data.summary import summarise
-from cfnade.data.typed_tables import write_parquet
 
 RATED = "user,item,rating,count\n1,2,3,9\n1,3,5,9\n2,3,4,9\n"
 PAIRS = [(1, 10), (1, 11), (2, 10), (4, 12)]
@@ -43,14 +43,19 @@ def test_data_without_weights_has_the_fingerprint_that_it_had_before_there_were_
     assert parts.fingerprint == "060be6ffe7ee146d1347b6c39991a596"
 
 
-def test_caches_are_found_under_the_names_that_they_had() -> None:
-    assert str(Options()) == "Options(scale=None, bins=None, repeats='error')"
-    assert Options().counting() == ""
-    assert len({Options(likes=4).counting(), Options(weights="log").counting(), ""}) == 3
+def test_every_option_is_part_of_the_key_of_the_cache() -> None:
+    changed: list[dict[str, Any]] = [
+        {"min_rating": 4},
+        {"weighting": "log"},
+        {"implicit": True},
+        {"time": False},
+        {},
+    ]
+    assert len({LoadOptions(**one).to_json() for one in changed}) == len(changed)
 
 
 def test_weights_are_part_of_the_fingerprint_and_of_the_words() -> None:
-    linear, log = played(), played(weights="log")
+    linear, log = played(), played(weighting="log")
     assert linear.fingerprint != log.fingerprint
     assert "interactions of 8 items by 11 users, with weights, times>" in repr(linear)
     assert "scale" not in repr(linear)
@@ -59,7 +64,7 @@ def test_weights_are_part_of_the_fingerprint_and_of_the_words() -> None:
 def test_store_and_parquet_give_the_same_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = [played(weights="log"), played(40, weight="-")]
+    made = [played(weighting="log"), played(40, weight=False)]
     caplog.set_level(logging.INFO, "cfnade")
     caplog.clear()
     for ratings in made:
@@ -75,11 +80,11 @@ def test_the_cache_tells_ways_of_reading_apart(tmp_path: Path) -> None:
     path = saved(tmp_path, RATED + "3,2,5,1\n")
     ways: list[dict[str, Any]] = [
         {},
-        {"likes": 4},
-        {"likes": 5},
-        {"rating": "-"},
-        {"rating": "-", "weights": "log"},
-        {"rating": "-", "weight": "-"},
+        {"min_rating": 4},
+        {"min_rating": 5},
+        {"implicit": True},
+        {"implicit": True, "weighting": "log"},
+        {"implicit": True, "weight": False},
     ]
     first = [load(path, **way) for way in ways]
     assert len({ratings.fingerprint for ratings in first}) == len(ways)
@@ -145,7 +150,10 @@ def test_the_protocol_of_liang_sees_likes_and_interactions_alike() -> None:
     stars = draw.integers(1, 6, len(cells))
     rated = np.column_stack([cells, stars])
     only_likes = load(rated[stars >= 4], scale="1-5")
-    of_likes, of_clicks = split(only_likes, "liang:10"), split(load(rated, likes=4), "liang:10")
+    of_likes, of_clicks = (
+        split(only_likes, "liang:10"),
+        split(load(rated, min_rating=4), "liang:10"),
+    )
     for part, expected in of_likes.parts().items():
         assert triples(of_clicks.parts()[part]) == triples(expected)
         assert len(expected) > 0
@@ -157,7 +165,7 @@ def test_the_protocol_of_liang_sees_likes_and_interactions_alike() -> None:
     with pytest.raises(
         DataError, match=r"liang:40 .* 39 users with 5 interactions; some must remain"
     ):
-        split(load(rated, likes=4), "liang:40")
+        split(load(rated, min_rating=4), "liang:40")
 
 
 def test_splits_of_files_read_both_the_same_way(tmp_path: Path) -> None:
@@ -165,7 +173,7 @@ def test_splits_of_files_read_both_the_same_way(tmp_path: Path) -> None:
     lines = [f"{u},{i},{1 + (u + i) % 5}" for u, i in cells]
     train = saved(tmp_path, "user,item,rating\n" + "\n".join(lines[:30]) + "\n", "train.csv")
     test = saved(tmp_path, "user,item,rating\n" + "\n".join(lines[30:]) + "\n", "test.csv")
-    parts = load_split(train, f"file:{test}", likes=4)
+    parts = load_split(train, f"file:{test}", min_rating=4)
     liked = {(u, i) for u, i in cells if 1 + (u + i) % 5 >= 4}
     assert {(u, i) for u, i, _ in triples(parts.test)} == liked & set(cells[30:])
     assert len(parts.train) + len(parts.valid) == len(liked & set(cells[:30]))
@@ -176,7 +184,7 @@ def test_splits_of_files_read_both_the_same_way(tmp_path: Path) -> None:
 
 def test_the_scale_of_interactions_has_one_level() -> None:
     assert len(INTERACTIONS) == 1
-    assert usual_threshold(INTERACTIONS) == 1
+    assert INTERACTIONS.default_threshold == 1
     assert INTERACTIONS.nearest(np.array([1.0, 7.0])).tolist() == [0, 0]
     with pytest.raises(DataError, match="needs 2 to 255 levels, got 1"):
         Scale((3.0,))

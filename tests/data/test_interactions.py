@@ -17,10 +17,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.data.plays import Line, saved, triples
+from tests.raw_tables import raw_table
 
 from cfnade import DataError, load, load_split
-from cfnade.data.build import Options, build
-from cfnade.data.columns import Columns
+from cfnade.data.load import LoadOptions
+from cfnade.data.validate import build
 
 # -- counting --------------------------------------------------------------------------------------
 
@@ -40,7 +41,7 @@ def test_a_pair_counts_what_its_lines_count_together(lines: list[Line], weights:
         order.pop((user, item), None)  # the last line says where it stands
         order[user, item] = None
     frame = pl.DataFrame(lines, schema=["user", "item", "plays", "time"], orient="row")
-    ratings = load(frame, weights=weights)
+    ratings = load(frame, weighting=weights)
     weigh = math.log if weights == "log" else None
     expected = [1 + weigh(total[pair]) if weigh else total[pair] for pair in order]
     assert [(u, i) for u, i, _ in triples(ratings)] == list(order)
@@ -75,7 +76,7 @@ def test_a_wrong_weight_is_named_or_left_out(tmp_path: Path, count: str, message
     path = saved(tmp_path, f"user,item,count\n1,2,3\n1,3,{count}\n2,3,1\n")
     with pytest.raises(DataError, match=message):
         load(path)
-    assert triples(load(path, weight="-")) == [(1, 2, 1), (1, 3, 1), (2, 3, 1)]
+    assert triples(load(path, weight=False)) == [(1, 2, 1), (1, 3, 1), (2, 3, 1)]
     if "e" not in count:
         assert triples(load(path, skip_bad_lines=True)) == [(1, 2, 3), (2, 3, 1)]
 
@@ -83,8 +84,10 @@ def test_a_wrong_weight_is_named_or_left_out(tmp_path: Path, count: str, message
 def test_fractions_weigh_as_they_are_and_have_no_logarithm() -> None:
     frame = pl.DataFrame({"user": ["a", "b"], "item": [7, 7], "weight": [0.25, 3.5]})
     assert triples(load(frame)) == [("a", 7, 0.25), ("b", 7, 3.5)]
-    with pytest.raises(DataError, match=r"user a, item 7: weighs 0\.25 in all.*weights=\"linear\""):
-        load(frame, weights="log")
+    with pytest.raises(
+        DataError, match=r"user a, item 7: weighs 0\.25 in all.*weighting=\"linear\""
+    ):
+        load(frame, weighting="log")
 
 
 # -- what is taken for interactions ----------------------------------------------------------------
@@ -130,27 +133,27 @@ def test_three_columns_stay_ratings(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("header", ["user,item,avg_rating", "user,item,n_stars,my_score,a_score"])
 def test_a_name_that_speaks_of_ratings_is_asked_about(tmp_path: Path, header: str) -> None:
     path = saved(tmp_path, header + "\n" + ",".join("7" for _ in header.split(",")) + "\n")
-    with pytest.raises(DataError, match=r'which column is the rating.*rating="-"'):
+    with pytest.raises(DataError, match=r"which column is the rating.*implicit=True"):
         load(path)
-    assert triples(load(path, rating="-")) == [(7, 7, 1)]
+    assert triples(load(path, implicit=True)) == [(7, 7, 1)]
 
 
 def test_equal_ratings_name_the_way_out(tmp_path: Path) -> None:
     path = saved(tmp_path, "user,item,rating\n1,2,1\n1,3,1\n")
-    with pytest.raises(DataError, match=r'every rating is 1,.*rating="-"'):
+    with pytest.raises(DataError, match=r"every rating is 1,.*implicit=True"):
         load(path)
-    assert triples(load(path, rating="-")) == [(1, 2, 1), (1, 3, 1)]
+    assert triples(load(path, implicit=True)) == [(1, 2, 1), (1, 3, 1)]
 
 
 def test_a_column_of_ratings_can_be_told_to_be_counts() -> None:
     rows = [(1, 2, 3, 70), (1, 2, 4, 60), (2, 2, 5, 90)]
-    ratings = load(rows, rating="-", weight=2)
+    ratings = load(rows, implicit=True, weight=2)
     assert triples(ratings) == [(1, 2, 7), (2, 2, 5)]
     assert ratings.times is not None
     assert ratings.times.tolist() == [70, 90]
     assert triples(load([row[:3] for row in rows], weight=2)) == triples(ratings)
     frame = pl.DataFrame(rows, schema=["user", "item", "rating", "time"], orient="row")
-    assert triples(load(frame, rating="-", weight="rating")) == triples(ratings)
+    assert triples(load(frame, implicit=True, weight="rating")) == triples(ratings)
 
 
 def test_a_file_of_ratings_is_chosen_before_one_of_pairs(tmp_path: Path) -> None:
@@ -165,7 +168,7 @@ def test_recbole_files_without_ratings(tmp_path: Path) -> None:
     text = "user_id:token\tartist_id:token\tweight:float\n2\t51\t13883\n2\t52\t11690\n"
     path = saved(tmp_path, text, "lastfm.inter")
     assert triples(load(path)) == [(2, 51, 13883), (2, 52, 11690)]
-    assert load(path, weight="-").weights is None
+    assert load(path, weight=False).weights is None
 
 
 # -- tables in memory ------------------------------------------------------------------------------
@@ -196,15 +199,15 @@ PLACES = tuple(np.array(PAIRS).T)
 def test_every_container_gives_the_interactions_of_the_frame(data: Any) -> None:
     assert load(data) == load(FRAME)
     assert load(data).implicit
-    assert load(data, rating="-", weight="-") == load(FRAME)
+    assert load(data, implicit=True, weight=False) == load(FRAME)
 
 
 def test_counts_of_matrices_and_dicts_are_weights() -> None:
     matrix = sp.csr_array(([2, 5, 1, 7], PLACES))
     expected = [(1, 10, 2), (1, 11, 5), (2, 10, 1), (4, 12, 7)]
-    assert triples(load(matrix, rating="-")) == expected
-    assert triples(load({1: {10: 2, 11: 5}, 2: {10: 1}, 4: {12: 7}}, rating="-")) == expected
-    assert load(matrix, rating="-", weight="-") == load(FRAME)
+    assert triples(load(matrix, implicit=True)) == expected
+    assert triples(load({1: {10: 2, 11: 5}, 2: {10: 1}, 4: {12: 7}}, implicit=True)) == expected
+    assert load(matrix, implicit=True, weight=False) == load(FRAME)
     assert not load(matrix).implicit
 
 
@@ -233,17 +236,23 @@ RATED = "user,item,rating,count\n1,2,3,9\n1,3,5,9\n2,3,4,9\n"
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"rating": "-", "repeats": "last"}, "repeats= is for ratings; repeated interactions are"),
-        ({"rating": "-", "scale": "1-5"}, "scale= is for ratings"),
-        ({"rating": "-", "bins": 3}, "bins= is for ratings"),
-        ({"rating": "-", "likes": 4}, "likes= turns ratings into interactions; these are some"),
-        ({"likes": 4, "scale": "1-5"}, "scale= is for ratings"),
-        ({"likes": 6}, "likes=6: no rating is as high, the highest is 5"),
-        ({"likes": float("nan")}, r"likes \(=nan\) must be a number, or None"),
-        ({"likes": "4"}, r"likes \(='4'\) must be a number, or None"),
-        ({"weights": "log"}, 'weights= says what counts.*these are ratings.*rating="-"'),
-        ({"weights": "cubic"}, r"weights \(='cubic'\) must be one of linear, log"),
-        ({"weight": "count"}, 'weight=.count. is for interactions.*rating="-"'),
+        (
+            {"implicit": True, "duplicates": "last"},
+            "duplicates= is for ratings; repeated interactions are",
+        ),
+        ({"implicit": True, "scale": "1-5"}, "scale= is for ratings"),
+        ({"implicit": True, "bins": 3}, "bins= is for ratings"),
+        (
+            {"implicit": True, "min_rating": 4},
+            "min_rating= turns ratings into interactions; these are some",
+        ),
+        ({"min_rating": 4, "scale": "1-5"}, "scale= is for ratings"),
+        ({"min_rating": 6}, "min_rating=6: no rating is as high, the highest is 5"),
+        ({"min_rating": float("nan")}, r"min_rating \(=nan\) must be a number, or None"),
+        ({"min_rating": "4"}, r"min_rating \(='4'\) must be a number, or None"),
+        ({"weighting": "log"}, "weighting= says what counts.*these are ratings.*implicit=True"),
+        ({"weighting": "cubic"}, r"weighting \(='cubic'\) must be one of linear, log"),
+        ({"weight": "count"}, "weight=.count. is for interactions.*implicit=True"),
         ({"weight": "nothing"}, "weight='nothing' is no column"),
         ({"user": "-"}, "user='-' is no column"),
     ],
@@ -257,22 +266,22 @@ def test_options_that_make_no_sense_are_refused(
 
 def test_likes_are_the_ratings_that_are_high_enough(tmp_path: Path) -> None:
     path = saved(tmp_path, RATED)
-    assert triples(load(path, likes=4)) == [(1, 3, 1), (2, 3, 1)]
-    assert load(path, likes=4).item_ids.tolist() == [3]
-    assert load(path, likes=3.5) == load(path, likes=4)
-    assert triples(load(path, rating="-")) == [(1, 2, 9), (1, 3, 9), (2, 3, 9)]
+    assert triples(load(path, min_rating=4)) == [(1, 3, 1), (2, 3, 1)]
+    assert load(path, min_rating=4).item_ids.tolist() == [3]
+    assert load(path, min_rating=3.5) == load(path, min_rating=4)
+    assert triples(load(path, implicit=True)) == [(1, 2, 9), (1, 3, 9), (2, 3, 9)]
 
 
 def test_a_bad_time_is_named_where_it_stands_though_others_were_dropped() -> None:
-    columns = Columns(
+    columns = raw_table(
         np.arange(3),
         np.arange(3),
         np.array([1, 5, 5]),
         np.array([1, 2, np.nan]),
-        where="l{}".format,
+        locate="l{}".format,
     )
     with pytest.raises(DataError, match="l2: time nan"):
-        build(columns, Options(likes=4))
+        build(columns, LoadOptions(min_rating=4))
 
 
 def test_pandas_columns_of_counts_may_be_floats() -> None:
@@ -287,11 +296,11 @@ def test_a_published_set_becomes_interactions(real_data: Path) -> None:
     text = zipfile.ZipFile(real_data / "ml-100k.zip").read("ml-100k/u.data").decode()
     lines = [[int(field) for field in line.split("\t")] for line in text.splitlines()]
     good = [(user, item) for user, item, stars, _ in lines if stars >= 4]
-    liked = load("ml-100k", likes=4)
+    liked = load("ml-100k", min_rating=4)
     assert [(user, item) for user, item, _ in triples(liked)] == good
     assert liked.n_items == len({item for _, item in good})
-    every = load("ml-100k", rating="-")
+    every = load("ml-100k", implicit=True)
     assert (len(every), every.implicit, every.weights) == (100_000, True, None)
-    parts = load_split("ml-100k", "u1", likes=4)
+    parts = load_split("ml-100k", "u1", min_rating=4)
     assert len(parts.train) + len(parts.valid) + len(parts.test) == len(liked)
-    assert len(load_split("ml-100k", "u1", rating="-").test) == 20_000
+    assert len(load_split("ml-100k", "u1", implicit=True).test) == 20_000

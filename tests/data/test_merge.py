@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.raw_tables import raw_table
 
-from cfnade.data.build import Options, build
-from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
+from cfnade.data.load import LoadOptions
 from cfnade.data.merge import merge
 from cfnade.data.splits import split_from_files
+from cfnade.data.validate import build
 from cfnade.exceptions import DataError
 
 
@@ -17,7 +18,9 @@ def raw(
     users: list[int], items: list[int], values: list[float], times: list[int] | None = None
 ) -> Dataset:
     stamps = None if times is None else np.array(times)
-    return build(Columns(np.array(users), np.array(items), np.array(values), stamps))
+    return build(
+        raw_table(np.array(users), np.array(items), np.array(values), stamps), LoadOptions()
+    )
 
 
 def listed(part: Dataset) -> list[tuple[int, int, float]]:
@@ -56,7 +59,9 @@ def test_texts_as_ids_and_titles_of_both_are_put_merge() -> None:
 
     def named(users: list[str], items: list[str], titles: dict[str, str]) -> Dataset:
         values = np.arange(1.0, 1 + len(users))
-        return build(Columns(pl.Series(users), pl.Series(items), values, titles=titles))
+        return build(
+            raw_table(pl.Series(users), pl.Series(items), values, titles=titles), LoadOptions()
+        )
 
     first = named(["b", "a", "é"], ["x", "z", "x"], {"x": "X", "z": ""})
     second = named(["c", "a"], ["y", "x"], {"x": "other", "y": "Y"})
@@ -83,13 +88,15 @@ def test_a_rating_in_both_files_is_refused(stars: int) -> None:
 def test_numbers_and_texts_as_ids_do_not_mix() -> None:
     import polars as pl
 
-    text = build(Columns(pl.Series(["a", "b"]), np.array([1, 2]), np.array([1, 2])))
+    text = build(
+        raw_table(pl.Series(["a", "b"]), np.array([1, 2]), np.array([1, 2])), LoadOptions()
+    )
     with pytest.raises(DataError, match="user ids are numbers in one part and text in the other"):
         split_from_files(TRAIN, text, name="x")
 
 
 def test_different_bins_do_not_mix() -> None:
-    columns = Columns(np.array([1, 2]), np.array([1, 2]), np.array([0.1, 0.77]))
-    binned = build(columns, Options(bins=4))
+    columns = raw_table(np.array([1, 2]), np.array([1, 2]), np.array([0.1, 0.77]))
+    binned = build(columns, LoadOptions(bins=4))
     with pytest.raises(DataError, match="binned differently"):
         split_from_files(TRAIN, binned, name="x")

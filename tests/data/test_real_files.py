@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cfnade.data import formats
-from cfnade.data.build import build
 from cfnade.data.dataset import Dataset
+from cfnade.data.load import LoadOptions
+from cfnade.data.readers import read
+from cfnade.data.validate import build
 
 pytestmark = pytest.mark.realdata
 
@@ -60,8 +61,8 @@ def _archive(name: str, real_data: Path) -> Path:
 
 @cache  # ratings cannot be changed
 def _read(path: Path) -> tuple[Dataset, str]:
-    columns, words = formats.read(path)
-    return build(columns), words
+    table = read(path, LoadOptions())
+    return build(table, LoadOptions()), table.description
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfnade.data.scale import MAX_LEVELS, Scale, binned_scale, find_scale, given_scale
+from cfnade.data.scale import MAX_LEVELS, Scale, bin_scale, infer_scale, parse_scale
 from cfnade.exceptions import DataError
 
 STARS = [1.0, 2.0, 3.0, 4.0, 5.0]
@@ -27,7 +27,7 @@ STARS = [1.0, 2.0, 3.0, 4.0, 5.0]
 def test_the_scale_is_found_from_the_ratings(
     seen: list[float], expected: list[float], text: str
 ) -> None:
-    scale = find_scale(np.array(seen, np.float64))
+    scale = infer_scale(np.array(seen, np.float64))
     assert list(scale.values) == expected
     assert str(scale) == text
     assert len(scale) == len(expected)
@@ -43,7 +43,7 @@ def test_every_rating_lies_on_the_found_scale_and_the_step_is_the_largest(
     low: int, parts: int, steps: list[int]
 ) -> None:
     values = (low + np.array(steps)) / parts
-    scale = find_scale(values)
+    scale = infer_scale(values)
     grid = scale.array()
     levels, on_scale = scale.levels_of(values)
     assert on_scale.all()
@@ -75,7 +75,7 @@ def test_a_value_is_on_the_scale_only_at_one_of_its_points(
 
 
 def test_float32_ratings_are_on_the_scale_of_tenths() -> None:
-    levels, on_scale = given_scale("0.1-1/0.1").levels_of(np.array([0.1, 0.7, 1.0], np.float32))
+    levels, on_scale = parse_scale("0.1-1/0.1").levels_of(np.array([0.1, 0.7, 1.0], np.float32))
     assert levels.tolist() == [0, 6, 9]
     assert on_scale.all()
 
@@ -87,12 +87,12 @@ def test_continuous_ratings_are_refused_with_the_option_that_bins_them(
     values: list[float],
 ) -> None:
     with pytest.raises(DataError, match=r"look continuous: \d distinct .*bins=10, or give scale="):
-        find_scale(np.array(values))
+        infer_scale(np.array(values))
 
 
 def test_a_single_value_has_no_scale() -> None:
     with pytest.raises(DataError, match=r'every rating is 3, .*scale="1-5"'):
-        find_scale(np.array([3.0, 3.0]))
+        infer_scale(np.array([3.0, 3.0]))
 
 
 @pytest.mark.parametrize(
@@ -108,14 +108,14 @@ def test_a_single_value_has_no_scale() -> None:
     ],
 )
 def test_a_scale_is_read_as_people_write_it(text: str, expected: list[float]) -> None:
-    assert list(given_scale(text).values) == expected
+    assert list(parse_scale(text).values) == expected
 
 
 def test_a_scale_may_be_given_as_its_values() -> None:
-    scale = given_scale([1, 2, 5])
+    scale = parse_scale([1, 2, 5])
     assert scale.values == (1.0, 2.0, 5.0)
     assert str(scale) == "1, 2, 5"
-    assert given_scale(scale) is scale
+    assert parse_scale(scale) is scale
 
 
 @pytest.mark.parametrize(
@@ -131,15 +131,15 @@ def test_a_scale_may_be_given_as_its_values() -> None:
         ([3], r"needs 2 to 255 levels, got 1"),
         ([], r"needs 2 to 255 levels, got 0"),
         (list(range(256)), r"needs 2 to 255 levels, got 256"),
-        ([1, 1, 2], r"must be finite and rising"),
-        ([2, 1], r"must be finite and rising"),
-        ([1, float("nan")], r"must be finite and rising"),
-        ([1, float("inf")], r"must be finite and rising"),
+        ([1, 1, 2], r"must be finite and ascending"),
+        ([2, 1], r"must be finite and ascending"),
+        ([1, float("nan")], r"must be finite and ascending"),
+        ([1, float("inf")], r"must be finite and ascending"),
     ],
 )
 def test_bad_scales_are_refused(given_as: str | list[float], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        given_scale(given_as)
+        parse_scale(given_as)
 
 
 @settings(max_examples=100)
@@ -148,7 +148,7 @@ def test_each_value_falls_into_the_bin_that_holds_it(bins: int, values: list[flo
     low, high = min(values), max(values)
     if high - low < 1e-3:
         return
-    scale = binned_scale(bins, low, high)
+    scale = bin_scale(bins, low, high)
     edges = np.linspace(low, high, bins + 1)
     levels, on_scale = scale.levels_of(np.array(values))
     assert on_scale.all()
@@ -159,7 +159,7 @@ def test_each_value_falls_into_the_bin_that_holds_it(bins: int, values: list[flo
 
 
 def test_bins_may_be_given_by_their_edges() -> None:
-    scale = binned_scale([0, 1, 3, 10], 0.0, 10.0)
+    scale = bin_scale([0, 1, 3, 10], 0.0, 10.0)
     assert scale.values == (0.5, 2.0, 6.5)
     levels, on_scale = scale.levels_of(np.array([0, 0.99, 1, 3, 10, np.nan]))
     assert levels[:5].tolist() == [0, 0, 1, 2, 2]
@@ -172,19 +172,19 @@ def test_bins_may_be_given_by_their_edges() -> None:
     [
         (1, r"bins \(=1\) must be a whole number in 2\.\.255"),
         (256, r"bins \(=256\) must be a whole number in 2\.\.255"),
-        ([0, 10], "at least 3 rising edges"),
-        ([0, 5, 5, 10], "at least 3 rising edges"),
+        ([0, 10], "at least 3 ascending edges"),
+        ([0, 5, 5, 10], "at least 3 ascending edges"),
         ([0, 5, 9], "ratings run from 0 to 10, beyond the edges"),
         ([1, 5, 10], "ratings run from 0 to 10, beyond the edges"),
     ],
 )
 def test_bad_bins_are_refused(bins: int | list[float], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        binned_scale(bins, 0.0, 10.0)
+        bin_scale(bins, 0.0, 10.0)
 
 
 def test_equal_ratings_cannot_be_binned() -> None:
     with pytest.raises(DataError, match="every rating is 3, there is nothing to bin"):
-        binned_scale(4, 3.0, 3.0)
-    with pytest.raises(DataError, match="3 bins need 2 rising edges"):
+        bin_scale(4, 3.0, 3.0)
+    with pytest.raises(DataError, match="3 bins need 2 ascending edges"):
         Scale((1.0, 2.0, 3.0), (1.5,))

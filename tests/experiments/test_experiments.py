@@ -13,7 +13,7 @@ import pytest
 from tests.experiments.plans import CHOICE, HEAD, plan_file
 
 from cfnade.config import TrainingConfig
-from cfnade.data.loader import load, load_split
+from cfnade.data.load import load, load_split
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.sides import KINDS, new_member

@@ -24,7 +24,7 @@ from tests.store.given import bytes_below
 
 from cfnade import CFNADE, checkpoint
 from cfnade.cli import fresher
-from cfnade.evaluation import evaluate
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.fresh import refreshing

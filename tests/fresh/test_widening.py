@@ -11,14 +11,15 @@ import numpy.typing as npt
 import polars as pl
 import pytest
 import torch
+from tests.raw_tables import raw_table
 from tests.serve.given import KINDS, ratings, trained
 
 from cfnade import checkpoint
 from cfnade.config import TrainingConfig
-from cfnade.data.build import Options, build
-from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
+from cfnade.data.load import LoadOptions
 from cfnade.data.splits import split
+from cfnade.data.validate import build
 from cfnade.exceptions import TrainingError
 from cfnade.fresh.refreshing import extended
 from cfnade.scorer import Scorer
@@ -33,13 +34,13 @@ def more(made: Dataset) -> Dataset:
     """The same ratings, with two users and two items that nobody had, all ids as texts."""
     users, items = made.user_ids[made.users], made.item_ids[made.items]
     return build(
-        Columns(
+        raw_table(
             users=pl.Series([*map(str, users), "aaa", "zzz"]),
             items=pl.Series([*map(str, items), "000", "zz"]),
-            values=np.array([*made.values, 1.0, 5.0]),
+            ratings=np.array([*made.values, 1.0, 5.0]),
             times=np.array([*(made.times if made.times is not None else []), 1, 2]),
         ),
-        Options(scale=made.scale),
+        LoadOptions(scale=made.scale),
     )
 
 

@@ -13,13 +13,14 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-FIELDS: dict[str, dict[str, str]] = {}
+FIELDS: dict[str, dict[str, str]] = {
+    "cli evaluate*": {"n_users": "people", "n_skipped_users": "without", "by_k": "at"},
+}
 """By pattern of cases: {field now: field before}. Every pattern that fits a case counts."""
 # Such as {"*": {"n_hidden_items": "hidden"}, "http * explain pick*": {"lift": "times"}}.
 
@@ -33,9 +34,21 @@ Arrays = dict[str, "np.ndarray[Any, Any]"]
 
 def load(path: Path, options: Mapping[str, Any]) -> Any:
     """Ratings or interactions of a file."""
-    from cfnade.data.loader import load
+    from cfnade.data.load import load
 
-    return load(path, cache=False, **options)
+    return load(path, cache=False, **load_options(options))
+
+
+def load_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of load() under their present names."""
+    names = {"repeats": "duplicates", "likes": "min_rating", "weights": "weighting"}
+    renamed = {names.get(name, name): value for name, value in options.items()}
+    if renamed.get("rating") == "-":
+        renamed = {**renamed, "rating": None, "implicit": True}
+    return {
+        name: False if name in ("time", "weight") and value == "-" else value
+        for name, value in renamed.items()
+    }
 
 
 def synthetic(users: int, items: int, ratings: int, seed: int) -> Any:
@@ -63,9 +76,9 @@ def columns(ratings: Any) -> Arrays:
 
 def split(path: Path, name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The fingerprint of a split, and its parts."""
-    from cfnade.data.loader import load_split
+    from cfnade.data.load import load_split
 
-    done = load_split(path, name, cache=False, **options)
+    done = load_split(path, name, cache=False, **load_options(options))
     parts = done.parts()
     parts["given"] = parts.pop("fold_in")
     return done.fingerprint, parts

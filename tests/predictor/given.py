@@ -15,12 +15,13 @@ import numpy.typing as npt
 import polars as pl
 import torch
 from tests.folded import Cell, frequencies, side_scores, unknown
+from tests.raw_tables import raw_table
 
 from cfnade.calibration import Calibration
 from cfnade.config import TrainingConfig
-from cfnade.data.build import Options, build
-from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
+from cfnade.data.load import LoadOptions
+from cfnade.data.validate import build
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.sides import Member, new_member, side_names
 
@@ -60,14 +61,14 @@ def ratings(*, texts: bool = False) -> Dataset:
     values = rng.integers(1, 11, 71) / 2
     names = {i: f"Film {i}" for i in range(ITEMS - 1)}
     whole = build(
-        Columns(
+        raw_table(
             users=pl.Series([f"u{u}" for u in users]) if texts else users * 10,
             items=pl.Series([f"i{i:02d}" for i in items]) if texts else items + 100,
-            values=values,
+            ratings=values,
             times=np.arange(71),
             titles={(f"i{i:02d}" if texts else i + 100): t for i, t in names.items()},
         ),
-        Options(scale="0.5-5/0.5"),
+        LoadOptions(scale="0.5-5/0.5"),
     )
     return whole.select(np.arange(70))
 

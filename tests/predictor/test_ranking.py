@@ -16,7 +16,7 @@ from tests.listed import best_of
 from tests.predictor.given import ITEMS, FloatArray, history_of, make, make_kind
 
 from cfnade.calibration import Calibration
-from cfnade.data.scale import Scale, binned_scale, usual_threshold
+from cfnade.data.scale import Scale, bin_scale
 from cfnade.exceptions import PredictionError
 from cfnade.lists import distributions
 from cfnade.predictor import Predictor
@@ -146,10 +146,10 @@ def test_quantiles_of_plain_cases() -> None:
     assert quantiles(np.array([halves]), STARS, 0.75) == pytest.approx([5.0])
 
 
-def test_edges_of_even_uneven_and_binned_scales() -> None:
+def test_edges_of_even_uneven_and_bin_scales() -> None:
     assert level_edges(STARS).tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
     assert level_edges(Scale((1.0, 2.0, 4.0))).tolist() == [0.5, 1.5, 3.0, 5.0]
-    binned = binned_scale([0, 1, 10], 0, 10)  # values 0.5 and 5.5
+    binned = bin_scale([0, 1, 10], 0, 10)  # values 0.5 and 5.5
     assert level_edges(binned).tolist() == [0.0, 1.0, 10.0]
 
 
@@ -164,7 +164,7 @@ def test_edges_of_even_uneven_and_binned_scales() -> None:
     ],
 )
 def test_a_good_rating_is_in_the_upper_quarter(values: Any, expected: float) -> None:
-    assert usual_threshold(Scale(tuple(float(v) for v in values))) == expected
+    assert Scale(tuple(float(v) for v in values)).default_threshold == expected
 
 
 # -- thin items ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from cfnade.data.dataset import Dataset
-from cfnade.data.roles import ReadOptions
+from cfnade.data.load import LoadOptions
 from cfnade.data.synthetic import synthetic
 from cfnade.engines import open_engine
 from cfnade.group import ALONE, Array, Counts, Group
@@ -38,7 +38,7 @@ def small_shards(
     made = synthetic(users, items, ratings, seed=3).ratings
     folder.mkdir(parents=True, exist_ok=True)
     file, how = write_csv(made, folder / "ratings.csv", rated=rated), ShardOptions(valid=0.1)
-    reading = ReadOptions() if rated else ReadOptions(rating="-")
+    reading = LoadOptions() if rated else LoadOptions(implicit=True)
     return shard([file], folder / "shards", open_engine("local", 1), how, reading)
 
 

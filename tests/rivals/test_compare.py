@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from cfnade import load_split, synthetic
+from cfnade.evaluation.rating_metrics import calibration_error, mae, nll, rmse
 from cfnade.exceptions import DataError, ModelError
-from cfnade.metrics import calibration_error, mae, nll, rmse
 from cfnade_rivals import comparison, contestants, make
 from cfnade_rivals.chart import draw
 from cfnade_rivals.comparison import Outcome, Task, chosen, compare, fit_apart, read_result

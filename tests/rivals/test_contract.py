@@ -15,8 +15,8 @@ import pytest
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import Synthetic, synthetic
+from cfnade.evaluation.rating_metrics import rmse
 from cfnade.exceptions import ModelError
-from cfnade.metrics import rmse
 from cfnade_rivals import CLASSES, make, rival_class
 from cfnade_rivals.interface import Fitted, FloatArray, MissingError, Rival
 

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 from starlette.exceptions import StarletteDeprecationWarning
+from tests.raw_tables import raw_table
 from uvicorn import Server
 
 from cfnade import checkpoint
 from cfnade.config import TrainingConfig
-from cfnade.data.build import Options, build
-from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
+from cfnade.data.load import LoadOptions
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
+from cfnade.data.validate import build
 from cfnade.serve.app import create_app
 from cfnade.serve.connection import Connection, LimitedConfig
 from cfnade.serve.limits import Limits
@@ -96,17 +97,17 @@ def ratings(kind: Kind) -> Dataset:
     """60 people and 40 films with titles and genres."""
     made = synthetic(USERS, ITEMS, 1200, seed=5, times=True).ratings
     items = made.items + 101
-    columns = Columns(
+    columns = raw_table(
         users=made.users + 1,
         items=pl.Series([TITLES[item] for item in items]) if kind.ids_are_titles else items,
-        values=made.values,
+        ratings=made.values,
         times=made.times,
         titles={} if kind.ids_are_titles else TITLES,
         genres={} if kind.ids_are_titles else {item: genres_of(item) for item in TITLES},
     )
     if not kind.starred:
-        return build(columns.as_interactions())
-    return build(columns, Options(scale="1-5"))
+        return build(columns, LoadOptions(implicit=True))
+    return build(columns, LoadOptions(scale="1-5"))
 
 
 def genres_of(item: int) -> str:

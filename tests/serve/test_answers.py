@@ -13,7 +13,7 @@ from tests.close import assert_close
 from tests.serve.given import ITEMS, TITLES, Asking, ClientOf, TestClient, history, rated
 
 from cfnade import __version__, checkpoint
-from cfnade.metrics import quantiles
+from cfnade.evaluation.rating_metrics import quantiles
 from cfnade.predictor import Predictor
 
 

@@ -20,7 +20,7 @@ import pytest
 from tests.shards.made import Line, cells_of, csv_file, lines, parquet_file, sharded
 
 import cfnade
-from cfnade.data.loader import load
+from cfnade.data.load import load
 from cfnade.engines import Task, open_engine
 from cfnade.exceptions import CfnadeError, DataError
 from cfnade.shards import Shards, chunks
@@ -77,7 +77,8 @@ def test_a_zip_gives_what_its_file_of_ratings_gives(
     others = {"set__README_txt": b"read me\n", "set__movies_dat": b"1::Film (1990)::Drama\n"}
     lines = b"".join(b"%d::%d::%d::1000\n" % line for line in LINES)
     movielens = zip_file(tmp_path / "ml.zip", set__ratings_dat=lines, **others)
-    for number, file in enumerate((one, movielens)):
+    packed = zip_file(tmp_path / "packed.zip", ratings_csv_gz=gzip.compress(content))
+    for number, file in enumerate((one, movielens, packed)):
         made = sharded(tmp_path / f"out {number}", file)
         assert cells_of(made, *DIVISIONS) == cells_of(whole, *DIVISIONS)
         assert {(u, i) for u, i, _ in LINES} == set(cells_of(made, *DIVISIONS))
@@ -87,8 +88,7 @@ def test_a_zip_gives_what_its_file_of_ratings_gives(
     ("members", "message"),
     [
         ({"a_csv": b"1,2,3\n", "b_csv": b"1,3,3\n"}, r"zip: several files could be the ratings"),
-        ({"a_csv_gz": gzip.compress(b"1,2,3\n")}, "is compressed inside the archive; unpack"),
-        ({"a_parquet": b"PAR1" + bytes(99)}, "is a Parquet or Arrow table; only text"),
+        ({"a_parquet": b"PAR1" + bytes(99)}, "is a Parquet table; only text"),
         ({"a_csv": "1,2,3\n".encode("utf-16")}, "two or four bytes a character"),
         ({"_hidden": b"1,2,3\n"}, "holds no files"),
     ],
@@ -159,8 +159,8 @@ def test_repeated_ratings_are_settled_as_in_one_file(tmp_path: Path, repeats: st
     again += [(u, i, float(draw.randint(1, 5))) for u, i, _ in draw.sample(LINES, 60)]
     whole = csv_file(tmp_path / "whole.csv", again)
     halves = [csv_file(tmp_path / f"{n}.csv", again[n * 300 : n * 300 + 300]) for n in range(3)]
-    shards = sharded(tmp_path / "out", *halves, repeats=repeats)
-    ratings = load(whole, repeats=repeats, cache=False)  # type: ignore[arg-type]
+    shards = sharded(tmp_path / "out", *halves, duplicates=repeats)
+    ratings = load(whole, duplicates=repeats, cache=False)
     cells = zip(
         *(ids[at].tolist() for ids, at in (
             (ratings.user_ids, ratings.users), (ratings.item_ids, ratings.items)
@@ -170,10 +170,15 @@ def test_repeated_ratings_are_settled_as_in_one_file(tmp_path: Path, repeats: st
 
 
 def test_a_repeated_rating_is_an_error_that_names_it(tmp_path: Path) -> None:
-    file = csv_file(tmp_path / "r.csv", [*LINES, LINES[70]])
-    user, item, _ = LINES[70]
-    with pytest.raises(CfnadeError, match=f"user {user} rated item {item} again.*repeats="):
+    user, item, star = LINES[70]
+    file = csv_file(tmp_path / "r.csv", [*LINES, (user, item, 1 + star % 5)])
+    with pytest.raises(CfnadeError, match=f"user {user} rated item {item} again.*duplicates="):
         sharded(tmp_path / "out", file)
+
+
+def test_identical_rows_count_once(tmp_path: Path) -> None:
+    shards = sharded(tmp_path / "out", csv_file(tmp_path / "r.csv", [*LINES, *LINES[40:70]]))
+    assert cells_of(shards, *DIVISIONS) == {(u, i): star for u, i, star in LINES}
 
 
 def test_interactions_are_counted_and_likes_made_of_ratings(tmp_path: Path) -> None:
@@ -189,7 +194,7 @@ def test_interactions_are_counted_and_likes_made_of_ratings(tmp_path: Path) -> N
     assert sorted(zip(ratings.users, ratings.items, strict=True)) == sorted(
         zip(known.users, known.items, strict=True)
     )
-    liked = sharded(tmp_path / "liked", csv_file(tmp_path / "r.csv", LINES), likes=4.0)
+    liked = sharded(tmp_path / "liked", csv_file(tmp_path / "r.csv", LINES), min_rating=4.0)
     assert not liked.weighted
     assert set(cells_of(liked, *DIVISIONS)) == {(u, i) for u, i, star in LINES if star >= 4}
 
@@ -366,8 +371,10 @@ def test_workers_share_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     engine = open_engine("local", 2)
     try:
         shards = shard([file], tmp_path / "two", engine, ShardOptions(side="item"))
+        user, item, star = LINES[0]
+        other = csv_file(tmp_path / "d.csv", [*LINES, (user, item, 1 + star % 5)])
         with pytest.raises(CfnadeError, match=r"rated item .* again"):
-            shard([csv_file(tmp_path / "d.csv", [*LINES, LINES[0]])], tmp_path / "bad", engine)
+            shard([other], tmp_path / "bad", engine)
     finally:
         engine.close()
     assert shards.fingerprint == sharded(tmp_path / "one", file, side="item").fingerprint

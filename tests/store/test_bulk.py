@@ -13,8 +13,8 @@ from tests.cli.conftest import shell as shell  # the fixture
 
 from cfnade import CFNADE, load
 from cfnade.data.dataset import Dataset
+from cfnade.data.readers.tables import write_parquet
 from cfnade.data.synthetic import synthetic
-from cfnade.data.typed_tables import write_parquet
 from cfnade.exceptions import DataError, StoreError
 from cfnade.store.bulk import bring_in, scale_of, what_counts
 from cfnade.store.events import Saying, keep

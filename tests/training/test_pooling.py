@@ -15,8 +15,8 @@ from cfnade.calibration import fit
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
+from cfnade.evaluation.rating_metrics import nll
 from cfnade.fitted import FittedModel
-from cfnade.metrics import nll
 from cfnade.personal import Leanings
 from cfnade.sides.side import Row, row_of
 from cfnade.training import pooling, validation

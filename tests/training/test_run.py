@@ -16,7 +16,7 @@ from tests.listed import lines
 
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
-from cfnade.evaluation import evaluate
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import TrainingError
 from cfnade.fitted import FittedModel
 from cfnade.scorer import Scorer
@@ -320,7 +320,7 @@ def test_what_is_given_of_held_out_users_is_context_but_not_trained_on(parts: Sp
     fitted = fit(held, "user").fitted
     assert len(fitted.context) == len(held.train) + len(held.valid) + len(held.fold_in)
     assert fitted.trained_on["item"].sum() == len(held.train)
-    assert fitted.facts["context"] == "train + valid + given"
+    assert fitted.facts["context"] == "train + valid + fold-in"
     scores = evaluate(fitted, held.test)
     assert {str(bucket): bucket.n for bucket in scores.by_user if bucket.n} == {"1–4": scores.n}
 

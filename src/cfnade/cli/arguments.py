@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from cfnade.exceptions import CfnadeError
+from cfnade.exceptions import CfnadeError, DataError
 
 Model = Annotated[Path, typer.Argument(help="The folder of a saved model.", metavar="MODEL")]
 RATINGS = (
@@ -51,6 +51,9 @@ def in_options(message: str, options: Mapping[str, str], typed: Collection[str])
     def of_advice(argument: re.Match[str]) -> str:
         if argument["name"] not in options:
             return argument[0]
+        if argument["flag"]:
+            option = options[argument["name"]]
+            return option if argument["flag"] == "True" else "--no-" + option.removeprefix("--")
         value = argument["text"] or argument["number"]
         return options[argument["name"]] + (f" {value}" if value else "")
 
@@ -61,7 +64,8 @@ _OUTSIDE = r"(?<![\w'\"./-])"  # of paths and of what was typed, which stay as t
 _VALUE = re.compile(_OUTSIDE + r"([a-z_]+)(?= \(=)")
 _ADVICE = re.compile(
     _OUTSIDE + r"(?P<name>[a-z_]+)="
-    r"(?:(['\"])(?P<text>[^\s'\"]+)\2|(?P<number>\d+(?:\.\d+)?)|(?=[\s,;.)]|$))"
+    r"(?:(['\"])(?P<text>[^\s'\"]+)\2|(?P<flag>True|False)|(?P<number>\d+(?:\.\d+)?)"
+    r"|(?=[\s,;.)]|$))"
 )
 
 
@@ -145,11 +149,15 @@ _reading = panel("How the file is read (recognised where not given)")
 _READING: dict[str, Any] = {
     "user": Annotated[str | None, _reading("Column of users: a name, or a position from 0.")],
     "item": Annotated[str | None, _reading("Column of items.")],
-    "rating": Annotated[
-        str | None, _reading("Column of ratings; - takes lines as clicks or the like.")
-    ],
+    "rating": Annotated[str | None, _reading("Column of ratings.")],
     "time": Annotated[str | None, _reading("Column of timestamps.")],
+    "no_time": Annotated[bool | None, _reading("Ignore timestamps.", "--no-time")],
     "weight": Annotated[str | None, _reading("Column of counts, where there are no ratings.")],
+    "no_weight": Annotated[bool | None, _reading("Ignore counts.", "--no-weight")],
+    "implicit": Annotated[
+        bool | None,
+        _reading("Take every line as an interaction (click, play) without rating.", "--implicit"),
+    ],
     "separator": Annotated[str | None, _reading('What separates columns, such as "," or "::".')],
     "header": Annotated[
         bool | None, _reading("Whether the first line names the columns.", "--header/--no-header")
@@ -161,7 +169,7 @@ _READING: dict[str, Any] = {
         bool | None,
         _reading("Leave out lines that cannot be read, and show them.", "--skip-bad-lines"),
     ],
-    "items": Annotated[
+    "item_features": Annotated[
         str | None, _reading("A file of items: a column of ids, one of titles, one of genres.")
     ],
     "query": Annotated[
@@ -169,14 +177,16 @@ _READING: dict[str, Any] = {
     ],
     "scale": Annotated[str | None, _reading('The rating scale, such as "1-5" or "0.5-5/0.5".')],
     "bins": Annotated[int | None, _reading("Cut continuous ratings into this many levels.")],
-    "repeats": Annotated[
-        str | None, _reading("Which counts of repeated ratings: first, last or mean.")
+    "duplicates": Annotated[
+        str | None,
+        _reading("Which of different ratings of one item by one user counts: first, last or mean."),
     ],
-    "likes": Annotated[
-        float | None, _reading("Take ratings of this and above as interactions, drop the others.")
+    "min_rating": Annotated[
+        float | None, _reading("Take ratings from here on as interactions, drop the others.")
     ],
-    "weights": Annotated[
-        str | None, _reading("What a count c of interactions weighs: linear (c) or log (1 + ln c).")
+    "weighting": Annotated[
+        str | None,
+        _reading("The weight of a count c: linear is c, log is 1 + ln c."),
     ],
     "no_cache": Annotated[
         bool | None, _reading("Parse the file even if it was parsed before.", "--no-cache")
@@ -189,6 +199,11 @@ def _arguments_of_load(values: dict[str, Any]) -> dict[str, Any]:
     arguments = {name: value for name, value in values.items() if value is not None}
     if arguments.pop("no_cache", False):
         arguments["cache"] = False
+    for name in ("time", "weight"):
+        if arguments.pop(f"no_{name}", False):
+            if name in arguments:
+                raise DataError(f"--{name} and --no-{name} exclude each other; leave one out")
+            arguments[name] = False
     for name in ("user", "item", "rating", "time", "weight"):
         if str(arguments.get(name, "")).isdecimal():
             arguments[name] = int(arguments[name])
@@ -199,13 +214,13 @@ with_reading = with_options("reading", _READING, _arguments_of_load)
 """Gives a command these options; it gets them as `reading`, ready for load()."""
 
 _IN_PIECES = (
-    *("user", "item", "rating", "weight", "separator", "header", "encoding"),
-    *("skip_bad_lines", "scale", "bins", "repeats", "likes"),
+    *("user", "item", "rating", "weight", "no_weight", "implicit", "separator", "header"),
+    *("encoding", "skip_bad_lines", "scale", "bins", "duplicates", "min_rating"),
 )
 with_reading_in_pieces = with_options(
     "reading", {name: _READING[name] for name in _IN_PIECES}, _arguments_of_load
 )
 """The same of those that files too large for memory can be read with."""
 
-READING = frozenset(_READING) - {"no_cache"} | {"cache"}
+READING = frozenset(name for name in _READING if not name.startswith("no_")) | {"cache"}
 """The arguments of load() that they become."""

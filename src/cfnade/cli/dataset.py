@@ -11,7 +11,7 @@ import typer
 
 from cfnade.cli.arguments import Command, Data, Json, with_reading
 from cfnade.cli.terminal import printable
-from cfnade.data.addresses import masked
+from cfnade.data.remote import redact_url
 from cfnade.exceptions import CfnadeError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def get(
       cfnade data get ml-1m
     """
     from cfnade.data.datasets import published_dataset
-    from cfnade.data.loader import load
+    from cfnade.data.load import load
 
     published_dataset(name)
     with _waiting(f"getting {name}"):
@@ -58,10 +58,10 @@ def info(
     cfnade data info ml-1m
     cfnade data info ratings.csv --json
     """
-    from cfnade.data.loader import load
+    from cfnade.data.load import load
     from cfnade.data.summary import summarise
 
-    with _waiting(f"reading {masked(data)}"):
+    with _waiting(f"reading {redact_url(data)}"):
         summary = summarise(load(data, **reading))
     if as_json:
         print(json.dumps(asdict(summary), indent=1))
@@ -85,10 +85,10 @@ def convert(
 
     cfnade data convert ml-1m.zip ml-1m.parquet
     """
-    from cfnade.data.loader import load
+    from cfnade.data.load import load
 
     check_name(out)
-    with _waiting(f"reading {masked(data)}"):
+    with _waiting(f"reading {redact_url(data)}"):
         ratings = load(data, **reading)
     with _waiting(f"writing {out}"):
         write_table(ratings, out)
@@ -108,10 +108,10 @@ def split_command(
     cfnade data split ml-1m authors:1234 --out parts
     cfnade data split ml-100k u1 --out parts
     """
-    from cfnade.data.loader import load_split
+    from cfnade.data.load import load_split
     from cfnade.utils.files import write_text
 
-    with _waiting(f"splitting {masked(data)}"):
+    with _waiting(f"splitting {redact_url(data)}"):
         split = load_split(data, name, **reading)
     sizes = {}
     for part, ratings in split.parts().items():
@@ -130,7 +130,7 @@ def check_name(out: Path) -> None:
 
 def write_table(ratings: Dataset, out: Path) -> None:
     """Write ratings as Parquet, and say how many."""
-    from cfnade.data.typed_tables import write_parquet
+    from cfnade.data.readers.tables import write_parquet
 
     write_parquet(ratings, out)
     print(f"{out}: {len(ratings):,} {'interactions' if ratings.implicit else 'ratings'}")

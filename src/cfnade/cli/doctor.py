@@ -80,13 +80,13 @@ def _data() -> list[tuple[str, str]]:
 
 def _place(name: str, path: Path) -> str:
     """Where a set lies; a folder of Netflix may hold its titles alone."""
-    from cfnade.data import netflix
-    from cfnade.data.sources import open_source
+    from cfnade.data.readers import holds_netflix
+    from cfnade.data.readers.files import open_source
 
     if name != "netflix":
         return str(path)
     try:
-        whole = bool(netflix.find(open_source(path)))
+        whole = holds_netflix(open_source(path))
     except DataError:
         whole = False
     return str(path) if whole else f"{path} (incomplete: no combined_data_*.txt or mv_*.txt)"

@@ -139,7 +139,12 @@ def with_plans(job: Job, split: Any) -> Job:
     settings = job["training"]
     plans = chosen_plans(split, job["minutes"], settings["seed"], settings["refit"])
     described = [
-        {"side": one.side, "model": one.architecture, "training": one.settings.to_dict()}
+        {
+            "side": one.side,
+            "model": one.architecture,
+            "training": one.settings.to_dict(),
+            "stage": one.stage,
+        }
         for one in plans
     ]
     return job | {"plans": json.loads(json.dumps(described))}
@@ -157,6 +162,7 @@ def plans_of(job: Job) -> list[Any]:
                 one["side"],
                 model_fields(one["model"], RUN),
                 TrainingConfig.from_dict(one["training"]),
+                one.get("stage", 0),
             )
             for one in job["plans"] or []
         ]
@@ -214,7 +220,7 @@ def read_job(out: Path) -> Job:
 
 def load_parts(job: Job) -> Split:
     """The parts of a job's data: ratings that are cut, or shards that have been."""
-    from cfnade.data.loader import load, load_split
+    from cfnade.data.load import load, load_split
     from cfnade.data.splits import split
     from cfnade.shards import Shards
 
@@ -282,16 +288,17 @@ def _epochs_done(folder: Path, settings: Any) -> int | None:
 
 def _settled(asked: Job) -> Job:
     """Data and paths that mean the same in any folder and at any time."""
-    from cfnade.data.elsewhere import settled
-    from cfnade.data.loader import file_of_split
+    from cfnade.data.load import split_file
+    from cfnade.data.remote import pin_source
 
     now = dict(asked)
     if asked["data"] is not None:
-        now["data"], now["reading"] = settled(asked["data"], asked["reading"])
+        now["data"], now["reading"] = pin_source(asked["data"], asked["reading"])
     if asked["split"] is not None and asked["split"].startswith("file:"):
-        now["split"] = f"file:{settled(file_of_split(asked['split']), {})[0]}"
-    if "items" in now["reading"]:
-        now["reading"] = now["reading"] | {"items": settled(now["reading"]["items"], {})[0]}
+        now["split"] = f"file:{pin_source(split_file(asked['split']), {})[0]}"
+    if "item_features" in now["reading"]:
+        features = pin_source(now["reading"]["item_features"], {})[0]
+        now["reading"] = now["reading"] | {"item_features": features}
     now["from"] = None if asked["from"] is None else str(Path(asked["from"]).resolve())
     return now
 

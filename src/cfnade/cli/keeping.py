@@ -13,7 +13,7 @@ import typer
 
 from cfnade.cli.arguments import Command, Data, Json, with_reading
 from cfnade.cli.dataset import check_name, write_table
-from cfnade.data.addresses import STORE, masked
+from cfnade.data.remote import STORE, redact_url
 from cfnade.exceptions import StoreError
 from cfnade.utils.text import count_of
 
@@ -79,7 +79,7 @@ def bring(store: Address, data: Data, *, reading: dict[str, Any]) -> None:
       cfnade store import ratings.db ml-1m
       cfnade store import ratings.db ratings.csv
     """
-    from cfnade.data.loader import load
+    from cfnade.data.load import load
     from cfnade.store.bulk import bring_in, scale_of
     from cfnade.store.opening import open_store
 
@@ -87,9 +87,9 @@ def bring(store: Address, data: Data, *, reading: dict[str, Any]) -> None:
         ratings = load(data, **reading)
         scale = () if ratings.implicit else ratings.scale.values
         if scale and "scale" not in reading:
-            _check_scale(ratings, scale_of(opened) or [], masked(data))
+            _check_scale(ratings, scale_of(opened) or [], redact_url(data))
         # where the events came from, in a word
-        source = ratings.source or Path(masked(data)).name or "import"
+        source = ratings.source or Path(redact_url(data)).name or "import"
         came = bring_in(opened, table_of(ratings), source=source, scale=scale)
     if ratings.weights is not None:
         print("note: counts are not kept; a store holds who picked which item", file=sys.stderr)
@@ -108,7 +108,7 @@ def export(
     \b
       cfnade store export ratings.db ratings.parquet
     """
-    from cfnade.data.loader import load
+    from cfnade.data.load import load
 
     check_name(out)
     write_table(load(store if store.startswith(STORE) else f"{STORE}{store}"), out)

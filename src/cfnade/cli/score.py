@@ -13,8 +13,7 @@ from cfnade.cli.arguments import Json, Model, panel, with_engine, with_options, 
 from cfnade.exceptions import DataError, PredictionError
 
 if TYPE_CHECKING:
-    from cfnade.evaluation import Scores
-    from cfnade.list_evaluation import ListScores
+    from cfnade.evaluation.evaluate import RankingScores, RatingScores
 
 _lists = panel("Lists")
 _LISTS: dict[str, Any] = {
@@ -27,8 +26,8 @@ _LISTS: dict[str, Any] = {
     "threshold": Annotated[
         float | None, _lists("The least rating of what is liked; 4 of 1–5 if not given.")
     ],
-    "people": Annotated[
-        int | None, _lists("Only so many people, the same ones each time; all if not given.")
+    "max_users": Annotated[
+        int | None, _lists("Evaluate a sample of at most so many users; all if not given.")
     ],
 }
 
@@ -57,14 +56,14 @@ def evaluate(
     \b
       cfnade evaluate model
       cfnade evaluate model new-ratings.csv --json
-      cfnade evaluate model --lists --k 10,20 --threshold 4 --people 1500
+      cfnade evaluate model --lists --k 10,20 --threshold 4 --max-users 1500
       cfnade evaluate model test-parts/ --engine ray --out judged/
     """
     if any(running.values()) or out is not None:
         _evaluate_parts(model, data, out, running, of_lists | reading, as_json)
         return
     from cfnade import checkpoint
-    from cfnade.evaluation import evaluate
+    from cfnade.evaluation.evaluate import evaluate
 
     fitted = checkpoint.load(model)
     about_lists = of_lists.pop("lists") or not fitted.rates
@@ -73,14 +72,16 @@ def evaluate(
     scores = evaluate(fitted, test) if fitted.rates else None
     list_scores = None
     if about_lists:
-        from cfnade.list_evaluation import evaluate_lists
+        from cfnade.evaluation.evaluate import evaluate_ranking
         from cfnade.predictor import Predictor
 
-        list_scores = evaluate_lists(Predictor(fitted), test, **how)
+        list_scores = evaluate_ranking(Predictor(fitted), test, **how)
     _show(what, scores, list_scores, as_json)
 
 
-def _show(what: str, scores: Scores | None, list_scores: ListScores | None, as_json: bool) -> None:
+def _show(
+    what: str, scores: RatingScores | None, list_scores: RankingScores | None, as_json: bool
+) -> None:
     if as_json:
         lists = {} if list_scores is None else {"lists": list_scores.as_dict()}
         ratings = {} if scores is None else scores.as_dict()
@@ -117,7 +118,7 @@ def _evaluate_parts(
 
 
 def _how_lists(about_lists: bool, options: dict[str, Any]) -> dict[str, Any]:
-    """What evaluate_lists takes."""
+    """What evaluate_ranking takes."""
     how = {name: value for name, value in options.items() if value is not None}
     if how and not about_lists:
         name, value = next(iter(how.items()))
@@ -137,8 +138,8 @@ def _how_lists(about_lists: bool, options: dict[str, Any]) -> dict[str, Any]:
 
 def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
     from cfnade.cli.job import load_parts
-    from cfnade.data.addresses import PIPE, masked
-    from cfnade.data.loader import load
+    from cfnade.data.load import load
+    from cfnade.data.remote import STANDARD_INPUT, redact_url
 
     if data is None and reading:
         raise PredictionError(
@@ -147,13 +148,14 @@ def _test_part(fitted: Any, data: str | None, reading: dict[str, Any]) -> tuple[
         )
     if data is not None:
         try:
-            return load(data, **{"scale": fitted.context.scale, **reading}), masked(data)
+            return load(data, **{"scale": fitted.context.scale, **reading}), redact_url(data)
         except DataError:
             # The scale is the model's: a message that names it would puzzle who did not give one.
-            if "scale" in reading or data == PIPE or not load(data, **reading).implicit:
+            if "scale" in reading or data == STANDARD_INPUT or not load(data, **reading).implicit:
                 raise
         raise PredictionError(
-            f"{masked(data)}: has no ratings to score the model on; name their column with --rating"
+            f"{redact_url(data)}: has no ratings to score the model on; name their column with "
+            "--rating"
         )
     job = fitted.facts.get("job")
     if job is None:

@@ -48,7 +48,7 @@ def shard(
     """
     from dataclasses import fields
 
-    from cfnade.data.roles import ReadOptions
+    from cfnade.data.load import LoadOptions
     from cfnade.engines import open_engine
     from cfnade.shards.plan import ShardOptions
     from cfnade.shards.stages import shard as run
@@ -57,7 +57,7 @@ def shard(
     meant = {field.name for field in fields(ShardOptions)}
     chosen: dict[str, Any] = {k: v for k, v in said.items() if v is not None}
     chosen |= {name: reading.pop(name) for name in list(reading) if name in meant}
-    options, how = ShardOptions(**chosen), ReadOptions(**reading)
+    options, how = ShardOptions(**chosen), LoadOptions(**reading)
     busy = "is writing to it; wait until that has ended"
     with (
         own_folder(out, ".lock", DataError, busy),

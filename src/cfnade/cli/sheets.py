@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.characters import clean
-from cfnade.data.columns import as_numbers, times
-from cfnade.data.roles import USUAL
+from cfnade.data.column_roles import COLUMN_NAMES
+from cfnade.data.parse import to_numbers
+from cfnade.data.raw_table import parse_or_raise
+from cfnade.data.readers.text import decode
 from cfnade.exceptions import DataError, PredictionError
 from cfnade.predictor import Predictor
 
-_ITEMS = (*USUAL["item"], "id", "title", "name")
-_RATINGS = (*USUAL["rating"], "yourrating")
+_ITEMS = (*COLUMN_NAMES["item"], "id", "title", "name")
+_RATINGS = (*COLUMN_NAMES["rating"], "yourrating")
 _SEPARATORS = (",", ";", "\t", "|")
 
 
@@ -32,7 +33,10 @@ class Sheet:
         """The texts of a column that must be there."""
         texts = self.column_if_any(role, names)
         if texts is None:
-            usual, columns = ", ".join((names or USUAL[role])[:3]), ", ".join(self._frame.columns)
+            usual, columns = (
+                ", ".join((names or COLUMN_NAMES[role])[:3]),
+                ", ".join(self._frame.columns),
+            )
             raise PredictionError(
                 f"{self.file}: has no column {role} ({usual} …); its columns are {columns}"
             )
@@ -40,7 +44,7 @@ class Sheet:
 
     def column_if_any(self, role: str, names: tuple[str, ...] | None = None) -> list[str] | None:
         """The first column with a usual name, ignoring case and punctuation."""
-        for name in names or USUAL[role]:
+        for name in names or COLUMN_NAMES[role]:
             columns = [column for column in self._frame.columns if _plain(column) == name]
             if len(columns) > 1:
                 raise PredictionError(
@@ -74,7 +78,7 @@ def _read(file: Path) -> pl.DataFrame:
     try:
         if file.suffix == ".parquet":
             return pl.read_parquet(file).select(pl.all().cast(pl.String))
-        data, _ = clean(file.read_bytes(), str(file))
+        data, _ = decode(file.read_bytes(), str(file))
         separator = max(_SEPARATORS, key=data.partition(b"\n")[0].decode().count)
         return pl.read_csv(data, separator=separator, infer_schema=False)
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -97,7 +101,9 @@ def _plain(column: str) -> str:
 def seconds_of(texts: list[str], where: Callable[[int], str]) -> npt.NDArray[np.int64]:
     """Seconds since 1970 of numbers or ISO dates. Returns (n,)."""
     try:
-        return times(pl.Series(texts, dtype=pl.String), where)
+        columns = {"time": pl.Series(texts, dtype=pl.String)}
+        parsed = parse_or_raise(columns, lambda row, _: where(row), is_text=True)
+        return parsed.columns["time"].values.to_numpy()
     except DataError as error:
         raise _advising(error, "correct it") from error
 
@@ -157,7 +163,7 @@ def new_items_of(predictor: Predictor, file: Path | None) -> dict[Any, list[Any]
 
 def _stars(text: str, where: str, fault: str = "") -> float:
     """`fault` is said of what is no number."""
-    stars: float | None = as_numbers(pl.Series([text], dtype=pl.String))[0]
+    stars: float | None = to_numbers(pl.Series([text], dtype=pl.String))[0]
     if stars is None:
         raise PredictionError(f"{where}: {fault or f'rating {text!r} is not a number'}")
     return stars

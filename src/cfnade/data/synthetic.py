@@ -19,7 +19,7 @@ from annotated_types import Ge, Le
 
 from cfnade._typing import IndexArray, IntArray
 from cfnade.data.dataset import Dataset, Interactions, Ratings
-from cfnade.data.scale import FloatArray, LevelArray, Scale, given_scale
+from cfnade.data.scale import FloatArray, LevelArray, Scale, parse_scale
 from cfnade.data.split_protocols import choose_positions
 from cfnade.exceptions import DataError
 from cfnade.utils.threads import parallel_map
@@ -129,7 +129,7 @@ def synthetic(
         name: Name of the data set, which its `source` and therefore its fingerprint contain.
     """
     _check_shape(users, items, ratings, factors, seed)
-    steps = given_scale(f"1-{levels}" if scale is None else scale)
+    steps = parse_scale(f"1-{levels}" if scale is None else scale)
     pairs = _draw_pairs(users, items, ratings, seed)
     truth = _draw_truth(pairs, factors, len(steps), seed)
     user_index, rating_levels = _draw_levels(pairs, truth, seed)

@@ -20,12 +20,12 @@ import numpy as np
 
 from cfnade import checkpoint
 from cfnade.config import TrainingConfig
-from cfnade.data.build import Options, build
 from cfnade.data.dataset import Dataset
-from cfnade.data.roles import PLAIN
+from cfnade.data.load import LoadOptions
+from cfnade.data.readers.tables import read_frame
 from cfnade.data.splits import Split
-from cfnade.data.typed_tables import read_frame
-from cfnade.evaluation import evaluate
+from cfnade.data.validate import build
+from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import CfnadeError, TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.fitting import member_fields
@@ -198,7 +198,7 @@ def _check(fitted: FittedModel, folder: Path) -> None:
     if not fitted.rates:
         raise TrainingError(
             f"{folder}: knows no ratings, only what people pick; train it anew: cfnade train "
-            f"store:ADDRESS --rating - --out {folder} --force"
+            f"store:ADDRESS --implicit --out {folder} --force"
         )
     if not fitted.has_context or fitted.needs_times:
         what = "knows time" if fitted.needs_times else "was saved without its ratings"
@@ -213,8 +213,8 @@ def _check(fitted: FittedModel, folder: Path) -> None:
 
 def ratings_for(fitted: FittedModel, store: Store) -> Dataset:
     """All ratings that count, on the model's scale, with its titles where the store has none."""
-    columns = read_frame(what_counts(store), PLAIN)
-    ratings = build(columns, Options(scale=fitted.context.scale))
+    columns = read_frame(what_counts(store), LoadOptions())
+    ratings = build(columns, LoadOptions(scale=fitted.context.scale))
     context = fitted.context
     places = places_of(ratings.item_ids, context.item_ids)
     told: dict[str, Any] = {}

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.data.build import Options, build
-from cfnade.data.columns import Columns
+from cfnade.data.load import LoadOptions
+from cfnade.data.raw_table import RawTable
+from cfnade.data.validate import build
 from cfnade.estimator import CFNADE
 from cfnade.parameters import Arguments
 
@@ -18,7 +19,7 @@ NOBODY = -1
 
 def model_of(told: Arguments, users: Any, items: Any, values: Any, **options: Any) -> CFNADE:
     """Trained on these (n,) each; a pair that comes twice counts with its mean."""
-    columns = Columns(users, items, np.asarray(values, np.float64))
-    ratings = build(columns, Options(repeats="mean", **options))
+    table = RawTable.from_arrays(users, items, np.asarray(values, np.float64))
+    ratings = build(table, LoadOptions(duplicates="mean", **options))
     arguments = {one.name: getattr(told, one.name) for one in fields(Arguments)}
     return CFNADE(**arguments).fit(ratings)

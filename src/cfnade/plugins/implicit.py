@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from cfnade.data.build import build
-from cfnade.data.columns import Columns
-from cfnade.data.scale import INTERACTIONS
+from cfnade.data.load import LoadOptions
+from cfnade.data.raw_table import RawTable
+from cfnade.data.validate import build
 from cfnade.estimator import CFNADE
 from cfnade.exceptions import DataError, PredictionError
 from cfnade.implicit import InteractionModel, InteractionRows
@@ -48,10 +48,9 @@ class PickRecommender:
             raise DataError("user_items holds no picks; values other than 0 are what was picked")
         users, items = cells.row.astype(np.int64), cells.col.astype(np.int64)
         weights = cells.data.astype(np.float64)
-        ones = np.ones(len(users), np.uint8)
-        columns = Columns(users, items, ones, scale=INTERACTIONS, weights=weights)
+        table = RawTable.from_arrays(users, items, weights=weights)
         self.model = CFNADE(seed=self.seed, threads=self.threads, verbose=show_progress)
-        self.model.fit(build(columns))
+        self.model.fit(build(table, LoadOptions()))
         return self
 
     def recommend(

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cfnade.data.scale import find_scale
+from cfnade.data.scale import infer_scale
 from cfnade.exceptions import DataError, PredictionError
 from cfnade.parameters import Arguments
 from cfnade.plugins.given import model_of
@@ -112,7 +112,7 @@ def ids_of(column: npt.NDArray[Any], kind: Kind) -> npt.NDArray[np.int64] | pl.S
 
 def _on_scale(y: FloatArray) -> bool:
     try:
-        find_scale(y)
+        infer_scale(y)
     except DataError:
         return len(np.unique(y)) < 2  # which is an error of its own
     return True

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.calibration import Calibration, unit_of
-from cfnade.data.scale import Scale, usual_threshold
+from cfnade.data.scale import Scale
 from cfnade.exceptions import PredictionError
 from cfnade.kernels.bounds import (
     CHANCE,
@@ -179,7 +179,7 @@ def rank_by(rank: Any, threshold: Any, quantile: Any, scale: Scale) -> RankBy:
             )
         return RankBy(rank, scale, scale.values[0], QUANTILE_DEFAULT)
     low, high = scale.values[0], scale.values[-1]
-    threshold = usual_threshold(scale) if threshold is None else float(threshold)
+    threshold = scale.default_threshold if threshold is None else float(threshold)
     if not low < threshold <= high:
         raise PredictionError(
             f"threshold (={threshold:g}) must lie above {low:g}, the lowest rating, and be at most "

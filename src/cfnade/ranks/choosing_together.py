@@ -16,6 +16,7 @@ import torch
 
 from cfnade._typing import IntArray
 from cfnade.data.split_protocols import choose_positions
+from cfnade.evaluation.ranking_metrics import ndcg, ranked_hits
 from cfnade.group import Array
 from cfnade.implicit.blend import SHARPNESS
 from cfnade.implicit.rows import InteractionRows
@@ -27,7 +28,6 @@ from cfnade.implicit.set_nade_training import (
     largest_scores,
 )
 from cfnade.models.choice_network import ChoiceNetwork
-from cfnade.ranking_metrics import ndcg, places
 from cfnade.ranks.owned import Owned
 from cfnade.ranks.rank_state import RankSaving
 from cfnade.training.state import Progress
@@ -165,8 +165,8 @@ class ListJudge:
         k = min(PLACES, values.shape[1])
         order = np.argsort(-values, axis=1, kind="stable")[:, :k]
         top, hits = (np.take_along_axis(of, order, 1) for of in (values, liked > 0))
-        ranks = places(np.ascontiguousarray(top), np.ascontiguousarray(hits))
-        return float(ndcg(ranks, self._wanted, k).mean())
+        found = ranked_hits(np.ascontiguousarray(top), np.ascontiguousarray(hits))
+        return float(ndcg(found, self._wanted, k).mean())
 
     def sharpness(self, network: ChoiceNetwork) -> float:
         """What scores are multiplied by, so that picks are as likely as can be."""

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from cfnade.calibration import ENOUGH, Calibration
 from cfnade.calibration import fit as fit_calibration
+from cfnade.evaluation.rating_metrics import calibration_error, nll
 from cfnade.kernels.grouping import NO_WEIGHTS, CellArrays, ratings_of
 from cfnade.lists import distributions
-from cfnade.metrics import calibration_error, nll
 from cfnade.ranks.owned import Owned
 from cfnade.sides import Member
 from cfnade.sides.meeting import meeting_of

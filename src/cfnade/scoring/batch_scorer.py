@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cfnade.data.build import Options, build
-from cfnade.data.columns import Columns, numbers, times
-from cfnade.evaluation import cells_asked
+from cfnade.data.load import LoadOptions
+from cfnade.data.raw_table import RawTable, parse_or_raise
+from cfnade.data.validate import build
+from cfnade.evaluation.evaluate import match_test
 from cfnade.exceptions import PredictionError
 from cfnade.predictor import Predictor
 from cfnade.scorer import FEW_CELLS
@@ -119,7 +120,7 @@ def _cells(known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
     else:
         asked = _taken(raw_ids(users, known.users), filled)
     if known.fitted.needs_times:
-        beside["times"] = times(column(frame, "time"), "row {}".format)[filled]
+        beside["times"] = _parsed(frame, "time")[filled]
     items = _taken(raw_ids(column(frame, "item"), known.items), filled)
     answers = known.predict_frame(asked, items, **beside).head(len(frame))
     return _plain(answers.with_columns(users))
@@ -131,10 +132,16 @@ def _judged(known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
         return _cells(known, frame).with_columns(pl.Series("rating", [], pl.Float64))
     users, items = (column(frame, name) for name in ("user", "item"))
     who, what = pl.Series(raw_ids(users, known.users)), pl.Series(raw_ids(items, known.items))
-    stars = numbers(column(frame, "rating"), "row {}".format)
-    test = build(Columns(who, what, stars), Options(scale=known.scale))
-    cells_asked(known.scorer, test)
+    stars = _parsed(frame, "rating")
+    test = build(RawTable.from_arrays(who, what, stars), LoadOptions(scale=known.scale))
+    match_test(known.scorer, test)
     return _cells(known, frame).with_columns(pl.Series("rating", stars))
+
+
+def _parsed(frame: pl.DataFrame, name: str) -> Any:
+    """Return a column of ratings or times as numbers."""
+    parsed = parse_or_raise({name: column(frame, name)}, lambda row, _: f"row {row}")
+    return parsed.columns[name].values.to_numpy()
 
 
 def _filled(count: int) -> Any:

@@ -17,7 +17,8 @@ import polars as pl
 
 from cfnade.checkpoint.folder import resolve_file
 from cfnade.checkpoint.manifest import MANIFEST
-from cfnade.data.parquet_check import MAGIC, check_parquet
+from cfnade.data.readers.tables import PARQUET, table_kind
+from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.engines import TaskEngine
 from cfnade.exceptions import PredictionError
 from cfnade.scoring.batch_scorer import BatchScorer, predictor_of
@@ -88,10 +89,10 @@ def part_file(folder: Path, number: int) -> Path:
 def _is_whole(part: Path) -> bool:
     """Whether a part of the answer is there and can be read; a damaged one is made again."""
     try:
-        check_parquet(memoryview(part.read_bytes()))
+        pl.read_parquet(part)
     except FileNotFoundError:
         return False
-    except (OSError, ValueError) as error:
+    except (*POLARS_ERRORS, OSError, ValueError) as error:
         log.warning("%s: is damaged (%s), so it is made again", part, error)
         return False
     return True
@@ -156,7 +157,7 @@ def _difference(file: Path, job: dict[str, Any]) -> str:
 
 def _lazy(file: Path) -> pl.LazyFrame:
     with file.open("rb") as opened:
-        is_parquet = opened.read(4) == MAGIC
+        is_parquet = table_kind(opened.read(4)) == PARQUET
     try:
         lazy = pl.scan_parquet(file) if is_parquet else pl.scan_csv(file, infer_schema=False)
         lazy.collect_schema()

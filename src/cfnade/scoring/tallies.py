@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cfnade import metrics
 from cfnade.data.scale import Scale
-from cfnade.evaluation import KNOWN
+from cfnade.evaluation import rating_metrics
+from cfnade.evaluation.evaluate import BUCKET_BOUNDS
 from cfnade.predictor.frames import probability_names
 
 Tally = dict[str, Any]
@@ -29,14 +29,14 @@ def tally_of(judged: pl.DataFrame, scale: Scale) -> Tally:
     told: Tally = {
         "n": n,
         "squares": float(squares.sum()),
-        "mae_of_medians": n * metrics.mae(values, metrics.medians(chances, stars)),
-        "nll": n * metrics.nll(chances, levels),
-        "rps": n * metrics.rps(chances, levels, stars),
+        "mae_of_medians": n * rating_metrics.mae(values, rating_metrics.medians(chances, stars)),
+        "nll": n * rating_metrics.nll(chances, levels),
+        "rps": n * rating_metrics.rps(chances, levels, stars),
     }
     for name, of in (("by_user", "known_of_user"), ("by_item", "known_of_item")):
-        bucket = np.searchsorted(KNOWN, judged[of].to_numpy(), side="right") - 1
-        told[name] = np.bincount(bucket, minlength=len(KNOWN)).tolist()
-        told[f"{name}_squares"] = np.bincount(bucket, squares, len(KNOWN)).tolist()
+        bucket = np.searchsorted(BUCKET_BOUNDS, judged[of].to_numpy(), side="right") - 1
+        told[name] = np.bincount(bucket, minlength=len(BUCKET_BOUNDS)).tolist()
+        told[f"{name}_squares"] = np.bincount(bucket, squares, len(BUCKET_BOUNDS)).tolist()
     unseen = (pl.col("known_of_user") == 0) | (pl.col("known_of_item") == 0)
     return told | {"unseen_ratings": judged.filter(unseen).height}
 
@@ -61,6 +61,6 @@ def added(tallies: list[Tally]) -> dict[str, Any]:
         ]
         scores[name] = [
             {"known": f"{low}+", "n": count, "rmse": (total / count) ** 0.5 if count else None}
-            for low, count, total in zip(KNOWN, counts, squares, strict=True)
+            for low, count, total in zip(BUCKET_BOUNDS, counts, squares, strict=True)
         ]
     return scores

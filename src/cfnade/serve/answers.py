@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import __version__
-from cfnade.metrics import quantiles
+from cfnade.evaluation.rating_metrics import quantiles
 from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import Rank, Ranking
 from cfnade.serve import limits, schemas, visit_schemas

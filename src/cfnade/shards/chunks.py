@@ -7,6 +7,7 @@ has), and its ratings as indices into these and into the distinct values. Raw fi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.build import index_of
-from cfnade.data.columns import Columns, finite
-from cfnade.data.interactions import liked
-from cfnade.data.scale import given_scale
-from cfnade.data.typed_tables import read_rows
+from cfnade.data.raw_table import RawTable
+from cfnade.data.readers.tables import PARQUET, read_columnar, table_kind
+from cfnade.data.scale import parse_scale
+from cfnade.data.validate import check_finite, encode_ids, keep_positive
 from cfnade.exceptions import DataError
 from cfnade.shards.layout import SIDES
 from cfnade.shards.plan import BYTES, Piece, ShardPlan
@@ -38,8 +38,8 @@ def read_piece(place: Workplace, number: int) -> None:
     """Read one piece; what it came to is noted when all of it is written."""
     plan = place.plan()
     chunks, skipped = [], []
-    for block, (columns, words) in enumerate(_read(plan, plan.pieces[number])):
-        chunk = _write(place, f"{number:06d}-{block:04d}", columns, plan)
+    for block, (table, words) in enumerate(_read(plan, plan.pieces[number])):
+        chunk = _write(place, f"{number:06d}-{block:04d}", table, plan)
         if chunk is not None:
             chunks.append(chunk)
         if words:
@@ -47,11 +47,14 @@ def read_piece(place: Workplace, number: int) -> None:
     place.note(piece_name(number), {"chunks": chunks, "skipped": skipped})
 
 
-def _read(plan: ShardPlan, piece: Piece) -> Iterator[tuple[Columns, str]]:
+def _read(plan: ShardPlan, piece: Piece) -> Iterator[tuple[RawTable, str]]:
     path = Path(piece.path)
     if piece.kind == "table":
-        count = piece.last - piece.first
-        yield read_rows(path, piece.path, plan.reading, piece.first, count), ""
+        with path.open("rb") as file:
+            kind = table_kind(file.read(16)) or PARQUET
+        options = replace(plan.reading, time=False)
+        rows = piece.first, piece.last
+        yield read_columnar(path, piece.path, kind, options, rows), ""
         return
     size = next(size for name, size, _ in plan.inputs if name == piece.path)
     if piece.kind == "stream":
@@ -61,43 +64,48 @@ def _read(plan: ShardPlan, piece: Piece) -> Iterator[tuple[Columns, str]]:
     yield from read_blocks(path, blocks, plan.reading, piece.member)
 
 
-def _write(
-    place: Workplace, chunk: str, columns: Columns, plan: ShardPlan
-) -> dict[str, Any] | None:
+def _write(place: Workplace, chunk: str, table: RawTable, plan: ShardPlan) -> dict[str, Any] | None:
     """Write one chunk, unless nothing of it is wanted."""
-    finite(columns.values, "rating", columns.where)
-    likes = plan.options.likes
-    if likes is not None:
-        if not columns.implicit and columns.values.max() < likes:
+    least = plan.options.min_rating
+    if not table.implicit:
+        values = table.frame["rating"].to_numpy()
+        check_finite(values, "rating", table.locate)
+        if least is not None and values.max() < least:
             return None
-        columns = liked(columns, likes)
-    _refuse_off_scale(columns, plan)
+    if least is not None:
+        table = keep_positive(table, least)
+    _refuse_off_scale(table, plan)
     ratings: dict[str, npt.NDArray[Any]] = {}
-    told: dict[str, Any] = {"name": chunk, "ratings": len(columns.values)}
-    for axis, raw in zip(SIDES, (columns.users, columns.items), strict=True):
-        index, ids = index_of(raw)
+    told: dict[str, Any] = {"name": chunk, "ratings": len(table)}
+    for axis in SIDES:
+        index, ids = encode_ids(table.frame[axis])
         counts = np.bincount(index, minlength=len(ids)).astype(np.int64)
         place.write(chunk_name(chunk, axis), {**id_arrays(ids), "counts": counts})
         ratings[axis] = index
         told[axis] = {"ids": len(ids), "texts": ids.dtype == object}
-    values = pl.Series(columns.values).unique().sort().cast(pl.Float64).to_numpy()
-    ratings |= {"values": values, "codes": np.searchsorted(values, columns.values).astype(np.int32)}
-    if columns.weights is not None:
-        ratings["weights"] = columns.weights
+    rated = table.column("rating")
+    if rated is None:
+        rated = np.ones(len(table), np.uint8)
+    values = pl.Series(rated).unique().sort().cast(pl.Float64).to_numpy()
+    ratings |= {"values": values, "codes": np.searchsorted(values, rated).astype(np.int32)}
+    weights = table.column("weight")
+    if weights is not None:
+        ratings["weights"] = weights
     place.write(chunk_name(chunk, "ratings"), ratings)
-    scale = None if columns.scale is None else [columns.scale.values, columns.scale.edges]
-    return told | {"implicit": columns.implicit, "scale": scale, "assumed": columns.assumed}
+    scale = None if table.scale is None else [table.scale.values, table.scale.edges]
+    return told | {"implicit": table.implicit, "scale": scale, "assumed": table.assumed}
 
 
-def _refuse_off_scale(columns: Columns, plan: ShardPlan) -> None:
+def _refuse_off_scale(table: RawTable, plan: ShardPlan) -> None:
     """Where the scale is given, here is the last place that knows the line of a rating."""
-    if plan.options.scale is None or columns.implicit:
+    values = table.column("rating")
+    if plan.options.scale is None or values is None:
         return
-    scale = given_scale(plan.options.scale)
-    _, fits = scale.levels_of(columns.values)
+    scale = parse_scale(plan.options.scale)
+    _, fits = scale.levels_of(values)
     if not fits.all():
         row = int(np.argmin(fits))
         raise DataError(
-            f"{columns.where(row)}: rating {columns.values[row]:g} is off the scale {scale}; give "
+            f"{table.locate(row)}: rating {values[row]:g} is off the scale {scale}; give "
             "the scale that this data uses with scale="
         )

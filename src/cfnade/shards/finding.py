@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.dataset import Axis
-from cfnade.data.scale import INTERACTIONS, Scale, binned_scale, find_scale, given_scale
+from cfnade.data.scale import INTERACTIONS, Scale, bin_scale, infer_scale, parse_scale
 from cfnade.exceptions import DataError
 from cfnade.shards.chunks import chunk_name, piece_name
 from cfnade.shards.layout import SIDES
@@ -37,7 +37,7 @@ def find_out(place: Workplace) -> dict[str, Any]:
         bare = next(chunk for chunk in chunks if chunk["implicit"])
         raise DataError(
             f"{_source(plan, rated)} has ratings and {_source(plan, bare)} has none; name the "
-            'column with rating=, or take all as interactions with rating="-"'
+            "column with rating=, or take all as interactions with implicit=True"
         )
     scale = INTERACTIONS if kinds == {True} else _scale(place, plan, chunks)
     texts = {axis: any(chunk[axis]["texts"] for chunk in chunks) for axis in SIDES}
@@ -59,8 +59,8 @@ def find_out(place: Workplace) -> dict[str, Any]:
 
 
 def _nothing(plan: ShardPlan) -> str:
-    if plan.options.likes is not None:
-        return f"likes={plan.options.likes:g}: no rating is as high; give a lower one"
+    if plan.options.min_rating is not None:
+        return f"min_rating={plan.options.min_rating:g}: no rating is as high; give a lower one"
     return f"{plan.inputs[0][0]} …: no ratings in {len(plan.inputs)} files"
 
 
@@ -71,17 +71,17 @@ def _source(plan: ShardPlan, chunk: dict[str, Any]) -> str:
 def _scale(place: Workplace, plan: ShardPlan, chunks: list[dict[str, Any]]) -> Scale:
     """As given, as files say, or the even grid that holds all ratings."""
     if plan.options.scale is not None:
-        return given_scale(plan.options.scale)
+        return parse_scale(plan.options.scale)
     distinct = np.empty(0)
     for chunk in chunks:
         values = place.read(chunk_name(chunk["name"], "ratings"))["values"]
         distinct = np.union1d(distinct, values)
     if plan.options.bins is not None:
-        return binned_scale(plan.options.bins, float(distinct[0]), float(distinct[-1]))
+        return bin_scale(plan.options.bins, float(distinct[0]), float(distinct[-1]))
     said = {repr(chunk["scale"]): chunk["scale"] for chunk in chunks}
     if len(said) == 1 and (own := next(iter(said.values()))) is not None:
         return Scale.saved(*own)
-    return find_scale(distinct)
+    return infer_scale(distinct)
 
 
 # -- ids ------------------------------------------------------------------------------------------

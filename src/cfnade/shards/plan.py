@@ -11,14 +11,16 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
+import polars as pl
 from annotated_types import Ge, Le, Lt
 
-from cfnade.data.build import Options, Repeats
 from cfnade.data.dataset import Axis
-from cfnade.data.formats import foreign_kind, is_document, rating_file
-from cfnade.data.roles import ReadOptions
-from cfnade.data.sources import open_source, packing
-from cfnade.data.typed_tables import count_rows, is_table
+from cfnade.data.load import LoadOptions
+from cfnade.data.readers import foreign_format, is_document, ratings_file
+from cfnade.data.readers.files import compression_of, is_spreadsheet, open_source
+from cfnade.data.readers.tables import ARROW, PARQUET, table_kind
+from cfnade.data.readers.text import POLARS_ERRORS
+from cfnade.data.validate import Duplicates
 from cfnade.exceptions import DataError
 from cfnade.shards.layout import SIDES
 from cfnade.shards.texts import is_whole_stream
@@ -45,8 +47,8 @@ class ShardOptions:
     seed: Annotated[int, Ge(0), Le(2**63 - 1)] = 0
     scale: str | None = None
     bins: int | None = None
-    repeats: Repeats = "error"
-    likes: float | None = None
+    duplicates: Duplicates = "error"
+    min_rating: float | None = None
 
     def __post_init__(self) -> None:
         self.meaning()
@@ -55,9 +57,14 @@ class ShardOptions:
     def sides(self) -> tuple[Axis, ...]:
         return tuple(side for side in SIDES if self.side in (side, "both"))
 
-    def meaning(self) -> Options:
+    def meaning(self) -> LoadOptions:
         """What ratings mean, as the reader of one file has it."""
-        return Options(scale=self.scale, bins=self.bins, repeats=self.repeats, likes=self.likes)
+        return LoadOptions(
+            scale=self.scale,
+            bins=self.bins,
+            duplicates=self.duplicates,
+            min_rating=self.min_rating,
+        )
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ class ShardPlan:
     """Each file's path, size and time of change: a file that changed makes another job."""
     pieces: tuple[Piece, ...]
     options: ShardOptions
-    reading: ReadOptions
+    reading: LoadOptions
 
     def save(self, path: Path) -> None:
         write_text(path, json.dumps(asdict(self), indent=1) + "\n")
@@ -93,7 +100,7 @@ class ShardPlan:
                 tuple((str(a), int(b), int(c)) for a, b, c in told["inputs"]),
                 tuple(Piece(**piece) for piece in told["pieces"]),
                 ShardOptions(**told["options"]),
-                ReadOptions(**told["reading"]),
+                LoadOptions(**told["reading"]),
             )
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise DataError(
@@ -113,7 +120,7 @@ class ShardPlan:
         return ""
 
 
-def plan_of(data: Sequence[str | Path], options: ShardOptions, reading: ReadOptions) -> ShardPlan:
+def plan_of(data: Sequence[str | Path], options: ShardOptions, reading: LoadOptions) -> ShardPlan:
     """The plan for these files and folders."""
     files = list(files_in(data))
     inputs = tuple(map(as_input, files))
@@ -155,12 +162,25 @@ def _is_part(file: Path, folder: Path) -> bool:
     return file.is_file() and not hidden and not is_document(file.name)
 
 
-def _member(archive: Path, reading: ReadOptions) -> str:
+def _count_rows(file: Path, kind: str) -> int:
+    try:
+        scan = pl.scan_parquet if kind == PARQUET else pl.scan_ipc
+        rows: int = scan(file).select(pl.len()).collect().item()
+        return rows
+    except (*POLARS_ERRORS, OSError) as error:
+        raise DataError(
+            f"{file}: cannot be read as a table ({str(error)[:200]}); the file may be truncated or "
+            "damaged: fetch or write it again"
+        ) from error
+
+
+def _member(archive: Path, reading: LoadOptions) -> str:
     """Return the file of ratings in a zip archive: a text that is read as a stream."""
     source = open_source(archive)
-    member = rating_file(source, reading)
+    member = ratings_file(source, reading)
     head = source.head(member)
-    kind = "a Parquet or Arrow table" if is_table(head) else foreign_kind(head)
+    kind = table_kind(head)
+    kind = foreign_format(head) if kind is None else f"a {kind} table"
     if kind is not None:
         raise DataError(
             f"{source.label(member)}: is {kind}; only text can be read from a zip archive in "
@@ -170,19 +190,22 @@ def _member(archive: Path, reading: ReadOptions) -> str:
     return member
 
 
-def _pieces(file: Path, reading: ReadOptions) -> Iterator[Piece]:
+def _pieces(file: Path, reading: LoadOptions) -> Iterator[Piece]:
     path = str(file)
     with file.open("rb") as opened:
         start = opened.read(512)
     size = file.stat().st_size
-    if packing(file) == "zip":
+    kind = table_kind(start)
+    if compression_of(file) == "zip" and not is_spreadsheet(file):
         yield Piece(path, "stream", 0, size, _member(file, reading))
-    elif is_table(start):
-        if names := reading.of_text():
+    elif kind in (PARQUET, ARROW):
+        if names := reading.text_options():
             raise DataError(f"{file}: {names[0]}= is for text, and this is a table; leave it out")
-        rows = count_rows(file, path)
+        rows = _count_rows(file, kind)
         yield from (Piece(path, "table", a, min(a + ROWS, rows)) for a in range(0, rows, ROWS))
-    elif foreign := foreign_kind(start):
+    elif kind is not None:
+        raise DataError(f"{file}: this is {kind}; save the ratings as csv or Parquet")
+    elif foreign := foreign_format(start):
         raise DataError(f"{file}: this is {foreign}")
     elif size and is_whole_stream(file, reading):
         yield Piece(path, "stream", 0, size)

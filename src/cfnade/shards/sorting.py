@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cfnade.data.build import index_of
 from cfnade.data.dataset import OTHER_AXIS, Axis
 from cfnade.data.scale import Scale
+from cfnade.data.validate import encode_ids
 from cfnade.exceptions import DataError
 from cfnade.shards.chunks import chunk_name
 from cfnade.shards.finding import ids_name, raw_id
@@ -27,7 +27,7 @@ def write_as_texts(place: Workplace, axis: Axis, chunk: int) -> None:
     facts = place.found()
     arrays = place.read(chunk_name(facts["chunks"][chunk], axis))
     texts = pl.Series(arrays["ids"]).cast(pl.String)
-    moved, ids = index_of(texts)
+    moved, ids = encode_ids(texts)
     counts = np.empty_like(arrays["counts"])
     counts[moved] = arrays["counts"]
     content = {**id_arrays(ids), "counts": counts, "moved": moved}
@@ -48,7 +48,7 @@ def merge_ids(place: Workplace, axis: Axis, number: int) -> None:
         empty = np.empty(0, object if together.dtype == pl.String else np.int64)
         codes, ids = np.empty(0, np.int32), empty
     else:
-        codes, ids = index_of(together)
+        codes, ids = encode_ids(together)
     each = np.bincount(codes, np.concatenate(counts), len(ids)).astype(np.int64)
     place.write(f"codes/{axis}-{number}", {"codes": codes, "starts": starts})
     place.write(f"ids/{axis}-{number}", {**id_arrays(ids), "counts": each})
@@ -94,7 +94,7 @@ def _numbered(place: Workplace, axis: Axis, chunk: int) -> npt.NDArray[np.int32]
 
 
 def sort_band(place: Workplace, side: Axis, band: int) -> None:
-    """All ratings of some rows: repeats settled, divided, placed in their rows, sorted by part."""
+    """All ratings of some rows, each pair once: divided, placed in their rows, sorted by part."""
     options = place.plan().options
     low, high = place.read(f"bands/{side}")["bounds"][band : band + 2].tolist()
     ratings = _once_each(place, side, _gathered(place, side, band), options)
@@ -131,7 +131,7 @@ def _gathered(place: Workplace, side: Axis, band: int) -> Arrays:
     if len({len(of_chunks) for of_chunks in pieces.values()}) > 1:
         raise DataError(
             "some of the files have a column of weights and some have none; name it with weight=, "
-            'or leave it out with weight="-"'
+            "or leave it out with weight=False"
         )
     ratings = {name: np.concatenate(parts) for name, parts in pieces.items()}
     keys = (ratings["rows"].astype(np.int64) << 32) | ratings["columns"]
@@ -154,19 +154,21 @@ def _once_each(place: Workplace, side: Axis, ratings: Arrays, options: ShardOpti
         return _counted(ratings, starts, sizes)
     if len(starts) == len(rows):
         return ratings
-    if options.repeats == "error":
-        where = int(starts[np.argmax(sizes > 1)])
+    if options.duplicates == "error":
+        other = ratings["levels"] != np.repeat(ratings["levels"][starts], sizes)
+        if not other.any():  # identical rows are one rating
+            return {name: ratings[name][starts] for name in ("rows", "columns", "levels")}
+        where = int(np.argmax(other))
         cell = {side: int(rows[where]), OTHER_AXIS[side]: int(columns[where])}
         user, item = (raw_id(place, axis, cell[axis]) for axis in SIDES)
         raise DataError(
             f"user {user} rated item {item} again; {len(rows) - len(starts):,} repeated ratings "
-            'so far. Choose what counts with repeats="first", "last" or "mean" (on the command '
-            "line: --repeats last)"
+            'so far. Choose what counts with duplicates="last"; first and mean are the others'
         )
-    if options.repeats == "mean":
+    if options.duplicates == "mean":
         means = np.add.reduceat(scale.array()[ratings["levels"]], starts) / sizes
         return {"rows": rows[starts], "columns": columns[starts], "levels": scale.nearest(means)}
-    kept = starts if options.repeats == "first" else starts + sizes - 1
+    kept = starts if options.duplicates == "first" else starts + sizes - 1
     return {name: array[kept] for name, array in ratings.items()}
 
 

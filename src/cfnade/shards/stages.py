@@ -4,7 +4,7 @@
     texts    integer ids become texts where other chunks have texts
     ids      ranges of raw ids, each id once, and which one each chunk's ids are
     scatter  chunks by indices in the whole, by bands of rows
-    sort     bands: repeats settled, divided, placed, by part
+    sort     bands: duplicates settled, divided, placed, by part
     join     parts, counts of rows and ids: the files that stay
 
 A task writes files that are whole or not there, and is left out if they are there: a job that was
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.data.dataset import Axis
-from cfnade.data.roles import PLAIN, ReadOptions
+from cfnade.data.load import LoadOptions
 from cfnade.engines import Task, TaskEngine
 from cfnade.exceptions import DataError
 from cfnade.shards import finding, finishing, sorting
@@ -39,13 +39,15 @@ def shard(
     out: str | Path,
     engine: TaskEngine,
     options: ShardOptions | None = None,
-    reading: ReadOptions = PLAIN,
+    reading: LoadOptions | None = None,
     *,
     force: bool = False,
 ) -> Shards:
     """Cut the ratings of these files into parts in a folder, or go on with a job left there."""
     place = Workplace(Path(out).absolute())
-    plan = plan_of(data, options or ShardOptions(), reading)  # before anything is removed
+    plan = plan_of(
+        data, options or ShardOptions(), reading or LoadOptions()
+    )  # before anything is removed
     if force and (place.work.exists() or (place.folder / MANIFEST).exists()):
         _clear(place)
     if (place.folder / MANIFEST).exists():

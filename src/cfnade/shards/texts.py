@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from cfnade.data.characters import clean
-from cfnade.data.columns import Columns, Where
-from cfnade.data.fields import BadLines
-from cfnade.data.roles import ReadOptions
-from cfnade.data.sources import HEAD, member_blocks, packing, unpacked_blocks
-from cfnade.data.text import Layout, read_columns, recognise
+from cfnade.data.column_roles import ColumnRoles
+from cfnade.data.load import LoadOptions
+from cfnade.data.parse import Locate
+from cfnade.data.raw_table import RawTable
+from cfnade.data.readers.files import HEAD, compression_of, iter_blocks, iter_member_blocks
+from cfnade.data.readers.text import Dialect, decode, read_block, recognize
 from cfnade.exceptions import DataError
 
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # two bytes a character: a newline may be half of one
@@ -37,7 +37,7 @@ class TextBlock(NamedTuple):
         return self.begin == 0 and not self.lines
 
 
-def is_whole_stream(path: Path, options: ReadOptions, member: str = "") -> bool:
+def is_whole_stream(path: Path, options: LoadOptions, member: str = "") -> bool:
     """Whether a text must be read by one task. `member` names the file in a zip archive."""
     head = _head(path, member)
     if head.startswith(_WIDE) or (options.encoding or "").lower().startswith(("utf-16", "utf-32")):
@@ -45,16 +45,16 @@ def is_whole_stream(path: Path, options: ReadOptions, member: str = "") -> bool:
             f"{path}: is text of two or four bytes a character, which cannot be read in pieces; "
             "save it as UTF-8 or Parquet"
         )
-    if packing(path):
+    if compression_of(path):
         return True
-    return b'"' in head and _layout(path, head, options).shape.quoted
+    return b'"' in head and _layout(path, head, options)[0].quoted
 
 
 def read_blocks(
-    path: Path, blocks: Iterator[TextBlock], options: ReadOptions, member: str = ""
-) -> Iterator[tuple[Columns, str]]:
+    path: Path, blocks: Iterator[TextBlock], options: LoadOptions, member: str = ""
+) -> Iterator[tuple[RawTable, str]]:
     """The ratings of each block that has some, and in words which lines were skipped."""
-    layout: Layout | None = None
+    layout: tuple[Dialect, ColumnRoles] | None = None
     for block in blocks:
         layout = layout or _layout(path, _head(path, member), options)
         try:
@@ -62,9 +62,7 @@ def read_blocks(
         except DataError as error:
             raise DataError(_renumbered(str(error), path, block)) from error
         if read is not None:
-            columns, skipped = read
-            where = partial(_place, columns.where, path, block)
-            yield replace(columns, where=where), skipped
+            yield replace(read, locate=partial(_place, read.locate, path, block)), read.description
 
 
 def lines_between(path: Path, first: int, last: int, size: int) -> Iterator[TextBlock]:
@@ -108,19 +106,21 @@ def _last_line_end(data: bytes) -> int:
 
 
 def _read(
-    path: Path, block: TextBlock, layout: Layout, options: ReadOptions
-) -> tuple[Columns, str] | None:
+    path: Path, block: TextBlock, layout: tuple[Dialect, ColumnRoles], options: LoadOptions
+) -> RawTable | None:
     if not block.data.strip():
         return None
     label, skip = str(path), options.skip_bad_lines
-    data, _ = clean(block.data, label, options.encoding, skip)
-    shape = layout.shape if block.first else replace(layout.shape, header=False)
-    if shape.header and b"\n" not in data:
+    data, _ = decode(block.data, label, options.encoding, replace=skip)
+    dialect, roles = layout
+    if not block.first:
+        dialect = replace(dialect, header=False)
+    if dialect.header and b"\n" not in data:
         return None
-    return read_columns(data, replace(layout, shape=shape), BadLines(label, skip))
+    return read_block(data, dialect, roles, label, skip_bad_lines=skip)
 
 
-def _place(where: Where, path: Path, block: TextBlock, row: int) -> str:
+def _place(where: Locate, path: Path, block: TextBlock, row: int) -> str:
     return _renumbered(where(row), path, block)
 
 
@@ -135,15 +135,16 @@ def _renumbered(message: str, path: Path, block: TextBlock) -> str:
     return re.sub(rf"(?<={start})\d+", lambda line: str(int(line[0]) + before), message)
 
 
-def _layout(path: Path, head: bytes, options: ReadOptions) -> Layout:
-    """What the first lines show; times and titles are left alone."""
-    whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
-    layout = recognise(clean(whole, str(path), options.encoding, True)[0], str(path), options)
-    return replace(layout, names=None, roles=replace(layout.roles, time=None))
+def _layout(path: Path, head: bytes, options: LoadOptions) -> tuple[Dialect, ColumnRoles]:
+    """Return what the first lines show; times and titles are left alone."""
+    lines = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
+    data, _ = decode(lines, str(path), options.encoding, replace=True)
+    dialect, roles = recognize(data, str(path), options)
+    return replace(dialect, names=None), replace(roles, time=None)
 
 
 def _blocks(path: Path, member: str) -> Iterator[bytes]:
-    return member_blocks(path, member, _STORED) if member else unpacked_blocks(path, _STORED)
+    return iter_member_blocks(path, member, _STORED) if member else iter_blocks(path, _STORED)
 
 
 def _head(path: Path, member: str) -> bytes:

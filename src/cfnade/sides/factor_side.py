@@ -148,6 +148,9 @@ class SampledSide(FactorSide):
         return self._sampled(ratings, 0, threads)
 
 
+LEAST_EXPECTED = 1e-300
+
+
 def _weights(predicted: Array, frequencies: Array, network: FactorNetwork) -> Array:
     """log w (K,) with which levels are expected as often as they came."""
     noise, spread = network.variances.tolist()
@@ -158,5 +161,6 @@ def _weights(predicted: Array, frequencies: Array, network: FactorNetwork) -> Ar
         scores = link.scores(predicted)
         chances = np.exp(scores - scores.max(1, keepdims=True))
         expected = (chances / chances.sum(1, keepdims=True)).mean(0)
-        weights += came - np.log(expected)
+        # Where all ratings are alike, far levels are expected less often than a float can tell.
+        weights += came - np.log(np.maximum(expected, LEAST_EXPECTED))
     return weights

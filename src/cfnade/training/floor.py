@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cfnade.data.dataset import Dataset
-from cfnade.metrics import rmse
+from cfnade.evaluation.rating_metrics import rmse
 
 SHRINKAGE = 5.0
 """Imagined ratings at the mean that every item and user has."""
@@ -29,9 +29,9 @@ def means_rmse(train: Dataset, valid: Dataset) -> float:
 
 
 def behind_means(facts: Mapping[str, Any]) -> str | None:
-    """A warning, if plain means do better on the validation part."""
+    """A warning, if plain means do better on the validation part, by what the warning can show."""
     valid = facts.get("valid") or {}
-    if valid.get("rmse") is None or valid["rmse"] <= valid["means_rmse"]:
+    if valid.get("rmse") is None or round(valid["rmse"], 4) <= round(valid["means_rmse"], 4):
         return None
     return (
         f"on the validation part the model (RMSE {valid['rmse']:.4f}) is no better than plain "

@@ -32,6 +32,13 @@ class Reporter(Protocol):
         """After each epoch: what the history gets."""
 
 
+def tell_stage(reporter: object, name: str, member: int | None = None) -> None:
+    """Tell a reporter with a method `stage` what is worked on from now on; member is its number."""
+    stage = getattr(reporter, "stage", None)
+    if stage is not None:
+        stage(name, member)
+
+
 class Silent:
     """Tells nobody."""
 

@@ -20,7 +20,7 @@ from cfnade.fitted import FittedModel, trained_on
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.sides import Member, are_made, side_names
 from cfnade.training.implicit import ImplicitPlan, ImplicitTraining
-from cfnade.training.loop import Reporter, Saving
+from cfnade.training.loop import Reporter, Saving, tell_stage
 from cfnade.training.member import Job, TrainedMember
 from cfnade.training.shares import Shares
 from cfnade.training.space import require_space
@@ -53,6 +53,9 @@ class Plan:
     side: str
     architecture: Mapping[str, Any]
     settings: TrainingConfig
+    stage: int = 0
+    """Where members are chosen, those of a stage count only if they improve the validation score of
+    those of the stages before."""
 
 
 def train(
@@ -80,19 +83,20 @@ def train(
     `architecture` are fields of the sides other than their sizes, and `time`: whether the model
     knows when ratings were given. With `seeds` above 1 so many members are trained, from
     settings.seed on, and their distributions averaged; `beside` are members of other kinds, and
-    validation says what each kind counts; if `choose`, those that add little are left out, and
-    members are trained side by side, each on its part of the threads. `lists` is how what people
-    pick is learnt too; `say` is told how that goes. `start` is an earlier model whose weights are
-    taken over where its ids occur; with `refresh` it has a member for each that is trained, which
-    goes on with all of its weights. split.test is never looked at.
+    validation says what each kind counts; if `choose`, those that add little and stages that bring
+    no gain are left out, and members are trained side by side, each on its part of the threads.
+    `lists` is how what people pick is learnt too; `say` is told how that goes. `start` is an
+    earlier model whose weights are taken over where its ids occur; with `refresh` it has a member
+    for each that is trained, which goes on with all of its weights. split.test is never looked at.
     """
     _require_ratings(split.train)
     threads = thread_count(threads)
     first = Plan(side, architecture or {}, settings or TrainingConfig())
     at_once = min(AT_ONCE, threads, 1 + len(beside)) if choose else 1
-    how = start, device, threads // at_once, reporter, stop
+    how = start, device, threads, reporter, stop
     jobs = [_job(first, number, *how) for number in range(checked_seeds(seeds))]
     jobs += [_job(plan, 0, *how) for plan in beside]
+    jobs = _side_by_side(jobs, at_once, threads)
     if refresh and start is not None:
         jobs = _going_on(jobs, start)
     _check(jobs)
@@ -100,19 +104,20 @@ def train(
         require_space(saving.folder, split, jobs)
     members, seconds = _trained(split, jobs, saving, at_once)
     stopped = len(members) < len(jobs) or any(member.stopped for member in members)
-    kinds = [0] * seeds + [1 + number for number in range(len(beside))]
-    kinds = kinds[: len(members)]  # fewer if it was stopped
+    plans = ([first] * seeds + list(beside))[: len(members)]  # fewer if it was stopped
+    kinds = _kinds(plans) if choose else [max(0, n + 1 - seeds) for n in range(len(plans))]
+    stages = [plan.stage for plan in plans] if choose else None
+    tell_stage(reporter, "weights and calibration")
     with torch_threads(threads):  # torch's own number may be larger than what was asked for
-        verdict = verdict_on(
-            members, kinds, split, seed=first.settings.seed, weigh=bool(beside), choose=choose
-        )
+        seed, weigh = first.settings.seed, bool(beside)
+        verdict = verdict_on(members, kinds, split, seed=seed, weigh=weigh, stages=stages)
     fitted = _model(split, jobs, members, verdict, seconds, weighed=bool(beside))
     if lists is not None and not stopped:
+        tell_stage(reporter, "interactions")
         fitted = with_interactions(fitted, split, lists, threads, say, stop)
         stopped = stop()
     reasons = [member.diverged for member in members if member.diverged]
-    history = fitted.facts["history"]
-    return Trained(fitted, history, stopped, reasons[0] if reasons else None)
+    return Trained(fitted, fitted.facts["history"], stopped, next(iter(reasons), None))
 
 
 def with_interactions(
@@ -156,6 +161,24 @@ def train_picks(
     bare = FittedModel((), PICKS, context, counts, facts=facts)
     fitted = with_interactions(bare, split, plan, thread_count(threads), say, stop)
     return Trained(fitted, [], stop())
+
+
+def _side_by_side(jobs: Sequence[Job], at_once: int, threads: int) -> list[Job]:
+    """Each with its part of the threads; where they do not divide, every other job has one more."""
+    least, more = divmod(threads, at_once)
+    return [
+        replace(job, threads=least + (number % at_once < more)) for number, job in enumerate(jobs)
+    ]
+
+
+def _kinds(plans: Sequence[Plan]) -> list[int]:
+    """Numbers from 0 on: plans that differ in their seeds alone have the same."""
+    bare = [replace(plan, settings=replace(plan.settings, seed=0), stage=0) for plan in plans]
+    different: list[Plan] = []
+    for plan in bare:
+        if plan not in different:
+            different.append(plan)
+    return [different.index(plan) for plan in bare]
 
 
 def checked_seeds(seeds: Any) -> int:

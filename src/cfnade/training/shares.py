@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.dataset import Dataset
-from cfnade.training.pooling import Answered, Replies
+from cfnade.training.pooling import Answered, Replies, mixed
 
 FloatArray = npt.NDArray[np.float64]
 Shares = tuple[tuple[float, float], ...]
@@ -29,6 +29,10 @@ SURE = 1.0
 
 LEAST = 0.05
 """A kind with a smaller share, for known and for new people, is not worth its time."""
+
+
+WORTH = 5e-4
+"""Part of the mean squared error by which a stage must improve it: members make a model larger."""
 
 
 def shares_of(
@@ -61,6 +65,51 @@ def shares_of(
         kept = (shares[0] >= LEAST) | (shares[1] >= LEAST)
         shares = known.shares(kept), new.shares(kept & readers)
     return _each(kinds, *shares)
+
+
+def best_stages(
+    answers: Sequence[Replies],
+    kinds: Sequence[int],
+    stages: Sequence[int],
+    valid: Dataset,
+    trusts: Sequence[float],
+) -> Shares:
+    """Shares of members that were trained in stages, where kinds that add little get none.
+
+    A stage counts only if members up to it predict the validation part better than members up to
+    any stage before, by WORTH at least: further members cannot make the validation score worse.
+    Known and new people are decided apart.
+    """
+    columns: list[list[float]] = [[], []]
+    least = [np.inf, np.inf]
+    for last in sorted(set(stages)):
+        some = [n for n, stage in enumerate(stages) if stage <= last]
+        numbers = sorted({kinds[n] for n in some})
+        shares = shares_of(
+            [answers[n] for n in some],
+            [numbers.index(kinds[n]) for n in some],
+            valid,
+            [trusts[n] for n in some],
+            choose=True,
+        )
+        together = mixed([answers[n] for n in some], shares)
+        of_each = (together.everything, together.few or together.everything)
+        for column, answered in enumerate(of_each):
+            error = _squared_error(answered, valid)
+            if not columns[column] or error < (1 - WORTH) * least[column]:
+                least[column] = error
+                columns[column] = [0.0] * len(answers)
+                for n, share in zip(some, shares, strict=True):
+                    columns[column][n] = share[column]
+    return tuple(zip(*columns, strict=True))
+
+
+def _squared_error(answered: Answered, valid: Dataset) -> float:
+    """Mean squared error of expected ratings; 0 without any."""
+    if not len(answered.levels):
+        return 0.0
+    stars = valid.scale.array()
+    return float(np.square(answered.probabilities @ stars - stars[answered.levels]).mean())
 
 
 def equal_shares(kinds: Sequence[int]) -> Shares:

@@ -16,7 +16,7 @@ from typing import Any
 from cfnade.data.splits import Split
 from cfnade.kernels.threads import torch_threads
 from cfnade.sides import Member
-from cfnade.training.loop import Reporter, Saving
+from cfnade.training.loop import Reporter, Saving, tell_stage
 from cfnade.training.member import Job, TrainedMember
 from cfnade.training.state import NAME, member_folder
 
@@ -35,7 +35,7 @@ class Together:
 
     def train(self, at_once: int, identity: Identity) -> list[TrainedMember]:
         """In the order of the jobs; without the last ones if they were stopped before."""
-        shown = _Shown(self.jobs[0].reporter)
+        shown = _Shown(self.jobs[0].reporter, [job.side for job in self.jobs])
         members: list[TrainedMember | None] = []
         with ThreadPoolExecutor(at_once, "member") as pool:
             tasks = [
@@ -57,6 +57,7 @@ class Together:
         own = job
         if job.reporter is not None and len(self.jobs) > 1:
             own = replace(job, reporter=_Numbered(shown, number))
+        shown.begin(number)
         with torch_threads(job.threads):
             return own.train(self.split, partial(identity, job), self._saving(number))
 
@@ -72,16 +73,27 @@ class Together:
 class _Shown:
     """A reporter for several members: one at a time is heard, and steps of one of them."""
 
-    def __init__(self, reporter: Reporter | None) -> None:
-        self._reporter, self._lock = reporter, Lock()
+    def __init__(self, reporter: Reporter | None, names: Sequence[str]) -> None:
+        self._reporter, self._names, self._lock = reporter, names, Lock()
         self._front, self._at = 0, 0.0
+
+    def begin(self, number: int) -> None:
+        """A member begins, and is shown until another one has steps to show."""
+        with self._lock:
+            self._show(number, time.monotonic())
+
+    def _show(self, number: int, now: float) -> None:
+        self._front, self._at = number, now
+        tell_stage(self._reporter, self._names[number], number)
 
     def step(self, number: int, done: float, cost: float) -> None:
         assert self._reporter is not None
         with self._lock:
             now = time.monotonic()
-            if number == self._front or now - self._at > _GLANCE:
-                self._front, self._at = number, now
+            if number != self._front and now - self._at > _GLANCE:
+                self._show(number, now)
+            if number == self._front:
+                self._at = now
                 self._reporter.step(done, cost)
 
     def epoch(self, record: dict[str, Any]) -> None:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from cfnade.calibration import Calibration
 from cfnade.calibration import fit as fit_calibration
 from cfnade.data.dataset import Dataset
+from cfnade.evaluation.rating_metrics import calibration_error, nll, rmse
 from cfnade.fitted import FittedModel
-from cfnade.metrics import calibration_error, nll, rmse
 from cfnade.scorer import Scorer
 from cfnade.sides import Axis, Member
 from cfnade.training.loop import Validated

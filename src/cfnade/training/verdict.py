@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from cfnade.calibration import Calibration
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
+from cfnade.evaluation.rating_metrics import rmse
 from cfnade.fitted import FittedModel
-from cfnade.metrics import rmse
 from cfnade.training.floor import means_rmse
 from cfnade.training.member import TrainedMember
 from cfnade.training.pooling import Replies, asked, mixed
-from cfnade.training.shares import Shares, equal_shares, shares_of
+from cfnade.training.shares import Shares, best_stages, equal_shares, shares_of
 from cfnade.training.validation import calibrated
 
 
@@ -50,12 +50,12 @@ def verdict_on(
     *,
     seed: int,
     weigh: bool,
-    choose: bool,
+    stages: Sequence[int] | None,
 ) -> Verdict:
     """Ask all members about split.valid; `kinds` are numbers from 0 on.
 
-    If `weigh`, validation says what each kind counts, and if `choose`, those that add little count
-    nothing; otherwise, and without a validation part, all count the same.
+    If `weigh`, validation says what each kind counts; with `stages`, those that add little count
+    nothing. Otherwise, and without a validation part, all count the same.
     """
     valid, shares = split.valid, equal_shares(kinds)
     if len(valid) == 0:
@@ -63,7 +63,10 @@ def verdict_on(
     answers = [asked(member.chosen, valid, seed=seed) for member in members]
     if weigh:
         trusts = [_trust(member.chosen) for member in members]
-        shares = shares_of(answers, kinds, valid, trusts, choose=choose)
+        if stages is None:
+            shares = shares_of(answers, kinds, valid, trusts)
+        else:
+            shares = best_stages(answers, kinds, stages, valid, trusts)
     apart = any("user" in member.chosen.trained_on for member in members)
     calibration, of_new, metrics = calibrated(mixed(answers, shares), valid, apart=apart)
     metrics["means_rmse"] = means_rmse(split.train, valid)

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from cfnade._typing import IndexArray, IntArray
 from cfnade.data.csr import row_offsets
 from cfnade.data.dataset import Dataset, pair_keys
-from cfnade.data.scale import usual_threshold
 from cfnade_rivals.libraries import library
 
 
@@ -29,7 +28,7 @@ class Likes:
 
         A scale of one level has nothing but likes. Row p is user p of the ratings.
         """
-        least = usual_threshold(ratings.scale) if threshold is None else threshold
+        least = ratings.scale.default_threshold if threshold is None else threshold
         # A little less, so that 0.1 + 0.2 is on the scale as 0.3.
         return Likes.rated(ratings.select(ratings.values >= least - 1e-9 * max(1.0, abs(least))))
 

@@ -9,8 +9,8 @@ import numpy as np
 from cfnade._typing import IntArray
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
+from cfnade.evaluation.ranking_metrics import BoolArray
 from cfnade.exceptions import DataError
-from cfnade.ranking_metrics import BoolArray
 from cfnade_rivals.listers.likes import Likes
 
 

@@ -14,8 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cfnade._typing import IntArray
+from cfnade.evaluation.ranking_metrics import (
+    METRICS,
+    BoolArray,
+    Estimate,
+    FloatArray,
+    mean_estimate,
+    ranked_hits,
+)
 from cfnade.exceptions import ModelError
-from cfnade.ranking_metrics import METRICS, BoolArray, Estimate, FloatArray, mean_of, places
 from cfnade_rivals.listers.likes import Likes
 from cfnade_rivals.listers.list_questions import ListQuestion
 from cfnade_rivals.listers.list_rival import Scores
@@ -35,7 +42,7 @@ class PersonScores:
 
     def estimates(self) -> dict[str, Estimate]:
         """Means over people, with standard errors."""
-        return {name: mean_of(each) for name, each in self.values.items()}
+        return {name: mean_estimate(each) for name, each in self.values.items()}
 
 
 def score_lists(
@@ -44,7 +51,7 @@ def score_lists(
     """Ask for the scores of all items (people, M), some people at a time, and score the lists.
 
     What is known of a person, what is not in the catalogue and what has the score -inf is not
-    listed. Equal scores are a draw: see cfnade.ranking_metrics.
+    listed. Equal scores are a draw: see cfnade.evaluation.ranking_metrics.
     """
     values = {f"{name}@{k}": np.empty(len(question)) for k in ks for name in METRICS}
     each = max(1, _CELLS // max(1, question.answers.n_items))
@@ -53,10 +60,10 @@ def score_lists(
         table = _listed_scores(scores, question, some)
         counts = question.answers.counts()[some]
         for lists in _lists(table, _liked(question.answers.people(some)), max(ks)):
-            ranks, theirs = places(lists.scores, lists.liked), counts[lists.rows]
+            hits, theirs = ranked_hits(lists.scores, lists.liked), counts[lists.rows]
             for k in ks:
                 for name, metric in METRICS.items():
-                    values[f"{name}@{k}"][some[lists.rows]] = metric(ranks, theirs, k)
+                    values[f"{name}@{k}"][some[lists.rows]] = metric(hits, theirs, k)
     return PersonScores(question.users, values)
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from tests.raw_tables import raw_table
 
 from cfnade import checkpoint
 from cfnade.config import TrainingConfig
-from cfnade.data.build import Options, build
-from cfnade.data.columns import Columns
 from cfnade.data.dataset import Dataset
-from cfnade.data.scale import given_scale
+from cfnade.data.load import LoadOptions
+from cfnade.data.scale import parse_scale
 from cfnade.data.splits import split
+from cfnade.data.validate import build
 from cfnade.training.implicit import implicit_plan
 from cfnade.training.run import train, train_picks
 
@@ -67,20 +67,21 @@ def ratings(
     liking = np.where(likes_space[:, None] == is_space, 0.85, 0.2)  # (people, films), 0 to 1
     liking = liking + rng.normal(0, 0.15, liking.shape)
     seen = rng.random(liking.shape) < (np.where(liking > 0.5, 0.6, 0.05) if hearts else 0.6)
-    values = given_scale(scale).array()
+    values = parse_scale(scale).array()
     levels = np.clip(np.rint(liking * (len(values) - 1)), 0, len(values) - 1).astype(int)
     people, films = np.nonzero(seen)
     raws = np.array([*ITEM.values()])[films]
-    columns = Columns(
+    columns = raw_table(
         users=people + 1,
         items=pl.Series([TITLES[film] for film in films]) if ids_are_titles else raws,
-        values=values[levels[seen]],
+        ratings=values[levels[seen]],
         times=rng.integers(900_000_000, 1_000_000_000, len(films)),
         titles={} if ids_are_titles or bare else {item: title for title, item in ITEM.items()},
+        genres=GENRES if hearts else {},
     )
     if hearts:
-        return build(replace(columns, genres=GENRES).as_interactions())
-    return build(columns, Options(scale=scale))
+        return build(columns, LoadOptions(implicit=True))
+    return build(columns, LoadOptions(scale=scale))
 
 
 def trained(

@@ -13,7 +13,7 @@ from tests.serve.given import serving
 
 from cfnade import checkpoint
 from cfnade.config import TrainingConfig
-from cfnade.data.loader import load_split
+from cfnade.data.load import load_split
 from cfnade.training.run import train
 
 pytestmark = pytest.mark.realdata

@@ -13,7 +13,7 @@ from tests.serve.browser.films import trained
 from tests.serve.browser.visit import Visit
 from tests.serve.given import serving
 
-from cfnade.data.scale import given_scale
+from cfnade.data.scale import parse_scale
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_mapping_is_linear_and_to_the_nearest_level(visit: Visit) -> None:
     scales = ["1-5", "0.5-5/0.5", "1-10", "1-100", "0-4"]
     for scale, (low, high, step) in product(scales, [(0.5, 5, 0.5), (1, 10, 1), (0, 100, 1)]):
         given = np.arange(low, high + step / 2, step)
-        values = given_scale(scale).array()
+        values = parse_scale(scale).array()
         found = visit.page.evaluate(script, [values.tolist(), given.tolist(), low, high])
         exact = values[0] + (given - low) / (high - low) * (values[-1] - values[0])
         away = np.abs(values - exact[:, None])  # (given, levels)

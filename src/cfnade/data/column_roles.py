@@ -1,0 +1,368 @@
+"""Decide which column of a table is the user, the item, the rating, the time or the weight."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cfnade.exceptions import DataError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cfnade.data.load import LoadOptions
+
+# Words for each role, the most telling first. Case, punctuation and the endings of ids are ignored.
+_STEMS = {
+    "user": (
+        "user reviewer customer member profile account visitor person client rater viewer reader "
+        "listener player subscriber shopper buyer guest consumer student critic judge"
+    ),
+    "item": (
+        "item asin sku isbn movie film product book song track artist album anime manga app game "
+        "business beer wine recipe joke place venue restaurant hotel show series episode video "
+        "article course listing title"
+    ),
+    "rating": "rating score star rate overall grade value point mark vote preference",
+    "time": (
+        "timestamp unixreviewtime unixtime reviewtime time datetime date ts tstamp ratedat "
+        "createdat updatedat reviewedat ratingtimestamp ratingdate ratingtime reviewdate "
+        "reviewtimestamp eventtime eventtimestamp createddate creationdate purchasedate unix when"
+    ),
+    "weight": (
+        "weight count play playcount listen listencount view viewcount click clickcount hit "
+        "purchase purchasecount quantity qty frequency freq timesplayed timesviewed "
+        "interactioncount nplay numplay"
+    ),
+}
+_MORE_NAMES = {
+    "user": "uid who usersid username profilename reviewername customername membername nickname",
+    "item": "iid what mid pid parentasin contentid ean upc gtin",
+    "rating": (
+        "bookrating movierating userrating starrating reviewrating reviewscore reviewoverall "
+        "overallrating"
+    ),
+    "time": "",
+    "weight": "quantities frequencies",
+}
+_ENDINGS = ("id", "", "ids", "s", "no", "nr", "num", "number", "index", "idx", "key", "code")
+_PLURAL = ("", "s")
+
+
+def _names_of(role: str) -> list[str]:
+    endings = _ENDINGS if role in ("user", "item") else _PLURAL
+    stems = _STEMS[role].split()
+    common = [stem + ending for stem in stems for ending in endings[:2]]
+    rare = [stem + ending for stem in stems for ending in endings[2:]]
+    return [*common, *_MORE_NAMES[role].split(), *rare]
+
+
+COLUMN_NAMES = {role: _names_of(role) for role in _STEMS}
+"""Usual names of columns, lower case without punctuation, the most telling first."""
+_ITEM_COLUMNS = {
+    "title": (
+        "title itemtitle itemname movietitle moviename filmtitle booktitle bookname producttitle "
+        "productname songtitle songname trackname artistname albumname animename gamename "
+        "businessname placename videotitle"
+    ),
+    "genres": "genres genre categories category",
+}
+ITEM_COLUMN_NAMES = {kind: names.split() for kind, names in _ITEM_COLUMNS.items()}
+"""The same for columns that describe items."""
+
+# A longer name that ends in one of these words has the role if no other column does: "Book-Rating".
+_LAST_WORDS = {
+    "user": {*_STEMS["user"].split()},
+    "item": {*_STEMS["item"].split()} - {"title"},
+    "rating": {"rating", "score", "star", "grade"},
+}
+_STATISTICS = {"avg", "average", "mean", "count", "num", "n", "total", "max", "min", "predicted"}
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_REQUIRED = ("user", "item", "rating")
+_ORDER = (*_REQUIRED, "time")
+
+_AMOUNTS = {
+    *("hour", "hours", "minute", "minutes", "second", "seconds", "duration", "playtime"),
+    *("amount", "total", "spent", "plays", "listens", "views", "clicks", "purchases"),
+}
+_PREFERENCES = {
+    *("liked", "like", "likes", "dislike", "thumb", "thumbs", "feedback", "sentiment", "label"),
+    *("opinion", "satisfaction", "recommended", "favorite", "favourite", "helpful"),
+    *("bewertung", "note", "calificacion", "puntuacion", "valoracion", "voto", "ocena"),
+}
+_OPINIONS = {
+    *("true", "false", "yes", "no", "like", "dislike", "liked", "disliked", "positive"),
+    *("negative", "neutral", "up", "down", "good", "bad", "love", "hate"),
+}
+_STARS = r"^(?:[★☆⭐*]+|\d(?:[.,]\d)?\s*(?:stars?|/\s*\d+))$"
+_SAMPLE = 10_000  # rows of a column that are examined
+_MAX_LEVELS = 21  # distinct numbers up to which a column looks like ratings; 0–10 in halves
+_MAX_RATING = 100.0
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """Positions of the columns that are read; None for a role that no column has."""
+
+    user: int
+    item: int
+    rating: int | None = None  # None if the rows are interactions
+    time: int | None = None
+    weight: int | None = None  # of interactions only
+    implicit_assumed: bool = False
+    """Whether rows are interactions only because no column of ratings was found."""
+    time_assumed: bool = True
+    """Whether the column of times was recognized and not named by the caller."""
+
+    def positions(self) -> dict[str, int]:
+        """Return the position of each role that a column has."""
+        places = {role: getattr(self, role) for role in COLUMN_NAMES}
+        return {role: place for role, place in places.items() if place is not None}
+
+    def item_columns(self, names: Sequence[str]) -> dict[str, int]:
+        """Return the positions of columns that may hold titles and genres of items."""
+        found = {kind: find_name(usual, names) for kind, usual in ITEM_COLUMN_NAMES.items()}
+        taken = self.positions().values()
+        return {kind: p for kind, p in found.items() if p is not None and p not in taken}
+
+    def describe(self, names: Sequence[str] | None) -> str:
+        """Say which columns are read as what."""
+        positions = self.positions()
+        if names is not None:
+            return ", ".join(names[place] for place in positions.values())
+        places = ", ".join(map(str, positions.values()))
+        return f"{', '.join(positions)} in columns {places}"
+
+    def check_no_rating_ignored(
+        self,
+        names: Sequence[str] | None,
+        column: Callable[[int], pl.Series],
+        width: int,
+        label: str,
+    ) -> str:
+        """Raise if a column that is not read looks like ratings; else say what was assumed.
+
+        Rows without a known column of ratings count as interactions. A column of likes and dislikes
+        under an unusual name must not disappear that way.
+        """
+        if not self.implicit_assumed:
+            return ""
+        used = {*self.positions().values(), *self.item_columns(names or ()).values()}
+        usual = {*COLUMN_NAMES["weight"], *COLUMN_NAMES["time"]}  # and ignored as the caller wants
+        used |= {place for place, name in enumerate(names or ()) if bare_name(name) in usual}
+        amounts = []
+        for place in (place for place in range(width) if place not in used):
+            name = place if names is None else names[place]
+            kind = _kind_of(column(place).head(_SAMPLE), str(name))
+            if kind == "preference" and self.weight is None:
+                raise DataError(
+                    f"{label}: column {name!r} looks like ratings, but is not named so; give "
+                    f"rating={name!r} if it holds them, weight={name!r} if it counts or measures "
+                    "use (plays, hours), or implicit=True to ignore it"
+                )
+            if kind == "amount":
+                amounts.append(name)
+        return _assumption(self, names, amounts if self.weight is None else [])
+
+
+def assign_roles(
+    names: Sequence[str] | None, width: int, options: LoadOptions, label: str
+) -> ColumnRoles:
+    """Assign roles to `width` columns, by their names or, without names, by position."""
+    requested = _requested(options)
+    absent = _absent(options)
+    places = {role: _position(role, of, names, width, label) for role, of in requested.items()}
+    if len(set(places.values())) < len(places):
+        raise DataError(f"{label}: one column is given twice: {requested}")
+    for role in COLUMN_NAMES:
+        if role in places or role in (*absent, "weight"):
+            continue
+        if names is None:
+            guess = _by_position(role, width, requested)
+        else:
+            guess = find_name(COLUMN_NAMES[role], names, label)
+        if guess is not None and guess not in places.values():
+            places[role] = guess
+    for role in _REQUIRED:
+        if role not in (*places, *absent) and names is not None:
+            places |= _by_last_word(role, names, places)
+    if missing := _missing(places, names, width, options):
+        raise DataError(_question(missing, names, width, label))
+    implicit = "rating" not in places
+    if not implicit and "weight" in places:
+        raise DataError(
+            f"{label}: weight={options.weight!r} is for interactions, and column "
+            f"{places['rating']} (from 0) has the ratings; leave it out, or add implicit=True if "
+            "there are no ratings"
+        )
+    if implicit and options.weight is None and names is not None:
+        guess = find_name(COLUMN_NAMES["weight"], names)
+        if guess is not None and guess not in places.values():
+            places["weight"] = guess
+    return ColumnRoles(
+        **places,
+        implicit_assumed=implicit and not options.implicit,
+        time_assumed="time" not in requested,
+    )
+
+
+def _assumption(roles: ColumnRoles, names: Sequence[str] | None, amounts: Sequence[Any]) -> str:
+    called = {r: str(p) if names is None else names[p] for r, p in roles.positions().items()}
+    shown = ", ".join(r if r == name else f"{r} {name}" for r, name in called.items())
+    offer = f"; weight={amounts[0]!r} (--weight) weighs rows by that column" if amounts else ""
+    return (
+        "no column of ratings, so every line was taken as an interaction "
+        f"({shown if names else 'columns: ' + shown}){offer}; if there is one, name it with "
+        "rating= (--rating)"
+    )
+
+
+def _kind_of(column: pl.Series, name: str) -> str | None:
+    """Return "preference", "amount" or None, from the values of a column and its name."""
+    import polars as pl
+
+    column = column.drop_nulls()
+    if column.dtype == pl.Boolean:
+        return "preference" if column.n_unique() > 1 else None
+    if not (column.dtype.is_numeric() or column.dtype == pl.String):
+        return None
+    named_as = {bare_name(word) for word in (name, *_WORDS.findall(name))}
+    if column.dtype == pl.String:
+        texts = column.str.strip_chars().str.to_lowercase()
+        texts = texts.filter(texts != "")
+        column = texts.cast(pl.Float64, strict=False)
+        if column.null_count():
+            words = texts.unique()
+            opinions = words.is_in(list(_OPINIONS)) | words.str.contains(_STARS)
+            return "preference" if len(words) > 1 and bool(opinions.all()) else None
+    values = column.cast(pl.Float64).unique()
+    if len(values) < 2 or not bool(values.is_finite().all()):
+        return None
+    low, high = float(values.min()), float(values.max())  # type: ignore[arg-type]
+    if named_as & _PREFERENCES and -_MAX_RATING <= low <= high <= _MAX_RATING:
+        return "preference"
+    if low >= 0 and named_as & _AMOUNTS:
+        return "amount"
+    halves = bool(((2 * values) % 1 == 0).all())
+    few = len(values) <= _MAX_LEVELS and 2 * len(values) <= max(len(column), 4)
+    return "preference" if few and halves and max(-low, high) <= _MAX_RATING else None
+
+
+def _requested(options: LoadOptions) -> dict[str, str | int]:
+    """Return the columns that the caller named."""
+    values = {role: getattr(options, role) for role in COLUMN_NAMES}
+    if options.implicit and values["rating"] is not None:
+        raise DataError("rating= and implicit=True exclude each other; leave one of them out")
+    return {r: value for r, value in values.items() if value is not None and value is not False}
+
+
+def _absent(options: LoadOptions) -> list[str]:
+    """Return the roles that no column has, by the word of the caller."""
+    absent = [role for role in ("time", "weight") if getattr(options, role) is False]
+    return [*absent, "rating"] if options.implicit else absent
+
+
+def _missing(
+    places: dict[str, int], names: Sequence[str] | None, width: int, options: LoadOptions
+) -> list[str]:
+    """Return the roles to ask for; rows without ratings may be interactions."""
+    missing = [role for role in _REQUIRED if role not in places]
+    if missing == ["rating"] or width == 2 or options.implicit:
+        return [role for role in missing if role != "rating" or _may_rate(names, width, options)]
+    return missing
+
+
+def _may_rate(names: Sequence[str] | None, width: int, options: LoadOptions) -> bool:
+    """Return whether a column may hold ratings without a name that says so."""
+    if options.implicit or options.weight:
+        return False
+    if isinstance(options.weight, int) and options.weight is not False:
+        return False  # column 0
+    if names is None:
+        return width > 2
+    # "avg_rating" may be the rating or not: the caller must decide
+    words = {word.lower() for name in names for word in _WORDS.findall(name)}
+    return any(word.removesuffix("s") in _LAST_WORDS["rating"] for word in words)
+
+
+def _question(missing: list[str], names: Sequence[str] | None, width: int, label: str) -> str:
+    arguments = ", ".join(f"{role}=" for role in missing)
+    no_ratings = "; implicit=True if lines are clicks or the like" if "rating" in missing else ""
+    return (
+        f"{label}: which column is the {' and which the '.join(missing)}? There are "
+        f"{_listed(names, width)}; name it with {arguments} (a name, or a position from 0"
+        f"{no_ratings})"
+    )
+
+
+def _position(role: str, of: str | int, names: Sequence[str] | None, width: int, label: str) -> int:
+    if isinstance(of, str) and names is not None:
+        same = [i for i, name in enumerate(names) if name.strip() == of.strip()]
+        same = same or [i for i, name in enumerate(names) if bare_name(name) == bare_name(of)]
+        if len(same) == 1:
+            return same[0]
+        if len(same) > 1:
+            raise DataError(f"{label}: {len(same)} columns are named {of!r}; give a position")
+    there = _listed(names, width)
+    if isinstance(of, str) and not of.isdecimal():
+        raise DataError(f"{label}: {role}={of!r} is no column; there are {there}")
+    if not 0 <= int(of) < width:
+        raise DataError(f"{label}: {role}={of}: there are {there}, counted from 0")
+    return int(of)
+
+
+def find_name(usual: Sequence[str], names: Sequence[str], label: str = "") -> int | None:
+    """Return the position of the most telling name; with a label, it must occur once."""
+    bare = [bare_name(name) for name in names]
+    found = next((name for name in usual if name in bare), None)
+    if found is None:
+        return None
+    if label and bare.count(found) > 1:
+        place = bare.index(found)
+        raise DataError(
+            f"{label}: {bare.count(found)} columns are named {names[place]!r}; give the position "
+            "(from 0) of the one that counts, such as rating=2"
+        )
+    return bare.index(found)
+
+
+def _by_last_word(role: str, names: Sequence[str], taken: dict[str, int]) -> dict[str, int]:
+    """Return the one column whose name ends in a word for the role, if there is just one."""
+    positions = [
+        place
+        for place, name in enumerate(names)
+        if place not in taken.values() and _last_word(name) in _LAST_WORDS[role]
+    ]
+    return {role: positions[0]} if len(positions) == 1 else {}
+
+
+def _last_word(name: str) -> str:
+    """Return the word that a name ends in, without "id" and its like; "" for a statistic."""
+    words: list[str] = [word.lower() for word in _WORDS.findall(name)]
+    if not words or _STATISTICS.intersection(words[:-1]):
+        return ""
+    while len(words) > 1 and words[-1] in _ENDINGS:
+        words.pop()
+    return words[-1] if words[-1] in _LAST_WORDS["item"] else words[-1].removesuffix("s")
+
+
+def _by_position(role: str, width: int, requested: dict[str, Any]) -> int | None:
+    """Return the position in the order user, item, rating, time, usual without a header."""
+    place = _ORDER.index(role)
+    if width > 4 and not requested:
+        return None  # wide tables put anything anywhere
+    return place if place < width else None
+
+
+def bare_name(name: str) -> str:
+    """Return a name in lower case without punctuation."""
+    return re.sub(r"[\W_]+", "", name.lower())
+
+
+def _listed(names: Sequence[str] | None, width: int) -> str:
+    if names is None:
+        return f"{width} columns without names"
+    shown = ", ".join(f"{name[:30]!r}" for name in names[:20])
+    return f"{width} columns: {shown}{' …' if len(names) > 20 else ''}"

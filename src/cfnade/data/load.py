@@ -1,0 +1,293 @@
+"""Load ratings and splits from a name, a path, a URL, a database or a table in memory."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cfnade.data import datasets
+from cfnade.data.cache import cached
+from cfnade.data.dataset import Dataset
+from cfnade.data.datasets import DATASETS, PublishedDataset, published_dataset
+from cfnade.data.raw_table import RawTable
+from cfnade.data.readers import companion_files, read
+from cfnade.data.readers.files import open_source
+from cfnade.data.remote import (
+    DATABASES,
+    STANDARD_INPUT,
+    STORE,
+    is_stored_input,
+    pin_source,
+    redact_url,
+    resolve,
+    url_scheme,
+)
+from cfnade.data.scale import Scale
+from cfnade.data.splits import (
+    MOVIELENS_100K_SPLITS,
+    Split,
+    split,
+    split_from_files,
+    split_movielens_100k,
+)
+from cfnade.data.validate import Duplicates, Weighting, build
+from cfnade.exceptions import DataError
+from cfnade.utils.validation import describe_unknown, options
+
+log = logging.getLogger(__name__)
+
+_LAYOUT = ("user", "item", "rating", "time", "weight", "separator", "header", "encoding")
+_TEXT = ("separator", "header", "encoding", "skip_bad_lines")
+_COLUMNS = ("user", "item", "rating", "time", "weight")
+
+
+@options(DataError, "load option")
+class LoadOptions:
+    """How data is read; what is not given is recognized. `load` documents each option."""
+
+    user: str | int | None = None
+    item: str | int | None = None
+    rating: str | int | None = None
+    time: str | int | bool | None = None
+    weight: str | int | bool | None = None
+    implicit: bool = False
+    separator: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
+    query: str | None = None
+    skip_bad_lines: bool = False
+    scale: str | Sequence[float] | Scale | None = None
+    bins: int | Sequence[float] | None = None
+    duplicates: Duplicates = "error"
+    min_rating: float | None = None
+    weighting: Weighting = "linear"
+
+    def __post_init__(self) -> None:
+        for name in _COLUMNS:
+            object.__setattr__(self, name, self._column(name))
+        if self.scale is not None and self.bins is not None:
+            raise DataError("scale= and bins= exclude each other: give one of them")
+
+    def _column(self, name: str) -> str | int | None:
+        value = getattr(self, name)
+        if isinstance(value, np.integer):
+            value = int(value)
+        absent = value is False and name in ("time", "weight")
+        if absent or value is None or (isinstance(value, str | int) and type(value) is not bool):
+            column: str | int | None = value
+            return column
+        allowed = "the name of a column or its position from 0"
+        if name in ("time", "weight"):
+            allowed += ", or False to ignore it"
+        raise DataError(f"load option {name} (={value!r}) must be {allowed}")
+
+    def describes_file(self) -> bool:
+        """Return whether an option says how the file is laid out."""
+        values = (getattr(self, name) for name in _LAYOUT)
+        return any(value is not None and value is not False for value in values)
+
+    def names_columns(self) -> bool:
+        """Return whether an option says which column is which."""
+        return self.implicit or any(getattr(self, name) is not None for name in _COLUMNS)
+
+    def text_options(self) -> list[str]:
+        """Return the options that were given and make sense for text only."""
+        return [name for name in _TEXT if getattr(self, name) not in (None, False)]
+
+    def to_json(self) -> str:
+        """Return the options as text, by which the cache knows them."""
+        return json.dumps(asdict(self), sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else repr(value)
+
+
+def load(data: Any, *, item_features: Any = None, cache: bool = True, **options: Any) -> Dataset:
+    """Read ratings or interactions.
+
+    Formats, columns and the rating scale are recognized; options say what cannot be recognized, or
+    is not as it looks. docs/data.md describes every source and format.
+
+    Args:
+        data: The name of a data set ("ml-1m"), a path, a URL (http, https), the URL of a database
+            (sqlite:///shop.db, postgresql://…) with `query`, store:ADDRESS (docs/store.md), "-" for
+            standard input; or a table in memory: a pandas, polars or pyarrow frame, a NumPy array,
+            a scipy.sparse matrix, (users, items, ratings), a list of tuples or a dict.
+        item_features: A file or table with a column of item ids and titles, genres or both.
+        cache: Whether to store the parsed file for the next time.
+        **options: Fields of `LoadOptions`:
+
+            - user, item, rating, time, weight: names of columns, or positions from 0. `weight` has
+              counts of interactions. time=False and weight=False ignore these columns.
+            - implicit: Rows are interactions (clicks, plays) without ratings. Counts of a pair are
+              added up.
+            - separator, header, encoding, skip_bad_lines: of text files. Bad lines are an error
+              unless they are skipped.
+            - query: What to select from a database.
+            - scale: The rating scale, such as "1-5", "0.5-5/0.5" or a list of values.
+            - bins: Cuts continuous ratings into this many levels, or at these edges.
+            - duplicates: Which of a user's different ratings of one item counts: "first", "last" or
+              "mean"; "error" (default) refuses them. Identical rows count once.
+            - min_rating: Dataset from here on become interactions; the others are dropped.
+            - weighting: The weight of a total count c: "linear" is c, "log" is 1 + ln c.
+
+    Returns:
+        Ratings, or interactions if there are no ratings.
+
+    Raises:
+        DataError: If the data cannot be read; the message says where and why.
+    """
+    if isinstance(data, str) and data.startswith(STORE):  # never cached: users may be erased
+        data, options = _load_store(data, options)
+    chosen = _options(options)
+    if isinstance(data, Dataset):
+        if chosen != LoadOptions():
+            raise DataError("these are Ratings already; give such arguments when loading the file")
+        ratings = data
+    elif isinstance(data, str) and url_scheme(data) in DATABASES:
+        from cfnade.data.readers.sql import read_query
+
+        ratings = _load_table(read_query(data, chosen.query), chosen, redact_url(data))
+    elif isinstance(data, str | Path):
+        ratings = _load_file(data, chosen, cache=cache)
+    elif chosen.query is None:
+        ratings = _load_table(data, chosen)
+    else:
+        raise DataError("query= is for databases, not for tables in memory; leave it out")
+    if item_features is None:
+        return ratings
+    from cfnade.data.item_table import join_item_table
+
+    return join_item_table(ratings, item_features)
+
+
+def _options(options: dict[str, Any]) -> LoadOptions:
+    known = LoadOptions.__dataclass_fields__
+    for name in options:
+        if name not in known:
+            names = [*known, "item_features", "cache"]
+            raise DataError(describe_unknown("load option", name, names))
+    return LoadOptions(**options)
+
+
+def _load_table(table: Any, options: LoadOptions, label: str = "the frame") -> Dataset:
+    from cfnade.data.readers.tables import read_frame
+
+    raw = read_frame(table, replace(options, query=None), label)
+    ratings = build(raw, options)
+    if description := _describe(raw, ratings, options):
+        log.info("%s: %s", label, description)
+    return ratings
+
+
+def _load_file(data: str | Path, options: LoadOptions, *, cache: bool) -> Dataset:
+    """Load a path, a data set's name, or what a URL leads to."""
+    published = DATASETS.get(data) if isinstance(data, str) else None
+    path = locate(data, published, options.query)
+    options = replace(options, query=None)
+
+    def parse() -> tuple[Dataset, str]:
+        table = read(path, options)
+        if published is not None:
+            table = _relabel(table, published, path)
+        ratings = build(table, options)
+        if published is not None:
+            published.check(ratings, path, len(table))
+        return ratings, _describe(table, ratings, options)
+
+    key = f"{published.name if published else ''} {options.to_json()}"
+    cache = cache and not is_stored_input(path)  # it is bounded; its parsed copy would not be
+    ratings, description = cached(path, key, parse, companion_files(path)) if cache else parse()
+    log.info("%s: %s", path, description)
+    return ratings
+
+
+def _describe(table: RawTable, ratings: Dataset, options: LoadOptions) -> str:
+    """Return what was recognized, and how many identical rows were dropped."""
+    identical = 0
+    if not ratings.implicit and options.duplicates == "error":
+        identical = len(table) - len(ratings)
+    words = f"{identical:,} identical duplicate rows were dropped" if identical else ""
+    return "; ".join(part for part in (table.description, table.assumed, words) if part)
+
+
+def _load_store(address: str, options: dict[str, Any]) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Return what an event store holds, and options with its scale where none is given."""
+    from cfnade.store.bulk import has_ratings, scale_of, what_counts
+    from cfnade.store.opening import open_store
+
+    with closing(open_store(address)) as store:
+        implicit = options.get("implicit", False) or not has_ratings(store)
+        table = what_counts(store, picks=implicit)
+        own_scale = None if implicit or options.get("bins") is not None else scale_of(store)
+    what = "interactions" if implicit else "ratings"
+    log.info("%s: a store of ratings, %s %s count", store.shown, f"{table.height:,}", what)
+    return table, {"scale": own_scale} | {k: v for k, v in options.items() if v is not None}
+
+
+def load_split(data: Any, name: str, **options: Any) -> Split:
+    """Load ratings and split them into training, validation and test part.
+
+    Args:
+        data: As for `load`.
+        name: A name that `split` knows; "u1" … "u5", "ua" and "ub" of MovieLens 100K; or
+            "file:PATH", where the data is the training part and PATH the test part.
+        **options: The arguments of `load`.
+    """
+    if isinstance(data, str) and data == STANDARD_INPUT:
+        data, options = pin_source(data, options)
+    if name in MOVIELENS_100K_SPLITS:
+        ratings = load(data, **options)
+        complete = ratings
+        if options.get("min_rating") is not None:
+            complete = load(data, cache=options.get("cache", True))
+        return split_movielens_100k(ratings, name, complete)
+    if name.startswith("file:"):
+        other = split_file(name)
+        others = {option: value for option, value in options.items() if option != "query"}
+        train, test = load(data, **options), load(other, **others)
+        return split_from_files(train, test, name=f"file:{Path(redact_url(other)).name}")
+    return split(load(data, **options), name)
+
+
+def split_file(split_name: str) -> str:
+    """Return the path or URL in "file:PATH"."""
+    other = split_name.removeprefix("file:")
+    if other == STANDARD_INPUT or url_scheme(other) in DATABASES:
+        raise DataError(
+            f"split file:{redact_url(other)}: the test part must be a file; save it as one"
+        )
+    return other
+
+
+def locate(data: str | Path, published: PublishedDataset | None, query: str | None = None) -> Path:
+    """Return where the data is on disk, after a download if need be."""
+    if published is not None and query is None:
+        return datasets.locate(published)
+    path = resolve(data, query)
+    if isinstance(data, str) and path.name == data and not path.suffix and not path.exists():
+        published_dataset(data)  # its error lists the names
+    if not (path.is_file() or path.is_dir()):
+        open_source(path)  # its error says what else it is: a device or a pipe might never end
+    return path
+
+
+def _relabel(table: RawTable, published: PublishedDataset, path: Path) -> RawTable:
+    """Name the data set; a copy that is not the publisher's says so and gets its ids back."""
+    copy = published.mirror
+    if copy is None or not published.is_mirror_copy(path):
+        return replace(table, source=published.name)
+    frame = table.frame
+    if copy.user_prefix:
+        users = pl.col("user").str.strip_prefix(copy.user_prefix).cast(pl.Int64)
+        frame = frame.with_columns(users)
+    return replace(table, frame=frame, source=f"{published.name} (copy in {copy.package})")

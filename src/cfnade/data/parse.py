@@ -1,0 +1,378 @@
+"""Parse columns into ids, ratings, weights and times, from texts or typed values.
+
+Each function returns the values and marks the cells that it cannot read. A reader raises at the
+first of them, with its place, or leaves those rows out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cfnade.exceptions import DataError
+
+Locate = Callable[[int], str]
+"""Returns the place of a row for messages, such as "ratings.csv:17"."""
+
+REPLACEMENT = "\ufffd"
+"""Stands where bytes of a damaged text could not be decoded."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = 86_400
+# Above each bound a time cannot be meant in the unit before: seconds, then milli, micro, nano.
+_UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))
+_EXACT = 2.0**53  # beyond it a float no longer distinguishes neighbors
+_MIN_WEIGHT, _MAX_WEIGHT = 1e-30, 1e30  # they and their sums fit into 32 bits
+_FILL = "remove that row or fill it in"
+_NO_TIME = "correct it, name another column with time=, or leave times out with time=False"
+_DATE = "a number nor a date such as 2005-09-06"
+
+_DATES = (
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"),
+    *("%m %d, %Y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y"),
+    *("%d. %B %Y", "%a, %d %b %Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y"),
+)
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", ", %H:%M", ", %H:%M:%S")
+_SWAPPED = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y", "%d/%m/%y": "%m/%d/%y"}
+_SAMPLE = 200  # distinct dates that a format is tried on first
+
+
+class DateError(DataError):
+    """A column of times whose format is unknown or ambiguous."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """Values of a column, and which cells have none."""
+
+    values: pl.Series
+    bad: pl.Series | None = None  # (n,) bool; None if every cell was read
+    explain: Callable[[int], tuple[str, str]] | None = None
+    """Returns what is wrong with a bad cell, and what to do."""
+
+
+# -- ids ------------------------------------------------------------------------------------------
+
+
+def parse_ids(column: pl.Series, role: str, locate: Locate, *, is_text: bool) -> Parsed:
+    """Parse ids: integers or strings.
+
+    Texts become integers if every id is written as one (no leading zeros, no plus). In typed
+    columns floats become integers if they are whole, as a table with gaps makes them.
+    """
+    what = f"{role} id"
+    column = plain_strings(column)
+    if not is_text and column.dtype != pl.String:
+        return _numeric_ids(column, what, locate)
+    texts = column
+    if is_text and bool(texts.str.contains(r"^[ \t]|[ \t]$").any()):
+        texts = texts.str.strip_chars(" \t")  # "1, 2, 5", or a blank behind a name
+    whole = _whole(texts) if is_text else None
+    if whole is not None:
+        return Parsed(whole)
+    bad = (texts.str.strip_chars() == "").fill_null(value=True)
+    if is_text:
+        bad |= texts.str.contains(REPLACEMENT, literal=True).fill_null(value=False)
+
+    def explain(row: int) -> tuple[str, str]:
+        if REPLACEMENT in (texts[row] or ""):
+            return f"the {what} holds damaged characters", "correct it"
+        return f"the {what} is missing", _FILL
+
+    return Parsed(texts, bad, explain) if bool(bad.any()) else Parsed(texts)
+
+
+def _numeric_ids(column: pl.Series, what: str, locate: Locate) -> Parsed:
+    dtype = column.dtype
+    if not dtype.is_numeric():
+        raise _wrong_type(what, column, locate, "integers or strings")
+    if dtype.is_integer():
+        whole = column if dtype != pl.UInt64 else column.cast(pl.Int64, strict=False)
+        bad = whole.is_null()
+    else:
+        values = column.cast(pl.Float64)
+        fits = values.is_finite() & (values == values.floor()) & (values.abs() <= _EXACT)
+        bad = ~fits.fill_null(value=False)
+        whole = values.zip_with(~bad, pl.Series([0.0])).cast(pl.Int64)
+
+    def explain(row: int) -> tuple[str, str]:
+        value = column[row]
+        if value is None:
+            return f"the {what} is missing", _FILL
+        if dtype.is_integer():
+            return f"{what} {value} does not fit into 64 bits", "give ids as strings"
+        if not np.isfinite(float(value)):
+            return f"{what} {value} is not a finite number", "correct or remove it"
+        return f"{what} {value} is not a whole number", "give ids as integers or strings"
+
+    return Parsed(whole, bad, explain) if bool(bad.any()) else Parsed(whole)
+
+
+def _whole(texts: pl.Series) -> pl.Series | None:
+    """Return the texts as integers if each would be written the same again."""
+    whole = texts.cast(pl.Int64, strict=False)
+    if whole.null_count():
+        return None
+    values = whole.to_numpy()
+    if len(values) == 0 or values.min() < 0:
+        return whole if bool((whole.cast(pl.String) == texts).all()) else None
+    # Leading zeros and a plus only lengthen, so comparing the total length is enough.
+    length, bound = len(values), 10
+    while bound <= values.max():
+        length += int(np.count_nonzero(values >= bound))
+        bound *= 10
+    return whole if int(texts.str.len_bytes().cast(pl.Int64).sum()) == length else None
+
+
+# -- ratings and weights --------------------------------------------------------------------------
+
+
+def parse_numbers(column: pl.Series, locate: Locate, what: str = "rating") -> Parsed:
+    """Parse ratings, or weights; true and false are 1 and 0."""
+    column = plain_strings(column)
+    if column.dtype == pl.Boolean:
+        column = column.cast(pl.UInt8)
+    if not (column.dtype.is_numeric() or column.dtype == pl.String):
+        raise _wrong_type(what, column, locate, "numbers")
+    texts = column
+    if column.dtype == pl.Float32:
+        # 3.7 is stored as 3.70000005: the shortest decimal that rounds to it is what was meant
+        column = column.cast(pl.String)
+    values = to_numbers(column)
+    if values.null_count() and column.dtype == pl.String:
+        words = column.str.strip_chars().str.to_lowercase()
+        if bool(words.drop_nulls().is_in(["true", "false"]).all()):
+            values = words.replace_strict({"true": 1.0, "false": 0.0}, return_dtype=pl.Float64)
+    fine = values.is_finite().fill_null(value=False)
+
+    def explain(row: int) -> tuple[str, str]:
+        text = texts[row]
+        if text is None:
+            return f"the {what} is missing", _FILL
+        if values[row] is not None:
+            return f"{what} {values[row]} is not a finite number", "correct or remove it"
+        if "," in str(text):
+            remedy = "write decimals with a point, as in 3.5"
+        else:
+            remedy = f"correct or remove the line, or name the column of {what}s with {what}="
+            remedy += ", or add implicit=True if there is none" if what == "rating" else ""
+        return f"{what} {_shown(str(text))} is not a number", remedy
+
+    return Parsed(values) if bool(fine.all()) else Parsed(values, ~fine, explain)
+
+
+def parse_weights(column: pl.Series, locate: Locate) -> Parsed:
+    """Parse weights of interactions, each above 0."""
+    parsed = parse_numbers(column, locate, "weight")
+    values = parsed.values
+    wrong = ~values.is_between(_MIN_WEIGHT, _MAX_WEIGHT).fill_null(value=False)
+
+    def explain(row: int) -> tuple[str, str]:
+        if parsed.bad is not None and parsed.explain is not None and parsed.bad[row]:
+            return parsed.explain(row)
+        limit = "above 0" if values[row] <= 0 else f"in {_MIN_WEIGHT:g}..{_MAX_WEIGHT:g}"
+        return (
+            f"weight {values[row]:g}: a weight must be {limit}",
+            "correct or remove the line, name another column with weight=, or leave weights out "
+            "with weight=False",
+        )
+
+    return Parsed(values, wrong, explain) if bool(wrong.any()) else Parsed(values)
+
+
+def to_numbers(column: pl.Series, dtype: type[pl.DataType] = pl.Float64) -> pl.Series:
+    """Return the column as numbers, null where a cell is none.
+
+    Blanks around a text are ignored. A comma with one or two digits behind it is a decimal point;
+    with three it may separate thousands, so the cell is no number.
+    """
+    values = column.cast(dtype, strict=False)
+    if values.null_count() and column.dtype == pl.String:
+        plain = column.str.strip_chars().str.replace(r"^([+-]?\d*),(\d\d?)$", "${1}.$2")
+        values = plain.cast(dtype, strict=False)
+    return values
+
+
+# -- times ----------------------------------------------------------------------------------------
+
+
+def parse_times(column: pl.Series, locate: Locate, *, exact: bool = False) -> Parsed:
+    """Parse times as seconds since 1970, from numbers, dates or texts (UTC unless they say more).
+
+    With `exact`, integers are seconds however large they are. Raises `DateError` if no common
+    format fits the texts, or if it is unclear whether the day or the month comes first.
+    """
+    column = plain_strings(column)
+    dtype = column.dtype
+    if dtype == pl.Date:
+        return _or_missing(column.cast(pl.Int64) * _DAY, column)
+    if isinstance(dtype, pl.Datetime):
+        unit = {"ms": 10**3, "us": 10**6, "ns": 10**9}[dtype.time_unit]
+        return _or_missing(column.cast(pl.Int64) // unit, column)
+    if not (dtype.is_numeric() or dtype == pl.String):
+        raise _wrong_type("time", column, locate, "dates, numbers or texts")
+    if exact and dtype.is_signed_integer() and not column.null_count():
+        return Parsed(column.cast(pl.Int64))
+    fractions = dtype.is_float() or dtype.is_decimal()
+    for kind in (pl.Float64,) if fractions else (pl.Int64, pl.Float64):
+        values = to_numbers(column, kind)
+        if not values.null_count():
+            days = _compact_days(values)
+            return _numeric_times(values) if days is None else Parsed(days)
+    numeric = values.is_not_null()
+    if 2 * int(numeric.sum()) >= len(column) or dtype != pl.String:
+        return _majority(column, values, numeric)
+    dates = _parse_dates(column, locate)
+    return _majority(column, dates, dates.is_not_null())
+
+
+def _or_missing(seconds: pl.Series, column: pl.Series) -> Parsed:
+    missing = column.is_null()
+    return Parsed(seconds, missing, _missing_time) if bool(missing.any()) else Parsed(seconds)
+
+
+def _missing_time(_: int) -> tuple[str, str]:
+    return "the time is missing", _NO_TIME
+
+
+def _majority(column: pl.Series, values: pl.Series, read: pl.Series) -> Parsed:
+    """Return the values of cells that are written like most; the others are bad."""
+    if bool(read.all()):
+        return Parsed(values)
+    places = read.arg_true()
+    fine = _numeric_times(values.gather(places))
+    bad = ~read
+    if fine.bad is not None:
+        bad = bad.scatter(places.filter(fine.bad), values=True)
+    seconds = np.zeros(len(column), np.int64)
+    if fine.bad is None:
+        seconds[places.to_numpy()] = fine.values.to_numpy()
+
+    def explain(row: int) -> tuple[str, str]:
+        text = column[row]
+        if text is None:
+            return _missing_time(row)
+        if read[row] and fine.explain is not None:
+            return fine.explain(int((places < row).sum()))
+        number = to_numbers(pl.Series([str(text)], dtype=pl.String))[0]
+        if number is not None or _iso_seconds(str(text)) is not None:
+            return f"time {_shown(str(text))} is not written like the others", _NO_TIME
+        return f"time {_shown(str(text))} is neither {_DATE}", _NO_TIME
+
+    return Parsed(pl.Series(seconds), bad, explain)
+
+
+def _compact_days(values: pl.Series) -> pl.Series | None:
+    """Return the seconds of days such as 20050906; None if these are seconds since 1970."""
+    if not values.dtype.is_integer() or not bool(values.is_between(19_000_101, 21_001_231).all()):
+        return None
+    days = values.cast(pl.String).str.to_date("%Y%m%d", strict=False)
+    return None if days.null_count() else days.cast(pl.Int64) * _DAY
+
+
+def _numeric_times(values: pl.Series) -> Parsed:
+    """Return whole seconds of times that may be in milli-, micro- or nanoseconds."""
+    array = values.to_numpy()
+    bad, fault = ~np.isfinite(array), "is not a finite number"
+    high = float(array.max(initial=0))
+    bound, unit = next(((b, u) for b, u in _UNITS if high > b), (0.0, 1))
+    if not bad.any() and unit > 1:
+        bad = (array > 0) & (array <= bound)
+        fault = f"and time {high:.0f} cannot be in the same unit"
+    seconds = array // unit if unit > 1 else array
+    if not bad.any():
+        bad, fault = np.abs(seconds) >= 2.0**62, "is out of range"
+    if bad.any():
+        return Parsed(values, pl.Series(bad), lambda row: (f"time {array[row]} {fault}", _NO_TIME))
+    return Parsed(pl.Series(seconds.astype(np.int64)))
+
+
+def _parse_dates(texts: pl.Series, locate: Locate) -> pl.Series:
+    """Return seconds since 1970 of texts in the one format that most of them have."""
+    days = texts.str.to_date("%Y-%m-%d", strict=False)
+    if days.null_count() == 0:
+        return days.cast(pl.Int64) * _DAY
+    distinct = texts.drop_nulls().unique(maintain_order=True)
+    parsed = pl.Series([_iso_seconds(text) for text in distinct.to_list()], dtype=pl.Int64)
+    if 2 * parsed.null_count() > len(distinct):
+        parsed = _parse_common(distinct, texts, locate)
+    return texts.replace_strict(distinct, parsed, default=None, return_dtype=pl.Int64)
+
+
+def _parse_common(distinct: pl.Series, texts: pl.Series, locate: Locate) -> pl.Series:
+    """Return the distinct texts as seconds, in the common format that fits them all."""
+    plain = distinct.str.strip_chars().str.replace(r"(?i)\s*(?:UTC|GMT|\+00:?00)$", "")
+    plain = plain.str.replace(r"^([A-Za-z]{3,9})\.? ", "$1 ")
+    fitting: dict[str, pl.Series] = {}
+    for date in _DATES:
+        for clock in _CLOCKS:
+            moments = _moments(plain.head(_SAMPLE), date + clock)
+            if 2 * moments.null_count() < len(moments):
+                moments = _moments(plain, date + clock)
+                fitting[date + clock] = moments.dt.epoch("s")
+    if not fitting:
+        row = first_true(texts.is_not_null())
+        raise DateError(
+            f"{locate(row)}: time {_shown(str(texts[row]))} is neither {_DATE}, nor in another "
+            f"common format; {_NO_TIME}"
+        )
+    least = min(values.null_count() for values in fitting.values())
+    best = {name: values for name, values in fitting.items() if values.null_count() == least}
+    name, values = next(iter(best.items()))
+    swapped = _SWAPPED.get(name.split(" ")[0].rstrip(","))
+    for other_name, other in best.items():
+        if swapped and other_name.startswith(swapped) and not values.equals(other):
+            row = first_true(texts.is_not_null())
+            raise DateError(
+                f"{locate(row)}: time {_shown(str(texts[row]))} and the others may have the day or "
+                "the month first; write dates as 2005-09-06, name another column with time=, or "
+                "leave times out with time=False"
+            )
+    return values
+
+
+def _moments(texts: pl.Series, layout: str) -> pl.Series:
+    moments = texts.str.to_datetime(layout, strict=False)
+    plausible = moments.dt.year().is_between(1000, 9999)  # %Y accepts "25" as the year 25
+    return moments.set(~plausible.fill_null(value=True), None)
+
+
+def _iso_seconds(text: str) -> int | None:
+    """Return seconds since 1970 of an ISO date, None if it is none."""
+    try:
+        moment = datetime.fromisoformat(text.strip().removesuffix(" UTC"))
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+        return int((moment - _EPOCH).total_seconds() // 1)
+    except (ValueError, OverflowError):
+        return None
+
+
+# -- shared ---------------------------------------------------------------------------------------
+
+
+def plain_strings(column: pl.Series) -> pl.Series:
+    """Return categories as strings, and a column of nothing as strings that are missing."""
+    packed = isinstance(column.dtype, pl.Categorical | pl.Enum | pl.Null)
+    return column.cast(pl.String) if packed else column
+
+
+def first_true(mask: pl.Series) -> int:
+    """Return the position of the first true value."""
+    return mask.arg_max() or 0
+
+
+def _wrong_type(what: str, column: pl.Series, locate: Locate, allowed: str) -> DataError:
+    value: Any = column[0] if len(column) else None
+    return DataError(
+        f"{locate(0)}: {what} {str(value)[:40]!r} is of type {column.dtype}; this column must hold "
+        f"{allowed}: convert it, or name another column"
+    )
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "…")

@@ -1,0 +1,347 @@
+"""Bring data that is not a local file to one: URLs, standard input, rows of a database.
+
+    CACHE/sources/<digest>/NAME     of the whole URL, or of the content
+
+NAME is what messages call the file. Downloads stay until they are deleted; of inputs from pipes
+and databases the newest `KEPT_INPUTS` stay.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+from urllib.parse import unquote, urlsplit
+
+from cfnade.data.cache import cache_dir
+from cfnade.exceptions import DataError
+from cfnade.utils.files import atomic_write
+from cfnade.utils.safetensors_io import digest_file, digest_text
+
+log = logging.getLogger(__name__)
+
+STANDARD_INPUT = "-"
+STORE = "store:"
+"""Precedes the address of an event store, whose current ratings are loaded."""
+WEB = ("http", "https")
+DATABASES = ("sqlite", "postgresql", "postgres")
+
+KEPT_INPUTS = 10
+"""How many inputs from pipes and databases the cache holds. The least recently used go first."""
+SECONDS = 30.0
+"""How long a server may be silent."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+# The last @ ends a password: one that was not escaped may hold others. host:5432/… is a port.
+_PASSWORD = re.compile(r"(?<=://)([^:/?#@]*):(?!\d+/)(.*)@")
+_WEB_PASSWORD = re.compile(r"(?<=://)([^:/?#@]*):([^/?#]*)@")
+_PARAMETER = re.compile(r"(?<=[?&])([^=&#]*)=[^&#]*")
+_NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRETS = {
+    *("password", "passwd", "pass", "pwd", "token", "secret", "sig", "signature", "key", "auth"),
+    *("apikey", "accesskey", "accesstoken", "authtoken", "authkey", "credential", "credentials"),
+}
+_HIDDEN = "***"
+
+_INPUT = "standard-input"
+_QUERY_RESULT = "query-result"
+_KEPT = ".kept"  # marks a folder that may be removed, unlike that of a download
+_BLOCK = 1 << 20
+_HOW = "send ratings into it, as in: cat ratings.csv | cfnade data info -"
+_BY_HAND = "check the address and the network, or download the file and give its path"
+
+
+# -- addresses ------------------------------------------------------------------------------------
+
+
+def url_scheme(data: object) -> str | None:
+    """Return what precedes :// in a URL, None for anything else."""
+    match = _SCHEME.match(data) if isinstance(data, str) else None
+    return match[1].lower() if match else None
+
+
+def password_of(url: str) -> str | None:
+    """Return the password of user:password@host as it is written."""
+    match = _password_pattern(url).search(url)
+    return match[2] if match else None
+
+
+def redact_url(data: str) -> str:
+    """Return a URL without its secrets, for messages; anything else as it is."""
+    if url_scheme(data) is None:
+        return data
+    shown = _password_pattern(data).sub(rf"\1:{_HIDDEN}@", data, count=1)
+    return _PARAMETER.sub(_redact_parameter, shown)
+
+
+def _redact_parameter(parameter: re.Match[str]) -> str:
+    name = unquote(parameter[1])
+    words = {word.lower() for word in (*_NAME_PARTS.findall(name), *re.split(r"[\W_]+", name))}
+    return f"{parameter[1]}={_HIDDEN}" if words & _SECRETS else parameter[0]
+
+
+def _password_pattern(url: str) -> re.Pattern[str]:
+    return _WEB_PASSWORD if url_scheme(url) in WEB else _PASSWORD
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def resolve(data: str | Path, query: str | None = None) -> Path:
+    """Return the local file or folder of a path, a URL, standard input or a query."""
+    scheme = url_scheme(data)
+    if scheme in DATABASES:
+        return _save_query_result(str(data), query)
+    if scheme is not None and scheme not in WEB:
+        raise DataError(
+            f"{redact_url(str(data))}: {scheme}:// cannot be read; http://, https://, sqlite:/// "
+            "and postgresql:// can"
+        )
+    if query is not None:
+        raise DataError(
+            "query= is for databases (sqlite:///shop.db, postgresql://user@host/shop); leave it out"
+        )
+    if scheme is not None:
+        return _download(str(data))
+    if data == STANDARD_INPUT:
+        return _save_standard_input()
+    path = Path(data).expanduser()
+    if not path.exists() and path.absolute().is_relative_to(_folder()):
+        raise _no_longer_stored(path)
+    return path
+
+
+def pin_source(data: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return data, and options to load it, that mean the same in any folder and at any time.
+
+    Standard input and rows of a database can be read only once, and a URL with secrets must not be
+    noted anywhere: their local file is returned.
+    """
+    from cfnade.data.datasets import DATASETS
+
+    if data in DATASETS:
+        return data, options
+    if data.startswith(STORE):
+        from cfnade.store.opening import address_of
+
+        return STORE + address_of(data), options
+    others = {name: value for name, value in options.items() if name != "query"}
+    if url_scheme(data) in WEB and redact_url(data) == data:
+        return data, others
+    path = resolve(data, options.get("query"))
+    if url_scheme(data) is None and data != STANDARD_INPUT:
+        return (str(path.resolve()) if path.exists() else data), others
+    return str(path), others
+
+
+def store_copy(name: str, write: Callable[[IO[bytes]], None]) -> Path:
+    """Store what `write` writes under its digest: the same content is the same file."""
+    scratch = _folder() / f".{secrets.token_hex(8)}.part"
+    with _explain_full_disk():
+        _folder().mkdir(mode=0o700, parents=True, exist_ok=True)  # other users need not read it
+        try:
+            with atomic_write(scratch / name) as file:
+                write(file)
+            folder = _folder() / digest_file(scratch / name)
+            if not (folder / name).exists():
+                folder.mkdir(exist_ok=True)
+                (scratch / name).replace(folder / name)
+            (folder / _KEPT).touch()
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        _remove_oldest()
+    return folder / name
+
+
+def is_stored_input(path: Path) -> bool:
+    """Return whether `store_copy` made the file; if so, note that it is in use."""
+    mark = path.parent / _KEPT
+    if not path.absolute().is_relative_to(_folder()) or not mark.exists():
+        return False
+    with suppress(OSError):
+        mark.touch()
+    return True
+
+
+def _save_query_result(url: str, query: str | None) -> Path:
+    """Save the rows of a query, for trainings, which are resumed and evaluated later."""
+    from cfnade.data.readers.sql import read_query
+
+    path = store_copy(_QUERY_RESULT, read_query(url, query).write_parquet)
+    log.info("%s: rows stored as %s, for --resume and evaluate", redact_url(url), path)
+    return path
+
+
+def _save_standard_input() -> Path:
+    """Save all of standard input: it can be read only once."""
+    stream = sys.stdin
+    if stream is None or stream.closed or stream.isatty():
+        raise DataError(f"standard input is no pipe; {_HOW}")
+
+    def copy(file: IO[bytes]) -> None:
+        shutil.copyfileobj(stream.buffer, file, _BLOCK)
+        if file.tell() == 0:
+            raise DataError(f"standard input is empty; {_HOW}")
+
+    path = store_copy(_INPUT, copy)
+    log.info("standard input: stored as %s, where later commands find it", path)
+    return path
+
+
+def _remove_oldest() -> None:
+    def last_use(mark: Path) -> float:
+        try:
+            return mark.stat().st_mtime
+        except OSError:
+            return 0.0  # another process has just removed it
+
+    for mark in sorted(_folder().glob(f"*/{_KEPT}"), key=last_use)[:-KEPT_INPUTS]:
+        log.info("%s: removed; the cache keeps the newest %d inputs", mark.parent, KEPT_INPUTS)
+        shutil.rmtree(mark.parent, ignore_errors=True)
+
+
+def _no_longer_stored(path: Path) -> DataError:
+    again = "give the data again"
+    if path.name == _INPUT:
+        again += ", or bring it back: send the same ratings through `cfnade data info -`"
+    return DataError(
+        f"{path}: this data came from a URL, a pipe or a database and is no longer in the cache, "
+        f"which keeps the newest {KEPT_INPUTS} inputs; {again}"
+    )
+
+
+def _folder() -> Path:
+    return cache_dir().resolve() / "sources"
+
+
+@contextmanager
+def _explain_full_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{_folder()}: the input cannot be stored there ({error.strerror or error}); make "
+            "room, or name another folder with the environment variable CFNADE_CACHE"
+        ) from error
+
+
+# -- downloads ------------------------------------------------------------------------------------
+
+
+def _download(url: str) -> Path:
+    """Return the file of a URL, from the cache if it was downloaded before."""
+    shown = redact_url(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise DataError(f"{shown}: cannot be downloaded ({error}); {_BY_HAND}") from None
+    if not parts.hostname:
+        raise DataError(f"{shown}: names no host; write it like https://host/ratings.csv")
+    name = re.sub(r"[^\w.-]", "_", PurePosixPath(unquote(parts.path)).name)
+    path = _folder() / digest_text(url) / (name.lstrip(".")[-100:] or "download")
+    if path.exists():
+        return path
+    log.info("%s: downloading", shown)
+    with _explain_full_disk():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        retrieve(url, path, timeout=SECONDS)
+    except Exception as error:  # requests, urllib3 and the operating system each have their own
+        _discard(path)
+        raise DataError(f"{shown}: {_explain_download(error)}") from None  # it may hold secrets
+    with path.open("rb") as file:
+        start = file.read(1 << 10)
+    if not start or start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<"):
+        _discard(path)
+        if start:
+            raise DataError(
+                f"{shown}: is a web page, not a file of ratings; give the address that the "
+                "download itself has"
+            )
+        raise DataError(f"{shown}: is empty; {_BY_HAND}")
+    size = path.stat().st_size
+    log.info("%s: %s bytes, stored as %s until you delete it", shown, f"{size:,}", path)
+    return path
+
+
+def retrieve(url: str, path: Path, *, timeout: float, known_hash: str | None = None) -> None:
+    """Download a URL to a path, whole or not at all, with a progress bar on a terminal."""
+    import pooch
+
+    pooch.get_logger().setLevel(logging.WARNING)  # its messages hold the whole URL
+    progress = ProgressBar(path.name)
+    pooch.retrieve(
+        url,
+        known_hash=known_hash,
+        path=path.parent,
+        fname=path.name,
+        downloader=pooch.HTTPDownloader(progressbar=progress, timeout=timeout),
+    )
+
+
+def _discard(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+        path.parent.rmdir()
+
+
+def _explain_download(error: Exception) -> str:
+    """Return what went wrong, and what to do, without the URL that requests puts into messages."""
+    import requests
+
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        code, reason = error.response.status_code, error.response.reason
+        error.response.close()
+        remedy = "check the address"
+        if code in (401, 403):
+            remedy = "it may want a user and a password (https://user:password@host/…)"
+        return (
+            f"the server answers {code} ({reason}); {remedy}, or download the file and give its "
+            "path"
+        )
+    if isinstance(error, requests.Timeout):
+        return f"the server said nothing for {SECONDS:g} s; {_BY_HAND}"
+    chain: list[BaseException] = [error]
+    for one in chain:  # grows while it is read
+        inner = [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+        new = (more for more in inner if isinstance(more, BaseException))
+        chain += [more for more in new if all(more is not known for known in chain)]
+    kinds = {type(one).__name__ for one in chain}
+    if kinds & {"IncompleteRead", "ProtocolError", "ChunkedEncodingError"}:
+        return "the download broke off before its end; try again"
+    if "ReadTimeoutError" in kinds or "timeout" in kinds:
+        return f"the server said nothing for {SECONDS:g} s; {_BY_HAND}"
+    told = [one.strerror for one in chain if isinstance(one, OSError) and one.strerror]
+    return f"cannot be downloaded ({told[-1] if told else type(error).__name__}); {_BY_HAND}"
+
+
+class ProgressBar:
+    """Progress of a download on standard error, if that is a terminal; as pooch calls it."""
+
+    def __init__(self, name: str) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        self.total = 0
+        columns = (progress.BarColumn(), progress.DownloadColumn(), progress.TransferSpeedColumn())
+        self._progress = progress.Progress(
+            progress.TextColumn(name), *columns, console=console, disable=not console.is_terminal
+        )
+        self._task = self._progress.add_task(name, total=None)
+
+    def update(self, amount: int) -> None:
+        self._progress.start()
+        self._progress.update(self._task, total=self.total, advance=amount)
+
+    def reset(self) -> None:
+        self._progress.reset(self._task)
+
+    def close(self) -> None:
+        self._progress.stop()

@@ -1,0 +1,331 @@
+"""Check a raw table and turn it into `Ratings`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from cfnade._typing import IndexArray, IntArray
+from cfnade.data.dataset import Dataset, TimeArray, make_dataset, pair_keys
+from cfnade.data.item_table import align_items, texts_or_none
+from cfnade.data.parse import Locate
+from cfnade.data.raw_table import RawTable
+from cfnade.data.scale import INTERACTIONS, Scale, bin_scale, infer_scale, parse_scale
+from cfnade.exceptions import DataError
+
+if TYPE_CHECKING:
+    from cfnade.data.load import LoadOptions
+
+Duplicates = Literal["error", "first", "last", "mean"]
+"""Which rating counts if a user rated an item several times ("last" is by position)."""
+Weighting = Literal["linear", "log"]
+"""The weight of a pair with the total count c: c, or 1 + ln c."""
+
+_FOREVER = 2.0**63  # seconds; no later time fits
+_MANY_LEVELS = 20  # more without a name look like counts if most of them are low
+
+
+def build(table: RawTable, options: LoadOptions) -> Dataset:
+    """Check a raw table and turn it into ratings or interactions."""
+    if not len(table):
+        raise DataError(f"{table.source or 'the data'}: no ratings in it")
+    if options.implicit and not table.implicit:
+        table = replace(table, frame=table.frame.drop("rating"), scale=None)
+    if not table.implicit:
+        check_finite(table.frame["rating"].to_numpy(), "rating", table.locate)
+    if options.min_rating is not None:
+        table = keep_positive(table, options.min_rating)
+    _check_options(table, options)
+    users, user_ids = encode_ids(table.frame["user"])
+    items, item_ids = encode_ids(table.frame["item"])
+    scale = INTERACTIONS if table.implicit else _scale(table, options)
+    levels = _levels(table, scale)
+    times = table.column("time")
+    described = {"title": None, "genres": None} | _item_texts(table, item_ids)
+    ratings = make_dataset(
+        users=users,
+        items=items,
+        levels=levels,
+        scale=scale,
+        user_ids=user_ids,
+        item_ids=item_ids,
+        times=None if times is None else compact_times(times, table.locate),
+        titles=described["title"],
+        genres=described["genres"],
+        source=table.source,
+    )
+    if table.implicit:
+        return aggregate_pairs(ratings, table, options.weighting)
+    return resolve_duplicates(ratings, table, options.duplicates)
+
+
+def check_finite(values: npt.NDArray[Any], what: str, locate: Locate) -> None:
+    """Raise for the first value that is infinite or not a number."""
+    fine = np.isfinite(values)
+    if not fine.all():
+        row = int(np.argmin(fine))
+        raise DataError(
+            f"{locate(row)}: {what} {values[row]} is not a finite number; correct or remove it"
+        )
+
+
+def keep_positive(table: RawTable, min_rating: float) -> RawTable:
+    """Return the rows with at least this rating as interactions."""
+    if table.implicit:
+        raise DataError(
+            "min_rating= turns ratings into interactions; these are some already: leave it out"
+        )
+    values = table.frame["rating"].to_numpy()
+    rows = np.flatnonzero(values >= min_rating)
+    if len(rows) == 0:
+        raise DataError(
+            f"min_rating={min_rating:g}: no rating is as high, the highest is {values.max():g}; "
+            "give a lower one"
+        )
+    locate = table.locate
+    frame = table.frame.drop("rating")[rows]
+    return replace(table, frame=frame, scale=None, locate=lambda row: locate(int(rows[row])))
+
+
+def encode_ids(raw: pl.Series) -> tuple[IndexArray, npt.NDArray[Any]]:
+    """Return dense indices and the ascending raw ids that they stand for. Shapes (n,), (N,)."""
+    if raw.dtype.is_integer():
+        return _encode_integers(raw.to_numpy())
+    if raw.dtype != pl.String:
+        raise DataError(f"ids of type {raw.dtype} cannot be used; give integers or strings")
+    distinct = raw.unique().sort()
+    ids = np.empty(len(distinct), object)
+    ids[:] = distinct.to_list()
+    return raw.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int32), ids
+
+
+def _encode_integers(raw: npt.NDArray[Any]) -> tuple[IndexArray, npt.NDArray[np.int64]]:
+    low, high = int(raw.min()), int(raw.max())
+    if high > np.iinfo(np.int64).max:
+        raise DataError(f"id {high} does not fit into 64 bits; give ids as strings")
+    if high - low > 4 * len(raw) + (1 << 20):
+        ids, index = np.unique(raw.astype(np.int64), return_inverse=True)
+        return index.astype(np.int32), ids
+    # Most ids are dense: a table of the ids that occur is far cheaper than sorting all ratings.
+    shifted = raw if low == 0 else raw.astype(np.int64) - low
+    seen = np.zeros(high - low + 1, bool)
+    seen[shifted] = True
+    ids = np.flatnonzero(seen).astype(np.int64) + low
+    index_of_id = np.cumsum(seen, dtype=np.int32)
+    index_of_id -= 1
+    return index_of_id[shifted], ids
+
+
+def compact_times(times: npt.NDArray[Any], locate: Locate = "row {}".format) -> TimeArray:
+    """Return whole seconds, in 32 bits if they fit."""
+    wrong = ~np.isfinite(times) | (times <= -_FOREVER) | (times >= _FOREVER)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(f"{locate(row)}: time {times[row]} is not a number of seconds since 1970")
+    fits = len(times) == 0 or bool(times.min() > -(2**31) and times.max() < 2**31)
+    return times.astype(np.int32 if fits else np.int64, copy=False)
+
+
+def _check_options(table: RawTable, options: LoadOptions) -> None:
+    """Refuse options of ratings for interactions, and the other way round."""
+    if not table.implicit and options.weighting != "linear":
+        raise DataError(
+            "weighting= says what counts of interactions weigh, and these are ratings; leave it "
+            "out, or turn them into interactions with min_rating=4 or implicit=True"
+        )
+    if table.implicit and options.duplicates != "error":
+        raise DataError(
+            "duplicates= is for ratings; repeated interactions are counted: leave it out"
+        )
+    for name in ("scale", "bins"):
+        if table.implicit and getattr(options, name) is not None:
+            raise DataError(f"{name}= is for ratings, and these are interactions; leave it out")
+
+
+def _scale(table: RawTable, options: LoadOptions) -> Scale:
+    if options.scale is not None:
+        return parse_scale(options.scale)
+    values = table.frame["rating"].to_numpy()
+    if options.bins is not None:
+        return bin_scale(options.bins, float(values.min()), float(values.max()))
+    if table.scale is not None:
+        return table.scale
+    unnamed = isinstance(table.rating_column, int) and options.rating is None
+    try:
+        scale = infer_scale(_distinct(table.frame["rating"]))
+    except DataError as error:
+        if not unnamed or not _look_like_counts(values):
+            raise
+        raise DataError(f"{error}; {_weight_hint(table)}") from error
+    if unnamed and len(scale) > _MANY_LEVELS and _look_like_counts(values):
+        raise DataError(
+            f"column {table.rating_column} has no name and {len(scale)} levels, {scale}, most "
+            f"ratings on the lowest tenth; {_weight_hint(table)}, or scale= if they are ratings"
+        )
+    return scale
+
+
+def _look_like_counts(values: npt.NDArray[Any]) -> bool:
+    """Return whether values are positive and most of them in the lowest tenth of their range."""
+    low, high = float(values.min()), float(values.max())
+    return low > 0 and float(np.median(values)) <= low + 0.1 * (high - low)
+
+
+def _weight_hint(table: RawTable) -> str:
+    return f"if they count or measure use (plays, hours), give weight={table.rating_column}"
+
+
+def _distinct(values: pl.Series) -> npt.NDArray[np.float64]:
+    if values.dtype in (pl.UInt8, pl.Int8):
+        array = values.to_numpy()
+        counts = np.bincount(array.view(np.uint8), minlength=256)
+        array = np.flatnonzero(counts).astype(np.uint8).view(array.dtype)
+        return array.astype(np.float64)
+    distinct: npt.NDArray[np.float64] = values.unique().cast(pl.Float64).to_numpy()
+    return distinct
+
+
+def _levels(table: RawTable, scale: Scale) -> npt.NDArray[np.uint8]:
+    if table.implicit:
+        return np.zeros(len(table), np.uint8)
+    values = table.frame["rating"].to_numpy()
+    levels, on_scale = scale.levels_of(values)
+    if not on_scale.all():
+        row = int(np.argmin(on_scale))
+        raise DataError(
+            f"{table.locate(row)}: rating {values[row]:g} is off the scale {scale} "
+            f"({int((~on_scale).sum()):,} such ratings); give the scale that this data uses"
+        )
+    return levels
+
+
+def _item_texts(table: RawTable, item_ids: npt.NDArray[Any]) -> dict[str, Any]:
+    """Return titles and genres in the order of the ids."""
+    if table.item_table is None:
+        return {}
+    aligned = align_items(table.item_table.unique("item", keep="last"), item_ids)
+    return {
+        name: texts_or_none(aligned[name])
+        for name in ("title", "genres")
+        if name in aligned.columns
+    }
+
+
+# -- repeated pairs -------------------------------------------------------------------------------
+
+
+def _has_repeats(ratings: Dataset) -> bool:
+    """Return whether a pair occurs twice. Published files are often sorted, which shows it soon."""
+    if _ascending(ratings.items, ratings.users) or _ascending(ratings.users, ratings.items):
+        return False
+    keys = pair_keys(ratings.users, ratings.items, ratings.n_items)
+    keys.sort()
+    return bool(np.any(keys[1:] == keys[:-1]))
+
+
+def _ascending(outer: IndexArray, inner: IndexArray) -> bool:
+    """Return whether pairs are sorted by both indices without repeats."""
+    for start in range(0, len(outer), 1 << 20):
+        part = slice(start, start + (1 << 20) + 1)
+        outer_step, inner_step = np.diff(outer[part]), np.diff(inner[part])
+        if not np.all((outer_step > 0) | ((outer_step == 0) & (inner_step > 0))):
+            return False
+    return True
+
+
+def resolve_duplicates(ratings: Dataset, table: RawTable, policy: Duplicates) -> Dataset:
+    """Return ratings with each pair once; identical rows are one rating whatever the policy."""
+    if not _has_repeats(ratings):
+        return ratings
+    keys = pair_keys(ratings.users, ratings.items, ratings.n_items)
+    if policy == "error":
+        rows = _without_identical(ratings, keys)
+        repeats = len(rows) - len(np.unique(keys[rows]))
+        if repeats:
+            raise DataError(_describe_conflict(ratings, table, keys, rows, repeats))
+        return ratings.select(rows)
+    distinct, first, cell = np.unique(keys, return_index=True, return_inverse=True)
+    if policy == "first":
+        return ratings.select(np.sort(first))
+    last = np.zeros(len(distinct), np.int64)
+    last[cell] = np.arange(len(keys))  # later positions overwrite earlier ones
+    if policy == "last":
+        return ratings.select(np.sort(last))
+    values = table.frame["rating"].to_numpy().astype(np.float64)
+    means = np.bincount(cell, values) / np.bincount(cell)
+    order = np.argsort(last)  # a pair stands where its last rating stood, on the nearest level
+    return ratings.select(last[order]).replace(levels=ratings.scale.nearest(means)[order])
+
+
+def _without_identical(ratings: Dataset, keys: IntArray) -> IntArray:
+    """Return the first row of each user, item, rating and time, ascending."""
+    columns = {"key": keys, "level": np.asarray(ratings.levels)}
+    if ratings.times is not None:
+        columns["time"] = np.asarray(ratings.times)
+    frame = pl.DataFrame(columns).with_row_index("row")
+    rows = frame.unique(list(columns), keep="first", maintain_order=True)["row"]
+    return rows.to_numpy().astype(np.int64)
+
+
+def _describe_conflict(
+    ratings: Dataset, table: RawTable, keys: IntArray, rows: IntArray, repeats: int
+) -> str:
+    order = rows[np.argsort(keys[rows], kind="stable")]
+    place = int(np.argmax(keys[order][1:] == keys[order][:-1]))
+    first, again = int(order[place]), int(order[place + 1])
+    user, item = ratings.user_ids[ratings.users[first]], ratings.item_ids[ratings.items[first]]
+    values = table.frame["rating"]
+    return (
+        f"{table.locate(again)}: user {user} rated item {item} again ({values[again]:g}, "
+        f"first {values[first]:g} at {table.locate(first)}); {repeats:,} repeated ratings "
+        'in all. Choose what counts, such as duplicates="last"; first and mean are the others'
+    )
+
+
+def aggregate_pairs(ratings: Dataset, table: RawTable, weighting: Weighting) -> Dataset:
+    """Return each pair once: at its last position, with its latest time and its total weight."""
+    weights = table.column("weight")
+    if _has_repeats(ratings):
+        ratings, weights = _total(ratings, weights)
+    elif weights is None:
+        return ratings
+    if weighting == "log":
+        weights = _logarithm(weights, ratings)
+    weights = weights.astype(np.float32)
+    return ratings if np.all(weights == 1) else ratings.replace(weights=weights)
+
+
+def _total(
+    ratings: Dataset, weights: npt.NDArray[Any] | None
+) -> tuple[Dataset, npt.NDArray[np.float64]]:
+    """Return one interaction of each pair, and the sum of its weights or the count of its rows."""
+    keys = pair_keys(ratings.users, ratings.items, ratings.n_items)
+    order = np.argsort(keys, kind="stable")  # pair after pair, rows of a pair in file order
+    keys = keys[order]
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    sizes = np.diff(starts, append=len(keys))
+    last = order[starts + sizes - 1]
+    back = np.argsort(last)
+    once = ratings.select(last[back])
+    if ratings.times is not None:
+        latest = np.maximum.reduceat(ratings.times[order], starts)
+        once = once.replace(times=latest[back])
+    totals = sizes if weights is None else np.add.reduceat(weights[order], starts)
+    return once, totals[back].astype(np.float64)
+
+
+def _logarithm(totals: npt.NDArray[Any], ratings: Dataset) -> npt.NDArray[np.float64]:
+    if totals.min() < 1:  # 1 + ln of less than 1/e is no weight
+        place = int(totals.argmin())
+        user = ratings.user_ids[ratings.users[place]]
+        item = ratings.item_ids[ratings.items[place]]
+        raise DataError(
+            f"user {user}, item {item}: weighs {totals[place]:g} in all; logarithms are for counts "
+            'of 1 or more: use weighting="linear"'
+        )
+    logarithms: npt.NDArray[np.float64] = 1 + np.log(totals)
+    return logarithms

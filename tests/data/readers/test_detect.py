@@ -1,0 +1,222 @@
+"""The door for files: formats are recognised without flags, or it is said what was found."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from tests.raw_tables import item_texts
+
+from cfnade.data.load import LoadOptions
+from cfnade.data.readers import companion_files, read
+from cfnade.data.readers.files import HEAD
+from cfnade.data.validate import build
+from cfnade.exceptions import DataError
+
+CSV = b"userId,movieId,rating,timestamp\n1,10,4.5,978300760\n2,20,3,978300761\n"
+DAT = b"1::10::4::978300760\n2::20::3::978300761\n"
+INTER = b"user_id:token\titem_id:token\trating:float\n1\t2\t3\n4\t5\t6\n"
+NETFLIX = b"1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n"
+FRAME = pl.DataFrame({"user": [1, 2], "item": [10, 20], "rating": [4.5, 3.0]})
+
+
+def _bytes(write: Callable[[io.BytesIO], object]) -> bytes:
+    out = io.BytesIO()
+    write(out)
+    return out.getvalue()
+
+
+def _zip(**members: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+def _tar() -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("a"))
+    return out.getvalue()
+
+
+def _write(files: dict[str, bytes], folder: Path) -> Path:
+    for name, data in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder / next(iter(files)) if len(files) == 1 else folder
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (
+            {"my ratings.txt": CSV},
+            "comma-separated text with header: userId, movieId, rating, timestamp",
+        ),
+        ({"x": gzip.compress(CSV)}, "comma-separated text with header: userId"),
+        ({"x.zip": _zip(**{"a.csv": CSV})}, "comma-separated text with header: userId"),
+        ({"ratings.csv": CSV, "README.md": b"# a\n"}, "comma-separated text with header: userId"),
+        ({"ratings.dat": DAT}, r"MovieLens files \(ratings\.dat\)"),
+        ({"other.dat": DAT}, '"::"-separated text without header: user, item, rating, time in co'),
+        ({"a.inter": INTER}, "tab-separated text with header: user_id, item_id, rating"),
+        ({"any.txt": NETFLIX}, "Netflix Prize text"),
+        ({"mv_0000001.txt": NETFLIX, "mv_0000002.txt": b"2:\n5,1,2005-01-01\n"}, "Netflix Prize"),
+        ({"r.bin": _bytes(FRAME.write_parquet)}, "Parquet table"),
+        ({"r.bin": _bytes(FRAME.write_ipc)}, r"Arrow \(Feather\) table"),
+        ({"r.csv": CSV, "movies.csv": b"1,Toy Story,Comedy\n"}, "comma-separated text with head"),
+        ({"r.zip": _zip(**{"r.parquet": _bytes(FRAME.write_parquet)})}, "Parquet table"),
+        (
+            {"r.csv": CSV.replace(b",", b";"), "items.csv": b"isbn;name\n1;a\n"},
+            "semicolon-separated",
+        ),
+    ],
+)
+def test_formats_are_recognised_and_said(
+    files: dict[str, bytes], words: str, tmp_path: Path
+) -> None:
+    columns = read(_write(files, tmp_path), LoadOptions())
+    recognised = columns.description
+    assert re.match(words, recognised), recognised
+    assert len(build(columns, LoadOptions())) >= 2
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"train.csv": CSV, "test.csv": CSV}, r"several files could be .*: test\.csv, train\.csv;"),
+        ({"a.inter": INTER, "b.inter": INTER}, r"several .*: a\.inter, b\.inter; give the path of"),
+        (
+            {"mv_0000001.txt": NETFLIX, "u.data": b"1\t2\t3\t4\n"},
+            r"the Netflix Prize's files, u\.da",
+        ),
+        ({"x.zip": _zip(**{"a.csv": CSV, "b.csv": CSV})}, r"a\.csv, b\.csv; unpack it and give"),
+        (
+            {"notes.txt": b"hello\n", "b.bin": b"\0\1"},
+            r"none of its 2 files is recognized as ratings: b\.bin, notes\.txt\. MovieLens and Net",
+        ),
+        (
+            {"movie_titles.txt": b"1,2003,Dinosaur Planet\n2,2004,Isle of Man\n", "b.bin": b"\0\1"},
+            r"none of its 2 files is recognized as ratings: b\.bin, movie_titles\.txt\.",
+        ),
+        (
+            {"r.csv": CSV + b"1,2,x,4\n", "notes.txt": b"hello\n"},
+            r"/r\.csv:4: rating 'x' is not a n",
+        ),
+        ({"page.csv": b"<!DOCTYPE html><html>"}, "this is HTML or XML: perhaps an error page"),
+        ({"r.json": b'{"user": 1}\n'}, r"r\.json: is a JSON object; give JSON Lines"),
+        ({"r.h5": b"\x89HDF\r\n\x1a\n"}, "this is HDF5; save"),
+        ({"r.tar.gz": gzip.compress(_tar())}, "a tar archive; unpack it and give the folder"),
+        ({"r.bin": b"\x07\x00\x01garbage"}, r"r\.bin:1: a NUL byte: this is not text"),
+        ({"r.csv": b""}, r"r\.csv: is empty"),
+    ],
+)
+def test_what_is_not_recognised_is_listed_with_a_remedy(
+    files: dict[str, bytes], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=message):
+        read(_write(files, tmp_path), LoadOptions())
+
+
+def test_a_long_file_may_be_cut_inside_a_character_to_recognise_it(tmp_path: Path) -> None:
+    row = f"1,2,3,{'é' * 500}\n"
+    for padding in ("", "x"):
+        data = f"user,item,rating,name{padding}\n{row * 1100}".encode()
+        if data[HEAD] == "é".encode()[1]:
+            break
+    path = _write({"r.csv": data, "items.csv": b"isbn;name\n1;a\n"}, tmp_path)
+    assert (
+        read(path, LoadOptions()).description
+        == "comma-separated text with header: user, item, rating"
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"r.csv": CSV}, {"user": "movieId", "item": "userId"}),
+        ({"ratings.dat": DAT}, {"user": 1, "item": 0}),
+        ({"r.inter": INTER}, {"user": "item_id", "item": "user_id"}),
+        ({"r.parquet": _bytes(FRAME.write_parquet)}, {"user": "item", "item": "user"}),
+        ({"r.csv": CSV, "README": b"x"}, {"user": 1, "item": 0}),
+    ],
+)
+def test_given_columns_are_obeyed_in_every_format(
+    files: dict[str, bytes], said: dict[str, Any], tmp_path: Path
+) -> None:
+    path = _write(files, tmp_path)
+    straight = read(path, LoadOptions())
+    swapped = read(path, LoadOptions(**said))
+    assert list(swapped.frame["user"]) == list(straight.frame["item"])
+    assert list(swapped.frame["item"]) == list(straight.frame["user"])
+
+
+@pytest.mark.parametrize("files", [{"r.csv": CSV}, {"ratings.dat": DAT}])
+def test_times_can_be_left_out_in_every_format(files: dict[str, bytes], tmp_path: Path) -> None:
+    path = _write(files, tmp_path)
+    assert "time" in read(path, LoadOptions()).frame.columns
+    assert "time" not in read(path, LoadOptions(time=False)).frame.columns
+
+
+def test_text_options_for_a_table_are_refused(tmp_path: Path) -> None:
+    path = _write({"r.parquet": _bytes(FRAME.write_parquet)}, tmp_path)
+    with pytest.raises(DataError, match="a Parquet table takes no encoding=, which is for text"):
+        read(path, LoadOptions(encoding="latin-1"))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"ratings.dat": b"1::10::5::9\n1::10\n2::10::4::9\n", "movies.dat": b"10::Al\xe9::A\n"},
+        {
+            "a.inter": b"user_id:token\titem_id:token\trating:float\n1\t10\t5\n\n2\t10\t4\n",
+            "a.item": "item_id:token\tmovie_title:token_seq\n10\tAl\u00e9\n".encode(),
+        },
+    ],
+)
+def test_bad_lines_of_published_sets_are_left_out_too(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    path = _write(files, tmp_path)
+    columns = read(path, LoadOptions(skip_bad_lines=True))
+    said = columns.description
+    assert list(columns.frame["user"]) == [1, 2]
+    assert item_texts(columns, "title") == {"10": "Al\u00e9"}
+    assert "; skipped 1 bad line (line " in said
+
+
+def test_a_file_that_needs_lines_left_out_is_not_taken_for_the_ratings(tmp_path: Path) -> None:
+    files = {"ratings.csv": b"1,10,5\n2,10,4\n", "people.csv": b"1,25,engineer\n2,30,4\n"}
+    path = _write(files, tmp_path)
+    assert list(read(path, LoadOptions(skip_bad_lines=True)).frame["item"]) == [10, 10]
+
+
+def test_bad_lines_are_not_left_out_where_lines_belong_together(tmp_path: Path) -> None:
+    path = _write({"combined_data_1.txt": b"1:\n7,3,2005-09-06\n"}, tmp_path)
+    with pytest.raises(DataError, match="skip_bad_lines= is not for Netflix Prize files"):
+        read(path, LoadOptions(skip_bad_lines=True))
+
+
+def test_companions_are_the_files_of_titles_that_are_read_along(tmp_path: Path) -> None:
+    names = ("ratings.dat", "movies.dat", "a.inter", "a.item", "b.item", "u.data", "u.item")
+    for name in names:
+        (tmp_path / name).write_bytes(b"-")
+    found = {
+        name: [path.name for path in companion_files(tmp_path / name)]
+        for name in ("ratings.dat", "a.inter", "u.data", "b.item")
+    }
+    assert found == {
+        "ratings.dat": ["movies.dat"],
+        "a.inter": ["a.item"],
+        "u.data": ["u.item"],
+        "b.item": [],
+    }

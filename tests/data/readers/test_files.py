@@ -1,0 +1,177 @@
+"""Sources: the same bytes from a folder, an archive or a compressed file, or one clear error."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from cfnade.data.readers.files import bare, open_source
+from cfnade.exceptions import DataError
+
+TEXT = b"1,2,5\n" * 3000
+
+
+def _zip(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+    "bz2": bz2.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+    "zip": lambda data: _zip({"r.csv": data}),
+}
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_compression_is_told_by_content_not_by_name(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "ratings.csv").write_bytes(PACKERS[kind](TEXT))
+    source = open_source(tmp_path / "ratings.csv")
+    (name,) = source.names()
+    assert source.read(name) == TEXT
+    assert TEXT.startswith(source.head(name)[:100])
+    assert source.plain_path(name) is None
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_compressed_files_in_a_folder_open_as_they_are(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.bin").write_bytes(PACKERS[kind](TEXT))
+    (tmp_path / "b.txt").write_bytes(TEXT)
+    source = open_source(tmp_path)
+    assert source.names() == ["b.txt", "deep/a.bin"]
+    assert source.read("deep/a.bin") == source.read("b.txt") == TEXT
+    assert source.plain_path("b.txt") == tmp_path / "b.txt"
+    assert source.plain_path("deep/a.bin") is None
+    assert source.label("b.txt") == f"{tmp_path.name}/b.txt"
+
+
+@pytest.mark.parametrize("kind", ["gzip", "xz", "bz2", "zstd"])
+def test_streams_that_follow_one_another_are_all_read(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    path.write_bytes(PACKERS[kind](TEXT) + PACKERS[kind](b"3,4,1\n"))
+    assert open_source(path).read("r") == TEXT + b"3,4,1\n"
+
+
+@pytest.mark.parametrize("kind", ["gzip", "xz", "bz2", "zstd"])
+@pytest.mark.parametrize("where", [0.3, 0.7, 0.99])
+def test_a_truncated_stream_is_never_half_read(kind: str, where: float, tmp_path: Path) -> None:
+    packed = PACKERS[kind](TEXT)
+    path = tmp_path / "r"
+    path.write_bytes(packed[: max(10, int(where * len(packed)))])
+    with pytest.raises(DataError, match=r"^r: .*fetch it again"):
+        open_source(path).read("r")
+
+
+@pytest.mark.parametrize("kind", ["gzip", "xz", "bz2", "zstd"])
+def test_something_after_the_stream_is_refused(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "r").write_bytes(PACKERS[kind](TEXT) + b"garbage")
+    with pytest.raises(DataError, match="something else follows"):
+        open_source(tmp_path / "r").read("r")
+
+
+def test_an_archive_lists_its_files_and_labels_them(tmp_path: Path) -> None:
+    members = {"ml-1m/ratings.dat": TEXT, "__MACOSX/x": b"-", "ml-1m/": b"", ".DS_Store": b"-"}
+    (tmp_path / "ml-1m.zip").write_bytes(_zip(members))
+    source = open_source(tmp_path / "ml-1m.zip")
+    assert source.names() == ["ml-1m/ratings.dat"]
+    assert source.label("ml-1m/ratings.dat") == "ml-1m.zip/ml-1m/ratings.dat"
+    assert source.read("ml-1m/ratings.dat") == TEXT
+    assert source.plain_path("ml-1m/ratings.dat") is None
+
+
+def test_a_compressed_member_of_an_archive_is_unpacked_too(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(_zip({"r.csv.gz": gzip.compress(TEXT)}))
+    source = open_source(tmp_path / "a.zip")
+    assert source.read("r.csv.gz") == TEXT
+    assert source.head("r.csv.gz") == TEXT
+
+
+def test_a_damaged_member_is_noticed_by_its_checksum(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("r.csv", TEXT)
+    data = bytearray(out.getvalue())
+    data[100] ^= 1
+    (tmp_path / "a.zip").write_bytes(data)
+    with pytest.raises(DataError, match=r"a\.zip/r\.csv: cannot be read \(Bad CRC-32"):
+        open_source(tmp_path / "a.zip").read("r.csv")
+
+
+def test_an_encrypted_member_says_so(tmp_path: Path) -> None:
+    data = bytearray(_zip({"r.csv": TEXT}))
+    data[6] |= 1  # the flag in the local header …
+    data[data.index(b"PK\x01\x02") + 8] |= 1  # … and in the directory
+    (tmp_path / "a.zip").write_bytes(data)
+    with pytest.raises(DataError, match="it is encrypted; unpack the archive with its password"):
+        open_source(tmp_path / "a.zip").read("r.csv")
+
+
+def test_a_truncated_archive_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(_zip({"r.csv": TEXT})[:60])
+    with pytest.raises(DataError, match=r"a\.zip: cannot be read .*truncated or damaged"):
+        open_source(tmp_path / "a.zip")
+
+
+def test_an_archive_of_several_files_inside_a_folder_must_be_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(_zip({"a": TEXT, "b": TEXT}))
+    with pytest.raises(DataError, match="a zip archive of 2 files; unpack it"):
+        open_source(tmp_path).read("a.zip")
+
+
+def test_endless_nesting_is_refused(tmp_path: Path) -> None:
+    data = TEXT
+    for _ in range(5):
+        data = gzip.compress(data)
+    (tmp_path / "r").write_bytes(data)
+    with pytest.raises(DataError, match="compressed more than 3 times"):
+        open_source(tmp_path / "r").read("r")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda path: path.unlink(missing_ok=True),
+            "there is no such file or folder; check the path",
+        ),
+        (lambda path: path.mkdir(), "holds no files"),
+        (lambda path: path.write_bytes(_zip({})), "holds no files"),
+        (lambda path: os.mkfifo(path), "is not a regular file"),
+    ],
+)
+def test_nothing_to_read_is_one_error_with_the_path(
+    make: Callable[[Path], object], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "thing"
+    make(path)
+    with pytest.raises(DataError, match=re.escape(str(path)) + ": .*" + message):
+        open_source(path)
+
+
+def test_a_path_that_cannot_be_one_is_our_error() -> None:
+    with pytest.raises(DataError, match="check"):
+        open_source(Path("a\0b"))
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [("ml-1m/Ratings.dat", "ratings.dat"), ("u.data.gz", "u.data"), ("a/b/r.csv.zst", "r.csv")],
+)
+def test_bare_names_have_no_folder_and_no_compression_suffix(name: str, plain: str) -> None:
+    assert bare(name) == plain

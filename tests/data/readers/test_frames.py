@@ -1,0 +1,161 @@
+"""Ratings in memory: every container gives the same ratings, or one clear error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+from cfnade import CFNADE, DataError, load
+
+ROWS = [(1, 10, 5), (1, 11, 3.5), (2, 10, 1), (4, 12, 4)]
+NAMES = ["user", "item", "rating"]
+FRAME = pl.DataFrame(ROWS, schema=NAMES, orient="row", strict=False)
+FIELDS = [("user", "i4"), ("item", "i8"), ("rating", "f4")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ROWS,
+        tuple(ROWS),
+        [list(row) for row in ROWS],
+        [np.array(row) for row in ROWS],
+        [tuple(map(np.float32, row)) for row in ROWS],
+        [dict(zip(NAMES, row, strict=True)) for row in ROWS],
+        np.array(ROWS),
+        np.array(ROWS, object),
+        np.asfortranarray(np.array(ROWS, np.float32)),
+        np.array(ROWS, FIELDS),
+        np.array(ROWS, FIELDS).view(np.recarray),
+        {1: {10: 5, 11: 3.5}, 2: {10: 1}, 3: {}, 4: {12: 4}},
+        dict(zip(NAMES, zip(*ROWS, strict=True), strict=True)),
+        {name: FRAME[name] for name in NAMES},
+        {name: FRAME[name].to_numpy() for name in NAMES},
+        {name: pd.Series(FRAME[name].to_list()) for name in NAMES},
+        sp.coo_array(
+            (FRAME["rating"].to_numpy(), (FRAME["user"].to_list(), FRAME["item"].to_list()))
+        ),
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_every_container_gives_the_ratings_of_the_frame(data: Any) -> None:
+    assert load(data) == load(FRAME)
+
+
+def test_a_fourth_column_is_the_time() -> None:
+    rows = [(*row, 1000 + n) for n, row in enumerate(ROWS)]
+    for data in (rows, np.array(rows)):
+        times = load(data).times
+        assert times is not None
+        assert times.tolist() == [1000, 1001, 1002, 1003]
+
+
+def test_texts_bytes_and_dates_of_structured_arrays() -> None:
+    fields = [("film", "S5"), ("name", "U5"), ("stars", "u1"), ("date", "M8[s]")]
+    rows = [(b"a", "ann", 5, "1970-01-02"), ("é".encode(), "bob", 3, "1970-01-01T00:00:07")]
+    ratings = load(np.array(rows, fields), user="name")
+    assert (ratings.user_ids.tolist(), ratings.item_ids.tolist()) == (["ann", "bob"], ["a", "é"])
+    assert ratings.times is not None
+    assert ratings.times.tolist() == [86_400, 7]
+
+
+def test_columns_of_arrays_and_lists_can_be_named_by_position() -> None:
+    turned = [(rating, user, item) for user, item, rating in ROWS]
+    for data in (turned, np.array(turned)):
+        assert load(data, rating=0, user=1, item=2) == load(FRAME)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"])
+@pytest.mark.parametrize("make", [sp.csr_array, sp.csr_matrix])
+def test_stored_entries_of_any_sparse_format_are_ratings(make: Any, kind: str) -> None:
+    draw = np.random.default_rng(3)
+    dense = draw.integers(1, 6, (12, 8)) * (draw.random((12, 8)) < 0.3)
+    ratings = load(make(dense.astype(np.float64)).asformat(kind))
+    again = np.zeros_like(dense)
+    users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
+    again[users.astype(int), items.astype(int)] = ratings.values
+    assert np.array_equal(again, dense)
+    assert len(ratings) == np.count_nonzero(dense)
+
+
+def test_zeros_that_fill_blocks_are_no_ratings() -> None:
+    dense = np.diag([5.0, 3.0, 1.0, 4.0])
+    assert load(sp.bsr_array(dense, blocksize=(2, 2))) == load(sp.csr_array(dense))
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_a_stored_zero_is_a_rating(kind: str) -> None:
+    matrix = sp.coo_array((np.array([0.0, 2.0, 1.0]), ([0, 0, 1], [0, 2, 2])), shape=(3, 4))
+    ratings = load(matrix.asformat(kind))
+    assert sorted(ratings.values.tolist()) == [0.0, 1.0, 2.0]
+    assert ratings.n_items == 2
+
+
+def test_entries_stored_twice_are_repeated_ratings() -> None:
+    matrix = sp.coo_array((np.array([5.0, 3.0, 1.0]), ([0, 0, 1], [1, 1, 1])), shape=(2, 2))
+    with pytest.raises(DataError, match="user 0 rated item 1 again"):
+        load(matrix)
+    assert load(matrix, duplicates="last").values.tolist() == [3.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "it is empty: there are no ratings"),
+        ({}, "the dict is empty"),
+        ({"ann": {}}, "there are no ratings"),
+        (np.zeros((0, 3)), "no rows"),
+        (sp.csr_array((3, 3)), "no rows"),
+        ([1, 2, 3], "row 0 is '1'; each must hold user, item and perhaps rating"),
+        (["abc", "abd"], "row 0 is 'abc'"),
+        ([(1, 2, 3), (1,)], r"row 1 is '\(1,\)'"),
+        ([(1, 2, 3), (1, 2)], "row 1 has 2 values, row 0 has 3"),
+        ([(1, 2, 3), (1, 2, 3, 4)], "row 1 has 4 values, row 0 has 3"),
+        ([{"user": 1}, {"item": 2}], r"row 1 has the keys \['item'\], row 0 \['user'\]"),
+        ([("ann", 1, 2), (3, 1, 2)], "column '0' holds values of several types"),
+        ([(1, None, 3)], "row 0, column '1': the item id is missing"),
+        ([(1, object(), 3)], "column '1' holds values of several types or of one that cannot"),
+        (np.zeros((5, 7)), r"an array of shape \(5, 7\) is no table of ratings; give 2 to 4"),
+        (np.zeros(5), r"an array of shape \(5,\)"),
+        (np.array([[1, 2, np.nan]]), "rating nan is not a finite number"),
+        (np.ones((2, 3), complex), "column '0' holds values"),
+        (np.zeros((2, 2), FIELDS), r"structured array of shape \(2, 2\)"),
+        (np.ma.masked_array(np.ones((2, 3))), "a masked array is not read"),
+        (sp.coo_array(np.array([1, 0, 2])), "a sparse array of 1 dimension"),
+        ({"ann": {"x": 5}, "bob": 3}, "under 'bob' it holds a int"),
+        ({"ann": 5}, "under 'ann' the dict holds '5', not a column"),
+        ({"user": [1, 2], "item": [1], "rating": [1]}, "not equally long: {'user': 2, 'item': 1"),
+        ({"user": {1, 2}, "item": [1, 2], "rating": [1, 2]}, "column 'user' holds"),
+        ((row for row in ROWS), "a generator is not a table.*a list of tuples or a dict"),
+        (None, "a NoneType is not a table"),
+        (5, "a int is not a table"),
+    ],
+)
+def test_anything_else_is_refused_in_words(data: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load(data)
+
+
+def test_exact_decimals_are_ratings() -> None:
+    assert load([(1, 2, Decimal("3.5")), (1, 3, Decimal(4))]).values.tolist() == [3.5, 4.0]
+
+
+def test_a_model_is_fitted_to_them() -> None:
+    draw = np.random.default_rng(0)
+    dense = draw.integers(1, 6, (30, 20)) * (draw.random((30, 20)) < 0.5)
+    model = CFNADE(ridge=0, hidden=(4,), epochs=1).fit(sp.csr_array(dense))
+    assert 1 <= model.predict([3], [4])[0] <= 5
+
+
+def test_scipy_is_not_imported_for_other_tables() -> None:
+    code = "import sys, cfnade; cfnade.load([(1, 2, 3), (1, 3, 4)]); print('scipy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

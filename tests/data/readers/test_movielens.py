@@ -1,0 +1,168 @@
+"""MovieLens's three layouts, from folders and archives, with titles and genres."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cfnade.data.dataset import Dataset
+from cfnade.data.load import LoadOptions
+from cfnade.data.readers import movielens, read
+from cfnade.data.readers.files import open_source
+from cfnade.data.validate import build
+from cfnade.exceptions import DataError
+
+RATINGS = [(1, 10, 5, 978300760), (1, 20, 3, 978300761), (2, 10, 4, 978300762)]
+FLAGS_10 = "0|0|0|0|0|1|0|0|1|0|0|0|0|0|0|0|0|0|0"
+FLAGS_20 = "1" + "|0" * 18
+GENRES = (
+    "unknown Action Adventure Animation Children's Comedy Crime Documentary Drama Fantasy "
+    "Film-Noir Horror Musical Mystery Romance Sci-Fi Thriller War Western"
+)
+
+
+def _joined(separator: str, header: str = "") -> bytes:
+    return (header + "".join(separator.join(map(str, row)) + "\n" for row in RATINGS)).encode()
+
+
+LAYOUTS: dict[str, dict[str, bytes]] = {
+    "100k": {
+        "ml/u.data": _joined("\t"),
+        "ml/u.item": (
+            f'10|Amélie, "the" (2001)|01-Jan-2001||http://x|{FLAGS_10}\n20|B|||http://y|{FLAGS_20}\n'
+        ).encode("latin-1"),
+        "ml/u1.base": _joined("\t"),
+        "ml/README": b"about",
+    },
+    "1m": {
+        "ml/ratings.dat": _joined("::"),
+        "ml/movies.dat": (
+            '10::Amélie, "the" (2001)::Comedy|Drama\n20::B::(no genres listed)\n'.encode("latin-1")
+        ),
+        "ml/users.dat": b"1::F::1::10::48067\n",
+    },
+    "10m": {
+        "ml/ratings.dat": _joined("::"),
+        "ml/movies.dat": (
+            '10::Amélie, "the" (2001)::Comedy|Drama\r\n20::B::(no genres listed)\r\n'.encode()
+        ),
+        "ml/tags.dat": b"1::10::funny::1\n",
+    },
+    "latest": {
+        "ml/ratings.csv": _joined(",", "userId,movieId,rating,timestamp\n").replace(b"\n", b"\r\n"),
+        "ml/movies.csv": (
+            "movieId,title,genres\r\n"
+            '10,"Amélie, ""the"" (2001)",Comedy|Drama\r\n20,B,(no genres listed)\r\n'
+        ).encode(),
+        "ml/tags.csv": b"userId,movieId,tag,timestamp\r\n1,10,fun,1\r\n",
+        "ml/links.csv": b"movieId,imdbId,tmdbId\r\n10,1,1\r\n",
+    },
+}
+
+
+def _folder(members: dict[str, bytes], root: Path) -> Path:
+    for name, data in members.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(data)
+    return root
+
+
+def _zip(members: dict[str, bytes], path: Path) -> Path:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    path.write_bytes(out.getvalue())
+    return path
+
+
+def _every_way(layout: str, root: Path) -> Iterator[Dataset]:
+    members = LAYOUTS[layout]
+    (root / "f").mkdir()
+    _folder(members, root / "f")
+    main = next(name for name in members if name.rsplit("/")[-1] in ("u.data", *MAIN))
+    for path in (_zip(members, root / "z.zip"), root / "f", root / "f" / "ml", root / "f" / main):
+        yield build(read(path, LoadOptions()), LoadOptions())
+
+
+MAIN = ("ratings.dat", "ratings.csv")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_ratings_titles_and_genres_are_the_published_ones(layout: str, tmp_path: Path) -> None:
+    count = 0
+    for ratings in _every_way(layout, tmp_path):
+        count += 1
+        assert ratings.times is not None
+        assert ratings.titles is not None
+        assert ratings.genres is not None
+        users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
+        found = zip(users, items, ratings.values, ratings.times, strict=True)
+        assert [tuple(map(int, row)) for row in found] == RATINGS
+        assert ratings.titles.tolist() == ['Amélie, "the" (2001)', "B"]
+        assert ratings.genres.tolist() == ["Comedy|Drama", ""]
+    assert count == 4
+
+
+def test_genre_names_come_from_the_file_beside_if_there(tmp_path: Path) -> None:
+    names = GENRES.replace("Comedy", "Komödie").split()
+    listed = "".join(f"{name}|{i}\n" for i, name in enumerate(names)).encode("latin-1")
+    _folder({**LAYOUTS["100k"], "ml/u.genre": listed + b"\n"}, tmp_path)
+    ratings = build(read(tmp_path, LoadOptions()), LoadOptions())
+    assert ratings.genres is not None
+    assert ratings.genres[0] == "Komödie|Drama"
+
+
+def test_ratings_without_movies_have_no_titles(tmp_path: Path) -> None:
+    _folder({"ml/ratings.dat": LAYOUTS["1m"]["ml/ratings.dat"]}, tmp_path)
+    columns = read(tmp_path, LoadOptions())
+    words = columns.description
+    assert build(columns, LoadOptions()).titles is None
+    assert words == "MovieLens files (ratings.dat)"
+
+
+def test_a_size_is_only_claimed_when_it_is_that(tmp_path: Path) -> None:
+    _folder(LAYOUTS["1m"], tmp_path)
+    assert read(tmp_path, LoadOptions()).description == "MovieLens files (ratings.dat, movies.dat)"
+    lines = "".join(f"{i}\t1\t{1 + i % 5}\t7\n" for i in range(100_000))
+    (tmp_path / "u.data").write_text(lines)
+    assert read(tmp_path / "u.data", LoadOptions()).description == "MovieLens 100K (u.data)"
+
+
+def test_another_ratings_csv_is_not_taken_for_movielens(tmp_path: Path) -> None:
+    members = {"ratings.csv": b"user,item,rating\n1,2,3\n", "movies.csv": b"id\n1\n"}
+    assert movielens.find(open_source(_folder(members, tmp_path))) == []
+
+
+@pytest.mark.parametrize(
+    ("layout", "name", "data", "message"),
+    [
+        ("1m", "ml/movies.dat", b"10::A\n", r"movies\.dat:1: .* 2 fields, a movie 3 .*::.*;"),
+        ("100k", "ml/u.item", b"10|A|x\n", r"u\.item:1: .* 3 fields, a movie 24 .*;"),
+        ("latest", "ml/movies.csv", b"a,b,c\n1,2\n", r"movies\.csv:2: .* 2 fields, a movie 3"),
+        (
+            "latest",
+            "ml/movies.csv",
+            b'a,b,c\n1,"2"x,3\n',
+            r"movies\.csv:2: .*; correct it, or take",
+        ),
+        ("1m", "ml/ratings.dat", b"1::2::x::5\n", r"ml/ratings\.dat:1: rating 'x' is not a number"),
+        ("1m", "ml/ratings.dat", b"1::2::3\n", r"time=3: there are 3 columns"),
+    ],
+)
+def test_a_broken_file_is_named_with_line_and_remedy(
+    layout: str, name: str, data: bytes, message: str, tmp_path: Path
+) -> None:
+    _folder({**LAYOUTS[layout], name: data}, tmp_path)
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, LoadOptions())
+
+
+def test_two_sets_in_one_folder_are_an_error_that_names_both(tmp_path: Path) -> None:
+    _folder({**LAYOUTS["100k"], **LAYOUTS["1m"]}, tmp_path)
+    with pytest.raises(DataError, match=r"several files .*: ml/ratings\.dat, ml/u\.data; give the"):
+        read(tmp_path, LoadOptions())

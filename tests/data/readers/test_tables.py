@@ -1,0 +1,291 @@
+"""Typed tables: frames of three libraries, Parquet and Arrow files, and our own Parquet."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.raw_tables import item_texts, raw_table
+
+from cfnade.data.dataset import Dataset
+from cfnade.data.load import LoadOptions
+from cfnade.data.raw_table import RawTable
+from cfnade.data.readers import read
+from cfnade.data.readers.tables import read_frame, read_table, table_kind, write_parquet
+from cfnade.data.scale import Scale
+from cfnade.data.validate import build
+from cfnade.exceptions import DataError
+
+pd = pytest.importorskip("pandas")
+
+PLAIN: dict[str, list[Any]] = {
+    "user_id": [2, 1, 2],
+    "item_id": ["b", "a", "c"],
+    "rating": [3.5, 4.0, 1.0],
+    "timestamp": [978300760, 978300761, 978300762],
+}
+EXPECTED = ([2, 1, 2], ["b", "a", "c"], [3.5, 4.0, 1.0], [978300760, 978300761, 978300762])
+MAKERS: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
+    "pandas": pd.DataFrame,
+    "polars": lambda data: pl.DataFrame(data, strict=False),
+    "pyarrow": pa.table,
+}
+
+
+def lists(table: RawTable) -> tuple[list[Any], ...]:
+    return tuple(table.frame[role].to_list() for role in ("user", "item", "rating", "time"))
+
+
+def frame_table(frame: Any, **options: Any) -> RawTable:
+    return read_frame(frame, LoadOptions(**options))
+
+
+def file_table(data: bytes | Path) -> RawTable:
+    head = data[:16] if isinstance(data, bytes) else data.read_bytes()[:16]
+    return read_table(data, "r", table_kind(head) or "", LoadOptions())
+
+
+@pytest.mark.parametrize("library", MAKERS)
+def test_frames_of_every_library_give_the_same_ratings(library: str) -> None:
+    assert lists(frame_table(MAKERS[library](PLAIN))) == EXPECTED
+
+
+def _utc(second: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(second, dt.UTC)
+
+
+MOMENTS = [_utc(second) for second in PLAIN["timestamp"]]
+NAIVE = [moment.replace(tzinfo=None) for moment in MOMENTS]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame(PLAIN).astype({"item_id": "category", "user_id": "Int32", "rating": "f4"}),
+        pd.DataFrame(PLAIN).astype({"item_id": object, "user_id": object}),
+        pd.DataFrame(PLAIN).astype({"user_id": float}),
+        pd.DataFrame({**PLAIN, "timestamp": pd.to_datetime(NAIVE)}),
+        pd.DataFrame({**PLAIN, "timestamp": pd.to_datetime(MOMENTS).tz_convert("Asia/Tokyo")}),
+        pd.DataFrame({**PLAIN, "timestamp": [moment.isoformat() for moment in MOMENTS]}),
+        pd.DataFrame({**PLAIN, "rating": [Decimal("3.5"), Decimal(4), Decimal(1)]}),
+        pd.DataFrame(PLAIN).iloc[::-1].iloc[::-1].set_index(pd.Index([7, 7, 9])),
+        pl.DataFrame(PLAIN).with_columns(pl.col("item_id").cast(pl.Categorical)),
+        pl.DataFrame(PLAIN).with_columns(pl.col("item_id").cast(pl.Enum(["c", "b", "a"]))),
+        pl.DataFrame(PLAIN).with_columns(pl.col("rating").cast(pl.Decimal(10, 2))),
+        pl.DataFrame(PLAIN).with_columns(pl.from_epoch("timestamp").cast(pl.Datetime("ns"))),
+        pl.DataFrame(PLAIN).with_columns(pl.col("timestamp") * 1000),
+        pl.DataFrame(PLAIN).with_columns(pl.col("user_id").cast(pl.UInt64)),
+        pa.table(PLAIN).set_column(1, "item_id", pa.array(["b", "a", "c"], pa.large_string())),
+        pa.table(PLAIN).set_column(1, "item_id", pa.array(["b", "a", "c"]).dictionary_encode()),
+        pa.table(PLAIN).set_column(3, "timestamp", pa.array(NAIVE, pa.timestamp("ms"))),
+        pa.table(PLAIN).set_column(2, "rating", pa.array([Decimal("3.5"), Decimal(4), Decimal(1)])),
+        pl.DataFrame(list(PLAIN.values()), schema=["0", "1", "2", "3"]),
+        pd.DataFrame(dict(enumerate(PLAIN.values()))),
+    ],
+)
+def test_the_type_in_which_a_column_is_kept_does_not_matter(frame: Any) -> None:
+    assert lists(frame_table(frame)) == EXPECTED
+
+
+def test_dates_are_the_start_of_their_day() -> None:
+    days = [dt.date(2005, 9, 6), dt.date(1969, 12, 31), dt.date(1970, 1, 2)]
+    for make in MAKERS.values():
+        times = frame_table(make({**PLAIN, "timestamp": days})).frame["time"]
+        assert times.to_list() == [1125964800, -86400, 86400]
+
+
+def test_single_precision_keeps_the_decimal_that_was_meant() -> None:
+    values = [1.1, 3.7, 4.9]
+    frame = pl.DataFrame({**PLAIN, "rating": pl.Series(values, dtype=pl.Float32)})
+    assert frame_table(frame).frame["rating"].to_list() == values
+
+
+@pytest.mark.parametrize("library", MAKERS)
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"rating": [1.0, None, 2.0]}, "row 1, column 'rating': the rating is missing; remove"),
+        ({"user_id": ["a", None, "b"]}, "row 1, column 'user_id': the user id is missing"),
+        ({"item_id": [1, 2, None]}, "row 2, column 'item_id': the item id is missing"),
+        ({"timestamp": [1, None, 2]}, "row 1, column 'timestamp': the time is missing"),
+        ({"rating": [1.0, 2.0, float("inf")]}, "row 2, column 'rating': rating inf is not a fin"),
+        ({"user_id": [1.0, 2.5, 3.0]}, "row 1, column 'user_id': user id 2.5 is not a whole"),
+        ({"user_id": [True, False, True]}, "column 'user_id': user id 'True' is of type Boolean"),
+        ({"rating": [[1], [2], [3]]}, "column 'rating': rating .* is of type List"),
+        ({"rating": ["5", "x", "4"]}, "row 1, column 'rating': rating 'x' is not a number"),
+        ({"item_id": [[1], [2], [3]]}, "column 'item_id': item id .* is of type List"),
+        ({"item_id": ["a", " ", "b"]}, "row 1, column 'item_id': the item id is missing"),
+        ({"timestamp": [[1], [2], [3]]}, "column 'timestamp': time .* is of type List"),
+        ({"user_id": [], "item_id": [], "rating": [], "timestamp": []}, "has columns but no rows"),
+    ],
+)
+def test_a_bad_cell_is_named_with_row_and_column(
+    library: str, changed: dict[str, list[Any]], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        frame_table(MAKERS[library]({**PLAIN, **changed}))
+
+
+def test_nan_is_refused_where_it_is_not_a_gap() -> None:
+    with pytest.raises(DataError, match="row 1, column 'rating': rating nan is not a finite"):
+        frame_table(pl.DataFrame({**PLAIN, "rating": [1.0, float("nan"), 2.0]}))
+
+
+@pytest.mark.parametrize(
+    ("frame", "said", "message"),
+    [
+        (pl.DataFrame(PLAIN).lazy().select("no"), {}, "the LazyFrame cannot be collected"),
+        ([1, 2, 3], {}, "row 0 is '1'; each must hold"),
+        (
+            pl.DataFrame(PLAIN),
+            {"user": "nobody"},
+            "user='nobody' is no column; there are 4",
+        ),
+        (pl.DataFrame({"a": [1], "b": [2]}), {}, "which column is the user and .* 'a', 'b'; name"),
+        (
+            pl.DataFrame(PLAIN),
+            {"separator": ","},
+            "separator= is for text files, not for tables",
+        ),
+        (pd.DataFrame({**PLAIN, "user_id": ["a", 1, 2.5]}), {}, "column 'user_id' holds values of"),
+        (
+            pl.DataFrame({**PLAIN, "user_id": pl.Series([1, 2, 2**63], dtype=pl.UInt64)}),
+            {},
+            "row 2, column 'user_id': user id 9223372036854775808 does not fit into 64 bits",
+        ),
+    ],
+)
+def test_a_frame_that_cannot_be_used_says_why(
+    frame: Any, said: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        read_frame(frame, LoadOptions(**said))
+
+
+def test_columns_of_a_frame_can_be_given() -> None:
+    columns = read_frame(pl.DataFrame(PLAIN), LoadOptions(user="item_id", item=0, time=False))
+    assert list(columns.frame["user"]) == PLAIN["item_id"]
+    assert list(columns.frame["item"]) == PLAIN["user_id"]
+    assert "time" not in columns.frame.columns
+
+
+def test_titles_are_taken_only_if_they_are_the_items() -> None:
+    titled = {**PLAIN, "item_id": [1, 1, 2], "Title": ["A", "A", "B"]}
+    assert item_texts(frame_table(pl.DataFrame(titled)), "title") == {1: "A", 2: "B"}
+    reviews = {**titled, "Title": ["great", "bad", "fine"]}
+    assert item_texts(frame_table(pl.DataFrame(reviews)), "title") == {}
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    out = io.BytesIO()
+    frame.write_parquet(out)
+    return out.getvalue()
+
+
+def _feather(frame: pl.DataFrame) -> bytes:
+    out = io.BytesIO()
+    frame.write_ipc(out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("write", [_parquet, _feather])
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_files_give_what_was_written(
+    write: Callable[[pl.DataFrame], bytes], on_disk: bool, tmp_path: Path
+) -> None:
+    data: bytes | Path = write(pl.DataFrame({"extra": [[1], [2], [3]], **PLAIN}))
+    if on_disk:
+        (tmp_path / "r").write_bytes(data if isinstance(data, bytes) else b"")
+        data = tmp_path / "r"
+    assert lists(file_table(data)) == EXPECTED
+
+
+def test_files_of_other_writers_pass_the_structure_check(tmp_path: Path) -> None:
+    count = 20_000
+    table = pa.table(
+        {
+            "user_id": np.arange(count),
+            "item_id": [f"i{i % 700}" for i in range(count)],
+            "rating": np.arange(count) % 5 + 1.0,
+            "tags": [["a", "b"][: i % 3] for i in range(count)],
+        }
+    )
+    for version in ("1.0", "2.0"):
+        for codec in ("none", "snappy", "zstd", "gzip"):
+            path = tmp_path / f"{version}{codec}.parquet"
+            pq.write_table(
+                table, path, data_page_version=version, compression=codec, row_group_size=6000
+            )
+            columns = file_table(path)
+            assert np.array_equal(np.asarray(columns.frame["user"]), np.arange(count))
+
+
+@pytest.mark.parametrize("write", [_parquet, _feather])
+def test_a_truncated_file_says_so(write: Callable[[pl.DataFrame], bytes]) -> None:
+    data = write(pl.DataFrame(PLAIN))
+    for end in (8, 60, len(data) // 2, len(data) - 1):
+        with pytest.raises(DataError, match=r"^r: cannot be read as a table .*write it again"):
+            file_table(data[:end])
+
+
+def _ratings(text_ids: bool = False, **changed: Any) -> Dataset:
+    raw: list[Any] = ["007", "1", "é"] if text_ids else [7, -1, 2**40]
+    columns = raw_table(
+        users=pl.Series([raw[i] for i in (2, 0, 1, 0)]),
+        items=pl.Series([raw[i] for i in (0, 1, 2, 2)]),
+        ratings=np.array([1.0, 4.5, 3.0, 2.0]),
+        times=np.array([5, -3, 2**33, 200_000_000_000]),
+        titles={raw[0]: "Seven, the", raw[2]: "Ünï"},
+        genres={raw[1]: "Comedy|Drama"},
+        source="a set",
+    )
+    scale = Scale((0.5, 1.0, 2.0, 3.0, 4.5, 7.0))
+    return build(columns, LoadOptions(scale=changed.get("scale", scale), bins=changed.get("bins")))
+
+
+@pytest.mark.parametrize(
+    "ratings", [_ratings(), _ratings(text_ids=True), _ratings(scale=None, bins=3)]
+)
+def test_what_we_write_we_read_back_equal(ratings: Dataset, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "r.parquet"
+    write_parquet(ratings, path)
+    columns = read(path, LoadOptions())
+    words = columns.description
+    again = build(columns, LoadOptions())
+    assert again == ratings
+    assert again.scale == ratings.scale
+    assert again.source == "a set"
+    assert words == "Parquet table"
+    names = pq.read_schema(path).names
+    assert names == ["user", "item", "rating", "timestamp", "title", "genres"]
+
+
+def test_ratings_with_nothing_but_the_least_are_written_too(tmp_path: Path) -> None:
+    columns = raw_table(pl.Series([1, 2]), pl.Series([3, 4]), np.array([1.0, 2.0]))
+    ratings = build(columns, LoadOptions())
+    write_parquet(ratings, tmp_path / "r.parquet")
+    assert pq.read_schema(tmp_path / "r.parquet").names == ["user", "item", "rating"]
+    columns = read(tmp_path / "r.parquet", LoadOptions())
+    assert build(columns, LoadOptions()) == ratings
+
+
+def test_another_scale_can_be_asked_for(tmp_path: Path) -> None:
+    write_parquet(_ratings(), tmp_path / "r.parquet")
+    columns = read(tmp_path / "r.parquet", LoadOptions())
+    assert len(build(columns, LoadOptions(bins=2)).scale) == 2
+
+
+def test_damaged_metadata_says_so(tmp_path: Path) -> None:
+    table = pa.table(PLAIN).replace_schema_metadata({"cfnade.scale": "[1, 2", "cfnade.edges": ""})
+    pq.write_table(table, tmp_path / "r.parquet")
+    with pytest.raises(DataError, match=r"r\.parquet: its cfnade\.\* metadata is damaged"):
+        read(tmp_path / "r.parquet", LoadOptions())

@@ -1,0 +1,101 @@
+"""A table of items gives titles and genres to the ratings, whatever it is written in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from cfnade import DataError, load
+
+RATINGS = "user,item,rating\n" + "".join(
+    f"{u},{i},{1 + (u + i) % 5}\n" for u in (1, 2) for i in (5, 7)
+)
+TABLE: dict[str, list[Any]] = {
+    "id": [7, 9, 5],
+    "title": ["Alien, part 1", "Unrated", "Amélie"],
+    "genres": ["A|B", "", ""],
+}
+
+
+@pytest.fixture
+def ratings(tmp_path: Path) -> str:
+    (tmp_path / "r.csv").write_text(RATINGS)
+    return str(tmp_path / "r.csv")
+
+
+def write(table: dict[str, list[Any]], path: Path) -> Path:
+    frame = pl.DataFrame(table)
+    match path.suffix:
+        case ".parquet":
+            frame.write_parquet(path)
+        case ".tsv":
+            frame.write_csv(path, separator="\t")
+        case ".dat":  # MovieLens's own: no header
+            path.write_text("".join("::".join(map(str, row)) + "\n" for row in frame.iter_rows()))
+        case ".latin":
+            path.write_bytes(frame.write_csv().encode("latin-1"))
+        case _:
+            frame.write_csv(path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".dat", ".latin"])
+def test_titles_and_genres_come_to_their_items(suffix: str, ratings: str, tmp_path: Path) -> None:
+    got = load(ratings, item_features=write(TABLE, tmp_path / f"items{suffix}"))
+    assert got.item_ids.tolist() == [5, 7]
+    assert got.titles is not None
+    assert got.titles.tolist() == ["Amélie", "Alien, part 1"]
+    assert got.genres is not None
+    assert got.genres.tolist() == ["", "A|B"]
+
+
+def test_frames_give_them_too_and_ratings_from_a_frame_take_them() -> None:
+    frame = pa.table({"user": [1, 1], "item": ["a", "b"], "rating": [1, 5]})
+    items = pa.table({"Product-ID": ["b", "c"], "name": ["Bee", "Sea"]})
+    got = load(frame, item_features=items)
+    assert got.titles is not None
+    assert got.titles.tolist() == ["", "Bee"]
+    assert got.genres is None
+
+
+def test_a_title_that_was_known_gives_way_only_to_another() -> None:
+    frame = pl.DataFrame({"user": [1, 1], "item": [1, 2], "rating": [1, 5], "title": ["A", "B"]})
+    got = load(frame, item_features=pl.DataFrame({"id": [1, 2], "title": ["New", None]}))
+    assert got.titles is not None
+    assert got.titles.tolist() == ["New", "B"]
+
+
+def test_an_items_file_that_changed_is_read_again(ratings: str, tmp_path: Path) -> None:
+    for title in ("Before", "After"):
+        items = write({"id": [5], "title": [title]}, tmp_path / "items.csv")
+        got = load(ratings, item_features=items)
+        assert got.titles is not None
+        assert got.titles[0] == title
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"key9": ["x"], "title": ["A"]}, r"i\.csv: which column holds the ids .*'key9', 'title'"),
+        ({"id": [5, 7, 5], "title": ["A"] * 3}, r"i\.csv:4: item 5 is listed again \(1 repeated"),
+        ({"id": ["x5"], "title": ["A"]}, r"i\.csv: no item of the ratings .*'x5'.*like '5'"),
+        ({"id": [5, None], "title": ["A", "B"]}, r"i\.csv:3: the item id is missing"),
+        ({"id": [5], "colour": ["red"]}, r"i\.csv: has neither titles nor genres; .*'colour'"),
+    ],
+)
+def test_what_is_wrong_with_the_items_is_named(
+    table: dict[str, list[Any]], message: str, ratings: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=message):
+        load(ratings, item_features=write(table, tmp_path / "i.csv"))
+
+
+def test_an_items_file_that_is_not_there_or_no_file_is_named(ratings: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere\.csv: there is no such file"):
+        load(ratings, item_features=tmp_path / "nowhere.csv")
+    with pytest.raises(DataError, match="a int is not a table that can be read"):
+        load(ratings, item_features=3)

@@ -1,0 +1,45 @@
+"""Raw tables from arrays, as a reader would give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from cfnade.data.raw_table import RawTable
+
+
+def raw_table(
+    users: Any,
+    items: Any,
+    ratings: Any = None,
+    times: Any = None,
+    *,
+    titles: Mapping[Any, str] | None = None,
+    genres: Mapping[Any, str] | None = None,
+    **known: Any,
+) -> RawTable:
+    """Return a raw table; titles and genres are given by raw item id."""
+    described = {"title": titles or {}, "genres": genres or {}}
+    ids = [str(raw) for raw in dict.fromkeys([*described["title"], *described["genres"]])]
+    columns = {
+        kind: [{str(raw): text for raw, text in texts.items()}.get(raw, "") for raw in ids]
+        for kind, texts in described.items()
+        if texts
+    }
+    item_table = pl.DataFrame({"item": ids, **columns}) if ids else None
+    return RawTable.from_arrays(users, items, ratings, times=times, item_table=item_table, **known)
+
+
+def rows(table: RawTable) -> list[tuple[Any, ...]]:
+    """Return user, item, rating or weight, and time of each row."""
+    return table.frame.rows()
+
+
+def item_texts(table: RawTable, kind: str) -> dict[Any, str]:
+    """Return the titles or genres of a raw table that are known, by item."""
+    if table.item_table is None or kind not in table.item_table.columns:
+        return {}
+    pairs = table.item_table.select("item", kind).iter_rows()
+    return {item: text for item, text in pairs if text}
