@@ -65,11 +65,11 @@ from cfnade.predictor import Predictor
 from cfnade.recipes import (
     Recipe,
     default_recipe,
-    further_member_plans,
     load_recipe,
     member_kinds,
     recipe_names,
 )
+from cfnade.training.plan import further_member_plans
 from cfnade.training.run import train
 
 _ROOT = Path(__file__).resolve().parents[1]

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from benchmarks.new_users_panel import GIVEN, Answers, FloatArray, Panel, Questions, Seconds
-from cfnade.calibration import fit as fit_calibration
+from cfnade.calibration.calibration import fit_calibration
 from cfnade.data.dataset import Dataset
 
 MEANS, ALS = "shrunken means", "LensKit ALS, fold-in"

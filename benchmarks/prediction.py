@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import SEED, fastest, machine, save, unvisited
 from cfnade._typing import IntArray
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic_like
 from cfnade.fitted import FittedModel

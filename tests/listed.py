@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
+from cfnade.calibration.per_user import Calibrator
 from cfnade.lists import Lists
-from cfnade.personal import Calibrator
 from cfnade.predictor.ranking import Best, RankBy, best
 from cfnade.scorer import Scorer
 from cfnade.sides.side import NOTHING, Row, Who

@@ -143,7 +143,8 @@ class CFNADE(Arguments, Questions):
     def _plans(self, split: Split, *, auto: bool) -> list[Plan]:
         """What to train: of the first `seeds` members."""
         from cfnade import fitting
-        from cfnade.recipes import further_member_plans, member_kinds
+        from cfnade.recipes import member_kinds
+        from cfnade.training.plan import further_member_plans
         from cfnade.training.run import Plan
 
         if auto:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IntArray
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.data.dataset import Dataset
 from cfnade.implicit import InteractionModel
 from cfnade.sides import AnsweringMember, Axis

@@ -21,9 +21,15 @@ from cfnade.models.config import CFNADEConfig
 from cfnade.native import read
 from cfnade.parameters import as_given
 from cfnade.recipes import Recipe, default_recipe, training_config
-from cfnade.recipes.auto import Shape, about, is_automatic, plans_for, usual_seconds
 from cfnade.sides.side import AnsweringMember
 from cfnade.training.implicit import ImplicitPlan, implicit_plan
+from cfnade.training.plan import (
+    DataSize,
+    default_seconds,
+    estimate_seconds,
+    is_automatic,
+    plan_members,
+)
 from cfnade.training.run import Plan
 from cfnade.utils.validation import check_scalar
 
@@ -85,9 +91,9 @@ def automatic(given: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
 def chosen_plans(split: Split, minutes: float | None, seed: int, refit: bool) -> list[Plan]:
     """The members that the data and the time allow."""
     check_scalar("seed", seed, int, Ge(0), Le(2**63 - 1), error=TrainingError)
-    shape = Shape.of(split.train)
-    seconds = usual_seconds(shape) if minutes is None else 60 * minutes
-    plans = plans_for(shape, seconds=seconds, seed=seed)
+    shape = DataSize.of(split.train)
+    seconds = default_seconds(shape) if minutes is None else 60 * minutes
+    plans = plan_members(shape, seconds=seconds, seed=seed)
     if not refit:
         return plans
     return [replace(plan, settings=replace(plan.settings, refit=True)) for plan in plans]
@@ -113,7 +119,7 @@ def lists_plan(
     if lists is False or (lists is None and not auto):
         return None
     plan = implicit_plan(split.train, seed=seed)
-    allowed = CHEAP * about(Shape.of(split.train), list(plans))
+    allowed = CHEAP * estimate_seconds(DataSize.of(split.train), list(plans))
     if lists is None and plan.seconds > allowed:
         if allowed < LEAST_SECONDS:
             return None

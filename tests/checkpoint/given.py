@@ -10,7 +10,7 @@ import torch
 from tests.implicit.cases import CASES, some_model
 from tests.raw_tables import raw_table
 
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions

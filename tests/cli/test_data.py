@@ -97,7 +97,7 @@ def test_split_writes_the_parts_and_says_which(shell: Shell, csv: Path, tmp_path
     assert facts["ratings"] == dict(zip(("train", "valid", "test"), sizes, strict=True))
     assert sum(sizes) == 100
     assert facts["split"] == "paper:3"
-    assert not (out / "given.parquet").exists()
+    assert not (out / "fold_in.parquet").exists()
 
 
 @pytest.mark.parametrize(

@@ -348,8 +348,12 @@ def test_bad_sizes_and_seeds_are_refused(arguments: dict[str, Any], message: str
 
 
 def test_only_data_sets_are_split() -> None:
-    with pytest.raises(DataError, match=r"not list; read other data with cfnade\.load first"):
-        train_test_split([(1, 1, 5)])  # type: ignore[type-var]
+    functions: list[Any] = [train_test_split, split]
+    for function in functions:
+        with pytest.raises(DataError, match=r"not list; read other data with cfnade\.load first"):
+            function([(1, 1, 5)], "paper:1")
+    with pytest.raises(DataError, match=r"the name of a split is a text such as .*, not 1"):
+        split(ratings_of(40, 40, 900, 1), 1)  # type: ignore[arg-type]
 
 
 # -- MovieLens 100K --------------------------------------------------------------------------------

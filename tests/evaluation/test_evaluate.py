@@ -1,4 +1,4 @@
-"""Evaluation scores what a loop over cells scores, and no answer leaks into its question."""
+"""Rating scores equal those of a loop over pairs, and test ratings never leak into the context."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from tests.close import assert_close
 from tests.predictor.given import known_cells, literal
 
-from cfnade.calibration import Calibration, fit
+from cfnade.calibration.calibration import Calibration, fit_calibration
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
@@ -83,7 +83,7 @@ def predicted_by_hand(fitted: FittedModel, test: Dataset) -> FloatArray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_scores_are_those_of_the_plain_model(kind: str) -> None:
+def test_scores_equal_those_of_the_reference_model(kind: str) -> None:
     context, test = parts(all_ratings())
     fitted = model_of(kind, context, **KINDS[kind])
     fitted = replace(fitted, calibration=Calibration(1.8, (0.5, 0.0, -0.5, 0.2)))
@@ -91,44 +91,44 @@ def test_scores_are_those_of_the_plain_model(kind: str) -> None:
     p = predicted_by_hand(fitted, test)
     q = fitted.calibration.apply(p, STARS)
     errors = [row @ STARS - STARS[level] for row, level in zip(p, test.levels, strict=True)]
-    found = evaluate(fitted, test)
-    assert found.n == len(test)
-    assert found.rmse == pytest.approx(math.sqrt(sum(e * e for e in errors) / len(test)))
-    assert found.mae_of_medians == pytest.approx(
+    result = evaluate(fitted, test)
+    assert result.n == len(test)
+    assert result.rmse == pytest.approx(math.sqrt(sum(e * e for e in errors) / len(test)))
+    assert result.mae_of_medians == pytest.approx(
         metrics.mae(test.values, metrics.medians(q, STARS))
     )
-    assert found.nll_raw == pytest.approx(metrics.nll(p, test.levels))
-    assert found.nll == pytest.approx(metrics.nll(q, test.levels))
-    assert found.rps_raw == pytest.approx(metrics.rps(p, test.levels, STARS))
-    assert found.rps == pytest.approx(metrics.rps(q, test.levels, STARS))
+    assert result.nll_raw == pytest.approx(metrics.nll(p, test.levels))
+    assert result.nll == pytest.approx(metrics.nll(q, test.levels))
+    assert result.rps_raw == pytest.approx(metrics.rps(p, test.levels, STARS))
+    assert result.rps == pytest.approx(metrics.rps(q, test.levels, STARS))
     raw, calibrated = (metrics.calibration_error(x, test.levels) for x in (p, q))
-    assert found.calibration_error_raw == pytest.approx(raw, abs=1e-3)
-    assert found.calibration_error == pytest.approx(calibrated, abs=1e-3)
-    assert found.nll != found.nll_raw
+    assert result.calibration_error_raw == pytest.approx(raw, abs=1e-3)
+    assert result.calibration_error == pytest.approx(calibrated, abs=1e-3)
+    assert result.nll != result.nll_raw
 
 
-def test_without_calibration_both_columns_agree() -> None:
+def test_without_calibration_raw_and_calibrated_scores_agree() -> None:
     context, test = parts(all_ratings())
-    found = evaluate(model_of("user", context), test)
-    assert (found.nll, found.rps) == (found.nll_raw, found.rps_raw)
-    assert found.calibration_error == found.calibration_error_raw
+    result = evaluate(model_of("user", context), test)
+    assert (result.nll, result.rps) == (result.nll_raw, result.rps_raw)
+    assert result.calibration_error == result.calibration_error_raw
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
 def test_buckets_hold_every_rating_once_and_their_errors_add_up(side: str) -> None:
     context, test = parts(all_ratings())
-    found = evaluate(model_of(side, context), test)
+    result = evaluate(model_of(side, context), test)
     per_user = np.bincount(context.users, minlength=N_USERS)[test.users]
     per_item = np.bincount(context.items, minlength=N_ITEMS)[test.items]
-    for buckets, known in ((found.by_user, per_user), (found.by_item, per_item)):
+    for buckets, known in ((result.by_user, per_user), (result.by_item, per_item)):
         assert [str(bucket) for bucket in buckets] == ["0", "1–4", "5–19", "20–99", "100+"]
         sizes = [int(np.isin(known, r).sum()) for r in map(list, RANGES)]
         assert [bucket.n for bucket in buckets] == [*sizes, int((known >= 100).sum())]
-        assert sum(bucket.n for bucket in buckets) == found.n
+        assert sum(bucket.n for bucket in buckets) == result.n
         total = sum(bucket.n * (bucket.rmse or 0.0) ** 2 for bucket in buckets)
-        assert total == pytest.approx(found.n * found.rmse**2)
+        assert total == pytest.approx(result.n * result.rmse**2)
         assert all((bucket.rmse is None) == (bucket.n == 0) for bucket in buckets)
-    filled = {str(bucket) for bucket in (*found.by_user, *found.by_item) if bucket.n}
+    filled = {str(bucket) for bucket in (*result.by_user, *result.by_item) if bucket.n}
     assert filled == {"0", "1–4", "5–19", "20–99"}
 
 
@@ -175,7 +175,7 @@ def test_shuffled_answers_score_worse() -> None:
     assert shuffled.nll > honest.nll + 0.02
 
 
-def test_calibration_moves_likelihood_but_not_the_error() -> None:
+def test_calibration_changes_the_likelihood_but_not_the_rmse() -> None:
     fitted, test = item_means()
     network: Any = fitted.members[0].sides["user"].network
     with torch.no_grad():
@@ -185,7 +185,7 @@ def test_calibration_moves_likelihood_but_not_the_error() -> None:
     p = Scorer(fitted).probabilities(valid.users, valid.items)
     stars = test.scale.array()
     before = evaluate(fitted, rest)
-    after = evaluate(replace(fitted, calibration=fit(p, valid.levels, stars)), rest)
+    after = evaluate(replace(fitted, calibration=fit_calibration(p, valid.levels, stars)), rest)
     assert after.rmse == pytest.approx(before.rmse)
     assert after.nll_raw == pytest.approx(before.nll)
     assert after.nll < after.nll_raw - 0.05
@@ -199,18 +199,18 @@ def test_calibration_moves_likelihood_but_not_the_error() -> None:
 @pytest.mark.parametrize("side", ["user", "item"])
 def test_unseen_users_and_items_are_counted(side: str) -> None:
     context, test = parts(all_ratings())
-    found = evaluate(model_of(side, context), test)
+    result = evaluate(model_of(side, context), test)
     silent = set(range(N_USERS)) - set(context.users.tolist())
     assert 0 in silent
-    assert found.unseen_users == len(silent)
-    assert found.unseen_items == 1
+    assert result.unseen_users == len(silent)
+    assert result.unseen_items == 1
     lost = [u in silent or i == 8 for u, i in zip(test.users, test.items, strict=True)]
-    assert found.unseen_ratings == sum(lost)
-    assert found.by_item[0].n == N_USERS
+    assert result.unseen_ratings == sum(lost)
+    assert result.by_item[0].n == N_USERS
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
-def test_what_the_context_alone_knows_is_not_unseen_but_scored_by_its_ratings(side: str) -> None:
+def test_users_and_items_of_the_context_are_not_unseen(side: str) -> None:
     context, test = parts(all_ratings())
     fitted = model_of(side, context)
     (axis, counts), column = next(iter(fitted.trained_on.items())), 3 if side == "user" else 40
@@ -225,7 +225,7 @@ def test_what_the_context_alone_knows_is_not_unseen_but_scored_by_its_ratings(si
     assert scores.rmse != before.rmse
 
 
-def test_the_papers_rule_says_3_of_what_is_unknown() -> None:
+def test_the_papers_rule_predicts_3_for_unknown_pairs() -> None:
     context, test = parts(all_ratings())
     fitted = model_of("user", context)
     known = np.isin(test.users, context.users) & np.isin(test.items, context.items)
@@ -236,7 +236,7 @@ def test_the_papers_rule_says_3_of_what_is_unknown() -> None:
         evaluate(fitted, test, unseen="median")
 
 
-def test_a_model_that_knows_time_is_asked_at_the_times_of_the_test() -> None:
+def test_time_models_predict_at_the_times_of_the_test() -> None:
     ratings = all_ratings()
     ratings = ratings.replace(times=np.arange(len(ratings)) * 3600)
     context, test = parts(ratings)
@@ -250,7 +250,7 @@ def test_a_model_that_knows_time_is_asked_at_the_times_of_the_test() -> None:
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
-def test_ids_are_matched_not_numbers(side: str) -> None:
+def test_users_and_items_are_matched_by_id_not_index(side: str) -> None:
     context, test = parts(all_ratings())
     fitted = model_of(side, context)
     before = evaluate(fitted, test)
@@ -279,11 +279,11 @@ def test_ids_are_matched_not_numbers(side: str) -> None:
 
 def test_scores_are_json() -> None:
     context, test = parts(all_ratings())
-    found = evaluate(model_of("user", context), test)
-    read = json.loads(json.dumps(found.as_dict()))
-    assert read == found.as_dict()
-    assert read["rmse"] == found.rmse
-    first = found.by_user[0]
+    result = evaluate(model_of("user", context), test)
+    read = json.loads(json.dumps(result.as_dict()))
+    assert read == result.as_dict()
+    assert read["rmse"] == result.rmse
+    first = result.by_user[0]
     assert read["by_user"][0] == {
         "known": "0",
         "low": 0,
@@ -297,7 +297,7 @@ def test_scores_are_json() -> None:
 # -- refusals -------------------------------------------------------------------------------------
 
 
-def test_unusable_questions_are_refused() -> None:
+def test_unusable_tests_are_errors() -> None:
     context, test = parts(all_ratings())
     fitted = model_of("user", context)
     text = np.array([str(i) for i in context.item_ids], object)

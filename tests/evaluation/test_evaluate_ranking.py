@@ -1,4 +1,4 @@
-"""Scores of lists are those of all predictions, sorted and counted by hand."""
+"""Ranking scores equal those of all predictions, sorted and counted by hand."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from cfnade.fitted import FittedModel, trained_on
 from cfnade.implicit.rows import InteractionRows
 from cfnade.predictor import Predictor
 
-STRANGER, UNHEARD = USERS, ITEMS  # of whom and of which the model has no id
+STRANGER, UNHEARD = USERS, ITEMS  # ids that the model does not have
 
 
 def held_out(context: Dataset, *, texts: bool = False) -> Dataset:
-    """Ratings of cells that are not known, of a stranger, and of an item never heard of."""
+    """Ratings of pairs outside the context, of an unknown user and of an unknown item."""
     rng = np.random.default_rng(8)
     known = set(known_cells(context))
     everyone = [(user, item) for user in range(USERS + 1) for item in range(ITEMS + 1)]
@@ -66,7 +66,7 @@ def held_out(context: Dataset, *, texts: bool = False) -> Dataset:
 
 
 def liked_by(test: Dataset, least: float) -> dict[int, set[int]]:
-    """By number of the user (ids are 10 × it, or u and it), the numbers of liked items."""
+    """Relevant items of each user, by index: user ids are 10 × index, or u and the index."""
     liked: dict[int, set[int]] = {}
     for user, item, value in zip(test.users, test.items, test.values, strict=True):
         if value >= least:
@@ -79,7 +79,7 @@ def liked_by(test: Dataset, least: float) -> dict[int, set[int]]:
 
 
 def listed(fitted: FittedModel, user: int) -> list[int]:
-    """Items by expected rating, without what is known of the person or of too few people."""
+    """Items by expected rating, without those the user rated or that have too few ratings."""
     predictor, items = Predictor(fitted), sorted(can_be_listed(fitted, user))
     predictions = [float(predictor.predict(user * 10, item + 100)[0]) for item in items]
     return [item for _, item in sorted(zip(predictions, items, strict=True), reverse=True)]
@@ -92,13 +92,13 @@ def can_be_listed(fitted: FittedModel, user: int) -> set[int]:
 
 
 @pytest.mark.parametrize("kind", TIMELESS)
-def test_scores_are_those_of_lists_made_by_hand(kind: str) -> None:
+def test_scores_equal_those_of_lists_sorted_by_hand(kind: str) -> None:
     fitted = make_kind(kind)
     test = held_out(fitted.context)
-    found = evaluate_ranking(Predictor(fitted), test, k=(1, 3, 5, 40))
+    result = evaluate_ranking(Predictor(fitted), test, k=(1, 3, 5, 40))
     liked = liked_by(test, 4.0)
     assert {0, UNTRAINED_USER, NEW_USER, STRANGER} <= set(liked)
-    assert (found.n_users, found.n_skipped_users, found.threshold) == (
+    assert (result.n_users, result.n_skipped_users, result.threshold) == (
         len(liked),
         10 - len(liked),
         4.0,
@@ -111,18 +111,18 @@ def test_scores_are_those_of_lists_made_by_hand(kind: str) -> None:
         ]
         for name in each[0]:
             values = np.array([one[name] for one in each])
-            assert found.by_k[k][name].mean == pytest.approx(values.mean()), (name, k)
+            assert result.by_k[k][name].mean == pytest.approx(values.mean()), (name, k)
             error = values.std(ddof=1) / math.sqrt(len(values))
-            assert found.by_k[k][name].error == pytest.approx(error), (name, k)
+            assert result.by_k[k][name].error == pytest.approx(error), (name, k)
         shown = {item for items in lists.values() for item in items[:k]}
-        assert found.by_k[k]["coverage"].mean == pytest.approx(len(shown) / ITEMS)
+        assert result.by_k[k]["coverage"].mean == pytest.approx(len(shown) / ITEMS)
         raters = Counter(item for _, item in known_cells(fitted.context))
         bits = [[math.log2(USERS / raters[i]) for i in items[:k]] for items in lists.values()]
         means = [np.mean(one or [0.0]) for one in bits]
-        assert found.by_k[k]["novelty"].mean == pytest.approx(np.mean(means))
+        assert result.by_k[k]["novelty"].mean == pytest.approx(np.mean(means))
 
 
-def test_ids_may_be_texts_and_people_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_ids_and_batches_give_the_same_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = evaluate_ranking(Predictor(make_kind("user")), held_out(ratings()), k=4, threshold=3)
     monkeypatch.setattr(evaluate, "_BATCH_SIZE", 10)  # two people at a time
     fitted = make_kind("user", data=ratings(texts=True))
@@ -135,25 +135,25 @@ def test_ids_may_be_texts_and_people_come_in_chunks(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_what_is_said_alike_of_all_items_is_a_draw(k: int) -> None:
-    """Lists go on to the end of a tie, however long it is."""
+def test_equal_scores_of_all_items_are_averaged_over_orders(k: int) -> None:
+    """Lists are extended to the end of a tie."""
     fitted = make_kind("user")
     fitted = replace(fitted, trained_on=trained_on(fitted.axes, fitted.context))
     with torch.no_grad():
         for parameter in fitted.members[0].parameters():
             parameter.zero_()
     test, expected = held_out(fitted.context), []
-    # Of somebody without ratings frequencies are said, which differ from item to item.
+    # Users without ratings get item frequencies, which differ from item to item.
     known = np.bincount(fitted.context.users, minlength=test.n_users) > 0
     test = test.select(known[test.users])
     for user, liked in liked_by(test, 4.0).items():
         can = can_be_listed(fitted, user)
         expected.append(len(liked & can) / len(liked) * min(1, k / max(1, len(can))))
-    found = evaluate_ranking(Predictor(fitted), test, k=k).by_k[k]["recall"]
-    assert found.mean == pytest.approx(np.mean(expected))
+    result = evaluate_ranking(Predictor(fitted), test, k=k).by_k[k]["recall"]
+    assert result.mean == pytest.approx(np.mean(expected))
 
 
-def test_fewer_people_are_some_of_them_and_always_the_same() -> None:
+def test_max_users_selects_a_fixed_subset() -> None:
     predictor = Predictor(make_kind("user"))
     test = held_out(predictor.fitted.context)
     few, again = (evaluate_ranking(predictor, test, k=3, max_users=4) for _ in range(2))
@@ -167,10 +167,10 @@ def test_fewer_people_are_some_of_them_and_always_the_same() -> None:
 
 
 def test_scores_are_plain_numbers_for_json() -> None:
-    found = evaluate_ranking(Predictor(make_kind("user")), held_out(ratings()), k=[3, 2, 3])
-    read = json.loads(json.dumps(found.as_dict()))
+    result = evaluate_ranking(Predictor(make_kind("user")), held_out(ratings()), k=[3, 2, 3])
+    read = json.loads(json.dumps(result.as_dict()))
     assert list(read["by_k"]) == ["2", "3"]
-    assert read["by_k"]["2"]["ndcg"]["mean"] == found.by_k[2]["ndcg"].mean
+    assert read["by_k"]["2"]["ndcg"]["mean"] == result.by_k[2]["ndcg"].mean
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -189,19 +189,19 @@ def test_wrong_arguments_are_named(given: dict[str, Any], message: str) -> None:
         evaluate_ranking(Predictor(make_kind("user")), held_out(ratings()), **given)
 
 
-def test_a_test_without_anything_liked_is_an_error() -> None:
+def test_a_test_without_relevant_items_is_an_error() -> None:
     test = held_out(ratings())
     low = test.select(test.values < 4)
     with pytest.raises(PredictionError, match=r"threshold \(=4\): no test rating is that high"):
         evaluate_ranking(Predictor(make_kind("user")), low)
 
 
-def test_known_answers_are_an_error() -> None:
+def test_test_ratings_in_the_context_are_an_error() -> None:
     with pytest.raises(PredictionError, match="are among the ratings that the model conditions on"):
         evaluate_ranking(Predictor(make_kind("user")), ratings())
 
 
-def test_a_model_that_makes_no_lists_says_so() -> None:
+def test_a_model_that_cannot_rank_is_an_error() -> None:
     with pytest.raises(PredictionError, match="makes no lists"):
         evaluate_ranking(Predictor(make_kind("both-time")), held_out(ratings()))
 
@@ -213,16 +213,16 @@ def test_the_estimator_scores_its_lists() -> None:
     train = {name: column[:300] for name, column in table.items()}
     test = {name: column[300:] for name, column in table.items()}
     model = CFNADE(hidden=(3,), epochs=1).fit(train)
-    found = model.evaluate_ranking(test, k=5, threshold=5)
-    assert found.threshold == 5
-    assert 0 < found.by_k[5]["ndcg"].mean < 1
+    result = model.evaluate_ranking(test, k=5, threshold=5)
+    assert result.threshold == 5
+    assert 0 < result.by_k[5]["ndcg"].mean < 1
 
 
 def test_lists_of_interactions_are_scored_as_they_are_listed() -> None:
     made = synthetic_interactions(80, 25, 7, seed=0)
     parts = split(made.interactions, "paper:0")
     model = CFNADE(threads=1).fit(parts)
-    found = model.evaluate_ranking(parts.test, k=5)
+    result = model.evaluate_ranking(parts.test, k=5)
     interactions, context = model.fitted_.interaction_model, model.fitted_.context
     assert interactions is not None
     values = []
@@ -235,15 +235,15 @@ def test_lists_of_interactions_are_scored_as_they_are_listed() -> None:
         listed = np.argsort(-scores, kind="stable")[:5]
         gain = sum(g for g, item in zip(gains, listed.tolist(), strict=True) if item in right)
         values.append(gain / sum(gains[: len(right)]))
-    assert found.by_k[5]["ndcg"].mean == pytest.approx(np.mean(values), rel=1e-6)
-    assert found.n_users == len(values)
+    assert result.by_k[5]["ndcg"].mean == pytest.approx(np.mean(values), rel=1e-6)
+    assert result.n_users == len(values)
 
 
-# -- somebody else's figures -----------------------------------------------------------------------
+# -- figures of a prototype -----------------------------------------------------------------------
 
 
 @pytest.mark.realdata
-def test_ease_by_liangs_protocol_is_what_a_prototype_measured(real_data: Path) -> None:
+def test_ease_under_liangs_protocol_reproduces_a_prototype(real_data: Path) -> None:
     """ML-1M, 600 people: NDCG@100 .4263, R@20 .3564, R@50 .4787 with a script of its own."""
     parts = split(load(real_data / "ml-1m.zip"), "liang:600")
 
@@ -253,15 +253,15 @@ def test_ease_by_liangs_protocol_is_what_a_prototype_measured(real_data: Path) -
         out[likes.users, likes.items] = 1.0
         return out
 
-    train, given, wanted = (table(part) for part in (parts.train, parts.fold_in, parts.test))
-    people, catalogue = np.flatnonzero(wanted.sum(1)), np.flatnonzero(train.sum(0))
+    train, given, answers = (table(part) for part in (parts.train, parts.fold_in, parts.test))
+    people, catalogue = np.flatnonzero(answers.sum(1)), np.flatnonzero(train.sum(0))
     train = train[:, catalogue]
-    given, wanted = (of[np.ix_(people, catalogue)] for of in (given, wanted))
+    given, answers = (of[np.ix_(people, catalogue)] for of in (given, answers))
     inverse = np.linalg.inv(train.T @ train + 500 * np.eye(len(catalogue), dtype=np.float32))
     weights = -inverse / np.diag(inverse) * (1 - np.eye(len(catalogue)))
     scores = np.where(given > 0, np.nan, given @ weights)
     order = np.argsort(-scores, 1)  # NaN last
-    liked = np.take_along_axis(wanted > 0, order, 1)
+    liked = np.take_along_axis(answers > 0, order, 1)
     at, count = ranked_hits(np.take_along_axis(scores, order, 1), liked), liked.sum(1)
     assert len(people) == 600
     for name, k, expected in [

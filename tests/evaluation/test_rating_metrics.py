@@ -24,8 +24,8 @@ def distributions(n: int, levels: int = 5, seed: int = 0, spread: float = 1.0) -
     return np.random.default_rng(seed).dirichlet(np.full(levels, spread), n)
 
 
-def drawn(p: FloatArray, seed: int = 1) -> npt.NDArray[np.int64]:
-    """A level drawn from each row."""
+def sample_levels(p: FloatArray, seed: int = 1) -> npt.NDArray[np.int64]:
+    """A level sample_levels from each row."""
     points = np.random.default_rng(seed).random((len(p), 1))
     levels: npt.NDArray[np.int64] = (points > np.cumsum(p, axis=1)[:, :-1]).sum(1)
     return levels
@@ -46,7 +46,7 @@ def test_a_distribution_s_median_and_mean_are_its_best_predictions() -> None:
     assert candidates[squared.argmin(1)] == pytest.approx(p @ values, abs=1e-3)
 
 
-def test_a_median_is_the_first_value_with_half_of_the_chances_up_to_it() -> None:
+def test_a_median_is_the_first_value_with_cumulative_probability_one_half() -> None:
     p = np.concatenate([distributions(200), np.eye(5), [[0.25, 0.25, 0.0, 0.25, 0.25]]])
     halves = [next(k for k in range(5) if sum(row[: k + 1]) >= 0.5) for row in p.tolist()]
     assert medians(p, STARS).tolist() == [STARS[k] for k in halves]
@@ -59,10 +59,10 @@ def test_nll_of_known_predictions() -> None:
     assert nll([[1.0, 0.0]], [1]) == math.inf
 
 
-def test_nll_of_draws_approaches_the_entropy() -> None:
+def test_nll_of_samples_approaches_the_entropy() -> None:
     p = distributions(100_000)
     entropy = float(-np.mean(np.sum(p * np.log(p), axis=1)))
-    assert nll(p, drawn(p)) == pytest.approx(entropy, abs=0.01)
+    assert nll(p, sample_levels(p)) == pytest.approx(entropy, abs=0.01)
 
 
 @pytest.mark.parametrize("values", [STARS, UNEVEN])
@@ -70,7 +70,7 @@ def test_rps_is_the_energy_form_of_the_continuous_ranked_probability_score(
     values: list[float],
 ) -> None:
     p = distributions(20)
-    levels = drawn(p)
+    levels = sample_levels(p)
     total = 0.0
     for row, level in zip(p, levels, strict=True):
         pairs = list(product(range(5), repeat=2))
@@ -91,7 +91,7 @@ def test_rps_of_a_certain_prediction_is_its_absolute_error() -> None:
 def test_proper_scores_are_best_for_the_truth(score: object) -> None:
     assert callable(score)
     p = distributions(50_000)
-    levels = drawn(p)
+    levels = sample_levels(p)
     for power in (0.5, 0.8, 1.25, 2.0):
         other = p**power
         assert score(p, levels) < score(other / other.sum(1, keepdims=True), levels)
@@ -109,25 +109,25 @@ def loop_calibration_error(p: FloatArray, levels: npt.NDArray[np.int64], bins: i
         for b in range(bins):
             members = order[n * b // bins : n * (b + 1) // bins]
             if members:
-                said = sum(p[i, k] for i in members) / len(members)
+                predicted = sum(p[i, k] for i in members) / len(members)
                 happened = sum(levels[i] == k for i in members) / len(members)
-                total += len(members) / n * abs(said - happened) / K
+                total += len(members) / n * abs(predicted - happened) / K
     return total
 
 
 @pytest.mark.parametrize(("n", "bins"), [(200, 15), (37, 5), (8, 20)])
-def test_calibration_error_is_its_definition(n: int, bins: int) -> None:
+def test_calibration_error_equals_its_definition(n: int, bins: int) -> None:
     p = distributions(n)
-    levels = drawn(p)
-    found = calibration_error(p, levels, bins=bins)
-    assert found == pytest.approx(loop_calibration_error(p, levels, bins))
+    levels = sample_levels(p)
+    result = calibration_error(p, levels, bins=bins)
+    assert result == pytest.approx(loop_calibration_error(p, levels, bins))
 
 
 def test_calibration_error_of_the_truth_shrinks_with_data() -> None:
     errors = []
     for n in (2_000, 200_000):
         p = distributions(n)
-        errors.append(calibration_error(p, drawn(p)))
+        errors.append(calibration_error(p, sample_levels(p)))
     # A bin's share misses by about √(2/π · p(1-p) / (n/15)); p(1-p) is 0.13 on average at most.
     assert errors[0] < math.sqrt(2 / math.pi * 0.14 * 15 / 2_000) * 1.2
     assert errors[1] < math.sqrt(2 / math.pi * 0.14 * 15 / 200_000) * 1.2
@@ -138,7 +138,7 @@ def test_calibration_error_of_a_constructed_miscalibration() -> None:
     p = np.repeat([[0.9, 0.1], [0.6, 0.4]], 100, axis=0)
     levels = np.tile(np.repeat([0, 1], [70, 30]), 2)
     assert calibration_error(p, levels, bins=2) == pytest.approx(0.15)
-    # In one bin the two mistakes partly cancel: 0.75 was said on average.
+    # In one bin the two mistakes partly cancel: 0.75 was predicted on average.
     assert calibration_error(p, levels, bins=1) == pytest.approx(0.05)
 
 
@@ -176,13 +176,13 @@ def test_calibration_error_does_not_depend_on_the_order(seed: int) -> None:
         (lambda: calibration_error([[0.5, 0.5]], [0], bins=0), r"bins \(=0\)"),
     ],
 )
-def test_unusable_arguments_are_refused(call: object, message: str) -> None:
+def test_unusable_arguments_are_errors(call: object, message: str) -> None:
     assert callable(call)
     with pytest.raises(PredictionError, match=message):
         call()
 
 
-def test_a_wrong_line_is_named_by_its_number_among_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_row_is_named_by_its_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "_CHUNK", 2)
     p = distributions(6)
     p[4] *= 1.1

@@ -157,7 +157,7 @@ def numbers(folder: Path) -> dict[str, Any]:
     for name in ("calibration", "calibration_of_new"):
         fitted = getattr(model, name)
         if fitted is not None:
-            found[name] = [fitted.temperature, *fitted.log_weights, fitted.personal]
+            found[name] = [fitted.temperature, *fitted.log_weights, fitted.user_weight]
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.kernels.bounds import (
     CHANCE,
     MEAN_SLACK,

@@ -17,7 +17,7 @@ import torch
 from tests.folded import Cell, frequencies, side_scores, unknown
 from tests.raw_tables import raw_table
 
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions

@@ -10,7 +10,7 @@ import numpy as np
 from tests.implicit.cases import some_model, summed_scores
 from tests.predictor.given import FloatArray, make
 
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.fitted import FittedModel, trained_on

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.predictor.given import FOR_PEOPLE, ITEMS, TIMELESS, history_of, make, make_kind
 
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.fitted import FittedModel
 from cfnade.kernels.threads import torch_threads
 from cfnade.predictor import Predictor, listing

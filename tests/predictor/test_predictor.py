@@ -497,7 +497,7 @@ def test_a_model_that_knows_time_refuses_what_has_none() -> None:
 def test_a_model_whose_parts_do_not_fit_is_refused() -> None:
     fitted = make("user")
     fewer = fitted.context.replace(item_ids=fitted.context.item_ids[:-1])
-    with pytest.raises(PredictionError, match=r"side user: the id table has 13 columns, the mod"):
+    with pytest.raises(PredictionError, match=r"component user: the id table has 13 columns, the"):
         Predictor(replace(fitted, context=fewer))
 
 

@@ -15,7 +15,7 @@ from tests.close import assert_close
 from tests.listed import best_of
 from tests.predictor.given import ITEMS, FloatArray, history_of, make, make_kind
 
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.data.scale import Scale, bin_scale
 from cfnade.exceptions import PredictionError
 from cfnade.lists import distributions

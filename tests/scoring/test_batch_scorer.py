@@ -96,6 +96,21 @@ def test_ids_may_come_as_texts_and_tables_as_arrow(model: Path) -> None:
     assert columns == plain.columns
 
 
+def test_batches_for_spark_have_the_types_that_ddl_declares(model: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    scorer = BatchScorer(model, n=3)
+    histories = newcomers().head(4)
+    numbered = histories.with_columns(user=pl.Series(["17", "3", "99999999999", "0"]))
+    (batch,) = scorer.in_arrow(numbered.to_arrow().to_batches())
+    answer = pl.DataFrame(pyarrow.Table.from_batches([batch]))
+    assert answer["user"].dtype == pl.Int64
+    assert answer["user"].unique(maintain_order=True).to_list() == [17, 3, 99999999999, 0]
+    named = histories.with_columns(user=pl.Series(["17", "anna", "3", "0"]))
+    with pytest.raises(PredictionError, match="user 'anna': ddl declares whole numbers"):
+        list(scorer.in_arrow(named.to_arrow().to_batches()))
+    assert scorer(named)["user"].unique(maintain_order=True).to_list() == named["user"].to_list()
+
+
 def test_nobody_is_answered_with_an_empty_table_of_the_same_columns(model: Path) -> None:
     for what, crowd in (("recommend", known()), ("recommend", newcomers()), ("predict", cells())):
         scorer = BatchScorer(model, what)

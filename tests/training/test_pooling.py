@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from tests.predictor.given import known_cells, literal, make_kind, ratings
 
-from cfnade import calibration
-from cfnade.calibration import fit
+from cfnade.calibration import calibration
+from cfnade.calibration.calibration import fit_calibration
+from cfnade.calibration.per_user import LevelPreferences
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.evaluation.rating_metrics import nll
 from cfnade.fitted import FittedModel
-from cfnade.personal import Leanings
 from cfnade.sides.side import Row, row_of
 from cfnade.training import pooling, validation
 from cfnade.training.pooling import (
@@ -65,7 +65,7 @@ def test_people_are_asked_about_as_new_ones(kind: str, monkeypatch: pytest.Monke
         for row in contexts(row_of(rows, user), user, 2):
             told = known | {(-1, item): level for item, level in pairs(row)}
             for item, level in pairs(row_of(valid.rows("user"), user)):
-                leaning = Leanings(fitted).of_person(row, np.array([item]))
+                leaning = LevelPreferences(fitted).for_row(row, np.array([item]))
                 asked.append((literal(fitted, -1, item, told), level, leaning))
     assert len(few.levels) == len(asked) > 30
 
@@ -141,8 +141,8 @@ def test_it_is_fitted_on_few_and_all(trained: tuple[Split, FittedModel]) -> None
     fitted, parts = of_training(trained)
     stars, everything = parts.valid.scale.array(), asked_from_all(fitted, parts.valid)
     pool = pooled(everything, asked_from_few(fitted, parts.valid, seed=0))
-    together = fit(pool.probabilities, pool.levels, stars, pool.leanings)
-    alone = fit(everything.probabilities, everything.levels, stars, everything.leanings)
+    together = fit_calibration(pool.probabilities, pool.levels, stars, pool.leanings)
+    alone = fit_calibration(everything.probabilities, everything.levels, stars, everything.leanings)
     found, new, metrics = calibrated(asked(fitted, parts.valid, seed=0), parts.valid, apart=False)
     assert new is None
     before, after = (
@@ -158,7 +158,7 @@ def test_those_who_are_known_do_not_pay_for_it(
 ) -> None:
     fitted, parts = of_training(trained)
     everything = asked_from_all(fitted, parts.valid)
-    alone = fit(*everything[:2], parts.valid.scale.array(), everything.leanings)
+    alone = fit_calibration(*everything[:2], parts.valid.scale.array(), everything.leanings)
     monkeypatch.setattr(validation, "WORSE", 1.0)
     answers = asked(fitted, parts.valid, seed=0)
     assert calibrated(answers, parts.valid, apart=False).known != alone
@@ -171,8 +171,8 @@ def test_known_and_new_people_have_each_their_own(trained: tuple[Split, FittedMo
     stars, everything = parts.valid.scale.array(), asked_from_all(fitted, parts.valid)
     few = asked_from_few(fitted, parts.valid, seed=0)
     known, new, metrics = calibrated(asked(fitted, parts.valid, seed=0), parts.valid, apart=True)
-    assert known == fit(*everything[:2], stars, everything.leanings)
-    assert new == fit(*few[:2], stars, few.leanings) != known
+    assert known == fit_calibration(*everything[:2], stars, everything.leanings)
+    assert new == fit_calibration(*few[:2], stars, few.leanings) != known
     after = nll(
         known.apply(everything.probabilities, stars, everything.leanings), parts.valid.levels
     )
@@ -188,16 +188,21 @@ def test_only_a_model_with_weights_for_people_sets_new_ones_apart(
     joint = train(parts, side="both", architecture={"hidden": (8,)}, settings=settings).fitted
     few = asked_from_few(replace(joint, context=parts.train), parts.valid, seed=0)
     stars = parts.valid.scale.array()
-    assert joint.calibration_of_new == fit(*few[:2], stars, few.leanings) != joint.calibration
+    assert (
+        joint.calibration_of_new
+        == fit_calibration(*few[:2], stars, few.leanings)
+        != joint.calibration
+    )
 
 
 def test_only_one_calibrated_table_is_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in (("ENOUGH", 1 << 10), ("_CHUNK", 1 << 10), ("_PIECE", 1 << 11)):
+    for name, size in (("MAX_FIT_RATINGS", 1 << 10), ("_CHUNK", 1 << 10), ("_COPIED", 1 << 11)):
         monkeypatch.setattr(calibration, name, size)
     valid = synthetic(400, 300, 40_000, seed=3).ratings
     chances = np.random.default_rng(1).dirichlet(np.full(5, 3.0), len(valid))
     everything = Answered(chances, valid.levels, np.zeros_like(chances))
-    fit(*everything.some(9)[:2], valid.scale.array())  # loads kernels, which is not measured
+    # Kernels are loaded before anything is measured.
+    fit_calibration(*everything.some(9)[:2], valid.scale.array())
     tracemalloc.start()
     try:
         calibrated(Replies(everything, everything.some(1_000)), valid, apart=False)
@@ -225,6 +230,6 @@ def test_a_model_that_takes_no_histories_is_asked_from_all(
     fitted = train(parts, side="item", architecture={"hidden": (8,)}, settings=settings).fitted
     items, _ = of_training((parts, fitted))
     everything = asked_from_all(items, parts.valid)
-    alone = fit(*everything[:2], parts.valid.scale.array(), everything.leanings)
+    alone = fit_calibration(*everything[:2], parts.valid.scale.array(), everything.leanings)
     assert fitted.calibration == alone
     assert fitted.calibration_of_new is None

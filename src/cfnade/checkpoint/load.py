@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cfnade._typing import Array
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.checkpoint.folder import folder_version, resolve_file
 from cfnade.checkpoint.manifest import (
     CONTEXT,

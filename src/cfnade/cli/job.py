@@ -103,7 +103,7 @@ def new_job(asked: Job) -> Job:
 
 def _chooses_itself(asked: Job) -> bool:
     """Whether members are chosen by the data: nothing is said of the model, or just that."""
-    from cfnade.recipes.auto import is_automatic
+    from cfnade.training.plan import is_automatic
 
     fields = {("model", name): value for name, value in asked["model"].items()}
     fields |= {(name, name): asked[name] for name in ("recipe", "seeds", "from")}
@@ -153,7 +153,8 @@ def with_plans(job: Job, split: Any) -> Job:
 def plans_of(job: Job) -> list[Any]:
     """The kinds of members that a job trains; of the first one, `seeds` members."""
     from cfnade.config import TrainingConfig
-    from cfnade.recipes import further_member_plans, member_kinds, model_fields
+    from cfnade.recipes import member_kinds, model_fields
+    from cfnade.training.plan import further_member_plans
     from cfnade.training.run import Plan
 
     if job["side"] == "auto":

@@ -19,12 +19,12 @@ from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.fitting import lists_plan
 from cfnade.journals import Several
-from cfnade.recipes.auto import Shape, about
 from cfnade.sides import kernel_tasks, side_names
 from cfnade.training import state
 from cfnade.training.floor import behind_means
 from cfnade.training.implicit import ImplicitPlan, implicit_plan
 from cfnade.training.loop import DivergedError, Reporter, Saving
+from cfnade.training.plan import DataSize, estimate_seconds
 from cfnade.training.run import Plan, Trained, train, train_picks
 
 
@@ -112,7 +112,7 @@ def _save(trained: Trained, job: Job, out: Path) -> None:
 
 
 def _announced(parts: Split, plans: list[Plan], choice: ImplicitPlan | None) -> str:
-    seconds = about(Shape.of(parts.train), plans)
+    seconds = estimate_seconds(DataSize.of(parts.train), plans)
     seconds += 0.0 if choice is None else choice.seconds
     took = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
     names = ", ".join([*(plan.side for plan in plans), *(["lists"] if choice else [])])

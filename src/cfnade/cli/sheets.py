@@ -13,7 +13,7 @@ import polars as pl
 from cfnade.data.column_roles import COLUMN_NAMES
 from cfnade.data.parse import to_numbers
 from cfnade.data.raw_table import parse_or_raise
-from cfnade.data.readers.text import decode
+from cfnade.data.readers.encoding import decode
 from cfnade.exceptions import DataError, PredictionError
 from cfnade.predictor import Predictor
 

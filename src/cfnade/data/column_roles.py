@@ -123,12 +123,14 @@ class ColumnRoles:
 
     def item_columns(self, names: Sequence[str]) -> dict[str, int]:
         """Return the positions of columns that may hold titles and genres of items."""
-        found = {kind: find_name(usual, names) for kind, usual in ITEM_COLUMN_NAMES.items()}
-        taken = self.positions().values()
-        return {kind: p for kind, p in found.items() if p is not None and p not in taken}
+        matches = {
+            kind: find_name(candidates, names) for kind, candidates in ITEM_COLUMN_NAMES.items()
+        }
+        assigned = self.positions().values()
+        return {kind: p for kind, p in matches.items() if p is not None and p not in assigned}
 
     def describe(self, names: Sequence[str] | None) -> str:
-        """Say which columns are read as what."""
+        """Return the columns that are read, in words."""
         positions = self.positions()
         if names is not None:
             return ", ".join(names[place] for place in positions.values())
@@ -142,7 +144,7 @@ class ColumnRoles:
         width: int,
         label: str,
     ) -> str:
-        """Raise if a column that is not read looks like ratings; else say what was assumed.
+        """Raise if a column that is not read looks like ratings; else return the assumption.
 
         Rows without a known column of ratings count as interactions. A column of likes and dislikes
         under an unusual name must not disappear that way.
@@ -150,8 +152,8 @@ class ColumnRoles:
         if not self.implicit_assumed:
             return ""
         used = {*self.positions().values(), *self.item_columns(names or ()).values()}
-        usual = {*COLUMN_NAMES["weight"], *COLUMN_NAMES["time"]}  # and ignored as the caller wants
-        used |= {place for place, name in enumerate(names or ()) if bare_name(name) in usual}
+        candidates = {*COLUMN_NAMES["weight"], *COLUMN_NAMES["time"]}  # the caller ignores them
+        used |= {place for place, name in enumerate(names or ()) if bare_name(name) in candidates}
         amounts = []
         for place in (place for place in range(width) if place not in used):
             name = place if names is None else names[place]
@@ -173,7 +175,10 @@ def assign_roles(
     """Assign roles to `width` columns, by their names or, without names, by position."""
     requested = _requested(options)
     absent = _absent(options)
-    places = {role: _position(role, of, names, width, label) for role, of in requested.items()}
+    places = {
+        role: _position(role, requested_column, names, width, label)
+        for role, requested_column in requested.items()
+    }
     if len(set(places.values())) < len(places):
         raise DataError(f"{label}: one column is given twice: {requested}")
     for role in COLUMN_NAMES:
@@ -209,13 +214,13 @@ def assign_roles(
 
 
 def _assumption(roles: ColumnRoles, names: Sequence[str] | None, amounts: Sequence[Any]) -> str:
-    called = {r: str(p) if names is None else names[p] for r, p in roles.positions().items()}
-    shown = ", ".join(r if r == name else f"{r} {name}" for r, name in called.items())
+    labels = {r: str(p) if names is None else names[p] for r, p in roles.positions().items()}
+    column_list = ", ".join(r if r == name else f"{r} {name}" for r, name in labels.items())
     offer = f"; weight={amounts[0]!r} (--weight) weighs rows by that column" if amounts else ""
     return (
         "no column of ratings, so every line was taken as an interaction "
-        f"({shown if names else 'columns: ' + shown}){offer}; if there is one, name it with "
-        "rating= (--rating)"
+        f"({column_list if names else 'columns: ' + column_list}){offer}; if there is one, name it "
+        "with rating= (--rating)"
     )
 
 
@@ -275,7 +280,7 @@ def _missing(
 
 
 def _may_rate(names: Sequence[str] | None, width: int, options: LoadOptions) -> bool:
-    """Return whether a column may hold ratings without a name that says so."""
+    """Return whether a column may hold ratings without a usual name."""
     if options.implicit or options.weight:
         return False
     if isinstance(options.weight, int) and options.weight is not False:
@@ -297,43 +302,49 @@ def _question(missing: list[str], names: Sequence[str] | None, width: int, label
     )
 
 
-def _position(role: str, of: str | int, names: Sequence[str] | None, width: int, label: str) -> int:
-    if isinstance(of, str) and names is not None:
-        same = [i for i, name in enumerate(names) if name.strip() == of.strip()]
-        same = same or [i for i, name in enumerate(names) if bare_name(name) == bare_name(of)]
+def _position(
+    role: str, requested_column: str | int, names: Sequence[str] | None, width: int, label: str
+) -> int:
+    if isinstance(requested_column, str) and names is not None:
+        same = [i for i, name in enumerate(names) if name.strip() == requested_column.strip()]
+        same = same or [
+            i for i, name in enumerate(names) if bare_name(name) == bare_name(requested_column)
+        ]
         if len(same) == 1:
             return same[0]
         if len(same) > 1:
-            raise DataError(f"{label}: {len(same)} columns are named {of!r}; give a position")
+            raise DataError(
+                f"{label}: {len(same)} columns are named {requested_column!r}; give a position"
+            )
     there = _listed(names, width)
-    if isinstance(of, str) and not of.isdecimal():
-        raise DataError(f"{label}: {role}={of!r} is no column; there are {there}")
-    if not 0 <= int(of) < width:
-        raise DataError(f"{label}: {role}={of}: there are {there}, counted from 0")
-    return int(of)
+    if isinstance(requested_column, str) and not requested_column.isdecimal():
+        raise DataError(f"{label}: {role}={requested_column!r} is no column; there are {there}")
+    if not 0 <= int(requested_column) < width:
+        raise DataError(f"{label}: {role}={requested_column}: there are {there}, counted from 0")
+    return int(requested_column)
 
 
-def find_name(usual: Sequence[str], names: Sequence[str], label: str = "") -> int | None:
+def find_name(candidates: Sequence[str], names: Sequence[str], label: str = "") -> int | None:
     """Return the position of the most telling name; with a label, it must occur once."""
     bare = [bare_name(name) for name in names]
-    found = next((name for name in usual if name in bare), None)
-    if found is None:
+    match = next((name for name in candidates if name in bare), None)
+    if match is None:
         return None
-    if label and bare.count(found) > 1:
-        place = bare.index(found)
+    if label and bare.count(match) > 1:
+        place = bare.index(match)
         raise DataError(
-            f"{label}: {bare.count(found)} columns are named {names[place]!r}; give the position "
+            f"{label}: {bare.count(match)} columns are named {names[place]!r}; give the position "
             "(from 0) of the one that counts, such as rating=2"
         )
-    return bare.index(found)
+    return bare.index(match)
 
 
-def _by_last_word(role: str, names: Sequence[str], taken: dict[str, int]) -> dict[str, int]:
+def _by_last_word(role: str, names: Sequence[str], assigned: dict[str, int]) -> dict[str, int]:
     """Return the one column whose name ends in a word for the role, if there is just one."""
     positions = [
         place
         for place, name in enumerate(names)
-        if place not in taken.values() and _last_word(name) in _LAST_WORDS[role]
+        if place not in assigned.values() and _last_word(name) in _LAST_WORDS[role]
     ]
     return {role: positions[0]} if len(positions) == 1 else {}
 
@@ -364,5 +375,5 @@ def bare_name(name: str) -> str:
 def _listed(names: Sequence[str] | None, width: int) -> str:
     if names is None:
         return f"{width} columns without names"
-    shown = ", ".join(f"{name[:30]!r}" for name in names[:20])
-    return f"{width} columns: {shown}{' …' if len(names) > 20 else ''}"
+    column_list = ", ".join(f"{name[:30]!r}" for name in names[:20])
+    return f"{width} columns: {column_list}{' …' if len(names) > 20 else ''}"

@@ -15,10 +15,11 @@ import polars as pl
 from cfnade.data.column_roles import COLUMN_NAMES, ITEM_COLUMN_NAMES, find_name
 from cfnade.data.dataset import Dataset
 from cfnade.data.parse import Locate, parse_ids
+from cfnade.data.readers.encoding import decode
 from cfnade.data.readers.files import SourceFiles, open_source
 from cfnade.data.readers.frames import to_polars
 from cfnade.data.readers.tables import read_whole, table_kind
-from cfnade.data.readers.text import BadLines, decode, read_fields, sniff
+from cfnade.data.readers.text import BadLines, read_fields, sniff
 from cfnade.exceptions import DataError
 
 log = logging.getLogger(__name__)
@@ -39,10 +40,10 @@ class _Table:
     is_text: bool
     types: tuple[str, ...] = ()  # of RecBole's columns
 
-    def place(self, usual: Sequence[str], position: int) -> int | None:
+    def place(self, candidates: Sequence[str], position: int) -> int | None:
         """Return the place of a column by its name or, without names, its usual position."""
         if self.names is not None:
-            return find_name(usual, self.names)
+            return find_name(candidates, self.names)
         return position if position < self.frame.width else None
 
 
@@ -61,7 +62,7 @@ def join_item_table(ratings: Dataset, items: Any) -> Dataset:
             f"(there are {_listed(table)})"
         )
     matched = align_items(frame, ratings.item_ids)
-    count = matched["known"].sum()
+    count = matched["is_known"].sum()
     if not count:
         raise DataError(
             f"{table.label}: no item of the ratings is in it: its ids are like "
@@ -80,13 +81,13 @@ def join_item_table(ratings: Dataset, items: Any) -> Dataset:
 def align_items(table: pl.DataFrame, item_ids: npt.NDArray[Any]) -> pl.DataFrame:
     """Return the rows of an item table in the order of the ids, "" where nothing is known.
 
-    The column `known` says which ids the table has.
+    The boolean column `is_known` marks the ids that the table has.
     """
     ids = pl.Series("item", [str(raw) for raw in item_ids.tolist()], dtype=pl.String)
-    rows = table.with_columns(pl.col("item").cast(pl.String), known=pl.lit(value=True))
+    rows = table.with_columns(pl.col("item").cast(pl.String), is_known=pl.lit(value=True))
     joined = ids.to_frame().join(rows, on="item", how="left", maintain_order="left")
     texts = [name for name in table.columns if name != "item"]
-    filled = pl.col("known").fill_null(value=False), pl.col(texts).fill_null("")
+    filled = pl.col("is_known").fill_null(value=False), pl.col(texts).fill_null("")
     aligned: pl.DataFrame = joined.with_columns(*filled)
     return aligned
 
@@ -103,8 +104,8 @@ def _fill(
 ) -> npt.NDArray[np.object_] | None:
     """Return the texts of the column, and where it has none those that were known before."""
     if before is not None:
-        known = pl.Series(before.tolist(), dtype=pl.String)
-        column = column.zip_with(column != "", known)
+        before_texts = pl.Series(before.tolist(), dtype=pl.String)
+        column = column.zip_with(column != "", before_texts)
     return texts_or_none(column)
 
 
@@ -151,9 +152,9 @@ def _ids(table: _Table) -> pl.Series:
     ids = parsed.values.cast(pl.String).str.strip_chars()
     repeats = ids.is_first_distinct().not_().arg_true()
     if len(repeats):
-        again = int(repeats[0])
+        repeat = int(repeats[0])
         raise DataError(
-            f"{table.locate(again)}: item {ids[again]} is listed again ({len(repeats):,} "
+            f"{table.locate(repeat)}: item {ids[repeat]} is listed again ({len(repeats):,} "
             "repeated in all); keep one row of each item"
         )
     return ids

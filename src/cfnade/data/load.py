@@ -90,12 +90,12 @@ class LoadOptions:
         raise DataError(f"load option {name} (={value!r}) must be {allowed}")
 
     def describes_file(self) -> bool:
-        """Return whether an option says how the file is laid out."""
+        """Return whether an option describes the layout of the file."""
         values = (getattr(self, name) for name in _LAYOUT)
         return any(value is not None and value is not False for value in values)
 
     def names_columns(self) -> bool:
-        """Return whether an option says which column is which."""
+        """Return whether an option assigns a role to a column."""
         return self.implicit or any(getattr(self, name) is not None for name in _COLUMNS)
 
     def text_options(self) -> list[str]:
@@ -148,19 +148,19 @@ def load(data: Any, *, item_features: Any = None, cache: bool = True, **options:
     """
     if isinstance(data, str) and data.startswith(STORE):  # never cached: users may be erased
         data, options = _load_store(data, options)
-    chosen = _options(options)
+    load_options = _options(options)
     if isinstance(data, Dataset):
-        if chosen != LoadOptions():
+        if load_options != LoadOptions():
             raise DataError("these are Ratings already; give such arguments when loading the file")
         ratings = data
     elif isinstance(data, str) and url_scheme(data) in DATABASES:
         from cfnade.data.readers.sql import read_query
 
-        ratings = _load_table(read_query(data, chosen.query), chosen, redact_url(data))
+        ratings = _load_table(read_query(data, load_options.query), load_options, redact_url(data))
     elif isinstance(data, str | Path):
-        ratings = _load_file(data, chosen, cache=cache)
-    elif chosen.query is None:
-        ratings = _load_table(data, chosen)
+        ratings = _load_file(data, load_options, cache=cache)
+    elif load_options.query is None:
+        ratings = _load_table(data, load_options)
     else:
         raise DataError("query= is for databases, not for tables in memory; leave it out")
     if item_features is None:
@@ -171,10 +171,10 @@ def load(data: Any, *, item_features: Any = None, cache: bool = True, **options:
 
 
 def _options(options: dict[str, Any]) -> LoadOptions:
-    known = LoadOptions.__dataclass_fields__
+    fields = LoadOptions.__dataclass_fields__
     for name in options:
-        if name not in known:
-            names = [*known, "item_features", "cache"]
+        if name not in fields:
+            names = [*fields, "item_features", "cache"]
             raise DataError(describe_unknown("load option", name, names))
     return LoadOptions(**options)
 
@@ -229,8 +229,8 @@ def _load_store(address: str, options: dict[str, Any]) -> tuple[pl.DataFrame, di
         implicit = options.get("implicit", False) or not has_ratings(store)
         table = what_counts(store, picks=implicit)
         own_scale = None if implicit or options.get("bins") is not None else scale_of(store)
-    what = "interactions" if implicit else "ratings"
-    log.info("%s: a store of ratings, %s %s count", store.shown, f"{table.height:,}", what)
+    noun = "interactions" if implicit else "ratings"
+    log.info("%s: a store of ratings, %s %s count", store.shown, f"{table.height:,}", noun)
     return table, {"scale": own_scale} | {k: v for k, v in options.items() if v is not None}
 
 
@@ -252,21 +252,21 @@ def load_split(data: Any, name: str, **options: Any) -> Split:
             complete = load(data, cache=options.get("cache", True))
         return split_movielens_100k(ratings, name, complete)
     if name.startswith("file:"):
-        other = split_file(name)
-        others = {option: value for option, value in options.items() if option != "query"}
-        train, test = load(data, **options), load(other, **others)
-        return split_from_files(train, test, name=f"file:{Path(redact_url(other)).name}")
+        test_path = split_file(name)
+        test_options = {option: value for option, value in options.items() if option != "query"}
+        train, test = load(data, **options), load(test_path, **test_options)
+        return split_from_files(train, test, name=f"file:{Path(redact_url(test_path)).name}")
     return split(load(data, **options), name)
 
 
 def split_file(split_name: str) -> str:
     """Return the path or URL in "file:PATH"."""
-    other = split_name.removeprefix("file:")
-    if other == STANDARD_INPUT or url_scheme(other) in DATABASES:
+    test_path = split_name.removeprefix("file:")
+    if test_path == STANDARD_INPUT or url_scheme(test_path) in DATABASES:
         raise DataError(
-            f"split file:{redact_url(other)}: the test part must be a file; save it as one"
+            f"split file:{redact_url(test_path)}: the test part must be a file; save it as one"
         )
-    return other
+    return test_path
 
 
 def locate(data: str | Path, published: PublishedDataset | None, query: str | None = None) -> Path:
@@ -277,12 +277,12 @@ def locate(data: str | Path, published: PublishedDataset | None, query: str | No
     if isinstance(data, str) and path.name == data and not path.suffix and not path.exists():
         published_dataset(data)  # its error lists the names
     if not (path.is_file() or path.is_dir()):
-        open_source(path)  # its error says what else it is: a device or a pipe might never end
+        open_source(path)  # raises for devices and pipes, which might never end
     return path
 
 
 def _relabel(table: RawTable, published: PublishedDataset, path: Path) -> RawTable:
-    """Name the data set; a copy that is not the publisher's says so and gets its ids back."""
+    """Set the name of the data set; ids of a mirror's copy become the original ids."""
     copy = published.mirror
     if copy is None or not published.is_mirror_copy(path):
         return replace(table, source=published.name)

@@ -65,80 +65,80 @@ def parse_ids(column: pl.Series, role: str, locate: Locate, *, is_text: bool) ->
     Texts become integers if every id is written as one (no leading zeros, no plus). In typed
     columns floats become integers if they are whole, as a table with gaps makes them.
     """
-    what = f"{role} id"
+    noun = f"{role} id"
     column = plain_strings(column)
     if not is_text and column.dtype != pl.String:
-        return _numeric_ids(column, what, locate)
+        return _numeric_ids(column, noun, locate)
     texts = column
     if is_text and bool(texts.str.contains(r"^[ \t]|[ \t]$").any()):
         texts = texts.str.strip_chars(" \t")  # "1, 2, 5", or a blank behind a name
-    whole = _whole(texts) if is_text else None
-    if whole is not None:
-        return Parsed(whole)
+    integers = _to_integers(texts) if is_text else None
+    if integers is not None:
+        return Parsed(integers)
     bad = (texts.str.strip_chars() == "").fill_null(value=True)
     if is_text:
         bad |= texts.str.contains(REPLACEMENT, literal=True).fill_null(value=False)
 
     def explain(row: int) -> tuple[str, str]:
         if REPLACEMENT in (texts[row] or ""):
-            return f"the {what} holds damaged characters", "correct it"
-        return f"the {what} is missing", _FILL
+            return f"the {noun} holds damaged characters", "correct it"
+        return f"the {noun} is missing", _FILL
 
     return Parsed(texts, bad, explain) if bool(bad.any()) else Parsed(texts)
 
 
-def _numeric_ids(column: pl.Series, what: str, locate: Locate) -> Parsed:
+def _numeric_ids(column: pl.Series, noun: str, locate: Locate) -> Parsed:
     dtype = column.dtype
     if not dtype.is_numeric():
-        raise _wrong_type(what, column, locate, "integers or strings")
+        raise _wrong_type(noun, column, locate, "integers or strings")
     if dtype.is_integer():
-        whole = column if dtype != pl.UInt64 else column.cast(pl.Int64, strict=False)
-        bad = whole.is_null()
+        integers = column if dtype != pl.UInt64 else column.cast(pl.Int64, strict=False)
+        bad = integers.is_null()
     else:
         values = column.cast(pl.Float64)
         fits = values.is_finite() & (values == values.floor()) & (values.abs() <= _EXACT)
         bad = ~fits.fill_null(value=False)
-        whole = values.zip_with(~bad, pl.Series([0.0])).cast(pl.Int64)
+        integers = values.zip_with(~bad, pl.Series([0.0])).cast(pl.Int64)
 
     def explain(row: int) -> tuple[str, str]:
         value = column[row]
         if value is None:
-            return f"the {what} is missing", _FILL
+            return f"the {noun} is missing", _FILL
         if dtype.is_integer():
-            return f"{what} {value} does not fit into 64 bits", "give ids as strings"
+            return f"{noun} {value} does not fit into 64 bits", "give ids as strings"
         if not np.isfinite(float(value)):
-            return f"{what} {value} is not a finite number", "correct or remove it"
-        return f"{what} {value} is not a whole number", "give ids as integers or strings"
+            return f"{noun} {value} is not a finite number", "correct or remove it"
+        return f"{noun} {value} is not a whole number", "give ids as integers or strings"
 
-    return Parsed(whole, bad, explain) if bool(bad.any()) else Parsed(whole)
+    return Parsed(integers, bad, explain) if bool(bad.any()) else Parsed(integers)
 
 
-def _whole(texts: pl.Series) -> pl.Series | None:
+def _to_integers(texts: pl.Series) -> pl.Series | None:
     """Return the texts as integers if each would be written the same again."""
-    whole = texts.cast(pl.Int64, strict=False)
-    if whole.null_count():
+    integers = texts.cast(pl.Int64, strict=False)
+    if integers.null_count():
         return None
-    values = whole.to_numpy()
+    values = integers.to_numpy()
     if len(values) == 0 or values.min() < 0:
-        return whole if bool((whole.cast(pl.String) == texts).all()) else None
+        return integers if bool((integers.cast(pl.String) == texts).all()) else None
     # Leading zeros and a plus only lengthen, so comparing the total length is enough.
     length, bound = len(values), 10
     while bound <= values.max():
         length += int(np.count_nonzero(values >= bound))
         bound *= 10
-    return whole if int(texts.str.len_bytes().cast(pl.Int64).sum()) == length else None
+    return integers if int(texts.str.len_bytes().cast(pl.Int64).sum()) == length else None
 
 
 # -- ratings and weights --------------------------------------------------------------------------
 
 
-def parse_numbers(column: pl.Series, locate: Locate, what: str = "rating") -> Parsed:
+def parse_numbers(column: pl.Series, locate: Locate, noun: str = "rating") -> Parsed:
     """Parse ratings, or weights; true and false are 1 and 0."""
     column = plain_strings(column)
     if column.dtype == pl.Boolean:
         column = column.cast(pl.UInt8)
     if not (column.dtype.is_numeric() or column.dtype == pl.String):
-        raise _wrong_type(what, column, locate, "numbers")
+        raise _wrong_type(noun, column, locate, "numbers")
     texts = column
     if column.dtype == pl.Float32:
         # 3.7 is stored as 3.70000005: the shortest decimal that rounds to it is what was meant
@@ -153,15 +153,15 @@ def parse_numbers(column: pl.Series, locate: Locate, what: str = "rating") -> Pa
     def explain(row: int) -> tuple[str, str]:
         text = texts[row]
         if text is None:
-            return f"the {what} is missing", _FILL
+            return f"the {noun} is missing", _FILL
         if values[row] is not None:
-            return f"{what} {values[row]} is not a finite number", "correct or remove it"
+            return f"{noun} {values[row]} is not a finite number", "correct or remove it"
         if "," in str(text):
             remedy = "write decimals with a point, as in 3.5"
         else:
-            remedy = f"correct or remove the line, or name the column of {what}s with {what}="
-            remedy += ", or add implicit=True if there is none" if what == "rating" else ""
-        return f"{what} {_shown(str(text))} is not a number", remedy
+            remedy = f"correct or remove the line, or name the column of {noun}s with {noun}="
+            remedy += ", or add implicit=True if there is none" if noun == "rating" else ""
+        return f"{noun} {_quoted(str(text))} is not a number", remedy
 
     return Parsed(values) if bool(fine.all()) else Parsed(values, ~fine, explain)
 
@@ -261,8 +261,8 @@ def _majority(column: pl.Series, values: pl.Series, read: pl.Series) -> Parsed:
             return fine.explain(int((places < row).sum()))
         number = to_numbers(pl.Series([str(text)], dtype=pl.String))[0]
         if number is not None or _iso_seconds(str(text)) is not None:
-            return f"time {_shown(str(text))} is not written like the others", _NO_TIME
-        return f"time {_shown(str(text))} is neither {_DATE}", _NO_TIME
+            return f"time {_quoted(str(text))} is not written like the others", _NO_TIME
+        return f"time {_quoted(str(text))} is neither {_DATE}", _NO_TIME
 
     return Parsed(pl.Series(seconds), bad, explain)
 
@@ -318,19 +318,19 @@ def _parse_common(distinct: pl.Series, texts: pl.Series, locate: Locate) -> pl.S
     if not fitting:
         row = first_true(texts.is_not_null())
         raise DateError(
-            f"{locate(row)}: time {_shown(str(texts[row]))} is neither {_DATE}, nor in another "
+            f"{locate(row)}: time {_quoted(str(texts[row]))} is neither {_DATE}, nor in another "
             f"common format; {_NO_TIME}"
         )
     least = min(values.null_count() for values in fitting.values())
     best = {name: values for name, values in fitting.items() if values.null_count() == least}
     name, values = next(iter(best.items()))
     swapped = _SWAPPED.get(name.split(" ")[0].rstrip(","))
-    for other_name, other in best.items():
-        if swapped and other_name.startswith(swapped) and not values.equals(other):
+    for other_name, swapped_values in best.items():
+        if swapped and other_name.startswith(swapped) and not values.equals(swapped_values):
             row = first_true(texts.is_not_null())
             raise DateError(
-                f"{locate(row)}: time {_shown(str(texts[row]))} and the others may have the day or "
-                "the month first; write dates as 2005-09-06, name another column with time=, or "
+                f"{locate(row)}: time {_quoted(str(texts[row]))} and the others may have the day "
+                "or the month first; write dates as 2005-09-06, name another column with time=, or "
                 "leave times out with time=False"
             )
     return values
@@ -366,13 +366,13 @@ def first_true(mask: pl.Series) -> int:
     return mask.arg_max() or 0
 
 
-def _wrong_type(what: str, column: pl.Series, locate: Locate, allowed: str) -> DataError:
+def _wrong_type(noun: str, column: pl.Series, locate: Locate, allowed: str) -> DataError:
     value: Any = column[0] if len(column) else None
     return DataError(
-        f"{locate(0)}: {what} {str(value)[:40]!r} is of type {column.dtype}; this column must hold "
+        f"{locate(0)}: {noun} {str(value)[:40]!r} is of type {column.dtype}; this column must hold "
         f"{allowed}: convert it, or name another column"
     )
 
 
-def _shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "…")

@@ -54,16 +54,16 @@ class RawTable:
         *,
         times: Any = None,
         weights: Any = None,
-        **known: Any,
+        **attributes: Any,
     ) -> RawTable:
         """Return the table of arrays or series of equal length; `known` are the other fields."""
         columns = {"user": users, "item": items, "rating": ratings, "weight": weights}
         columns = {k: v for k, v in (columns | {"time": times}).items() if v is not None}
         lengths = {role: len(column) for role, column in columns.items()}
         if len(set(lengths.values())) > 1:
-            shown = ", ".join(f"{n:,} of {role}" for role, n in lengths.items())
-            raise DataError(f"the columns have different lengths: {shown}")
-        return cls(pl.DataFrame([pl.Series(r, c) for r, c in columns.items()]), **known)
+            counts = ", ".join(f"{n:,} of {role}" for role, n in lengths.items())
+            raise DataError(f"the columns have different lengths: {counts}")
+        return cls(pl.DataFrame([pl.Series(r, c) for r, c in columns.items()]), **attributes)
 
     def __len__(self) -> int:
         return self.frame.height
@@ -87,15 +87,21 @@ class ParsedColumns(NamedTuple):
     """What was left out, for the user to know."""
 
     def frame(self) -> pl.DataFrame:
-        return pl.DataFrame({role: one.values for role, one in self.columns.items()})
+        return pl.DataFrame(
+            {role: parsed_column.values for role, parsed_column in self.columns.items()}
+        )
 
     def fault(self, row: int | None = None) -> tuple[int, str, str, str]:
         """Return row, role, reason and remedy of the first bad cell, of all rows or of one."""
-        for role, one in self.columns.items():
-            if one.bad is None or one.explain is None or (row is not None and not one.bad[row]):
+        for role, parsed_column in self.columns.items():
+            if (
+                parsed_column.bad is None
+                or parsed_column.explain is None
+                or (row is not None and not parsed_column.bad[row])
+            ):
                 continue
-            place = first_true(one.bad) if row is None else row
-            return place, role, *one.explain(place)
+            place = first_true(parsed_column.bad) if row is None else row
+            return place, role, *parsed_column.explain(place)
         raise AssertionError("no cell is bad")
 
 
@@ -112,25 +118,25 @@ def parse_columns(
     Times in no known format are left out unless they are required.
     """
     parsers: dict[str, Callable[[pl.Series, Locate], Parsed]] = {
-        "user": lambda column, at: parse_ids(column, "user", at, is_text=is_text),
-        "item": lambda column, at: parse_ids(column, "item", at, is_text=is_text),
+        "user": lambda column, locate_cell: parse_ids(column, "user", locate_cell, is_text=is_text),
+        "item": lambda column, locate_cell: parse_ids(column, "item", locate_cell, is_text=is_text),
         "rating": parse_numbers,
         "weight": parse_weights,
-        "time": lambda column, at: parse_times(column, at, exact=exact_times),
+        "time": lambda column, locate_cell: parse_times(column, locate_cell, exact=exact_times),
     }
     parsed, note = {}, ""
     bad: pl.Series | None = None
     for role, column in columns.items():
         try:
-            one = parsers[role](column, partial(_locate_role, locate, role))
+            parsed_column = parsers[role](column, partial(_locate_role, locate, role))
         except DateError as error:
             if time_required:
                 raise
             note = f"times are ignored: {error}"
             continue
-        parsed[role] = one
-        if one.bad is not None:
-            bad = one.bad if bad is None else bad | one.bad
+        parsed[role] = parsed_column
+        if parsed_column.bad is not None:
+            bad = parsed_column.bad if bad is None else bad | parsed_column.bad
     return ParsedColumns(parsed, bad, note)
 
 

@@ -51,9 +51,9 @@ _HIDDEN = "***"
 
 _INPUT = "standard-input"
 _QUERY_RESULT = "query-result"
-_KEPT = ".kept"  # marks a folder that may be removed, unlike that of a download
+_INPUT_MARK = ".kept"  # marks a folder that may be removed, unlike that of a download
 _BLOCK = 1 << 20
-_HOW = "send ratings into it, as in: cat ratings.csv | cfnade data info -"
+_PIPE_ADVICE = "send ratings into it, as in: cat ratings.csv | cfnade data info -"
 _BY_HAND = "check the address and the network, or download the file and give its path"
 
 
@@ -76,8 +76,8 @@ def redact_url(data: str) -> str:
     """Return a URL without its secrets, for messages; anything else as it is."""
     if url_scheme(data) is None:
         return data
-    shown = _password_pattern(data).sub(rf"\1:{_HIDDEN}@", data, count=1)
-    return _PARAMETER.sub(_redact_parameter, shown)
+    redacted = _password_pattern(data).sub(rf"\1:{_HIDDEN}@", data, count=1)
+    return _PARAMETER.sub(_redact_parameter, redacted)
 
 
 def _redact_parameter(parameter: re.Match[str]) -> str:
@@ -131,13 +131,13 @@ def pin_source(data: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]
         from cfnade.store.opening import address_of
 
         return STORE + address_of(data), options
-    others = {name: value for name, value in options.items() if name != "query"}
+    remaining = {name: value for name, value in options.items() if name != "query"}
     if url_scheme(data) in WEB and redact_url(data) == data:
-        return data, others
+        return data, remaining
     path = resolve(data, options.get("query"))
     if url_scheme(data) is None and data != STANDARD_INPUT:
-        return (str(path.resolve()) if path.exists() else data), others
-    return str(path), others
+        return (str(path.resolve()) if path.exists() else data), remaining
+    return str(path), remaining
 
 
 def store_copy(name: str, write: Callable[[IO[bytes]], None]) -> Path:
@@ -152,7 +152,7 @@ def store_copy(name: str, write: Callable[[IO[bytes]], None]) -> Path:
             if not (folder / name).exists():
                 folder.mkdir(exist_ok=True)
                 (scratch / name).replace(folder / name)
-            (folder / _KEPT).touch()
+            (folder / _INPUT_MARK).touch()
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         _remove_oldest()
@@ -161,7 +161,7 @@ def store_copy(name: str, write: Callable[[IO[bytes]], None]) -> Path:
 
 def is_stored_input(path: Path) -> bool:
     """Return whether `store_copy` made the file; if so, note that it is in use."""
-    mark = path.parent / _KEPT
+    mark = path.parent / _INPUT_MARK
     if not path.absolute().is_relative_to(_folder()) or not mark.exists():
         return False
     with suppress(OSError):
@@ -182,12 +182,12 @@ def _save_standard_input() -> Path:
     """Save all of standard input: it can be read only once."""
     stream = sys.stdin
     if stream is None or stream.closed or stream.isatty():
-        raise DataError(f"standard input is no pipe; {_HOW}")
+        raise DataError(f"standard input is no pipe; {_PIPE_ADVICE}")
 
     def copy(file: IO[bytes]) -> None:
         shutil.copyfileobj(stream.buffer, file, _BLOCK)
         if file.tell() == 0:
-            raise DataError(f"standard input is empty; {_HOW}")
+            raise DataError(f"standard input is empty; {_PIPE_ADVICE}")
 
     path = store_copy(_INPUT, copy)
     log.info("standard input: stored as %s, where later commands find it", path)
@@ -201,18 +201,18 @@ def _remove_oldest() -> None:
         except OSError:
             return 0.0  # another process has just removed it
 
-    for mark in sorted(_folder().glob(f"*/{_KEPT}"), key=last_use)[:-KEPT_INPUTS]:
+    for mark in sorted(_folder().glob(f"*/{_INPUT_MARK}"), key=last_use)[:-KEPT_INPUTS]:
         log.info("%s: removed; the cache keeps the newest %d inputs", mark.parent, KEPT_INPUTS)
         shutil.rmtree(mark.parent, ignore_errors=True)
 
 
 def _no_longer_stored(path: Path) -> DataError:
-    again = "give the data again"
+    advice = "give the data again"
     if path.name == _INPUT:
-        again += ", or bring it back: send the same ratings through `cfnade data info -`"
+        advice += ", or bring it back: send the same ratings through `cfnade data info -`"
     return DataError(
         f"{path}: this data came from a URL, a pipe or a database and is no longer in the cache, "
-        f"which keeps the newest {KEPT_INPUTS} inputs; {again}"
+        f"which keeps the newest {KEPT_INPUTS} inputs; {advice}"
     )
 
 
@@ -236,37 +236,37 @@ def _explain_full_disk() -> Iterator[None]:
 
 def _download(url: str) -> Path:
     """Return the file of a URL, from the cache if it was downloaded before."""
-    shown = redact_url(url)
+    redacted = redact_url(url)
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise DataError(f"{shown}: cannot be downloaded ({error}); {_BY_HAND}") from None
+        raise DataError(f"{redacted}: cannot be downloaded ({error}); {_BY_HAND}") from None
     if not parts.hostname:
-        raise DataError(f"{shown}: names no host; write it like https://host/ratings.csv")
+        raise DataError(f"{redacted}: names no host; write it like https://host/ratings.csv")
     name = re.sub(r"[^\w.-]", "_", PurePosixPath(unquote(parts.path)).name)
     path = _folder() / digest_text(url) / (name.lstrip(".")[-100:] or "download")
     if path.exists():
         return path
-    log.info("%s: downloading", shown)
+    log.info("%s: downloading", redacted)
     with _explain_full_disk():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         retrieve(url, path, timeout=SECONDS)
     except Exception as error:  # requests, urllib3 and the operating system each have their own
         _discard(path)
-        raise DataError(f"{shown}: {_explain_download(error)}") from None  # it may hold secrets
+        raise DataError(f"{redacted}: {_explain_download(error)}") from None  # it may hold secrets
     with path.open("rb") as file:
         start = file.read(1 << 10)
     if not start or start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<"):
         _discard(path)
         if start:
             raise DataError(
-                f"{shown}: is a web page, not a file of ratings; give the address that the "
+                f"{redacted}: is a web page, not a file of ratings; give the address that the "
                 "download itself has"
             )
-        raise DataError(f"{shown}: is empty; {_BY_HAND}")
+        raise DataError(f"{redacted}: is empty; {_BY_HAND}")
     size = path.stat().st_size
-    log.info("%s: %s bytes, stored as %s until you delete it", shown, f"{size:,}", path)
+    log.info("%s: %s bytes, stored as %s until you delete it", redacted, f"{size:,}", path)
     return path
 
 
@@ -308,17 +308,17 @@ def _explain_download(error: Exception) -> str:
     if isinstance(error, requests.Timeout):
         return f"the server said nothing for {SECONDS:g} s; {_BY_HAND}"
     chain: list[BaseException] = [error]
-    for one in chain:  # grows while it is read
-        inner = [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+    for cause in chain:  # grows while it is read
+        inner = [cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args]
         new = (more for more in inner if isinstance(more, BaseException))
-        chain += [more for more in new if all(more is not known for known in chain)]
-    kinds = {type(one).__name__ for one in chain}
+        chain += [more for more in new if all(more is not listed for listed in chain)]
+    kinds = {type(cause).__name__ for cause in chain}
     if kinds & {"IncompleteRead", "ProtocolError", "ChunkedEncodingError"}:
         return "the download broke off before its end; try again"
     if "ReadTimeoutError" in kinds or "timeout" in kinds:
         return f"the server said nothing for {SECONDS:g} s; {_BY_HAND}"
-    told = [one.strerror for one in chain if isinstance(one, OSError) and one.strerror]
-    return f"cannot be downloaded ({told[-1] if told else type(error).__name__}); {_BY_HAND}"
+    reasons = [cause.strerror for cause in chain if isinstance(cause, OSError) and cause.strerror]
+    return f"cannot be downloaded ({reasons[-1] if reasons else type(error).__name__}); {_BY_HAND}"
 
 
 class ProgressBar:

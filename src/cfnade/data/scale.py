@@ -135,13 +135,13 @@ def infer_scale(distinct: FloatArray) -> Scale:
         )
     for decimals in range(_DECIMALS + 1):
         scaled = np.clip(distinct, -1e300, 1e300) * 10**decimals
-        whole = np.rint(scaled)
-        rounding = np.minimum(1e-6 + 1e-7 * np.abs(whole), 0.01)
-        if np.all(np.abs(scaled - whole) <= rounding) and np.abs(whole).max() < 2**53:
-            step = int(np.gcd.reduce(np.diff(whole).astype(np.int64)))
-            count = int(whole[-1] - whole[0]) // max(step, 1) + 1
+        integers = np.rint(scaled)
+        rounding = np.minimum(1e-6 + 1e-7 * np.abs(integers), 0.01)
+        if np.all(np.abs(scaled - integers) <= rounding) and np.abs(integers).max() < 2**53:
+            step = int(np.gcd.reduce(np.diff(integers).astype(np.int64)))
+            count = int(integers[-1] - integers[0]) // max(step, 1) + 1
             if step > 0 and count <= MAX_LEVELS:
-                grid = whole[0] + step * np.arange(count)
+                grid = integers[0] + step * np.arange(count)
                 return Scale(tuple((grid / 10**decimals).tolist()))
             break
     raise DataError(
@@ -172,11 +172,11 @@ def parse_scale(scale: str | Sequence[float] | Scale) -> Scale:
     return Scale(tuple(round(low + i * step, 9) for i in range(count)))
 
 
-def _numbers(values: Sequence[float], what: str) -> tuple[float, ...]:
+def _numbers(values: Sequence[float], noun: str) -> tuple[float, ...]:
     try:
         return tuple(float(value) for value in values)
     except (TypeError, ValueError):
-        raise DataError(f"{what}={values!r} is not a list of numbers") from None
+        raise DataError(f"{noun}={values!r} is not a list of numbers") from None
 
 
 def bin_scale(bins: int | Sequence[float], low: float, high: float) -> Scale:

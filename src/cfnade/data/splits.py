@@ -94,6 +94,9 @@ def split(dataset: Dataset, name: str) -> Split:
     Raises:
         DataError: If the name is unknown, or the data too small or without the timestamps needed.
     """
+    _require_dataset(dataset, "split")
+    if not isinstance(name, str):
+        raise DataError(f'the name of a split is a text such as "paper:1", not {name!r}')
     if name in MOVIELENS_100K_SPLITS:
         return split_movielens_100k(dataset, name)
     kind, form, arguments = _parse(name)
@@ -119,11 +122,7 @@ def train_test_split(ratings: D, test_size: float | int = 0.2, seed: int = 0) ->
     Examples:
         >>> train, test = cfnade.train_test_split(ratings, test_size=0.2, seed=0)
     """
-    if not isinstance(ratings, Dataset):
-        raise DataError(
-            f"train_test_split splits Ratings or Interactions, not {type(ratings).__name__}; "
-            "read other data with cfnade.load first"
-        )
+    _require_dataset(ratings, "train_test_split")
     seed = check_scalar("seed", seed, int, Ge(0), error=DataError)
     n = len(ratings)
     if isinstance(test_size, int | np.integer) and not isinstance(test_size, bool):
@@ -138,6 +137,14 @@ def train_test_split(ratings: D, test_size: float | int = 0.2, seed: int = 0) ->
         )
     labels = choose_positions(n, size, (seed, TEST_STREAM)).astype(np.uint8)
     return ratings.subset(labels, 0), ratings.subset(labels, 1)
+
+
+def _require_dataset(value: object, function: str) -> None:
+    if not isinstance(value, Dataset):
+        raise DataError(
+            f"{function} splits Ratings or Interactions, not {type(value).__name__}; "
+            "read other data with cfnade.load first"
+        )
 
 
 def apply_labels(dataset: Dataset, labels: LabelArray, name: str) -> Split:

@@ -63,13 +63,15 @@ def build(table: RawTable, options: LoadOptions) -> Dataset:
     return resolve_duplicates(ratings, table, options.duplicates)
 
 
-def check_finite(values: npt.NDArray[Any], what: str, locate: Locate) -> None:
+def check_finite(values: npt.NDArray[Any], noun: str, locate: Locate) -> None:
     """Raise for the first value that is infinite or not a number."""
+    if values.dtype.kind in "ui":
+        return
     fine = np.isfinite(values)
     if not fine.all():
         row = int(np.argmin(fine))
         raise DataError(
-            f"{locate(row)}: {what} {values[row]} is not a finite number; correct or remove it"
+            f"{locate(row)}: {noun} {values[row]} is not a finite number; correct or remove it"
         )
 
 
@@ -276,11 +278,11 @@ def _describe_conflict(
 ) -> str:
     order = rows[np.argsort(keys[rows], kind="stable")]
     place = int(np.argmax(keys[order][1:] == keys[order][:-1]))
-    first, again = int(order[place]), int(order[place + 1])
+    first, repeat = int(order[place]), int(order[place + 1])
     user, item = ratings.user_ids[ratings.users[first]], ratings.item_ids[ratings.items[first]]
     values = table.frame["rating"]
     return (
-        f"{table.locate(again)}: user {user} rated item {item} again ({values[again]:g}, "
+        f"{table.locate(repeat)}: user {user} rated item {item} again ({values[repeat]:g}, "
         f"first {values[first]:g} at {table.locate(first)}); {repeats:,} repeated ratings "
         'in all. Choose what counts, such as duplicates="last"; first and mean are the others'
     )
@@ -309,13 +311,13 @@ def _total(
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
     sizes = np.diff(starts, append=len(keys))
     last = order[starts + sizes - 1]
-    back = np.argsort(last)
-    once = ratings.select(last[back])
+    file_order = np.argsort(last)
+    once = ratings.select(last[file_order])
     if ratings.times is not None:
         latest = np.maximum.reduceat(ratings.times[order], starts)
-        once = once.replace(times=latest[back])
+        once = once.replace(times=latest[file_order])
     totals = sizes if weights is None else np.add.reduceat(weights[order], starts)
-    return once, totals[back].astype(np.float64)
+    return once, totals[file_order].astype(np.float64)
 
 
 def _logarithm(totals: npt.NDArray[Any], ratings: Dataset) -> npt.NDArray[np.float64]:

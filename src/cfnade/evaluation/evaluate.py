@@ -11,6 +11,7 @@ import numpy.typing as npt
 from annotated_types import Ge, Le
 
 from cfnade._typing import IntArray
+from cfnade.calibration.per_user import Calibrator
 from cfnade.data.dataset import Dataset, match_ids
 from cfnade.data.split_protocols import choose_positions
 from cfnade.evaluation import rating_metrics
@@ -26,7 +27,6 @@ from cfnade.evaluation.ranking_metrics import (
 )
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.personal import Calibrator
 from cfnade.predictor import Predictor
 from cfnade.scorer import Scorer
 from cfnade.utils.validation import check_scalar
@@ -108,7 +108,7 @@ def evaluate(fitted: FittedModel, test: Dataset, *, unseen: str = "mean") -> Rat
     users, items = match_test(scorer, test)
     values, scale = test.values, fitted.context.scale.array()
     raw = scorer.probabilities(users, items, test.times)  # (n, K)
-    calibrated = Calibrator(fitted).of_cells(raw, users, items)
+    calibrated = Calibrator(fitted).for_pairs(raw, users, items)
     squares = np.square(values - raw @ scale)  # (n,)
     return RatingScores(
         n=len(test),

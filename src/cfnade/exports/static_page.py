@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.calibration.per_user import PRIOR_RATINGS, LevelPreferences
 from cfnade.exceptions import PredictionError
 from cfnade.exports.portable import NadePart, Part, Portable, portable
-from cfnade.personal import IMAGINED, Leanings
 from cfnade.predictor import Predictor
 from cfnade.predictor.samples import samples_of
 from cfnade.utils.files import atomic_write
@@ -167,10 +167,10 @@ def _calibration(predictor: Predictor, items: Any, tables: _Tables) -> dict[str,
     calibration = predictor.fitted.calibration_of_new or predictor.fitted.calibration
     if calibration is None:
         return None
-    everyone, along, expected = Leanings(predictor.fitted).tables()
+    everyone, along, expected = LevelPreferences(predictor.fitted).tables()
     return {
         **calibration.to_dict(),
-        "imagined": IMAGINED,
+        "imagined": PRIOR_RATINGS,
         "everyone": everyone.tolist(),
         "along": along.tolist(),
         "expected": tables(expected[items]),

@@ -1,7 +1,7 @@
 """Bounds of what all columns are ranked by, so that only a few need the exact calculation.
 
 Sixteen columns at a time. What is ranked by is a mean, or a chance or quantile of the calibrated
-distribution p' ∝ p^(1/T)·w·exp(θ·v) (calibration.py), θ being found in double precision by Newton's
+distribution p' ∝ p^(1/T)·w·exp(θ·v) (calibration/), θ being found in double precision by Newton's
 method on the mean's log-odds. Where that does not settle soon, the bounds say nothing (±∞).
 
 Scores (B, M, K) are those of B rows; in memory levels come before columns, so that sixteen columns

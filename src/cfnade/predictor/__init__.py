@@ -19,11 +19,11 @@ import numpy.typing as npt
 import polars as pl
 from annotated_types import Ge
 
+from cfnade.calibration.per_user import Calibrator
 from cfnade.checkpoint import load
 from cfnade.checkpoint.validate import validate_model
 from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.personal import Calibrator
 from cfnade.predictor import frames, refusals
 from cfnade.predictor.asking import Interview
 from cfnade.predictor.atlas import laid_out

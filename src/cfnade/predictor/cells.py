@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.personal import Calibrator
+from cfnade.calibration.per_user import Calibrator
 from cfnade.predictor import refusals
 from cfnade.predictor.histories import History, NewItems, Person
 from cfnade.predictor.ids import Ids
@@ -77,20 +77,20 @@ class Cells:
         if times is not None and np.ndim(times) == 0:
             times = np.full(len(users), times)
         chances = self._scorer.probabilities(users, items, times)
-        honest = self._calibrator.of_cells(chances, users, items)
+        honest = self._calibrator.for_pairs(chances, users, items)
         return self._answers(items, chances, honest, self._scorer.known_of("user", users))
 
     def history(self, person: Person, items: IntArray) -> Answers:
         """Of a new person and items of the data."""
         who = person.who()
         chances = self._scorer.of_person(who, items)
-        honest = self._calibrator.of_person(chances, who, items)
+        honest = self._calibrator.for_user(chances, who, items)
         return self._answers(items, chances, honest, np.full(len(items), len(who.rated.columns)))
 
     def new_item(self, thing: What, users: IntArray) -> Answers:
         """Of a new item and users of the data."""
         chances, unknown = self._scorer.of_item(thing, users), np.full(len(users), -1)
-        honest = self._calibrator.of_cells(chances, users, unknown)
+        honest = self._calibrator.for_pairs(chances, users, unknown)
         answers = self._answers(unknown, chances, honest, self._scorer.known_of("user", users))
         return _of_new(answers, thing)
 
@@ -98,7 +98,7 @@ class Cells:
         """Of a new person and a new item: one cell."""
         who, unknown = person.who(), np.array([-1])
         chances = self._scorer.of_pair(who, thing)
-        honest = self._calibrator.of_person(chances, who, unknown)
+        honest = self._calibrator.for_user(chances, who, unknown)
         count = np.array([len(who.rated.columns)])
         return _of_new(self._answers(unknown, chances, honest, count), thing)
 
@@ -112,7 +112,7 @@ class Cells:
             some, local = np.unique(which[mine], return_inverse=True)
             asked = [everyone[i] for i in some], local, items[mine]
             chances = self._scorer.of_people(*asked)
-            honest = self._calibrator.of_people(chances, *asked)
+            honest = self._calibrator.for_users(chances, *asked)
             parts.append(self._answers(items[mine], chances, honest, counts[which[mine]]))
         return Answers(*map(np.concatenate, zip(*parts, strict=True)))
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IntArray
+from cfnade.calibration.per_user import Calibrator
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
-from cfnade.personal import Calibrator
 from cfnade.predictor.ranking import Best, RankBy, best
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who

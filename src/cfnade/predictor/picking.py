@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfnade._typing import IntArray
+from cfnade.calibration.per_user import Calibrator
 from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.implicit.base import ScoreArray
 from cfnade.kernels.likeliest import cells_between, nth_largest
-from cfnade.personal import Calibrator
 from cfnade.predictor.listing import Listable, Rankings
 from cfnade.predictor.ranking import Best, FloatArray, RankBy, first_of_each, means_of
 from cfnade.scorer import Scorer
@@ -135,9 +135,9 @@ class PickedLists:
             # One state and one product for both rounds, and for the person's next question.
             shown, leave_out = np.flatnonzero(self.allowed.shown), not self.allowed.exclude_seen
             said = self.scorer.lists(people, shown, leave_out=leave_out)
-            return self.calibrator.of_person(said.chances(which, items), people[0], items)
+            return self.calibrator.for_user(said.chances(which, items), people[0], items)
         chances = self.scorer.of_people(people, which, items)
-        return self.calibrator.of_people(chances, people, which, items)
+        return self.calibrator.for_users(chances, people, which, items)
 
     def _means(self, chances: FloatArray) -> FloatArray:
         return means_of(chances, self.by.scale.array())

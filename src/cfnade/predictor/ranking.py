@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.calibration import Calibration, unit_of
+from cfnade.calibration.calibration import Calibration, unit_values
+from cfnade.calibration.per_user import Calibrator
 from cfnade.data.scale import Scale
 from cfnade.exceptions import PredictionError
 from cfnade.kernels.bounds import (
@@ -26,7 +27,6 @@ from cfnade.kernels.bounds import (
     keep_possible,
 )
 from cfnade.lists import Lists
-from cfnade.personal import Calibrator
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -135,7 +135,7 @@ class RankBy:
     @property
     def unit(self) -> FloatArray:
         """The scale's values, moved and stretched to 0..1. Returns (K,)."""
-        return unit_of(self.scale.array())
+        return unit_values(self.scale.array())
 
     def criterion(self, calibrations: Sequence[Calibration]) -> Criterion:
         """A chance or a quantile as the kernel takes it: a calibration of each person, all of one
@@ -234,9 +234,9 @@ def best(
     if by.rank == "expected":  # which calibration does not move
         first = first_of_each(n, which, items, means)
         chosen = which[first], items[first]
-        honest = calibrator.of_people(chances[first], lists.people, *chosen)
+        honest = calibrator.for_users(chances[first], lists.people, *chosen)
         return Best(*chosen, means[first], means[first], honest, np.full(len(first), np.nan))
-    honest = calibrator.of_people(chances, lists.people, which, items)
+    honest = calibrator.for_users(chances, lists.people, which, items)
     ranked = by.scores(means, honest)
     first = first_of_each(n, which, items, ranked)
     chosen, unasked = (which[first], items[first]), np.full(len(first), np.nan)
@@ -257,7 +257,7 @@ def _bounds(
     if by.rank == "expected":
         means = lists.means(by.unit)
         return means, means + 2 * MEAN_SLACK
-    scores, each = lists.scores(), [calibrator.for_person(who) for who in lists.people]
+    scores, each = lists.scores(), [calibrator.calibration_of(who) for who in lists.people]
     sharp = np.array([one.temperature for one in each])
     lower, upper = np.empty(scores.shape[:2]), np.empty(scores.shape[:2])
     for temperature in np.unique(sharp):  # one, unless known and new people are asked at once

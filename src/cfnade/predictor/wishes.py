@@ -11,9 +11,9 @@ import polars as pl
 from annotated_types import Ge, Le
 
 from cfnade._typing import IntArray
+from cfnade.calibration.per_user import Calibrator
 from cfnade.exceptions import PredictionError
 from cfnade.implicit.base import ScoreArray
-from cfnade.personal import Calibrator
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.ids import listed
 from cfnade.predictor.likeness import (

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.calibration import ENOUGH, Calibration
-from cfnade.calibration import fit as fit_calibration
+from cfnade.calibration.calibration import MAX_FIT_RATINGS, Calibration, fit_calibration
 from cfnade.evaluation.rating_metrics import calibration_error, nll
 from cfnade.kernels.grouping import NO_WEIGHTS, CellArrays, ratings_of
 from cfnade.lists import distributions
@@ -77,7 +76,7 @@ class Judge:
 
         On rank 0; on the others nothing is found.
         """
-        chances, step = self.chances(member), max(1, -(-int(self._asked()) // ENOUGH))
+        chances, step = self.chances(member), max(1, -(-int(self._asked()) // MAX_FIT_RATINGS))
         some = [self._group.collect(part[::step]) for part in (chances, self.levels)]
         floor = self._means_rmse()
         rmse = self.score(member).rmse

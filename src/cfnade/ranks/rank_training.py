@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from cfnade import __version__
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import make_dataset
 from cfnade.exceptions import TrainingError

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.checkpoint.folder import commit_files
 from cfnade.checkpoint.manifest import (
     CONTEXT,

@@ -20,7 +20,6 @@ from cfnade.config import TrainingConfig
 from cfnade.exceptions import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig, check_factors
 from cfnade.sides import KINDS, WITH_RIDGE, are_made, side_names
-from cfnade.training.run import Plan
 from cfnade.utils.validation import check_options, describe_unknown, options
 
 _FOLDER = Path(__file__).parent
@@ -165,11 +164,3 @@ def default_recipe(side: str, ridge: int | None = None) -> Recipe:
     if are_made(side_names(first)):
         recipe = replace(recipe, training=replace(recipe.training, epochs=0, average=0.0))
     return recipe
-
-
-def further_member_plans(side: str, seed: int) -> list[Plan]:
-    """Return the plans of the members after the first: their default recipes."""
-    recipes = [default_recipe(kind) for kind in member_kinds(side)[1:]]
-    return [
-        Plan(recipe.side, recipe.model, replace(recipe.training, seed=seed)) for recipe in recipes
-    ]

@@ -68,15 +68,22 @@ class BatchScorer:
         return self.answer(frame).to_arrow(compat_level=pl.CompatLevel.oldest())
 
     def in_arrow(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """For Spark's mapInArrow: record batches in and out."""
+        """For Spark's mapInArrow: record batches in and out, with the column types of `ddl`."""
+        schema = self._schema()
         for batch in batches:
             import pyarrow
 
-            yield from self(pyarrow.Table.from_batches([batch])).to_batches()
+            answer = _cast(self(pl.DataFrame(pyarrow.Table.from_batches([batch]))), schema)
+            yield from answer.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
 
     @property
     def ddl(self) -> str:
         """The columns of answers as Spark writes them; user as the model has it."""
+        kinds = self._schema().items()
+        return ", ".join(f"`{name}` {_DDL[kind.base_type()]}" for name, kind in kinds)
+
+    def _schema(self) -> dict[str, pl.DataType]:
+        """Return the columns of answers for users of the model."""
         predictor = predictor_of(self.model)
         empty = {
             "user": predictor.users.table[:0].tolist(),
@@ -84,8 +91,7 @@ class BatchScorer:
         }
         kinds = {axis: pl.String if ids.are_texts else pl.Int64 for axis, ids in _axes(predictor)}
         frame = pl.DataFrame(empty | {"rating": []}, {**kinds, "rating": pl.Float64})
-        schema = self.answer(frame).schema
-        return ", ".join(f"`{name}` {_DDL[kind.base_type()]}" for name, kind in schema.items())
+        return dict(self.answer(frame).schema)
 
     def answer(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Answers in the order of the questions."""
@@ -103,6 +109,19 @@ class BatchScorer:
         else:
             lists = known.lists_of(raw_ids(users, known.users), **self.options)
         return _plain(lists.with_columns(users.gather(lists["user"])))
+
+
+def _cast(answer: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """Cast answers to the types that were declared; names that are no numbers are an error."""
+    try:
+        return answer.cast({name: schema[name] for name in answer.columns})
+    except pl.exceptions.InvalidOperationError:
+        names = answer["user"].cast(pl.String)
+        wrong = names.filter(names.cast(schema["user"], strict=False).is_null())
+        raise PredictionError(
+            f"user {wrong[0]!r}: ddl declares whole numbers, as the user ids of this model are; "
+            "number new users, too"
+        ) from None
 
 
 def _axes(known: Predictor) -> tuple[tuple[str, Any], ...]:

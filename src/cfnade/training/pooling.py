@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IntArray
+from cfnade.calibration.per_user import LevelPreferences
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import LevelArray
 from cfnade.fitted import FittedModel
-from cfnade.personal import Leanings
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Row, Who
 from cfnade.sides.state_rows import as_ratings
@@ -85,7 +85,7 @@ def asked_from_all(fitted: FittedModel, valid: Dataset) -> Answered:
     """The validation ratings, given all that the context holds."""
     users, items = valid.users.astype(np.int64), valid.items.astype(np.int64)
     chances = Scorer(fitted).probabilities(users, items, valid.times)
-    return Answered(chances, valid.levels, Leanings(fitted).of_cells(users, items))
+    return Answered(chances, valid.levels, LevelPreferences(fitted).for_pairs(users, items))
 
 
 def pooled(everything: Answered, few: Answered) -> Answered:
@@ -127,7 +127,7 @@ def asked_from_few(fitted: FittedModel, valid: Dataset, *, seed: int) -> Answere
         K = len(valid.scale)
         return Answered(np.empty((0, K)), levels, np.empty((0, K)))
     ratings = as_ratings([who.rated for who in people])
-    leanings = Leanings(fitted).of_rows(ratings, which, items)
+    leanings = LevelPreferences(fitted).for_rows(ratings, which, items)
     return Answered(scorer.of_people(people, which, items), levels, leanings)
 
 

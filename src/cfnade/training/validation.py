@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.calibration import Calibration
-from cfnade.calibration import fit as fit_calibration
+from cfnade.calibration.calibration import Calibration, fit_calibration
 from cfnade.data.dataset import Dataset
 from cfnade.evaluation.rating_metrics import calibration_error, nll, rmse
 from cfnade.fitted import FittedModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cfnade.calibration import Calibration
+from cfnade.calibration.calibration import Calibration
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.evaluation.rating_metrics import rmse

@@ -14,7 +14,8 @@ from tests.raw_tables import item_texts, rows
 
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers.text import decode, read_text
+from cfnade.data.readers.encoding import decode
+from cfnade.data.readers.text import read_text
 from cfnade.data.validate import build
 from cfnade.exceptions import DataError
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from cfnade.data.raw_table import RawTable
 from cfnade.data.readers import movielens
+from cfnade.data.readers.encoding import decode
 from cfnade.data.readers.files import HEAD, SourceFiles, bare, open_source
 from cfnade.data.readers.tables import read_table, table_kind
-from cfnade.data.readers.text import decode, read_text, recognize
+from cfnade.data.readers.text import read_text, recognize
 from cfnade.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _NETFLIX_OPENING = re.compile(rb"\d{1,9}:\r?\n\d{1,9},\d,\d{4}-\d\d-\d\d\r?(\n|$
 
 
 def read(path: Path, options: LoadOptions) -> RawTable:
-    """Return the ratings at a path; the description says what the file was recognized as."""
+    """Return the ratings at a path, with a description of the recognized format."""
     source = open_source(path)
     if companions := companion_files(path):
         source = SourceFiles(path, {file.name: file for file in (path, *companions)})
@@ -61,14 +62,18 @@ def companion_files(path: Path) -> list[Path]:
     """Return the files of titles beside a single file of ratings, which are read with it."""
     if not path.is_file():
         return []
-    name, others = bare(path.name), []
+    name, sibling_names = bare(path.name), []
     if edition := movielens.EDITIONS.get(name):
-        others = [edition.movies, "u.genre"]
+        sibling_names = [edition.movies, "u.genre"]
     elif name.endswith(".inter"):  # RecBole
-        others = [name.removesuffix(".inter") + ".item"]
+        sibling_names = [name.removesuffix(".inter") + ".item"]
     try:
-        siblings = sorted(path.parent.iterdir()) if others else []
-        return [other for other in siblings if bare(other.name) in others and other.is_file()]
+        siblings = sorted(path.parent.iterdir()) if sibling_names else []
+        return [
+            sibling
+            for sibling in siblings
+            if bare(sibling.name) in sibling_names and sibling.is_file()
+        ]
     except OSError:
         return []  # a folder that may not be listed: the ratings can still be read
 
@@ -84,7 +89,7 @@ def foreign_format(head: bytes) -> str | None:
     if head[257:262] == b"ustar":
         return "a tar archive; unpack it and give the folder"
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return next((what for magic, what in _FOREIGN.items() if start.startswith(magic)), None)
+    return next((reason for magic, reason in _FOREIGN.items() if start.startswith(magic)), None)
 
 
 def holds_netflix(source: SourceFiles) -> bool:
@@ -119,23 +124,23 @@ def ratings_file(source: SourceFiles, options: LoadOptions) -> str:
     if len(recbole) == 1:
         return recbole[0]
     # A file of ratings before one of interactions, which look like much else; one that can be read
-    # before one that looks it, whose error will say what is wrong with it.
-    for rated, whole in product((True, False), repeat=2):
-        likely = [name for name in names if _is_likely(source, name, options, whole, rated)]
+    # before one that looks it, whose error names its fault.
+    for rated, complete in product((True, False), repeat=2):
+        likely = [name for name in names if _is_likely(source, name, options, complete, rated)]
         if len(likely) == 1:
             return likely[0]
         if likely:
             raise _ambiguous(source, likely)
-    shown = ", ".join(source.names()[:10]) + (" …" if len(source.names()) > 10 else "")
+    file_list = ", ".join(source.names()[:10]) + (" …" if len(source.names()) > 10 else "")
     raise DataError(
         f"{source.path}: none of its {len(source.names())} files is recognized as ratings: "
-        f"{shown}. {_READABLE}; give the path of one file, and its columns with user=, item=, "
+        f"{file_list}. {_READABLE}; give the path of one file, and its columns with user=, item=, "
         "rating="
     )
 
 
 def _is_likely(
-    source: SourceFiles, name: str, options: LoadOptions, whole: bool, rated: bool
+    source: SourceFiles, name: str, options: LoadOptions, complete: bool, rated: bool
 ) -> bool:
     """Return whether the first lines are recognized and, if `whole`, each can be read; if `rated`,
     there must be ratings.
@@ -145,7 +150,7 @@ def _is_likely(
         if table_kind(head):
             return True
         lines = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
-        if whole:
+        if complete:
             table = read_text(lines, name, replace(options, skip_bad_lines=False))
             return not (rated and table.implicit)
         _, roles = recognize(decode(lines, name, options.encoding)[0], name, options)
@@ -173,9 +178,9 @@ def _read_file(source: SourceFiles, name: str, options: LoadOptions) -> RawTable
 
 
 def _ambiguous(source: SourceFiles, names: list[str]) -> DataError:
-    shown = ", ".join(sorted(names)[:10]) + (" …" if len(names) > 10 else "")
+    file_list = ", ".join(sorted(names)[:10]) + (" …" if len(names) > 10 else "")
     unpack = "unpack it and " if source.archive else ""
     return DataError(
-        f"{source.path}: several files could be the ratings: {shown}; "
+        f"{source.path}: several files could be the ratings: {file_list}; "
         f"{unpack}give the path of one of them"
     )

@@ -78,11 +78,11 @@ class SourceFiles:
             self._heads[name] = _guard(self.label(name), lambda: _take(self._blocks(name), HEAD))
         return self._heads[name]
 
-    def sibling(self, name: str, other: str) -> str | None:
+    def sibling(self, name: str, sibling_name: str) -> str | None:
         """Return the file in the same folder whose bare name is `other`."""
         folder = PurePosixPath(name).parent
-        siblings = [one for one in self.names() if PurePosixPath(one).parent == folder]
-        return next((one for one in siblings if bare(one) == other), None)
+        siblings = [sibling for sibling in self.names() if PurePosixPath(sibling).parent == folder]
+        return next((sibling for sibling in siblings if bare(sibling) == sibling_name), None)
 
     def _blocks(self, name: str) -> Iterator[bytes]:
         member = self._members[name]
@@ -220,7 +220,7 @@ def _inflate(blocks: Iterator[bytes]) -> Iterator[bytes]:
     data = next(blocks, b"")
     while data:
         name = _kind(data)
-        kind = next((one for one in _DECOMPRESSORS.values() if one[0] == name), None)
+        kind = next((sibling for sibling in _DECOMPRESSORS.values() if sibling[0] == name), None)
         if kind is None:
             raise DataError("something else follows the compressed data")
         stream = kind[1]()

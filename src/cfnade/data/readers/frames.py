@@ -205,10 +205,10 @@ def _from_mapping(data: Mapping[Any, Any], options: LoadOptions | None) -> pl.Da
         )
     for name, column in data.items():
         if isinstance(column, str) or not hasattr(column, "__len__"):
-            shown = str(column)[:40]
-            raise DataError(f"under {name!r} the dict holds {shown!r}, not a column; {_DICTS}")
-    named = options is not None and not (options.user is None and options.item is None)
-    if not named and not _names_columns(data):
+            preview = str(column)[:40]
+            raise DataError(f"under {name!r} the dict holds {preview!r}, not a column; {_DICTS}")
+    has_roles = options is not None and not (options.user is None and options.item is None)
+    if not has_roles and not _names_columns(data):
         return _from_rows([(user, item) for user, items in data.items() for item in items])
     lengths = {str(name): len(column) for name, column in data.items()}
     if len(set(lengths.values())) > 1:
@@ -219,7 +219,7 @@ def _from_mapping(data: Mapping[Any, Any], options: LoadOptions | None) -> pl.Da
 def _names_columns(data: Mapping[Any, Any]) -> bool:
     """Return whether a key is a usual name of a column; otherwise keys are users."""
     names = [key for key in data if isinstance(key, str)]
-    return any(find_name(usual, names) is not None for usual in COLUMN_NAMES.values())
+    return any(find_name(candidates, names) is not None for candidates in COLUMN_NAMES.values())
 
 
 def _from_rows(rows: Sequence[Any]) -> pl.DataFrame:

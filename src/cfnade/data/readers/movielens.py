@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from cfnade.data.raw_table import RawTable
+from cfnade.data.readers.encoding import decode
 from cfnade.data.readers.files import SourceFiles, bare
-from cfnade.data.readers.text import BadLines, Dialect, decode, read_fields, read_text
+from cfnade.data.readers.text import BadLines, Dialect, read_fields, read_text
 from cfnade.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -53,18 +54,18 @@ EDITIONS = {
 
 def find(source: SourceFiles) -> list[str]:
     """Return the files of MovieLens ratings."""
-    found = []
+    names = []
     for name in source.names():
         edition = EDITIONS.get(bare(name))
         if edition is None or (edition.header and not source.sibling(name, edition.movies)):
             continue
         if edition.opening.match(source.head(name).removeprefix(b"\xef\xbb\xbf")):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def read(source: SourceFiles, name: str, options: LoadOptions) -> RawTable:
-    """Return ratings with titles and genres; the description says which MovieLens it is."""
+    """Return ratings with titles and genres, with the edition in the description."""
     edition = EDITIONS[bare(name)]
     layout = replace(
         options,
@@ -83,8 +84,8 @@ def read(source: SourceFiles, name: str, options: LoadOptions) -> RawTable:
         used += f", {PurePosixPath(movies).name}"
         table = replace(table, item_table=_movie_table(source, movies, edition))
     size = _SIZES.get(len(table))
-    what = f"MovieLens {size} ({used})" if size else f"MovieLens files ({used})"
-    return replace(table, description=f"{what}; {notes}" if notes else what)
+    edition_name = f"MovieLens {size} ({used})" if size else f"MovieLens files ({used})"
+    return replace(table, description=f"{edition_name}; {notes}" if notes else edition_name)
 
 
 def _movie_table(source: SourceFiles, name: str, edition: _Edition) -> pl.DataFrame:

@@ -151,13 +151,16 @@ def _parse(text: Bytes, piece: slice, label: str) -> tuple[npt.NDArray[Any], ...
 def _explain(text: Bytes, start: int, label: str) -> str:
     """Return what is wrong with the line that starts at byte `start`."""
     number = int(np.count_nonzero(text[:start] == 10)) + 1
-    rest = text[start : start + 200].tobytes().split(b"\n")[0].rstrip(b"\r").decode("latin-1")
-    fields = rest.split(",")
+    text_line = text[start : start + 200].tobytes().split(b"\n")[0].rstrip(b"\r").decode("latin-1")
+    fields = text_line.split(",")
     place = f"{label}:{number}: "
-    if not rest:
+    if not text_line:
         return place + "the line is empty; remove it"
     if len(fields) != 3:
-        return place + f'{rest!r} is neither "movie:" nor "user,rating,date" ({len(fields)} fields)'
+        return (
+            place
+            + f'{text_line!r} is neither "movie:" nor "user,rating,date" ({len(fields)} fields)'
+        )
     if not re.fullmatch(r"\d{1,9}", fields[0]):
         return place + f"user {fields[0]!r} is not a whole number of at most 9 digits"
     if not re.fullmatch("[1-5]", fields[1]):
@@ -173,8 +176,8 @@ def _titles(source: SourceFiles) -> pl.DataFrame | None:
     movies, titles = [], []
     lines = source.read(names[0]).decode("latin-1").splitlines()
     for number, line in enumerate(lines, 1):
-        movie, _, rest = line.partition(",")
-        year, comma, title = rest.partition(",")
+        movie, _, text_line = line.partition(",")
+        year, comma, title = text_line.partition(",")
         if not comma or not movie.isdecimal():
             raise DataError(
                 f'{source.label(names[0])}:{number}: {line[:60]!r} is not "movie,year,title"'

@@ -30,31 +30,33 @@ _SECONDS = 10  # for a server to answer
 
 def read_query(url: str, query: str | None) -> pl.DataFrame:
     """Return the rows of a query. Nothing is stored on disk."""
-    shown = redact_url(url)
+    redacted = redact_url(url)
     if query is None or not query.strip():
         raise DataError(
-            f"{shown}: is a database; say which rows with query=, such as: select user_id, "
+            f"{redacted}: is a database; say which rows with query=, such as: select user_id, "
             "item_id, rating from reviews"
         )
     read = _from_sqlite if url.lower().startswith("sqlite:") else _from_server
     try:
-        table = read(url, query, shown)
+        table = read(url, query, redacted)
     except POLARS_ERRORS as error:
         reason = str(error).splitlines()[0][:200]
         raise DataError(
-            f"{shown}: the rows are no table of ratings ({reason}); name each column once and "
+            f"{redacted}: the rows are no table of ratings ({reason}); name each column once and "
             "give it one type (cast) in query="
         ) from error
     if not table.width:
-        raise DataError(f"{shown}: the query gives no rows and columns; write a select in query=")
+        raise DataError(
+            f"{redacted}: the query gives no rows and columns; write a select in query="
+        )
     if not table.height:
-        raise DataError(f"{shown}: the query gives no rows; correct its conditions in query=")
-    log.info("%s: %s rows", shown, f"{table.height:,}")
+        raise DataError(f"{redacted}: the query gives no rows; correct its conditions in query=")
+    log.info("%s: %s rows", redacted, f"{table.height:,}")
     for column in table.iter_columns():
         if column.dtype in (pl.Binary, pl.Object):
             raise DataError(
-                f"{shown}: column {column.name!r} holds bytes (a uuid, perhaps); write it as text "
-                f"in query=, as in cast({column.name} as text) as {column.name}, or leave it out"
+                f"{redacted}: column {column.name!r} holds bytes (a uuid, perhaps); write it as "
+                f"text in query=, as in cast({column.name} as text) as {column.name}, or drop it"
             )
     return table
 
@@ -72,7 +74,7 @@ def _fetch(names: Sequence[str], fetchmany: Callable[[int], Sequence[Any]]) -> p
     return pl.concat(tables, how="vertical_relaxed")
 
 
-def _from_sqlite(url: str, query: str, shown: str) -> pl.DataFrame:
+def _from_sqlite(url: str, query: str, redacted: str) -> pl.DataFrame:
     match = re.fullmatch(r"(?i)sqlite:///(.+)", url)
     if match is None:
         raise DataError(
@@ -91,26 +93,26 @@ def _from_sqlite(url: str, query: str, shown: str) -> pl.DataFrame:
             raise DataError(
                 f"{path.resolve()}: is not an SQLite database; check the path"
             ) from error
-        raise _refused(shown, str(error)) from error
+        raise _refused(redacted, str(error)) from error
 
 
-def _from_server(url: str, query: str, shown: str) -> pl.DataFrame:
+def _from_server(url: str, query: str, redacted: str) -> pl.DataFrame:
     try:
         import psycopg  # noqa: F401  SQLAlchemy imports it by name
         import sqlalchemy
     except ImportError:
         raise DataError(
-            f"{shown}: reading PostgreSQL needs packages; install them with: "
+            f"{redacted}: reading PostgreSQL needs packages; install them with: "
             "pip install 'cfnade[db]'"
         ) from None
     password = password_of(url) or ""
     if re.search(r"[/?#@\[\]\s]", password):  # parts of it would pass for other parts of the URL
         raise DataError(
-            f"{shown}: the password holds a character that means something in an address; write "
+            f"{redacted}: the password holds a character that means something in an address; write "
             "it as its code (@ is %40, / is %2F, # is %23, ? is %3F), or leave the password out "
             "and set the environment variable PGPASSWORD"
         )
-    with _explain_errors(shown, password):
+    with _explain_errors(redacted, password):
         address = sqlalchemy.make_url(url).set(drivername="postgresql+psycopg")
         if "connect_timeout" not in address.query:
             address = address.update_query_dict({"connect_timeout": str(_SECONDS)})
@@ -118,7 +120,7 @@ def _from_server(url: str, query: str, shown: str) -> pl.DataFrame:
             address, hide_parameters=True, poolclass=sqlalchemy.pool.NullPool
         )
         connection = engine.connect()
-    with closing(connection), _explain_errors(shown, password, connected=True):
+    with closing(connection), _explain_errors(redacted, password, connected=True):
         result = connection.exec_driver_sql(query)
         if not result.returns_rows:
             return pl.DataFrame()
@@ -126,7 +128,7 @@ def _from_server(url: str, query: str, shown: str) -> pl.DataFrame:
 
 
 @contextmanager
-def _explain_errors(shown: str, password: str, *, connected: bool = False) -> Iterator[None]:
+def _explain_errors(redacted: str, password: str, *, connected: bool = False) -> Iterator[None]:
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
     try:
@@ -139,12 +141,12 @@ def _explain_errors(shown: str, password: str, *, connected: bool = False) -> It
             text = text.replace(secret, "***")
         reason = (text.strip().splitlines() or [type(error).__name__])[0]
         if connected:
-            raise _refused(shown, reason) from None  # the cause may hold the password
+            raise _refused(redacted, reason) from None  # the cause may hold the password
         remedy = "check host, port and database, and that the server runs"
         if re.search("password|authentication|role", reason):
             remedy = "check user and password (the environment variable PGPASSWORD is used, too)"
-        raise DataError(f"{shown}: the database cannot be opened ({reason}); {remedy}") from None
+        raise DataError(f"{redacted}: the database cannot be opened ({reason}); {remedy}") from None
 
 
-def _refused(shown: str, reason: str) -> DataError:
-    return DataError(f"{shown}: the database refuses the query ({reason}); correct query=")
+def _refused(redacted: str, reason: str) -> DataError:
+    return DataError(f"{redacted}: the database refuses the query ({reason}); correct query=")

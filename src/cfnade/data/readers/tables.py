@@ -196,13 +196,13 @@ def _to_raw(
     def column(place: int) -> pl.Series:
         return frame[names[place]]
 
-    header, own, assumed = _header(names), scale is not None, ""
+    header, is_own, assumed = _header(names), scale is not None, ""
     if scale != INTERACTIONS:
         assumed = roles.check_no_rating_ignored(header, column, len(names), label)
     parsed = parse_or_raise(
         {role: _readable(column(place)) for role, place in roles.positions().items()},
         lambda row, role: f"{locate(row)}, column {names[roles.positions()[role]]!r}",
-        exact_times=own,
+        exact_times=is_own,
         time_required=not roles.time_assumed,
     )
     values, rated = parsed.frame(), roles.rating
@@ -217,7 +217,7 @@ def _to_raw(
         description=parsed.note,
         assumed=assumed,
         scale=scale,
-        item_table=describe_items(values, texts, trusted=own),
+        item_table=describe_items(values, texts, trusted=is_own),
         rating_column=rated if rated is None or header is None else header[rated],
     )
 

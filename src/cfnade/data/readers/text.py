@@ -1,14 +1,14 @@
 """Read delimited text, with or without a header.
 
-`decode` makes clean UTF-8, `sniff` finds the dialect from the first lines, `read_fields` cuts the
-lines into fields: polars reads, and counts of lines and separators prove that it read what is
-there. Where they disagree, the csv module reads record by record and names the bad lines.
+`sniff` finds the dialect from the first lines, `read_fields` cuts the lines into fields: polars
+reads, and counts of lines and separators prove that it read what is there. Where they disagree, the
+csv module reads record by record and names the bad lines.
 """
 
 from __future__ import annotations
 
-import codecs
 import csv
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,8 @@ import numpy as np
 import polars as pl
 
 from cfnade.data.column_roles import COLUMN_NAMES, ColumnRoles, assign_roles, find_name
-from cfnade.data.parse import REPLACEMENT
 from cfnade.data.raw_table import RawTable, describe_items, parse_columns
+from cfnade.data.readers.encoding import decode
 from cfnade.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -30,12 +30,11 @@ POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, Overfl
 SEPARATORS = {"::": '"::"', "\t": "tab", ",": "comma", ";": "semicolon", "|": "pipe", " ": "space"}
 """Usual separators and their names in messages."""
 
-_WESTERN = "cp1252"  # Latin-1 and what Windows adds to it
 _ALIASES = {"\\t": "\t", "tab": "\t"}  # of separators, as shells and people write them
 _UNIT = "\x1f"  # replaces a separator of several bytes: neither polars nor csv takes one
 _LINES = 50  # that are examined
 _MAX_RECORD = 10_000  # lines of a quoted field
-_SHOWN = 3  # lines in a message
+_PREVIEW = 3  # lines in a message
 _EXPLAINED = 5  # skipped lines of which the reason is given
 _NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*")
 _RECBOLE = re.compile(r":(token|token_seq|float|float_seq)$")
@@ -79,38 +78,39 @@ class FieldTable:
         return FieldTable(self.frame.filter(rows), [self.lines[row] for row in rows.arg_true()])
 
 
+BadLine = tuple[int, str, str]  # line from 0, reason, remedy
+
+
 @dataclass
 class BadLines:
     """Lines that cannot be read: the first is an error unless they are skipped."""
 
     label: str
     skip: bool = False
-    found: list[tuple[int, str, str]] = field(default_factory=list)  # line from 0, reason, remedy
+    entries: list[BadLine] = field(default_factory=list)
 
     def check(self) -> None:
         """Raise for the first bad line, unless bad lines are skipped."""
-        if self.found and not self.skip:
-            line, reason, remedy = min(self.found)
+        if self.entries and not self.skip:
+            line, reason, remedy = min(self.entries)
             raise DataError(f"{self.label}:{line + 1}: {reason}; {remedy}, {_SKIP}")
 
     def __str__(self) -> str:
-        if not self.found:
+        if not self.entries:
             return ""
-        found = sorted(self.found)
-        told = "; ".join(f"line {line + 1}: {why}" for line, why, _ in found[:_EXPLAINED])
-        more = "; …" if len(found) > _EXPLAINED else ""
-        plural = "s" if len(found) > 1 else ""
-        return f"skipped {len(found):,} bad line{plural} ({told}{more})"
+        bad_lines = sorted(self.entries)
+        reasons = "; ".join(f"line {line + 1}: {why}" for line, why, _ in bad_lines[:_EXPLAINED])
+        reasons += "; …" if len(bad_lines) > _EXPLAINED else ""
+        return f"skipped {len(bad_lines):,} bad line{'s' * (len(bad_lines) > 1)} ({reasons})"
 
 
 def read_text(data: bytes, label: str, options: LoadOptions) -> RawTable:
-    """Return the ratings of a text; the description says what was recognized and skipped."""
+    """Return the ratings of a text, with a description of what was recognized and skipped."""
     data, note = decode(data, label, options.encoding, replace=options.skip_bad_lines)
     dialect, roles = recognize(data, label, options)
     table = read_block(data, dialect, roles, label, skip_bad_lines=options.skip_bad_lines)
     parts = (f"{dialect}: {roles.describe(dialect.names)}", note, table.description)
-    description = "; ".join(part for part in parts if part)
-    return RawTable(**{**vars(table), "description": description})
+    return dataclasses.replace(table, description="; ".join(part for part in parts if part))
 
 
 def recognize(data: bytes, label: str, options: LoadOptions) -> tuple[Dialect, ColumnRoles]:
@@ -154,7 +154,7 @@ def read_block(
             raise DataError(f"{label}:{table.line(row)}: {reason}; {remedy}{hint}")
         for place, row in enumerate(parsed.bad.arg_true().to_list()):
             reason = parsed.fault(row)[2] if place < _EXPLAINED else ""
-            bad.found.append((table.lines[row], reason, ""))
+            bad.entries.append((table.lines[row], reason, ""))
         table = table.filter(~parsed.bad)
     frame, lines = parsed.frame(), table.lines
     texts = {kind: column(p) for kind, p in roles.item_columns(dialect.names or ()).items()}
@@ -167,92 +167,6 @@ def read_block(
         item_table=describe_items(frame, texts),
         rating_column=rated if rated is None or dialect.names is None else dialect.names[rated],
     )
-
-
-# -- characters -----------------------------------------------------------------------------------
-
-
-def decode(
-    data: bytes, label: str, encoding: str | None = None, *, replace: bool = False
-) -> tuple[bytes, str]:
-    r"""Return clean UTF-8: no byte order mark, lines ended by \n, no blank lines at the end.
-
-    With `replace`, damaged characters become `REPLACEMENT` instead of an error. Also returns a
-    note on the encoding, empty if there is nothing to say.
-    """
-    data, note = _to_utf8(data, label, encoding, replace)
-    data = data.removeprefix(codecs.BOM_UTF8)
-    if b"\0" in data:
-        line = data.count(b"\n", 0, data.index(b"\0")) + 1
-        raise DataError(
-            f"{label}:{line}: a NUL byte: this is not text, or it is damaged; fetch it again, or "
-            'give its encoding, as in encoding="utf-16"'
-        )
-    if b"\r" in data:
-        data = data.replace(b"\r\n", b"\n")
-        if b"\n" not in data:
-            data = data.replace(b"\r", b"\n")  # as old Macs ended lines
-    data = data.rstrip(b"\n ")
-    if not data:
-        raise DataError(f"{label}: is empty; it should hold a user, an item and a rating a line")
-    return data, note
-
-
-def _to_utf8(data: bytes, label: str, encoding: str | None, replace: bool) -> tuple[bytes, str]:
-    if encoding is not None:
-        return _decode_as(data, label, encoding).encode(), ""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return _decode_as(data, label, "utf-16").encode(), ""
-    try:
-        if not data.isascii():
-            data.decode()
-        return data, ""
-    except UnicodeDecodeError as error:
-        return _from_other(data, label, error, replace)
-
-
-def _decode_as(data: bytes, label: str, encoding: str) -> str:
-    try:
-        return data.decode(encoding)
-    except LookupError as error:
-        raise DataError(
-            f'encoding={encoding!r} is not known; give one such as "utf-8" or "latin-1"'
-        ) from error
-    except UnicodeError as error:
-        line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
-        raise DataError(
-            f"{label}:{line}: not {encoding} ({error}); give another encoding="
-        ) from error
-
-
-def _from_other(
-    data: bytes, label: str, error: UnicodeDecodeError, replace: bool
-) -> tuple[bytes, str]:
-    """Return UTF-8 of a text that is damaged in places, or in the encoding of Western Europe."""
-    text = data.decode("utf-8", "replace")
-    lost = text.count(REPLACEMENT)
-    line = data.count(b"\n", 0, error.start) + 1
-    byte = f"{label}:{line}: byte 0x{data[error.start]:02x}"
-    intact = len(text) - lost - len(text.encode("ascii", "ignore"))
-    if intact > lost:
-        if replace:
-            return text.encode(), ""
-        raise DataError(
-            f"{byte} is not UTF-8, as the rest of the file is; correct it, leave such lines out "
-            'with skip_bad_lines=, or give its encoding, as in encoding="latin-1"'
-        ) from error
-    try:
-        western = data.decode(_WESTERN)
-    except UnicodeDecodeError:
-        western = ""
-    high = np.frombuffer(data, np.uint8) >= 0x80
-    in_runs = 2 * int(np.count_nonzero(high[1:] & high[:-1])) > int(np.count_nonzero(high))
-    if not western or in_runs:  # accents stand alone, letters of other scripts together
-        raise DataError(
-            f"{byte} is not UTF-8, and the file is not in a Western encoding either; if it is "
-            'text, give its encoding, as in encoding="gbk"'
-        ) from error
-    return western.encode(), f"read as {_WESTERN} (Latin-1), for it is not UTF-8"
 
 
 # -- dialect --------------------------------------------------------------------------------------
@@ -295,8 +209,10 @@ def _first_lines(data: bytes) -> list[str]:
 
 
 def _beginning(lines: list[str]) -> str:
-    shown = ["".join(c if c.isprintable() or c == "\t" else "?" for c in line) for line in lines]
-    return "\n".join(["It begins:", *(f"    {line[:100]}" for line in shown[:_SHOWN])])
+    printable = [
+        "".join(c if c.isprintable() or c == "\t" else "?" for c in line) for line in lines
+    ]
+    return "\n".join(["It begins:", *(f"    {line[:100]}" for line in printable[:_PREVIEW])])
 
 
 def _separator(lines: list[str], label: str, requested: str | None, min_columns: int | None) -> str:
@@ -414,8 +330,8 @@ def _read_fast(data: bytes, dialect: Dialect, quotes: bool) -> pl.DataFrame | No
         return None
     # Polars refuses a line that is too long. None is too short, as the sum is right or, where
     # quotes hide separators, as the last field of each line is there.
-    whole = not quotes or frame.to_series(dialect.width - 1).null_count() == 0
-    return frame if frame.height == lines and whole else None
+    complete = not quotes or frame.to_series(dialect.width - 1).null_count() == 0
+    return frame if frame.height == lines and complete else None
 
 
 def _count(data: bytes, byte: str) -> int:
@@ -429,11 +345,11 @@ def read_records(data: bytes, dialect: Dialect, bad: BadLines) -> FieldTable:
     Where a backslash may escape a quote, the reading that gives more records counts.
     """
     lines = data.decode().split("\n")
-    records, found = _records(lines, dialect, None)
+    records, bad_lines = _records(lines, dialect, None)
     if dialect.quoted and b'\\"' in data:
         escaped = _records(lines, dialect, "\\")
-        records, found = max(escaped, (records, found), key=lambda one: len(one[0]))
-    bad.found += found
+        records, bad_lines = max(escaped, (records, bad_lines), key=lambda reading: len(reading[0]))
+    bad.entries += bad_lines
     bad.check()
     first = int(dialect.header)
     if len(records) <= first:
@@ -450,12 +366,11 @@ Record = tuple[int, list[str]]
 
 def _records(
     lines: list[str], dialect: Dialect, escape: str | None
-) -> tuple[list[Record], list[tuple[int, str, str]]]:
+) -> tuple[list[Record], list[BadLine]]:
     """Return the records with the line at which each begins, and the bad lines."""
-    records: list[Record] = []
-    found: list[tuple[int, str, str]] = []
+    records, bad_lines = list[Record](), list[BadLine]()
 
-    def rest(start: int) -> Iterator[str]:
+    def following(start: int) -> Iterator[str]:
         for place in range(start, len(lines)):
             if place > line + _MAX_RECORD:
                 return  # of a quote that was never closed
@@ -465,7 +380,7 @@ def _records(
     while line < len(lines):
         start = line
         reader = csv.reader(
-            rest(line),
+            following(line),
             delimiter=dialect.cut,
             quoting=csv.QUOTE_MINIMAL if dialect.quoted else csv.QUOTE_NONE,
             escapechar=escape,
@@ -474,15 +389,17 @@ def _records(
         try:
             for fields in reader:
                 if len(fields) != dialect.width:
-                    found.append((line, *_ragged(len(fields), dialect)))
+                    bad_lines.append((line, *_ragged(len(fields), dialect)))
                     break
                 records.append((line, fields))
                 line = start + reader.line_num
         except csv.Error as error:
             reason = f"this line cannot be cut into fields ({error})"
-            found.append((line, reason, "look for a stray double quote or carriage return in it"))
+            bad_lines.append(
+                (line, reason, "look for a stray double quote or carriage return in it")
+            )
         line += 1  # this one alone: an open quote would take the next ones along
-    return records, found
+    return records, bad_lines
 
 
 def _name(separator: str) -> str:

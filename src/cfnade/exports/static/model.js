@@ -59,11 +59,11 @@ export class Model {
     return chances;
   }
 
-  // Which levels the person gives more often than others gave to the same items (personal.py).
+  // Which levels the person gives more often than others gave to the same items (calibration/per_user.py).
   leaning(history) {
     const K = this.scale.length;
-    const { personal = 0, everyone, along, imagined } = this.calibration ?? {};
-    if (!personal || !history.length) return new Float64Array(K);
+    const { user_weight: userWeight = 0, everyone, along, imagined } = this.calibration ?? {};
+    if (!userWeight || !history.length) return new Float64Array(K);
     const share = new Float64Array(K);
     for (const [item, level] of history) {
       share[level] += 1;
@@ -74,10 +74,10 @@ export class Model {
       share[k] /= history.length + imagined;
       slope += share[k] * this.scale[k];
     }
-    return share.map((one, k) => personal * (one / everyone[k] - slope * along[k]));
+    return share.map((one, k) => userWeight * (one / everyone[k] - slope * along[k]));
   }
 
-  // The same mean with an honest spread (calibration.py).
+  // The same mean with an honest spread (calibration/calibration.py).
   honest(chances, leaning) {
     if (!this.calibration) return chances.slice();
     const { temperature, log_weights: weights } = this.calibration;

@@ -16,17 +16,17 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import TrainingError
-from cfnade.recipes.auto import SEEDS, Shape, about, plans_for, usual_seconds
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Row, Who
 from cfnade.training.floor import behind_means, means_rmse
+from cfnade.training.plan import SEEDS, DataSize, default_seconds, estimate_seconds, plan_members
 from cfnade.training.pooling import Answered, Replies, mixed
 from cfnade.training.run import Plan
 from cfnade.training.shares import Shares, best_stages, shares_of
 
-SMALL = Shape(users=600, items=500, ratings=20_000, levels=5)
-TINY = Shape(users=100, items=100, ratings=2_000, levels=5)
-LARGE = Shape(users=480_000, items=17_770, ratings=100_000_000, levels=5)
+SMALL = DataSize(users=600, items=500, ratings=20_000, levels=5)
+TINY = DataSize(users=100, items=100, ratings=2_000, levels=5)
+LARGE = DataSize(users=480_000, items=17_770, ratings=100_000_000, levels=5)
 
 
 @pytest.fixture(scope="module")
@@ -45,23 +45,23 @@ def fitted(parts: Split) -> CFNADE:
 @pytest.mark.parametrize("shape", [SMALL, LARGE, replace(SMALL, levels=10), TINY])
 @pytest.mark.parametrize("seconds", [1.0, 15.0, 60.0, 3600.0])
 def test_factor_analyses_are_always_made_and_the_rest_fits_the_time(
-    shape: Shape, seconds: float
+    shape: DataSize, seconds: float
 ) -> None:
-    plans = plans_for(shape, seconds=seconds)
+    plans = plan_members(shape, seconds=seconds)
     assert {"user-samples", "user-factors", "item-factors"} <= {plan.side for plan in plans}
     bare = [replace(plan, stage=0) for plan in plans]
     assert all(bare.count(plan) == 1 for plan in bare)
-    assert len(plans) == 3 or about(shape, plans) <= seconds
+    assert len(plans) == 3 or estimate_seconds(shape, plans) <= seconds
 
 
 @pytest.mark.parametrize(
     "shape",
     [SMALL, LARGE, replace(SMALL, levels=10), replace(SMALL, users=9_000), replace(SMALL, users=9)],
 )
-def test_more_time_keeps_all_members_of_less_time_and_adds_stages(shape: Shape) -> None:
+def test_more_time_keeps_all_members_of_less_time_and_adds_stages(shape: DataSize) -> None:
     before: list[Plan] = []
-    for seconds in (1.0, 5.0, 10.0, usual_seconds(shape), 60.0, 600.0, 6000.0, 60_000.0):
-        plans = plans_for(shape, seconds=seconds)
+    for seconds in (1.0, 5.0, 10.0, default_seconds(shape), 60.0, 600.0, 6000.0, 60_000.0):
+        plans = plan_members(shape, seconds=seconds)
         assert all(plan in plans for plan in before)
         first = max((plan.stage for plan in before), default=-1)
         assert all(plan.stage > first for plan in plans if plan not in before)
@@ -73,20 +73,20 @@ def test_more_time_keeps_all_members_of_less_time_and_adds_stages(shape: Shape) 
 
 
 def test_the_default_has_one_member_of_each_kind() -> None:
-    plans = plans_for(SMALL, seconds=usual_seconds(SMALL))
+    plans = plan_members(SMALL, seconds=default_seconds(SMALL))
     sides = [plan.side for plan in plans]
     assert sorted(sides) == ["both", "item", "item-factors", "user-factors", "user-samples"]
 
 
 def test_the_usual_time_grows_with_the_data_up_to_a_bound() -> None:
-    times = [usual_seconds(replace(SMALL, ratings=n)) for n in (1_000, 100_000, 10**7, 10**9)]
+    times = [default_seconds(replace(SMALL, ratings=n)) for n in (1_000, 100_000, 10**7, 10**9)]
     assert times == sorted(times)
     assert times[-1] == times[-2] == 40
 
 
 def test_finer_scales_are_trained_by_likelihood_alone() -> None:
     for levels, weight in ((5, None), (10, 0.0)):
-        plans = plans_for(replace(SMALL, levels=levels), seconds=600)
+        plans = plan_members(replace(SMALL, levels=levels), seconds=600)
         joints = [plan for plan in plans if plan.side == "both"]
         assert {plan.architecture.get("ordinal_weight") for plan in joints} == {weight}
 

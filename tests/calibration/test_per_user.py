@@ -1,4 +1,4 @@
-"""Personal calibration, against its formula written down with loops and a root finder."""
+"""Per-user calibration equals its formula, written with loops and a root finder."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from tests.predictor.given import (
     ratings,
 )
 
-from cfnade import personal
-from cfnade.calibration import Calibration
+from cfnade.calibration import per_user
+from cfnade.calibration.calibration import Calibration
+from cfnade.calibration.per_user import Calibrator, LevelPreferences
 from cfnade.checkpoint import load, save
 from cfnade.data.scale import Scale
 from cfnade.evaluation import rating_metrics as metrics
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.fitted import FittedModel
-from cfnade.personal import Calibrator, Leanings
 from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import best, rank_by
 from cfnade.scorer import Scorer
@@ -44,18 +44,18 @@ from cfnade.sides.side import NOTHING, Row, Who, row_of
 
 FloatArray = npt.NDArray[np.float64]
 WEIGHTS = (0.2, -0.1, 0.3, 0.0, -0.4, 0.1, 0.0, 0.2, -0.2, 0.1)
-LEANING = Calibration(1.3, WEIGHTS, personal=1.6)
+WITH_PREFERENCES = Calibration(1.3, WEIGHTS, user_weight=1.6)
 
 
-def leaning_model(kind: str, **more: Any) -> FittedModel:
-    return replace(make_kind(kind, **more), calibration=LEANING)
+def model_with_preferences(kind: str, **more: Any) -> FittedModel:
+    return replace(make_kind(kind, **more), calibration=WITH_PREFERENCES)
 
 
 # -- the formula, with loops -----------------------------------------------------------------------
 
 
 def item_frequencies(fitted: FittedModel, item: int, everyone: list[float]) -> list[float]:
-    """Five imagined ratings beside those that training counted, or else the context."""
+    """Five prior ratings and those that training (or else the context) counted."""
     if "item" in fitted.trained_on:
         counts = fitted.trained_on["item"][item].tolist()
     else:
@@ -66,8 +66,8 @@ def item_frequencies(fitted: FittedModel, item: int, everyone: list[float]) -> l
     return [(n + 5 * p) / (sum(counts) + 5) for n, p in zip(counts, everyone, strict=True)]
 
 
-def leaning_of(fitted: FittedModel, rated: dict[int, int]) -> list[float]:
-    """What somebody who rated items at these levels leans to."""
+def expected_preference(fitted: FittedModel, rated: dict[int, int]) -> list[float]:
+    """Preferences of a user who rated items at these levels, by definition."""
     values, levels = fitted.context.scale.values, range(10)
     counts = next(iter(fitted.trained_on.values())).sum(0).tolist()
     everyone = [max(n / sum(counts), 0.1 / 10) for n in counts]
@@ -87,13 +87,13 @@ def leaning_of(fitted: FittedModel, rated: dict[int, int]) -> list[float]:
 
 
 def honest(fitted: FittedModel, user: int, item: int, cells: Cells, raw: FloatArray) -> FloatArray:
-    """The distribution of a cell, calibrated for the person from their other ratings."""
+    """The distribution of a pair, calibrated with the user's other ratings."""
     values = np.array(fitted.context.scale.values)
     rated = {i: level for (u, i), level in cells.items() if u == user and i != item}
-    leaning = np.array(leaning_of(fitted, rated))
+    preference = np.array(expected_preference(fitted, rated))
 
     def tilted(theta: float) -> FloatArray:
-        scores = np.log(raw) / 1.3 + np.array(WEIGHTS) + 1.6 * leaning + theta * values
+        scores = np.log(raw) / 1.3 + np.array(WEIGHTS) + 1.6 * preference + theta * values
         weights = np.exp(scores - scores.max())
         return np.asarray(weights / weights.sum())
 
@@ -103,7 +103,7 @@ def honest(fitted: FittedModel, user: int, item: int, cells: Cells, raw: FloatAr
 @cache
 def expected(kind: str) -> FloatArray:
     """Of all cells of users in the data. Returns (users, items, K)."""
-    fitted = leaning_model(kind)
+    fitted = model_with_preferences(kind)
     cells = known_cells(fitted.context)
     table = [
         [honest(fitted, u, i, cells, literal(fitted, u, i)) for i in range(ITEMS)]
@@ -116,28 +116,28 @@ def expected(kind: str) -> FloatArray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_cells_are_what_the_formula_says(kind: str) -> None:
-    fitted = leaning_model(kind)
+def test_pairs_equal_the_formula(kind: str) -> None:
+    fitted = model_with_preferences(kind)
     predictor, times = Predictor(fitted), NOW if "time" in kind else None
     users, items = (part.ravel() for part in np.indices((USERS, ITEMS)))
     said = predictor.predict_proba(users * 10, items + 100, times=times)
     np.testing.assert_allclose(said.reshape(USERS, ITEMS, -1), expected(kind), atol=2e-6)
-    plain = Predictor(replace(fitted, calibration=replace(LEANING, personal=0.0)))
+    plain = Predictor(replace(fitted, calibration=replace(WITH_PREFERENCES, user_weight=0.0)))
     assert np.abs(plain.predict_proba(users * 10, items + 100, times=times) - said).max() > 0.01
     one = predictor.predicted(np.arange(ITEMS), 30, times=times)  # as a service asks
     np.testing.assert_allclose(one.probabilities, expected(kind)[3], atol=2e-6)
 
 
 @pytest.mark.parametrize("kind", FOR_PEOPLE)
-def test_histories_are_what_the_formula_says(kind: str) -> None:
-    fitted = leaning_model(kind)
+def test_histories_equal_the_formula(kind: str) -> None:
+    fitted = model_with_preferences(kind)
     data, cells = fitted.context, known_cells(fitted.context)
     told = cells | {(-1, i): level for (u, i), level in cells.items() if u == 3}
     raw = [literal(fitted, -1, i, told) for i in range(ITEMS)]
-    wanted = [honest(fitted, -1, i, told, raw[i]) for i in range(ITEMS)]
+    expected_values = [honest(fitted, -1, i, told, raw[i]) for i in range(ITEMS)]
     histories = {"me": history_of(data, 3)}
     said = Predictor(fitted).predict_proba("me", data.item_ids, histories=histories)
-    np.testing.assert_allclose(said, wanted, atol=2e-6)
+    np.testing.assert_allclose(said, expected_values, atol=2e-6)
     both = Predictor(fitted).predict_proba(["me", 50, "me"], [102, 102, 105], histories=histories)
     mixed = [said[2], expected(kind)[5, 2], said[5]]
     np.testing.assert_allclose(both, mixed, atol=2e-6)
@@ -148,8 +148,8 @@ def test_histories_are_what_the_formula_says(kind: str) -> None:
     "how", [{}, {"rank": "at_least", "threshold": 4.5}, {"rank": "quantile", "quantile": 0.8}]
 )
 @pytest.mark.parametrize("kind", TIMELESS)
-def test_lists_are_those_of_the_cells(kind: str, how: dict[str, Any], seen: bool) -> None:
-    predictor = Predictor(leaning_model(kind))
+def test_lists_rank_by_the_calibrated_pairs(kind: str, how: dict[str, Any], seen: bool) -> None:
+    predictor = Predictor(model_with_preferences(kind))
     data, values = predictor.fitted.context, predictor.scale.array()
     for user in (0, 3):
         known = {i for u, i in known_cells(data) if u == user}
@@ -169,24 +169,24 @@ def test_lists_are_those_of_the_cells(kind: str, how: dict[str, Any], seen: bool
 
 
 def test_an_item_that_is_best_without_its_own_rating_is_found() -> None:
-    """Who rated one film, in the middle, leans to the middle: but not where that film is asked."""
-    fitted = leaning_model("user")
+    """A single rating in the middle is a preference for the middle, but not for its own item."""
+    fitted = model_with_preferences("user")
     fitted = replace(fitted, calibration=Calibration(1.0, (), 5.0))
     rated = Row(np.array([5], np.int32), np.array([5], np.uint8))
     scores = np.tile(np.linspace(0.0, 0.5, 10), (ITEMS, 1))
     scores[5] = np.linspace(0.0, 0.45, 10)  # it would be the last one if all leaned alike
     by = rank_by("at_least", 4.5, None, fitted.context.scale)
-    found = best_of(scores, np.ones(ITEMS, bool), 1, by, None, rated=rated, among=fitted)
+    result = best_of(scores, np.ones(ITEMS, bool), 1, by, None, rated=rated, among=fitted)
     chances = np.exp(scores[5]) / np.exp(scores[5]).sum()
-    assert found.items.tolist() == [5]
-    assert found.scores == pytest.approx([chances[-2:].sum()], abs=1e-9)
+    assert result.items.tolist() == [5]
+    assert result.scores == pytest.approx([chances[-2:].sum()], abs=1e-9)
     everything = best_of(scores, np.ones(ITEMS, bool), ITEMS, by, None, rated=rated, among=fitted)
     assert everything.items.tolist() == [5, *(i for i in range(ITEMS) if i != 5)]
 
 
 def test_evaluation_scores_what_is_predicted() -> None:
     data = ratings()
-    fitted = leaning_model("user", data=data.select(np.arange(45)))
+    fitted = model_with_preferences("user", data=data.select(np.arange(45)))
     test = data.select(np.arange(45, 70))
     said = Predictor(fitted).predict_proba(data.user_ids[test.users], data.item_ids[test.items])
     assert evaluate(fitted, test).nll == pytest.approx(metrics.nll(said, test.levels), abs=1e-5)
@@ -197,18 +197,18 @@ OF_NEW = Calibration(2.4, tuple(np.linspace(0.6, -0.3, 10).tolist()), 0.7)
 
 @pytest.mark.parametrize("rank", ["at_least", "quantile"])
 @pytest.mark.parametrize("kind", FOR_PEOPLE)
-def test_new_people_have_a_calibration_of_their_own(kind: str, rank: Any) -> None:
-    fitted = leaning_model(kind)
+def test_new_users_have_a_separate_calibration(kind: str, rank: Any) -> None:
+    fitted = model_with_preferences(kind)
     apart, as_known = (replace(fitted, calibration_of_new=one) for one in (OF_NEW, None))
     history = history_of(fitted.context, 3)
     every = fitted.context.item_ids
     of_me: dict[str, Any] = {"histories": {"me": history}}
     raw = Predictor(replace(fitted, calibration=None)).predict_proba("me", every, **of_me)
     row = row_of(fitted.context.rows("user"), 3)
-    leanings = Leanings(fitted).of_person(row, np.arange(ITEMS))
-    wanted = OF_NEW.apply(raw, fitted.context.scale.array(), leanings)
+    preferences = LevelPreferences(fitted).for_row(row, np.arange(ITEMS))
+    expected_values = OF_NEW.apply(raw, fitted.context.scale.array(), preferences)
     said = Predictor(apart).predict_proba("me", every, **of_me)
-    np.testing.assert_allclose(said, wanted, atol=1e-9)
+    np.testing.assert_allclose(said, expected_values, atol=1e-9)
     assert np.abs(said - Predictor(as_known).predict_proba("me", every, **of_me)).max() > 0.01
     one, other = (Predictor(f).predict_proba(10, every) for f in (apart, as_known))
     assert_close(one, other)
@@ -217,56 +217,61 @@ def test_new_people_have_a_calibration_of_their_own(kind: str, rank: Any) -> Non
     assert first["item"].to_list() == whole["item"].to_list()[:2]
     assert whole["score"].is_sorted(descending=True)
     np.testing.assert_allclose(
-        whole.select("^p_.*$").to_numpy(), wanted[whole["item"].to_numpy() - 100], atol=3e-6
+        whole.select("^p_.*$").to_numpy(),
+        expected_values[whole["item"].to_numpy() - 100],
+        atol=3e-6,
     )
 
 
-def test_known_and_new_people_are_listed_at_once() -> None:
-    """Their temperatures differ, and each keeps what would be listed if they were alone."""
-    fitted = replace(leaning_model("user"), calibration_of_new=OF_NEW)
+def test_trained_and_new_users_are_listed_together() -> None:
+    """Their temperatures differ, and each gets the list of a request of its own."""
+    fitted = replace(model_with_preferences("user"), calibration_of_new=OF_NEW)
     scorer, by = Scorer(fitted), rank_by("at_least", 4.0, None, fitted.context.scale)
     people = [scorer.person(0), Who(-1, scorer.person(3).rated), Who(-1, NOTHING)]
     every = np.arange(ITEMS)
 
     def listed(some: list[Who]) -> list[list[int]]:
         lists = scorer.lists(some, every, leave_out=True)
-        found = best(lists, np.ones((len(some), ITEMS), bool), 4, by, Calibrator(fitted))
-        return [found.items[found.which == number].tolist() for number in range(len(some))]
+        result = best(lists, np.ones((len(some), ITEMS), bool), 4, by, Calibrator(fitted))
+        return [result.items[result.which == number].tolist() for number in range(len(some))]
 
     assert listed(people) == [listed([who])[0] for who in people]
 
 
 @pytest.mark.parametrize("kind", [*FOR_PEOPLE, "both-time"])
-def test_of_somebody_unknown_all_models_say_how_often_items_get_each_level(kind: str) -> None:
-    """And calibration leaves that alone: how others rated it, with two imagined ratings."""
-    fitted = replace(leaning_model(kind), calibration_of_new=OF_NEW)
+def test_unknown_users_get_uncalibrated_item_frequencies(kind: str) -> None:
+    """The baseline: how others rated the item, with two prior ratings."""
+    fitted = replace(model_with_preferences(kind), calibration_of_new=OF_NEW)
     data, times = fitted.context, NOW if "time" in kind else None
     everyone = np.bincount(data.levels, minlength=10) + 1.0
     for item in range(ITEMS):
         counts = np.bincount(data.levels[data.items == item], minlength=10)
-        wanted = (counts + 2 * everyone / everyone.sum()) / (counts.sum() + 2)
+        expected_values = (counts + 2 * everyone / everyone.sum()) / (counts.sum() + 2)
         said = Predictor(fitted).predict_proba([10 * NEW_USER], [item + 100], times=times)
-        np.testing.assert_allclose(said[0], wanted, atol=1e-6)
+        np.testing.assert_allclose(said[0], expected_values, atol=1e-6)
         if times is None:
             new = Predictor(fitted).predict_proba("me", [item + 100], histories={"me": {}})
-            np.testing.assert_allclose(new[0], wanted, atol=1e-6)
+            np.testing.assert_allclose(new[0], expected_values, atol=1e-6)
 
 
-def test_who_rated_one_item_is_unknown_there_and_their_rating_left_out() -> None:
+def test_a_users_only_rating_is_left_out_of_its_prediction() -> None:
     data = ratings()
     mine = data.users == 3
     data = data.select(~mine | (np.cumsum(mine) == 1))
     item, level = (int(part[data.users == 3][0]) for part in (data.items, data.levels))
     others = data.levels[(data.items == item) & (data.users != 3)]
     everyone = np.bincount(data.levels, minlength=10) + 1.0
-    wanted = np.bincount(others, minlength=10) + 2 * everyone / everyone.sum()
+    expected_values = np.bincount(others, minlength=10) + 2 * everyone / everyone.sum()
     scorer = Scorer(make_kind("user", data=data))
     for few in (
         scorer.of_person(scorer.person(3), np.array([item])),
         scorer.probabilities([3], [item]),
     ):
-        np.testing.assert_allclose(few[0], wanted / wanted.sum(), atol=1e-6)
-    assert wanted[level] < np.bincount(data.levels[data.items == item], minlength=10)[level] + 0.9
+        np.testing.assert_allclose(few[0], expected_values / expected_values.sum(), atol=1e-6)
+    assert (
+        expected_values[level]
+        < np.bincount(data.levels[data.items == item], minlength=10)[level] + 0.9
+    )
 
 
 # -- what it keeps, and where it rests -------------------------------------------------------------
@@ -279,41 +284,42 @@ def every_cell() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArr
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_mean_is_kept(kind: str) -> None:
-    fitted, (users, items, chances) = leaning_model(kind), every_cell()
+    fitted, (users, items, chances) = model_with_preferences(kind), every_cell()
     values, calibrator = fitted.context.scale.array(), Calibrator(fitted)
-    said = calibrator.of_cells(chances, users, items)
+    said = calibrator.for_pairs(chances, users, items)
     np.testing.assert_allclose(said @ values, chances @ values, rtol=0, atol=1e-9)
-    assert np.abs(said - replace(LEANING, personal=0.0).apply(chances, values)).max() > 0.01
+    without = replace(WITH_PREFERENCES, user_weight=0.0).apply(chances, values)
+    assert np.abs(said - without).max() > 0.01
 
 
-def test_nobody_leans_of_whom_nothing_is_known() -> None:
-    fitted, (users, items, _) = leaning_model("user"), every_cell()
+def test_unknown_users_have_no_preferences() -> None:
+    fitted, (users, items, _) = model_with_preferences("user"), every_cell()
     blank = np.isin(users, [-1, NEW_USER])
-    leanings = Leanings(fitted)
-    assert not leanings.of_cells(users, items)[blank].any()
-    assert np.abs(leanings.of_cells(users, items)[~blank]).max(1).min() > 0
-    assert not leanings.of_person(NOTHING, np.arange(ITEMS)).any()
-    plain = Predictor(replace(fitted, calibration=replace(LEANING, personal=0.0)))
+    preferences = LevelPreferences(fitted)
+    assert not preferences.for_pairs(users, items)[blank].any()
+    assert np.abs(preferences.for_pairs(users, items)[~blank]).max(1).min() > 0
+    assert not preferences.for_row(NOTHING, np.arange(ITEMS)).any()
+    plain = Predictor(replace(fitted, calibration=replace(WITH_PREFERENCES, user_weight=0.0)))
     none: dict[str, Any] = {"histories": {"me": {}}}
     said = Predictor(fitted).predict_proba("me", [101, 102], **none)
     assert_close(said, plain.predict_proba("me", [101, 102], **none))
     # A lone rating is not known where it is asked for.
     rated = Row(np.array([5], np.int32), np.array([9], np.uint8))
-    lone = leanings.of_person(rated, np.array([5, 6, -1]))
+    lone = preferences.for_row(rated, np.array([5, 6, -1]))
     assert not lone[0].any()
     assert lone[1].any()
     assert np.array_equal(lone[1], lone[2])
 
 
 @pytest.mark.parametrize("kind", ["user", "item", "both"])
-def test_a_cells_own_rating_changes_nothing_there_and_something_elsewhere(kind: str) -> None:
-    fitted, (users, items, chances) = leaning_model(kind), every_cell()
+def test_a_rating_affects_only_predictions_of_other_items(kind: str) -> None:
+    fitted, (users, items, chances) = model_with_preferences(kind), every_cell()
     data = fitted.context
     place = int(np.flatnonzero(data.users == 3)[2])
     levels = data.levels.copy()
     levels[place] = (levels[place] + 4) % 10
     changed = replace(fitted, context=data.replace(levels=levels))
-    before, after = (Calibrator(f).of_cells(chances, users, items) for f in (fitted, changed))
+    before, after = (Calibrator(f).for_pairs(chances, users, items) for f in (fitted, changed))
     own = (users == 3) & (items == data.items[place])
     assert own.sum() == 1
     np.testing.assert_allclose(after[own], before[own], rtol=0, atol=1e-12)
@@ -321,18 +327,18 @@ def test_a_cells_own_rating_changes_nothing_there_and_something_elsewhere(kind: 
     assert (np.abs(after - before)[others].max(1) > 1e-4).all()
 
 
-def test_many_ratings_are_looked_at_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted, (users, items, _) = leaning_model("both"), every_cell()
+def test_chunks_give_the_same_preferences(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted, (users, items, _) = model_with_preferences("both"), every_cell()
     order = np.random.default_rng(5).permutation(len(users))
-    whole = Leanings(fitted).of_cells(users, items)
-    monkeypatch.setattr(personal, "_PIECE", 12)
-    pieces = Leanings(fitted).of_cells(users[order], items[order])
+    whole = LevelPreferences(fitted).for_pairs(users, items)
+    monkeypatch.setattr(per_user, "_CHUNK", 12)
+    pieces = LevelPreferences(fitted).for_pairs(users[order], items[order])
     np.testing.assert_allclose(pieces, whole[order], rtol=0, atol=1e-12)
-    assert Leanings(fitted).of_cells(users[:0], items[:0]).shape == (0, 10)
+    assert LevelPreferences(fitted).for_pairs(users[:0], items[:0]).shape == (0, 10)
 
 
-def test_one_rating_of_a_level_that_never_came_does_not_say_everything() -> None:
-    fitted = leaning_model("user")
+def test_one_rating_at_a_new_level_has_a_bounded_effect() -> None:
+    fitted = model_with_preferences("user")
     counts = fitted.trained_on["item"].copy()
     counts[:, 0] = 0
     scale = Scale(tuple(float(v) for v in range(10)))
@@ -342,27 +348,27 @@ def test_one_rating_of_a_level_that_never_came_does_not_say_everything() -> None
         context=fitted.context.select(np.arange(0)).replace(scale=scale),
     )
     rated = Row(np.array([5], np.int32), np.array([0], np.uint8))
-    leaning = Leanings(fitted).of_person(rated, np.array([-1]))[0]
-    assert 1.0 < leaning[0] == leaning.max() < 5.0
+    preference = LevelPreferences(fitted).for_row(rated, np.array([-1]))[0]
+    assert 1.0 < preference[0] == preference.max() < 5.0
 
 
 # -- saved -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["user", "both", "item-seeds"])
-def test_it_survives_a_folder(kind: str, tmp_path: Path) -> None:
-    fitted = replace(leaning_model(kind), calibration_of_new=OF_NEW)
+def test_predictions_survive_saving(kind: str, tmp_path: Path) -> None:
+    fitted = replace(model_with_preferences(kind), calibration_of_new=OF_NEW)
     save(fitted, tmp_path / "model")
     again = load(tmp_path / "model")
-    assert again.calibration == LEANING
+    assert again.calibration == WITH_PREFERENCES
     assert again.calibration_of_new == OF_NEW
     users, items = np.repeat(np.arange(0, 90, 10), ITEMS), np.tile(np.arange(100, 114), 9)
     one, other = (Predictor(f).predict_proba(users, items) for f in (fitted, again))
     assert_close(one, other)
 
 
-def test_a_copy_without_context_knows_how_a_history_leans(tmp_path: Path) -> None:
-    fitted = leaning_model("user")
+def test_a_model_without_context_uses_the_preferences_of_histories(tmp_path: Path) -> None:
+    fitted = model_with_preferences("user")
     save(fitted, tmp_path / "shared", with_context=False)
     histories = {"me": history_of(fitted.context, 3)}
     # Item 7 has no weights: what is known of it is in the context alone.
