@@ -34,7 +34,9 @@ PREFERENCES: list[tuple[str, list[Any]]] = [
     ("opinion", ["4 stars", "2 stars"]),
     ("sentiment", [0.11, 0.37, 0.92, 0.58]),
     ("x", [0.5, 1.5, 2.0]),
+    ("Note", ["3,5", "1,5", "2,0"]),
 ]
+_WORDS = ("enjoyment", "opinion", "stars_given")
 
 
 @pytest.mark.parametrize(("name", "values"), PREFERENCES)
@@ -46,12 +48,27 @@ def test_a_column_that_looks_like_ratings_is_asked_about(
     if as_text:
         data.write_csv(tmp_path / "own.csv")
         data = tmp_path / "own.csv"
-    message = f"column '{name}' looks like ratings.*rating='{name}'.*weight=.*implicit=True"
+    message = f"column '{name}' looks like ratings.*rating='{name}'.*implicit=True"
+    if name in _WORDS:
+        message = f"column '{name}' looks like ratings.*write numbers.*rating='{name}'"
     if name == "stars_given":
         message = "which column is the rating|looks like ratings"
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=message) as caught:
         load(data)
+    if "weight=" in str(caught.value):  # what a message offers must work
+        assert load(data, weight=name).weights is not None
+    if name not in _WORDS and values[0] != 0.11:
+        assert len(load(data, rating=name).scale) >= 2
     assert load(data, implicit=True).implicit
+
+
+def test_only_a_column_above_zero_is_offered_as_a_weight() -> None:
+    with pytest.raises(DataError, match="weight='Feedback'"):
+        load(table("Feedback", [1, 9, 10, 7]))
+    for name, values in (("liked", [True, False]), ("thumbs", [1, -1]), ("label", [0, 1])):
+        with pytest.raises(DataError) as caught:
+            load(table(name, values))
+        assert "weight=" not in str(caught.value)
 
 
 OTHERS: list[tuple[str, list[Any]]] = [
@@ -124,10 +141,24 @@ def test_counts_without_a_name_lead_to_the_option_of_weights(
         np.testing.assert_allclose(weights, [float(n) for *_, n in rows], rtol=1e-6)
 
 
+@pytest.mark.parametrize("mean", [4, 50])
+def test_exponential_counts_without_a_name_lead_to_the_option_of_weights(mean: int) -> None:
+    counts = 1 + np.random.default_rng(3).exponential(mean, 400).astype(int)
+    rows = [(n % 40, n // 40, int(count)) for n, count in enumerate(counts)]
+    with pytest.raises(DataError, match=r"plays, hours\), give weight=2"):
+        load(rows)
+
+
 def test_ratings_on_a_hundred_levels_are_no_counts() -> None:
     scores = np.random.default_rng(1).integers(1, 101, len(PAIRS)).tolist()
     ratings = load([(u, i, score) for (u, i), score in zip(PAIRS, scores, strict=True)])
     assert not ratings.implicit
+
+
+def test_a_first_line_with_true_or_false_is_data(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("ann,alien,True\nbob,alien,False\nbob,heat,True\n")
+    assert load(path).values.tolist() == [1.0, 0.0, 1.0]
 
 
 def test_two_columns_of_one_name_are_an_error(tmp_path: Path) -> None:

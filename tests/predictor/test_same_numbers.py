@@ -80,7 +80,8 @@ def test_lists(
         )
         assert_close(printed, ours.to_dicts())
         hidden, least = ours["hidden"][0], how.get("min_ratings", predictor.default_min_ratings)
-        told = f"{hidden} items with fewer than {least} ratings are hidden; --min-ratings 0 shows"
+        items, are = ("item", "is") if hidden == 1 else ("items", "are")
+        told = f"{hidden} {items} with fewer than {least} ratings {are} hidden; --min-ratings 0"
         assert (told in said) == (hidden > 0)
         ranked = predictor.ranked(
             who.get("users", [None])[0], history=who.get("history"), n=4, **how

@@ -23,7 +23,7 @@ from cfnade.exceptions import DataError
 from cfnade.utils.files import write_text
 from cfnade.utils.safetensors_io import digest_file, digest_text
 
-PARSER_VERSION = 4
+PARSER_VERSION = 5
 """Increased whenever a reader would return other data for the same file."""
 
 log = logging.getLogger(__name__)

@@ -96,6 +96,14 @@ _OPINIONS = {
     *("true", "false", "yes", "no", "like", "dislike", "liked", "disliked", "positive"),
     *("negative", "neutral", "up", "down", "good", "bad", "love", "hate"),
 }
+_ASKED = {
+    "preference": "give rating={name!r} if it holds them, weight={name!r} if it counts or measures "
+    "use (plays, hours), or implicit=True to ignore it",
+    "signed preference": "give rating={name!r} if it holds them, or implicit=True to ignore it",
+    "words": "write numbers in place of its words and give rating={name!r}, or give implicit=True "
+    "to ignore it",
+}
+"""What to do about a column that looks like ratings, by its kind; weights must be above 0."""
 _STARS = r"^(?:[★☆⭐*]+|\d(?:[.,]\d)?\s*(?:stars?|/\s*\d+))$"
 _SAMPLE = 10_000  # rows of a column that are examined
 _MAX_LEVELS = 21  # distinct numbers up to which a column looks like ratings; 0–10 in halves
@@ -158,11 +166,10 @@ class ColumnRoles:
         for place in (place for place in range(width) if place not in used):
             name = place if names is None else names[place]
             kind = _kind_of(column(place).head(_SAMPLE), str(name))
-            if kind == "preference" and self.weight is None:
+            if kind in _ASKED and self.weight is None:
                 raise DataError(
-                    f"{label}: column {name!r} looks like ratings, but is not named so; give "
-                    f"rating={name!r} if it holds them, weight={name!r} if it counts or measures "
-                    "use (plays, hours), or implicit=True to ignore it"
+                    f"{label}: column {name!r} looks like ratings, but is not named so; "
+                    + _ASKED[kind].format(name=name)
                 )
             if kind == "amount":
                 amounts.append(name)
@@ -225,34 +232,39 @@ def _assumption(roles: ColumnRoles, names: Sequence[str] | None, amounts: Sequen
 
 
 def _kind_of(column: pl.Series, name: str) -> str | None:
-    """Return "preference", "amount" or None, from the values of a column and its name."""
+    """Return a key of `_ASKED`, "amount" or None, from the values of a column and its name."""
     import polars as pl
+
+    from cfnade.data.parse import to_numbers
 
     column = column.drop_nulls()
     if column.dtype == pl.Boolean:
-        return "preference" if column.n_unique() > 1 else None
+        return "signed preference" if column.n_unique() > 1 else None
     if not (column.dtype.is_numeric() or column.dtype == pl.String):
         return None
     named_as = {bare_name(word) for word in (name, *_WORDS.findall(name))}
     if column.dtype == pl.String:
         texts = column.str.strip_chars().str.to_lowercase()
         texts = texts.filter(texts != "")
-        column = texts.cast(pl.Float64, strict=False)
+        column = to_numbers(texts)
         if column.null_count():
             words = texts.unique()
             opinions = words.is_in(list(_OPINIONS)) | words.str.contains(_STARS)
-            return "preference" if len(words) > 1 and bool(opinions.all()) else None
+            if len(words) < 2 or not bool(opinions.all()):
+                return None
+            return "signed preference" if bool(words.is_in(["true", "false"]).all()) else "words"
     values = column.cast(pl.Float64).unique()
     if len(values) < 2 or not bool(values.is_finite().all()):
         return None
     low, high = float(values.min()), float(values.max())  # type: ignore[arg-type]
+    preference = "preference" if low > 0 else "signed preference"
     if named_as & _PREFERENCES and -_MAX_RATING <= low <= high <= _MAX_RATING:
-        return "preference"
+        return preference
     if low >= 0 and named_as & _AMOUNTS:
         return "amount"
     halves = bool(((2 * values) % 1 == 0).all())
     few = len(values) <= _MAX_LEVELS and 2 * len(values) <= max(len(column), 4)
-    return "preference" if few and halves and max(-low, high) <= _MAX_RATING else None
+    return preference if few and halves and max(-low, high) <= _MAX_RATING else None
 
 
 def _requested(options: LoadOptions) -> dict[str, str | int]:

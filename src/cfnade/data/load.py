@@ -137,7 +137,7 @@ def load(data: Any, *, item_features: Any = None, cache: bool = True, **options:
             - bins: Cuts continuous ratings into this many levels, or at these edges.
             - duplicates: Which of a user's different ratings of one item counts: "first", "last" or
               "mean"; "error" (default) refuses them. Identical rows count once.
-            - min_rating: Dataset from here on become interactions; the others are dropped.
+            - min_rating: Ratings from here on become interactions; the others are dropped.
             - weighting: The weight of a total count c: "linear" is c, "log" is 1 + ln c.
 
     Returns:

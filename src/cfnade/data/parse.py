@@ -70,9 +70,10 @@ def parse_ids(column: pl.Series, role: str, locate: Locate, *, is_text: bool) ->
     if not is_text and column.dtype != pl.String:
         return _numeric_ids(column, noun, locate)
     texts = column
-    if is_text and bool(texts.str.contains(r"^[ \t]|[ \t]$").any()):
-        texts = texts.str.strip_chars(" \t")  # "1, 2, 5", or a blank behind a name
     integers = _to_integers(texts) if is_text else None
+    if is_text and integers is None and bool(texts.str.contains(r"^[ \t]|[ \t]$").any()):
+        texts = texts.str.strip_chars(" \t")  # "1, 2, 5", or a blank behind a name
+        integers = _to_integers(texts)
     if integers is not None:
         return Parsed(integers)
     bad = (texts.str.strip_chars() == "").fill_null(value=True)

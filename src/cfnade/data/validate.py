@@ -26,7 +26,7 @@ Weighting = Literal["linear", "log"]
 """The weight of a pair with the total count c: c, or 1 + ln c."""
 
 _FOREVER = 2.0**63  # seconds; no later time fits
-_MANY_LEVELS = 20  # more without a name look like counts if most of them are low
+_MANY_LEVELS = 11  # more without a name look like counts if most of them are low
 
 
 def build(table: RawTable, options: LoadOptions) -> Dataset:
@@ -160,21 +160,21 @@ def _scale(table: RawTable, options: LoadOptions) -> Scale:
     try:
         scale = infer_scale(_distinct(table.frame["rating"]))
     except DataError as error:
-        if not unnamed or not _look_like_counts(values):
+        if not unnamed or float(values.min()) <= 0 or float(values.min()) == float(values.max()):
             raise
         raise DataError(f"{error}; {_weight_hint(table)}") from error
     if unnamed and len(scale) > _MANY_LEVELS and _look_like_counts(values):
         raise DataError(
             f"column {table.rating_column} has no name and {len(scale)} levels, {scale}, most "
-            f"ratings on the lowest tenth; {_weight_hint(table)}, or scale= if they are ratings"
+            f"ratings in the lowest fifth; {_weight_hint(table)}, or scale= if they are ratings"
         )
     return scale
 
 
 def _look_like_counts(values: npt.NDArray[Any]) -> bool:
-    """Return whether values are positive and most of them in the lowest tenth of their range."""
+    """Return whether values are positive and most of them in the lowest fifth of their range."""
     low, high = float(values.min()), float(values.max())
-    return low > 0 and float(np.median(values)) <= low + 0.1 * (high - low)
+    return low > 0 and float(np.median(values)) <= low + 0.2 * (high - low)
 
 
 def _weight_hint(table: RawTable) -> str:

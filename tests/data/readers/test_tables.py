@@ -329,6 +329,8 @@ def test_json_gives_the_same_ratings(text: str, pack: type[bytes], tmp_path: Pat
         ('[{"user": 1, "item": 2, "rating": 3}', r"own\.json: cannot be read as a table"),
         ('{"user": 1}\n{"user"', r"own\.json: cannot be read as a table"),
         ('{"ratings": [{"user": 1}]}', r"own\.json: is a JSON object; give JSON Lines"),
+        ('{"ann": {"alien": 3, "heat": 4}, "bob": {"heat": 2}}', r"own\.json: is a JSON object"),
+        ('[["ann", "alien", 3]]', r"own\.json: this is a JSON array of arrays; give JSON Lines"),
         ("[]", r"own\.json: (has columns but no rows|cannot be read)|which column"),
         ('[{"user": 1, "item": 2, "rating": [3]}]', "is of type List"),
     ],
@@ -395,6 +397,12 @@ def test_a_bad_cell_of_a_spreadsheet_is_named_as_it_is_numbered_there(tmp_path: 
     cells = [*CELLS[:3], [1, "b", "many", 5]]
     (tmp_path / "own.xlsx").write_bytes(workbook(cells))
     with pytest.raises(DataError, match=r"own\.xlsx, row 4, column 'rating': .* is not a number"):
+        read(tmp_path / "own.xlsx", LoadOptions())
+
+
+def test_an_empty_spreadsheet_says_so(tmp_path: Path) -> None:
+    (tmp_path / "own.xlsx").write_bytes(workbook([]))
+    with pytest.raises(DataError, match=r"own\.xlsx: its first sheet is empty"):
         read(tmp_path / "own.xlsx", LoadOptions())
 
 

@@ -32,6 +32,7 @@ _FOREIGN = {
     b"SQLite format 3": "an SQLite database; give it as sqlite:///PATH with query=",
     b"FEA1": "Feather of the first version; write it again as Feather version 2 or Parquet",
     b"\x93NUMPY": "a NumPy array; save the ratings as csv or Parquet",
+    b"[[": "a JSON array of arrays; give JSON Lines (an object a line) or an array of objects",
     b"<": "HTML or XML: perhaps an error page in place of the file; fetch it again",
 }
 _READABLE = (

@@ -130,7 +130,8 @@ def read_whole(data: bytes | Path, label: str, kind: str) -> pl.DataFrame:
     }
     with _explain_errors(label):
         frame = readers[kind](_file(data))
-    if kind == JSON_LINES and frame.height == 1 and frame.width == 1:
+    nested = any(isinstance(dtype, pl.Struct | pl.List) for dtype in frame.dtypes)
+    if kind == JSON_LINES and frame.height == 1 and (nested or frame.width == 1):
         raise DataError(
             f"{label}: is a JSON object; give JSON Lines (an object a line) or an array of objects"
         )
@@ -155,6 +156,8 @@ def _read_spreadsheet(data: bytes | Path, label: str) -> pl.DataFrame:
             "or damaged: fetch or save it again"
         ) from error
     assert isinstance(frame, pl.DataFrame)
+    if not frame.width:
+        raise DataError(f"{label}: its first sheet is empty; move the ratings there")
     while frame.height and all(value is None for value in frame.row(-1)):
         frame = frame.head(-1)  # rows that were cleared
     return frame

@@ -37,6 +37,7 @@ _MAX_RECORD = 10_000  # lines of a quoted field
 _PREVIEW = 3  # lines in a message
 _EXPLAINED = 5  # skipped lines of which the reason is given
 _NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*")
+_VALUE = re.compile(rf"{_NUMBER.pattern}|\s*(true|false)\s*", re.IGNORECASE)
 _RECBOLE = re.compile(r":(token|token_seq|float|float_seq)$")
 _SKIP = "or leave such lines out with skip_bad_lines="
 
@@ -190,7 +191,7 @@ def sniff(
         quoted = _encloses_fields(re.sub(rb'\\["\\]', b"", data), separator)
     fields = _split(lines[0], separator, quoted)
     if header is None:  # a rating is a number, the name of a column is not
-        header = not any(_NUMBER.fullmatch(text) for text in fields)
+        header = not any(_VALUE.fullmatch(text) for text in fields)
     names, types = _column_names(fields) if header else (None, ())
     return Dialect(separator, quoted, len(fields), header, names, types=types)
 
