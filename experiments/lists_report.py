@@ -12,7 +12,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "lists.md"
 _HEAD = """# How good lists are
 
 Made by `python experiments/lists.py` from `experiments/results/lists`; nothing is typed by hand.
-What the model is: [picks.md](picks.md). On your data: `cfnade compare DATA --lists`.
+The figures of cfnade are those of release 0.2, before the components of
+[picks.md](picks.md). On your data: `cfnade compare DATA --lists`.
 NDCG@100 and recall (of at most k: R@k) as in Liang et al. (2018); ± is the standard error over
 people.
 """

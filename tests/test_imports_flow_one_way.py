@@ -35,7 +35,7 @@ FLOW = [
     *(
         "calibration",
         "sides",
-        "choice",
+        "implicit",
         "fitted",
         "unseen",
         "personal",

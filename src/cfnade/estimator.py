@@ -79,6 +79,8 @@ class CFNADE(Arguments, Questions):
     ) -> Self:
         """Train on ratings: Ratings, a Split, or anything that load() takes.
 
+        fit(X, y) takes users and items in the two columns of X, and their ratings in y.
+
         valid are ratings to choose the best epoch and to calibrate by; without them 5 % of the
         data, drawn by the seed, are held back for that. A Split brings its own; its test part is
         not touched. Later predictions condition on both. start is an earlier model (or its folder)

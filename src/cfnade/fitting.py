@@ -12,6 +12,7 @@ from annotated_types import Ge, Le
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import pair_keys
 from cfnade.data.merge import merge
+from cfnade.data.readers.frames import join_target
 from cfnade.data.split_protocols import TRAIN, VALID, add_validation
 from cfnade.data.splits import Split, apply_labels
 from cfnade.exceptions import DataError, TrainingError
@@ -52,6 +53,9 @@ def parts_of(data: Any, valid: Any, seed: int) -> Split:
         if valid is not None:
             raise TrainingError("a Split has a validation part already; give no valid beside it")
         return data
+    if valid is not None:
+        joined = join_target(data, valid)  # fit(X, y)
+        data, valid = (data, valid) if joined is None else (joined, None)
     ratings = read(data)
     if valid is None:
         parts = np.full(len(ratings), TRAIN, np.uint8)

@@ -195,7 +195,7 @@ def test_a_file_without_ratings_is_said_to_be_interactions(shell: Shell, plays: 
 
 def test_options_say_how_interactions_count(shell: Shell, plays: Path) -> None:
     log = json.loads(shell("data", "info", plays, "--json", "--weighting", "log").out)
-    assert log["weights"]["most"] == pytest.approx(1 + math.log(7))
+    assert log["weights"]["max"] == pytest.approx(1 + math.log(7))
     lines = json.loads(shell("data", "info", plays, "--json", "--no-weight").out)
     assert lines["weights"]["total"] == 4
     named = json.loads(shell("data", "info", plays, "--json", "--weight", "2").out)

@@ -139,7 +139,7 @@ def test_a_cache_that_cannot_be_written_costs_only_time(
 ) -> None:
     (own_cache / "parsed").write_text("a file where the folder should be")
     assert cached(source.path, "plain", source)[0] == ratings_of("12345")
-    assert "could not be kept" in caplog.text
+    assert "cannot be cached" in caplog.text
 
 
 FILL = """

@@ -17,7 +17,7 @@ from cfnade.data.load import LoadOptions
 from cfnade.data.readers.tables import write_parquet
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.splits import split_from_files
-from cfnade.data.summary import summarise
+from cfnade.data.summary import summarize
 
 RATED = "user,item,rating,count\n1,2,3,9\n1,3,5,9\n2,3,4,9\n"
 PAIRS = [(1, 10), (1, 11), (2, 10), (4, 12)]
@@ -198,9 +198,9 @@ def test_rows_of_interactions_have_one_level() -> None:
 
 
 def test_a_summary_counts_weights() -> None:
-    summary = summarise(load({"ann": ["up", "up", "jaws"], "bob": ["up"]}))
+    summary = summarize(load({"ann": ["up", "up", "jaws"], "bob": ["up"]}))
     assert summary.implicit
     assert summary.weights is not None
-    assert (summary.weights.least, summary.weights.most, summary.weights.total) == (1, 2, 4)
+    assert (summary.weights.min, summary.weights.max, summary.weights.total) == (1, 2, 4)
     assert summary.histogram == [3]
-    assert summarise(load(PAIRS)).weights is None
+    assert summarize(load(PAIRS)).weights is None

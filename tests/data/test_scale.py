@@ -188,3 +188,11 @@ def test_equal_ratings_cannot_be_binned() -> None:
         bin_scale(4, 3.0, 3.0)
     with pytest.raises(DataError, match="3 bins need 2 ascending edges"):
         Scale((1.0, 2.0, 3.0), (1.5,))
+
+
+@pytest.mark.parametrize("low", [1e7, -3e6, 4e8])
+def test_large_values_keep_their_distance(low: float) -> None:
+    scale = infer_scale(np.array([low, low + 0.5, low + 1]))
+    assert scale.values == (low, low + 0.5, low + 1)
+    levels, fits = scale.levels_of(np.array([low + 0.5, low + 0.25]))
+    assert (levels[0], fits.tolist()) == (1, [True, False])

@@ -315,6 +315,11 @@ def test_train_and_test_parts_are_a_partition_of_the_given_size(
     assert cells_of(train_test_split(whole, size, seed)[1]) == cells_of(test)
 
 
+def test_a_fraction_is_not_rounded_up_by_a_floating_point_error() -> None:
+    assert math.ceil(100 * 0.07) == 8
+    assert len(train_test_split(ratings_of(12, 12, 100, 0), 0.07)[1]) == 7
+
+
 def test_a_tenth_is_the_papers_test_part() -> None:
     whole = ratings_of(40, 40, 900, 1)
     assert train_test_split(whole, 0.1, 3)[1] == split(whole, "paper:3").test

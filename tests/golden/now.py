@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 FIELDS: dict[str, dict[str, str]] = {
+    "*data info*": {"min": "least", "max": "most"},
     "cli evaluate*": {"n_users": "people", "n_skipped_users": "without", "by_k": "at"},
 }
 """By pattern of cases: {field now: field before}. Every pattern that fits a case counts."""

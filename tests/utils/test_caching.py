@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
-from cfnade.utils.caching import WeakMemo, locked_cached_property
+from cfnade.utils.caching import Memo, locked_cached_property
 
 
 class Thing:
@@ -44,25 +45,35 @@ def test_each_object_has_its_own() -> None:
     assert Thing().half is not Thing().half
 
 
-def test_what_is_made_of_something_is_made_once_for_a_key_and_goes_with_it() -> None:
-    values, things, gate = WeakMemo[Thing](), [Thing(), Thing()], threading.Barrier(8)
+class Source(Memo):
+    """Something that values are computed from."""
+
+
+def test_values_are_computed_once_for_a_key_and_dropped_with_their_object() -> None:
+    sources, gate = [Source(), Source()], threading.Barrier(8)
     runs: list[int] = []
 
-    def make(number: int) -> Thing:
+    def compute(number: int) -> Thing:
         runs.append(number)
         time.sleep(0.05)
         return Thing()
 
-    def ask(number: int) -> Thing:
+    def request(number: int) -> Thing:
         gate.wait()
-        return values.get(things[number % 2], number // 2 % 2, lambda: make(number))
+        return sources[number % 2].memo(number // 2 % 2, lambda: compute(number))
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(ask, range(8)))
-    assert len(runs) == 4  # two things, two keys
-    assert all(found[number] is found[number + 4] for number in range(4))
-    one = weakref.ref(found[0])
-    things.clear()
-    found.clear()
+        values = list(pool.map(request, range(8)))
+    assert len(runs) == 4  # two objects, two keys
+    assert all(values[number] is values[number + 4] for number in range(4))
+    reference = weakref.ref(values[0])
+    sources.clear()
+    values.clear()
     gc.collect()
-    assert one() is None
+    assert reference() is None
+
+
+def test_values_are_not_pickled() -> None:
+    source = Source()
+    source.memo("key", lambda: threading.Lock())  # cannot be pickled
+    assert pickle.loads(pickle.dumps(source)).memo("key", lambda: 7) == 7

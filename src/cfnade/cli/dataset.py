@@ -59,10 +59,10 @@ def info(
     cfnade data info ratings.csv --json
     """
     from cfnade.data.load import load
-    from cfnade.data.summary import summarise
+    from cfnade.data.summary import summarize
 
     with _waiting(f"reading {redact_url(data)}"):
-        summary = summarise(load(data, **reading))
+        summary = summarize(load(data, **reading))
     if as_json:
         print(json.dumps(asdict(summary), indent=1))
     elif summary.implicit:

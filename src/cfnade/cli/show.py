@@ -205,7 +205,7 @@ def _activity(summary: Summary) -> Table:
         ("users", summary.users, summary.per_user),
         ("items", summary.items, summary.per_item),
     ):
-        figures = (f"{each.least:,}", f"{each.median:,.0f}", f"{each.mean:,.1f}", f"{each.most:,}")
+        figures = (f"{each.min:,}", f"{each.median:,.0f}", f"{each.mean:,.1f}", f"{each.max:,}")
         top = max(each.octaves, default=0)
         heights = [_HEIGHTS[0 if n == 0 else max(1, round(8 * n / top))] for n in each.octaves]
         table.add_row(f"[bold]{name}", f"{count:,}", *figures, Text("".join(heights), "cyan"))

@@ -1,11 +1,11 @@
-"""Parsed ratings are kept, so that a file is parsed once; safetensors_io.py has the layout.
+"""Parsed data sets on disk, so that a file is parsed once.
 
-    CACHE/parsed/<what was asked>.json      where the source lies, its sizes and times, its hash
-    CACHE/parsed/<what it holds>.safetensors
+    CACHE/parsed/<digest of path and options>.json         file name, sizes and times of the source
+    CACHE/parsed/<digest of content and options>.safetensors
 
-The first names a source and the options it was read with; the second names content, so a source
-that moved is not parsed again. Both are written under a temporary name and then renamed: two
-processes that fill the cache at once write the same thing, and readers see all of it or nothing.
+The first file is found by the path of a source, the second by its content, so a source that was
+moved is not parsed again. Both are written atomically: two processes may fill the cache at the same
+time, and readers see a complete file or none.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from cfnade.utils.files import write_text
 from cfnade.utils.safetensors_io import digest_file, digest_text
 
 PARSER_VERSION = 4
-"""Raised whenever a reader would give other ratings for the same file."""
+"""Increased whenever a reader would return other data for the same file."""
 
 log = logging.getLogger(__name__)
 Stamp = list[list[Any]]
 
 
 def cache_dir() -> Path:
-    """CFNADE_CACHE, or the user's cache folder."""
+    """Return the folder of CFNADE_CACHE, or the user's cache folder."""
     if folder := os.environ.get("CFNADE_CACHE"):
         return Path(folder).expanduser()
     import platformdirs
@@ -41,53 +41,60 @@ def cache_dir() -> Path:
 
 def cached(
     path: Path,
-    asked: str,
+    options: str,
     parse: Callable[[], tuple[Dataset, str]],
-    beside: Sequence[Path] = (),
+    companions: Sequence[Path] = (),
 ) -> tuple[Dataset, str]:
-    """The ratings of the file or folder at `path`, parsed at most once for each way of asking.
+    """Return the data set of a file or folder; parse it if it is not in the cache.
 
-    `beside` are files that are read together with it. Returns the ratings and a text that says
-    what was recognised.
+    Args:
+        path: File or folder of the source.
+        options: Options of the parser as text; each text has an entry of its own.
+        parse: Parses the source, and returns the data set and a description of the format.
+        companions: Other files that the parser reads.
+
+    Returns:
+        The data set, mapped into memory if it was in the cache, and the description.
     """
-    folder = cache_dir() / "parsed"
-    asked = f"{PARSER_VERSION} {asked}"
-    note, stamp = folder / f"{digest_text(f'{path.resolve()} {asked}')}.json", _stamp(path, beside)
-    noted = _noted_file(note, stamp)
-    name = noted or f"{digest_text(f'{_content(path, stamp)} {asked}')}.safetensors"
-    kept = _read_kept(folder / name)
-    if noted and kept:
-        return kept
-    result = kept or parse()
-    if _stamp(path, beside) == stamp:  # else it changed under our hands: use it, but do not keep it
-        _keep(note, stamp, name, None if kept else result)
+    folder, key = cache_dir() / "parsed", f"{PARSER_VERSION} {options}"
+    entry = folder / f"{digest_text(f'{path.resolve()} {key}')}.json"
+    stamp = _stamp(path, companions)
+    name = _file_of_entry(entry, stamp)
+    is_current = name is not None
+    name = name or f"{digest_text(f'{_content(path, stamp)} {key}')}.safetensors"
+    stored = _open(folder / name)
+    if is_current and stored:
+        return stored
+    result = stored or parse()
+    if _stamp(path, companions) == stamp:  # else the source changed while it was parsed
+        _store(entry, stamp, name, None if stored else result)
     return result
 
 
-def _stamp(path: Path, beside: Sequence[Path]) -> Stamp:
-    """Name, size and time of the file and those beside it, or of every file in the folder."""
-    files = [path, *beside]
+def _stamp(path: Path, companions: Sequence[Path]) -> Stamp:
+    """Return name, size and time of each file of the source."""
+    files = [path, *companions]
     if path.is_dir():
-        files = sorted(p for p in path.rglob("*") if p.is_file())
+        files = sorted(file for file in path.rglob("*") if file.is_file())
     stats = [(file, file.stat()) for file in files]
     return [[str(f.relative_to(path.parent)), s.st_size, s.st_mtime_ns] for f, s in stats]
 
 
 def _content(path: Path, stamp: Stamp) -> str:
-    """A hash of all files and their names, wherever the whole lies."""
+    """Return a digest of all files and their names, wherever the source is."""
     return digest_text("\n".join(digest_file(path.parent / name) + name for name, *_ in stamp))
 
 
-def _noted_file(note: Path, stamp: Stamp) -> str | None:
-    """The kept file of a source whose sizes and times are still those of the note."""
+def _file_of_entry(entry: Path, stamp: Stamp) -> str | None:
+    """Return the cached file of a source whose sizes and times have not changed."""
     try:
-        noted = json.loads(note.read_text())
-        return str(noted["file"]) if noted["stamp"] == stamp else None
+        content = json.loads(entry.read_text())
+        return str(content["file"]) if content["stamp"] == stamp else None
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
 
-def _read_kept(file: Path) -> tuple[Dataset, str] | None:
+def _open(file: Path) -> tuple[Dataset, str] | None:
     if not file.exists():
         return None
     try:
@@ -97,11 +104,11 @@ def _read_kept(file: Path) -> tuple[Dataset, str] | None:
         return None
 
 
-def _keep(note: Path, stamp: Stamp, name: str, parsed: tuple[Dataset, str] | None) -> None:
+def _store(entry: Path, stamp: Stamp, name: str, parsed: tuple[Dataset, str] | None) -> None:
     try:
         if parsed is not None:
-            ratings, description = parsed
-            ratings.save(note.parent / name, description)
-        write_text(note, json.dumps({"file": name, "stamp": stamp}))
+            dataset, description = parsed
+            dataset.save(entry.parent / name, description)
+        write_text(entry, json.dumps({"file": name, "stamp": stamp}))
     except OSError as error:
-        log.warning("%s: parsed ratings could not be kept: %s", note.parent, error)
+        log.warning("%s: the parsed data cannot be cached: %s", entry.parent, error)

@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from cfnade._typing import IndexArray, IntArray
 from cfnade.data.scale import LevelArray
+from cfnade.utils.caching import Memo
 
 CHUNK = 1 << 22
 """Rows of a data set that are processed at a time: temporary arrays stay below 40 MB."""
 
 
 @dataclass(frozen=True, eq=False)
-class CsrRows:
+class CsrRows(Memo):
     """Row r rated columns[offsets[r]:offsets[r+1]] at the levels in the same places.
 
     Rows are users and columns items, or the other way round: models do not know which.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ from cfnade._typing import Array, IndexArray, IntArray
 from cfnade.data.csr import CsrRows, chunk_slices, read_only
 from cfnade.data.scale import INTERACTIONS, LevelArray, Scale
 from cfnade.exceptions import DataError
-from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.caching import Memo, locked_cached_property
 
 Axis = Literal["user", "item"]
 IdArray = npt.NDArray[Any]  # rising; int64, or object holding str
@@ -24,7 +23,6 @@ TextArray = npt.NDArray[np.object_]
 TimeArray = npt.NDArray[np.signedinteger[Any]]
 WeightArray = npt.NDArray[np.float32]
 LabelArray = npt.NDArray[np.uint8]
-T = TypeVar("T")
 
 OTHER_AXIS: dict[Axis, Axis] = {"user": "item", "item": "user"}
 
@@ -69,7 +67,7 @@ class Subset:
         return out
 
 
-class Dataset:
+class Dataset(Memo):
     """Pairs of a user and an item in file order; raw ids outside, dense indices inside. Immutable.
 
     Index i of a user is the i-th smallest raw id. Subsets keep the id tables of the whole, so an
@@ -98,8 +96,6 @@ class Dataset:
     source: str
     _columns: dict[str, Array]  # of the base data set
     _subset: Subset | None
-    _lock: threading.Lock
-    _memo: dict[Hashable, tuple[Any, list[Any]]]
 
     def __init__(
         self,
@@ -145,8 +141,6 @@ class Dataset:
             attributes,
             _columns={name: read_only(column) for name, column in columns.items()},
             _subset=subset,
-            _lock=threading.Lock(),
-            _memo={},
         )
 
     def __setattr__(self, name: str, _: object) -> None:
@@ -256,16 +250,6 @@ class Dataset:
 
     # -- rows ---------------------------------------------------------------------------------
 
-    def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return the value of a key; it is computed once, while other threads wait for it."""
-        with self._lock:
-            lock, values = self._memo.setdefault(key, (threading.RLock(), []))
-        with lock:
-            if not values:
-                values.append(compute())
-            value: T = values[0]
-            return value
-
     def rows(self, axis: Axis = "user") -> CsrRows:
         """Return the pairs grouped by user or item; cached.
 
@@ -274,13 +258,15 @@ class Dataset:
         return self.memo(("rows", axis), lambda: self._group(axis))
 
     def _group(self, axis: Axis) -> CsrRows:
-        (own, _), (other, n_columns) = self._axis(axis), self._axis(OTHER_AXIS[axis])
+        (rows, _), (columns, n_columns) = self._axis(axis), self._axis(OTHER_AXIS[axis])
         counts, n_levels = self.counts(axis), len(self.scale)
-        if self._is_grouped(own):
+        if self._is_grouped(rows):
             return CsrRows.from_grouped(
-                counts, self._column(other), self.levels, n_columns, n_levels
+                counts, self._column(columns), self.levels, n_columns, n_levels
             )
-        return CsrRows.from_chunks(counts, self.chunks(own, other, "levels"), n_columns, n_levels)
+        return CsrRows.from_chunks(
+            counts, self.chunks(rows, columns, "levels"), n_columns, n_levels
+        )
 
     def _is_grouped(self, name: str) -> bool:
         last = -1
@@ -336,31 +322,32 @@ class Dataset:
         columns = {name: self._column(name)[rows] for name in self._columns}
         return _new(type(self), columns, None, self._attributes())
 
-    def concat(self, other: Self) -> Self:
+    def concat(self, dataset: Self) -> Self:
         """Append the rows of another subset of the same data; lazy if both have one base."""
-        same = self.user_ids is other.user_ids or np.array_equal(self.user_ids, other.user_ids)
-        same = same and np.array_equal(self.item_ids, other.item_ids)
-        if not same or self.scale != other.scale or self.columns != other.columns:
+        same = self.user_ids is dataset.user_ids or np.array_equal(self.user_ids, dataset.user_ids)
+        same = same and np.array_equal(self.item_ids, dataset.item_ids)
+        if not same or self.scale != dataset.scale or self.columns != dataset.columns:
             raise DataError("only subsets of one data set can be concatenated")
-        first, second = self._subset, other._subset
-        one_base = all(self._columns[name] is other._columns[name] for name in self._columns)
+        first, second = self._subset, dataset._subset
+        one_base = all(self._columns[name] is dataset._columns[name] for name in self._columns)
         if one_base and first and second and first.labels is second.labels:
             columns, subset = self._columns, Subset(first.labels, (*first.keep, *second.keep))
             return _new(type(self), columns, subset, self._attributes())
         columns = {
-            name: np.concatenate([self._column(name), other._column(name)])
+            name: np.concatenate([self._column(name), dataset._column(name)])
             for name in self._columns
         }
         return _new(type(self), columns, None, self._attributes())
 
     def replace(self, **changes: Any) -> Self:
         """Return the same with some attributes changed; a subset stays lazy if no column is."""
-        columns = {name: changes.pop(name) for name in _COLUMNS if name in changes}
-        kept, subset = {n: c for n, c in self._columns.items() if n not in columns}, self._subset
-        columns = {name: column for name, column in columns.items() if column is not None}
-        if columns:
-            kept, subset = {name: self._column(name) for name in kept}, None
-        return _new(type(self), kept | columns, subset, self._attributes() | changes)
+        changed = {name: changes.pop(name) for name in _COLUMNS if name in changes}
+        columns = {n: column for n, column in self._columns.items() if n not in changed}
+        subset = self._subset
+        changed = {name: column for name, column in changed.items() if column is not None}
+        if changed:
+            columns, subset = {name: self._column(name) for name in columns}, None
+        return _new(type(self), columns | changed, subset, self._attributes() | changes)
 
     # -- files and identity -------------------------------------------------------------------
 
@@ -395,13 +382,10 @@ class Dataset:
             parts.append(f"weights {digests['weights']}")
         return digest_text("\n".join(parts))
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Dataset):
+    def __eq__(self, value: object) -> bool:  # without a hash, which would digest everything
+        if not isinstance(value, Dataset):
             return NotImplemented
-        return self.fingerprint == other.fingerprint
-
-    def __hash__(self) -> int:
-        return hash(self.fingerprint)
+        return self.fingerprint == value.fingerprint
 
 
 class Ratings(Dataset):

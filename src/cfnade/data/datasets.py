@@ -183,11 +183,11 @@ def locate(published: PublishedDataset) -> Path:
 
 def _show_terms(published: PublishedDataset) -> None:
     """Log the terms of use, once for each data set and cache."""
-    shown = _downloads() / f"{published.name}.terms"
-    if not shown.exists():
+    marker = _downloads() / f"{published.name}.terms"
+    if not marker.exists():
         log.warning("%s: %s", published.name, published.terms)
         with suppress(OSError):  # without a writable cache they are logged every time
-            write_text(shown, published.terms + "\n")
+            write_text(marker, published.terms + "\n")
 
 
 def _downloads() -> Path:

@@ -55,7 +55,7 @@ def _common_scale(first: Scale, second: Scale) -> Scale:
     if 1 in (len(first), len(second)):
         raise DataError(
             "one part holds ratings, the other interactions; read both the same way, with "
-            'rating= or rating="-"'
+            "rating= or implicit=True"
         )
     if first.edges is not None or second.edges is not None:
         raise DataError(
@@ -81,8 +81,8 @@ def _index(ids: IdArray, table: IdArray) -> IndexArray:
 def _texts(both: tuple[Dataset, Dataset], name: str, ids: IdArray) -> TextArray | None:
     texts = np.full(len(ids), "", object)
     for dataset in reversed(both):  # the first overwrites the second
-        own = getattr(dataset, name)
-        if own is not None:
-            known = own != ""
-            texts[_index(dataset.item_ids[known], ids)] = own[known]
+        column = getattr(dataset, name)
+        if column is not None:
+            filled = column != ""
+            texts[_index(dataset.item_ids[filled], ids)] = column[filled]
     return texts if any(texts) else None

@@ -1,7 +1,7 @@
 """Training, validation and test parts of a data set, by protocol name: "paper:1", "time" …
 
 Every row is in one part; "liang" alone leaves some out. Parts keep the order of the file and the id
-tables of the whole. `docs/splits.md` says what each protocol is for.
+tables of the whole. Their purposes are in `docs/splits.md`.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ def split_from_files(train: Dataset, test: Dataset, name: str) -> Split:
 
     Rows of the training file come first; 5 % of them, always the same, become validation.
     """
-    whole = merge(train, test)
-    keys = pair_keys(whole.users, whole.items, whole.n_items)
+    merged = merge(train, test)
+    keys = pair_keys(merged.users, merged.items, merged.n_items)
     common = np.isin(keys[: len(train)], keys[len(train) :])
     if common.any():
         raise DataError(
@@ -164,7 +164,7 @@ def split_from_files(train: Dataset, test: Dataset, name: str) -> Split:
             f"{_pair(train, int(np.argmax(common)))}; a rating may be in one part only"
         )
     labels = np.repeat(np.array([TRAIN, TEST], np.uint8), [len(train), len(test)])
-    return apply_labels(whole, add_validation(labels, _FILES_SEED), name)
+    return apply_labels(merged, add_validation(labels, _FILES_SEED), name)
 
 
 def split_movielens_100k(dataset: Dataset, name: str, complete: Dataset | None = None) -> Split:
@@ -210,13 +210,13 @@ def _rank_in_row(rows: IndexArray) -> npt.NDArray[np.int64]:
     return rank
 
 
-def _matching_rows(dataset: Dataset, whole: Dataset) -> npt.NDArray[np.int64]:
+def _matching_rows(dataset: Dataset, complete: Dataset) -> npt.NDArray[np.int64]:
     """Return where the rows of a data set are in another one that has them all, (n,)."""
-    users = match_ids(whole.user_ids, dataset.user_ids).astype(np.int32)[dataset.users]
-    items = match_ids(whole.item_ids, dataset.item_ids).astype(np.int32)[dataset.items]
-    keys = pair_keys(whole.users, whole.items, whole.n_items)
+    users = match_ids(complete.user_ids, dataset.user_ids).astype(np.int32)[dataset.users]
+    items = match_ids(complete.item_ids, dataset.item_ids).astype(np.int32)[dataset.items]
+    keys = pair_keys(complete.users, complete.items, complete.n_items)
     order = np.argsort(keys)
-    return order[np.searchsorted(keys, pair_keys(users, items, whole.n_items), sorter=order)]
+    return order[np.searchsorted(keys, pair_keys(users, items, complete.n_items), sorter=order)]
 
 
 def _pair(dataset: Dataset, row: int) -> str:

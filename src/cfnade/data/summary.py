@@ -1,4 +1,4 @@
-"""What a data set is like, in a few figures."""
+"""Figures that describe a data set."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from cfnade.data.dataset import Dataset
 
 
 @dataclass(frozen=True)
-class Counts:
-    """How many ratings each user gave, or each item got."""
+class CountSummary:
+    """Numbers of ratings of the users, or of the items."""
 
-    least: int
+    min: int
     median: float
     mean: float
-    most: int
+    max: int
     octaves: list[int]
-    """How many of them have 1, 2–3, 4–7, 8–15 … ratings."""
+    """Numbers of users or items with 1, 2–3, 4–7, 8–15 … dataset."""
 
     def __str__(self) -> str:
-        return f"{self.least:,} to {self.most:,}, median {self.median:,.0f}, mean {self.mean:,.1f}"
+        return f"{self.min:,} to {self.max:,}, median {self.median:,.0f}, mean {self.mean:,.1f}"
 
 
 @dataclass(frozen=True)
-class Weights:
-    """What interactions weigh."""
+class WeightSummary:
+    """Weights of the interactions."""
 
-    least: float
+    min: float
     median: float
     mean: float
-    most: float
+    max: float
     total: float
 
     def __str__(self) -> str:
         return (
-            f"{self.least:g} to {self.most:g}, median {self.median:g}, mean {self.mean:.4g}, "
+            f"{self.min:g} to {self.max:g}, median {self.median:g}, mean {self.mean:.4g}, "
             f"{self.total:,.6g} in all"
         )
 
@@ -57,74 +57,74 @@ class Summary:
     density: float
     mean: float
     histogram: list[int]
-    """How many ratings each level has, in the order of `scale`."""
-    per_user: Counts
-    per_item: Counts
+    """Numbers of ratings at each level, in the order of `scale`."""
+    per_user: CountSummary
+    per_item: CountSummary
     first: str | None
     last: str | None
     titles: bool
     genres: bool
     fingerprint: str
-    weights: Weights | None = None
+    weights: WeightSummary | None = None
     """Of interactions that do not all count once."""
 
     @property
     def implicit(self) -> bool:
-        """Whether these are interactions, which have no scale, mean and histogram to speak of."""
+        """Whether these are interactions: scale, mean and histogram are then meaningless."""
         return self.levels == 1
 
 
-def summarise(ratings: Dataset) -> Summary:
-    """Count what there is to count; users and items without a rating here are left out."""
-    histogram = np.bincount(ratings.levels, minlength=len(ratings.scale))
-    per_user = _per(ratings.users, ratings.n_users)
-    per_item = _per(ratings.items, ratings.n_items)
-    times = ratings.times if len(ratings) else None
+def summarize(dataset: Dataset) -> Summary:
+    """Return the figures of a data set; users and items without a row are not counted."""
+    histogram = np.bincount(dataset.levels, minlength=len(dataset.scale))
+    per_user = _counts_of(dataset.users, dataset.n_users)
+    per_item = _counts_of(dataset.items, dataset.n_items)
+    times = dataset.times if len(dataset) else None
     return Summary(
-        source=ratings.source,
-        ratings=len(ratings),
+        source=dataset.source,
+        ratings=len(dataset),
         users=len(per_user),
         items=len(per_item),
-        levels=len(ratings.scale),
-        scale=list(ratings.scale.values),
-        scale_text=str(ratings.scale),
-        density=len(ratings) / max(1, len(per_user) * len(per_item)),
-        mean=float(histogram @ ratings.scale.array() / max(1, len(ratings))),
+        levels=len(dataset.scale),
+        scale=list(dataset.scale.values),
+        scale_text=str(dataset.scale),
+        density=len(dataset) / max(1, len(per_user) * len(per_item)),
+        mean=float(histogram @ dataset.scale.array() / max(1, len(dataset))),
         histogram=histogram.tolist(),
-        per_user=_counts(per_user),
-        per_item=_counts(per_item),
+        per_user=_summarize_counts(per_user),
+        per_item=_summarize_counts(per_item),
         first=None if times is None else _iso(int(times.min())),
         last=None if times is None else _iso(int(times.max())),
-        titles=ratings.titles is not None,
-        genres=ratings.genres is not None,
-        fingerprint=ratings.fingerprint,
-        weights=_weights(ratings),
+        titles=dataset.titles is not None,
+        genres=dataset.genres is not None,
+        fingerprint=dataset.fingerprint,
+        weights=_weights(dataset),
     )
 
 
-def _weights(ratings: Dataset) -> Weights | None:
-    if ratings.weights is None or len(ratings) == 0:
+def _weights(dataset: Dataset) -> WeightSummary | None:
+    if dataset.weights is None or len(dataset) == 0:
         return None
-    each = ratings.weights.astype(np.float64)
-    return Weights(
-        float(each.min()),
-        float(np.median(each)),
-        float(each.mean()),
-        float(each.max()),
-        float(each.sum()),
+    weights = dataset.weights.astype(np.float64)
+    return WeightSummary(
+        float(weights.min()),
+        float(np.median(weights)),
+        float(weights.mean()),
+        float(weights.max()),
+        float(weights.sum()),
     )
 
 
-def _per(index: npt.NDArray[np.int32], count: int) -> npt.NDArray[np.int64]:
+def _counts_of(index: npt.NDArray[np.int32], count: int) -> npt.NDArray[np.int64]:
     counts = np.bincount(index, minlength=count)
     return counts[counts > 0]
 
 
-def _counts(counts: npt.NDArray[np.int64]) -> Counts:
+def _summarize_counts(counts: npt.NDArray[np.int64]) -> CountSummary:
     if len(counts) == 0:
-        return Counts(0, 0.0, 0.0, 0, [])
+        return CountSummary(0, 0.0, 0.0, 0, [])
     octaves = np.bincount(np.frexp(counts.astype(np.float64))[1] - 1)
-    return Counts(
+    return CountSummary(
         int(counts.min()),
         float(np.median(counts)),
         float(counts.mean()),
@@ -136,5 +136,5 @@ def _counts(counts: npt.NDArray[np.int64]) -> Counts:
 def _iso(seconds: int) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):  # beyond the calendar: show the number itself
+    except (OverflowError, ValueError, OSError):  # outside the calendar
         return str(seconds)

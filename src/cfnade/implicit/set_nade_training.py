@@ -80,7 +80,7 @@ def settings_for(
     usual = 6 if large else 60
     return SetNadeSettings(
         hidden=500 if large else 300,
-        epochs=min(usual, epochs or usual),
+        epochs=usual if epochs is None else min(usual, epochs),
         batch=1000 if large else int(np.clip(users // 10, 50, 500)),
         learning_rate=2e-3 if large else 3e-3,
         weight_decay=min(0.01, 185 / max(1, interactions)),

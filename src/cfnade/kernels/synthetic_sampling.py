@@ -54,20 +54,20 @@ def draw_items(
     Both are draws without replacement in proportion to the weights.
     """
     count = len(weights)
-    drawn = np.zeros(count, np.bool_)
+    is_drawn = np.zeros(count, np.bool_)
     waits = np.empty(count, np.float64)
     for user in range(first, last):
         row = items[offsets[user] : offsets[user + 1]]
         row_key = _bits(key, user + 1)
         if 4 * len(row) <= count:
-            _draw_one_by_one(row_key, accept, alias, drawn, row)
+            _draw_one_by_one(row_key, accept, alias, is_drawn, row)
         else:
             _draw_by_waiting(row_key, weights, waits, row)
         row.sort()
 
 
 @inner
-def _draw_one_by_one(key: Any, accept: Any, alias: Any, drawn: Any, row: Any) -> None:
+def _draw_one_by_one(key: Any, accept: Any, alias: Any, is_drawn: Any, row: Any) -> None:
     filled, counter = 0, 0
     while filled < len(row):
         bits = _bits(key, counter + 1)
@@ -76,12 +76,12 @@ def _draw_one_by_one(key: Any, accept: Any, alias: Any, drawn: Any, row: Any) ->
         item = min(int(position), len(accept) - 1)
         if position - item >= accept[item]:  # the fraction is as random as the whole part
             item = alias[item]
-        if not drawn[item]:
-            drawn[item] = True
+        if not is_drawn[item]:
+            is_drawn[item] = True
             row[filled] = item
             filled += 1
     for item in row:
-        drawn[item] = False
+        is_drawn[item] = False
 
 
 @inner

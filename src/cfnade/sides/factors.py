@@ -24,7 +24,6 @@ from cfnade.kernels.posterior import expect, lower_products, maximise
 from cfnade.kernels.threads import run
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.rank_posteriors import expected_of_ranks
-from cfnade.utils.caching import WeakMemo
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -69,10 +68,6 @@ class _Sums(NamedTuple):
     firsts: Floats  # (M, D) Σ z
 
 
-_ANALYSES = WeakMemo[Factors]()
-"""Of rows: several members of a model may start from the same one."""
-
-
 def analyse(
     rows: CsrRows,
     dimensions: int,
@@ -89,7 +84,8 @@ def analyse(
     if part is not None and part.group.size > 1:
         return _analysed(rows, dimensions, seed, threads, sweeps, part)
     how = dimensions, seed, threads, sweeps
-    return _ANALYSES.get(rows, how, lambda: _analysed(rows, *how, None))
+    # Several members of a model may start from the same analysis.
+    return rows.memo(("factors", *how), lambda: _analysed(rows, *how, None))
 
 
 def _analysed(

@@ -31,7 +31,6 @@ from cfnade.sides.made_side import MadeSide
 from cfnade.sides.near_rows import NearWeights, residuals_of
 from cfnade.sides.side import Array, Axis, Before, other_axis
 from cfnade.sides.trainable import Member, tables_of
-from cfnade.utils.caching import WeakMemo
 
 DIMENSIONS, SWEEPS = 4, 15
 """Of the factor analysis. More dimensions explain away what is near."""
@@ -101,7 +100,8 @@ class NearSide(MadeSide):
             left = _left_of(FactorRows(self.weights().factors, rows), rows)
             return pairs_of(rows, left, SURE[self.axis], made[1])
 
-        pairs = _PAIRS.get(rows, (self.axis, *made), find)
+        # Several members of a model may have the same neighborhood.
+        pairs = rows.memo(("pairs", self.axis, *made), find)
         config = NearConfig(**self.network.config.to_dict() | {"pairs": len(pairs.others)})
         filled = NearNetwork(config)
         filled.factors = self.network.factors
@@ -139,10 +139,6 @@ class Pairs(NamedTuple):
     others: Array  # (P,)
     covariances: Array  # (P,)
     variances: Array  # (M,)
-
-
-_PAIRS = WeakMemo[Pairs]()
-"""Of rows: several members of a model may have the same neighbourhood."""
 
 
 def _left_of(factors: FactorRows, rows: CsrRows) -> Array:

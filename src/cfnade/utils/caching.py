@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
@@ -49,24 +48,22 @@ class locked_cached_property(Generic[T]):  # noqa: N801  # a decorator, like cac
             return value
 
 
-class WeakMemo(Generic[T]):
-    """Cache values by an object and a key; values are dropped with the object.
+class Memo:
+    """Base of immutable classes that cache values computed from them.
 
-    Threads that ask for the same value at the same time compute it once.
+    The values are dropped with the object; copies in other processes compute their own.
     """
 
-    def __init__(self) -> None:
-        self._lock = PicklableLock()
-        self._entries: WeakKeyDictionary[Any, dict[Hashable, tuple[PicklableLock, list[T]]]]
-        self._entries = WeakKeyDictionary()
-
-    def get(self, owner: Any, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return the value of `owner` and `key`; compute it on first use."""
-        with self._lock:
-            lock, values = self._entries.setdefault(owner, {}).setdefault(
-                key, (PicklableLock(), [])
-            )
+    def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return the value of a key; it is computed once, while other threads wait for it."""
+        with self.__dict__.setdefault("_memo_lock", PicklableLock()):
+            entries = self.__dict__.setdefault("_memo_entries", {})
+            lock, values = entries.setdefault(key, (PicklableLock(), []))
         with lock:
             if not values:
                 values.append(compute())
-            return values[0]
+            value: T = values[0]
+            return value
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_memo_lock", "_memo_entries")}

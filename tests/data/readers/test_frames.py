@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from cfnade import CFNADE, DataError, load
+from cfnade.data.readers.frames import join_target
 
 ROWS = [(1, 10, 5), (1, 11, 3.5), (2, 10, 1), (4, 12, 4)]
 NAMES = ["user", "item", "rating"]
@@ -35,6 +36,16 @@ FIELDS = [("user", "i4"), ("item", "i8"), ("rating", "f4")]
         np.asfortranarray(np.array(ROWS, np.float32)),
         np.array(ROWS, FIELDS),
         np.array(ROWS, FIELDS).view(np.recarray),
+        FRAME.lazy(),
+        FRAME.lazy().filter(pl.col("rating") > 0).select(pl.all().reverse()).reverse(),
+        FRAME.to_pandas().set_index(["user", "item"]),
+        FRAME.to_pandas().set_index("user"),
+        FRAME.to_pandas().set_index(["user", "item"])["rating"].to_frame(),
+        tuple(FRAME[name].to_numpy() for name in NAMES),
+        tuple(FRAME[name] for name in NAMES),
+        tuple(FRAME.to_pandas()[name] for name in NAMES),
+        [dict(reversed(list(zip(NAMES, row, strict=True)))) for row in ROWS[:1]]
+        + [dict(zip(NAMES, row, strict=True)) for row in ROWS[1:]],
         {1: {10: 5, 11: 3.5}, 2: {10: 1}, 3: {}, 4: {12: 4}},
         dict(zip(NAMES, zip(*ROWS, strict=True), strict=True)),
         {name: FRAME[name] for name in NAMES},
@@ -153,6 +164,50 @@ def test_a_model_is_fitted_to_them() -> None:
     dense = draw.integers(1, 6, (30, 20)) * (draw.random((30, 20)) < 0.5)
     model = CFNADE(ridge=0, hidden=(4,), epochs=1).fit(sp.csr_array(dense))
     assert 1 <= model.predict([3], [4])[0] <= 5
+
+
+def test_arrays_of_different_lengths_are_refused() -> None:
+    with pytest.raises(DataError, match=r"are not equally long: \[3, 2, 3\]"):
+        load((np.arange(3), np.arange(2), np.arange(3)))
+
+
+def test_an_index_whose_name_is_taken_is_refused() -> None:
+    frame = FRAME.to_pandas().set_index("user", drop=False)
+    with pytest.raises(DataError, match="the index of the frame has a name that a column has too"):
+        load(frame)
+
+
+PAIRS = FRAME.select("user", "item")
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        (PAIRS.to_numpy(), FRAME["rating"].to_numpy()),
+        (PAIRS.to_numpy(), FRAME["rating"].to_list()),
+        (PAIRS, FRAME["rating"]),
+        (PAIRS.to_pandas(), FRAME.to_pandas()["rating"]),
+        ([list(row) for row in PAIRS.rows()], FRAME["rating"].to_list()),
+    ],
+)
+def test_users_and_items_in_x_and_ratings_in_y_are_a_table(X: Any, y: Any) -> None:
+    assert load(join_target(X, y)) == load(FRAME)
+
+
+def test_other_pairs_of_arguments_are_no_x_and_y() -> None:
+    assert join_target(FRAME, FRAME) is None
+    assert join_target(PAIRS, FRAME["rating"][:2]) is None
+    assert join_target(FRAME, FRAME["rating"]) is None
+
+
+def test_fit_takes_x_and_y() -> None:
+    draw = np.random.default_rng(0)
+    pairs = np.argwhere(draw.random((30, 20)) < 0.5)
+    ratings = draw.integers(1, 6, len(pairs))
+    options: dict[str, Any] = {"ridge": 0, "hidden": (4,), "epochs": 1}
+    model = CFNADE(**options).fit(pairs, ratings)
+    same = CFNADE(**options).fit(np.column_stack([pairs, ratings]))
+    assert model.fitted_.context == same.fitted_.context
 
 
 def test_scipy_is_not_imported_for_other_tables() -> None:

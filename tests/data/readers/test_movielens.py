@@ -166,3 +166,20 @@ def test_two_sets_in_one_folder_are_an_error_that_names_both(tmp_path: Path) -> 
     _folder({**LAYOUTS["100k"], **LAYOUTS["1m"]}, tmp_path)
     with pytest.raises(DataError, match=r"several files .*: ml/ratings\.dat, ml/u\.data; give the"):
         read(tmp_path, LoadOptions())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ratings.dat", "1\t10\t5\n2\t10\t3\n"),
+        ("ratings.dat", "user,item,rating\n1,10,5\n2,10,3\n"),
+        ("u.data", "1,10,5\n2,10,3\n"),
+    ],
+)
+def test_another_file_of_the_same_name_is_read_as_text(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    table = read(tmp_path / name, LoadOptions())
+    assert table.frame.rows() == [(1, 10, 5.0), (2, 10, 3.0)]
+    assert "MovieLens" not in table.description

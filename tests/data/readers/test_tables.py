@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import io
+import json
+import sys
+import zipfile
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.raw_tables import item_texts, raw_table
+from tests.raw_tables import item_texts, raw_table, rows
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
@@ -289,3 +293,123 @@ def test_damaged_metadata_says_so(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "r.parquet")
     with pytest.raises(DataError, match=r"r\.parquet: its cfnade\.\* metadata is damaged"):
         read(tmp_path / "r.parquet", LoadOptions())
+
+
+# -- JSON and spreadsheets -------------------------------------------------------------------------
+
+RECORDS = [
+    {"user_id": 2, "item_id": "b", "rating": 3.5, "timestamp": 978300760},
+    {"user_id": 1, "item_id": "a", "rating": 4, "timestamp": 978300761},
+    {"user_id": 2, "item_id": "c", "rating": 1.0, "timestamp": 978300762, "note": "extra"},
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(map(json.dumps, RECORDS)),
+        "\n".join(map(json.dumps, RECORDS)) + "\n",
+        json.dumps(RECORDS),
+        " \n" + json.dumps(RECORDS, indent=2),
+        "\ufeff" + json.dumps(RECORDS),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_json_gives_the_same_ratings(text: str, pack: type[bytes], tmp_path: Path) -> None:
+    (tmp_path / "own.json").write_bytes(pack(text.encode()))
+    table = read(tmp_path / "own.json", LoadOptions())
+    assert lists(table) == EXPECTED
+    assert table.description.startswith("JSON")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"user": 1, "item": 2, "rating": "x"}\n', r"own\.json, row 0, column 'rating': .*'x' is"),
+        ('[{"user": 1, "item": 2, "rating": 3}', r"own\.json: cannot be read as a table"),
+        ('{"user": 1}\n{"user"', r"own\.json: cannot be read as a table"),
+        ('{"ratings": [{"user": 1}]}', r"own\.json: is a JSON object; give JSON Lines"),
+        ("[]", r"own\.json: (has columns but no rows|cannot be read)|which column"),
+        ('[{"user": 1, "item": 2, "rating": [3]}]', "is of type List"),
+    ],
+)
+def test_json_that_cannot_be_used_says_why(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "own.json").write_text(text)
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "own.json", LoadOptions())
+
+
+def test_a_header_in_brackets_is_no_json(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("[user],[item],[rating]\n1,2,3\n1,3,4\n")
+    assert rows(read(path, LoadOptions())) == [(1, 2, 3.0), (1, 3, 4.0)]
+
+
+def workbook(cells: list[list[Any]]) -> bytes:
+    """Return the least xlsx file with one sheet."""
+    lines = []
+    for row in cells:
+        texts = [
+            f'<c t="inlineStr"><is><t>{cell}</t></is></c>'
+            if isinstance(cell, str)
+            else ("<c/>" if cell is None else f"<c><v>{cell}</v></c>")
+            for cell in row
+        ]
+        lines.append(f"<row>{''.join(texts)}</row>")
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    sheet = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+    members = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types">'
+        f'<Override PartName="/xl/workbook.xml" ContentType="{sheet}.sheet.main+xml"/>'
+        f'<Override PartName="/xl/s.xml" ContentType="{sheet}.worksheet+xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>'
+        '<sheet name="S" sheetId="1" r:id="r1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}/relationships">'
+        f'<Relationship Id="r1" Type="{office}/worksheet" Target="s.xml"/></Relationships>',
+        "xl/s.xml": f'<worksheet xmlns="{main}"><sheetData>{"".join(lines)}</sheetData>'
+        "</worksheet>",
+    }
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return out.getvalue()
+
+
+CELLS: list[list[Any]] = [[*PLAIN], *map(list, zip(*PLAIN.values(), strict=True))]
+
+
+@pytest.mark.parametrize("name", ["own.xlsx", "own.csv"])
+def test_a_spreadsheet_gives_the_same_ratings(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(workbook([*CELLS, [None] * 4]))
+    table = read(tmp_path / name, LoadOptions())
+    assert lists(table) == EXPECTED
+    assert table.description == "spreadsheet table"
+
+
+def test_a_bad_cell_of_a_spreadsheet_is_named_as_it_is_numbered_there(tmp_path: Path) -> None:
+    cells = [*CELLS[:3], [1, "b", "many", 5]]
+    (tmp_path / "own.xlsx").write_bytes(workbook(cells))
+    with pytest.raises(DataError, match=r"own\.xlsx, row 4, column 'rating': .* is not a number"):
+        read(tmp_path / "own.xlsx", LoadOptions())
+
+
+def test_a_damaged_spreadsheet_says_so(tmp_path: Path) -> None:
+    whole = workbook(CELLS)
+    for end in (30, len(whole) // 2, len(whole) - 30):
+        (tmp_path / "own.xlsx").write_bytes(whole[:end])
+        with pytest.raises(DataError, match=r"own\.xlsx: cannot be read"):
+            read(tmp_path / "own.xlsx", LoadOptions())
+
+
+def test_without_the_package_the_message_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastexcel", None)
+    (tmp_path / "own.xlsx").write_bytes(workbook(CELLS))
+    with pytest.raises(DataError, match=r"pip install 'cfnade\[excel\]'"):
+        read(tmp_path / "own.xlsx", LoadOptions())

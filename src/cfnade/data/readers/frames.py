@@ -60,7 +60,7 @@ def join_target(X: Any, y: Any) -> Any:
     if not pairs or shape is None or size is None or size != (shape[0],):
         return None
     frame = to_polars(X)
-    ratings = _series("rating", y if isinstance(y, np.ndarray) else to_polars({"y": y})["y"])
+    ratings = _series("rating", y)
     names = ["user", "item"] if frame.columns == ["0", "1"] else frame.columns
     return frame.rename(dict(zip(frame.columns, names, strict=True))).with_columns(ratings)
 

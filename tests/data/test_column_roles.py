@@ -1,0 +1,157 @@
+"""Which column is which: no column of ratings is ignored without a word."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cfnade import DataError, load
+
+PAIRS = [(user, item) for user in range(8) for item in range(5)]
+
+
+def table(name: str, values: list[Any]) -> pl.DataFrame:
+    """Return 40 pairs with a third column, whose values are repeated."""
+    users, items = zip(*PAIRS, strict=True)
+    column = (values * len(PAIRS))[: len(PAIRS)]
+    return pl.DataFrame({"user": users, "item": items, name: column})
+
+
+PREFERENCES: list[tuple[str, list[Any]]] = [
+    ("liked", [True, False, True]),
+    ("thumbs", [-1, 1, 1]),
+    ("Feedback", [1, 9, 10, 7, 3]),
+    ("Bewertung", [5, 4, 1]),
+    ("sentiment", [0.0, 0.5, 1.0]),
+    ("label", [0, 1]),
+    ("enjoyment", ["positive", "negative", "neutral"]),
+    ("stars_given", ["★★★", "★", "★★★★★"]),
+    ("opinion", ["4 stars", "2 stars"]),
+    ("sentiment", [0.11, 0.37, 0.92, 0.58]),
+    ("x", [0.5, 1.5, 2.0]),
+]
+
+
+@pytest.mark.parametrize(("name", "values"), PREFERENCES)
+@pytest.mark.parametrize("as_text", [True, False])
+def test_a_column_that_looks_like_ratings_is_asked_about(
+    name: str, values: list[Any], as_text: bool, tmp_path: Path
+) -> None:
+    data: Any = table(name, values)
+    if as_text:
+        data.write_csv(tmp_path / "own.csv")
+        data = tmp_path / "own.csv"
+    message = f"column '{name}' looks like ratings.*rating='{name}'.*weight=.*implicit=True"
+    if name == "stars_given":
+        message = "which column is the rating|looks like ratings"
+    with pytest.raises(DataError, match=message):
+        load(data)
+    assert load(data, implicit=True).implicit
+
+
+OTHERS: list[tuple[str, list[Any]]] = [
+    ("comment", ["fine", "I like it", "meh"]),
+    ("liked", [True]),
+    ("label", [1]),
+    ("age", list(range(18, 58))),
+    ("year", [1999, 2003]),
+    ("price", [9.99, 12.5, 3.2]),
+    ("country", ["fr", "de"]),
+]
+
+
+@pytest.mark.parametrize(("name", "values"), OTHERS)
+def test_other_columns_are_left_alone(name: str, values: list[Any], tmp_path: Path) -> None:
+    frame = table(name, values)
+    frame.write_csv(tmp_path / "own.csv")
+    assert load(frame).implicit
+    assert load(tmp_path / "own.csv").implicit
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("liked", [True, False], {0.0, 1.0}),
+        ("liked", ["True", "FALSE"], {0.0, 1.0}),
+        ("thumbs", [-1, 1], {-1.0, 1.0}),
+    ],
+)
+def test_two_levels_are_ratings(
+    name: str, values: list[Any], expected: set[float], tmp_path: Path
+) -> None:
+    frame = table(name, values)
+    frame.write_csv(tmp_path / "own.csv")
+    for data in (frame, tmp_path / "own.csv"):
+        ratings = load(data, rating=name)
+        assert len(ratings.scale) == 2
+        assert set(ratings.values.tolist()) == expected
+        first = expected - {ratings.values[1]}
+        assert {ratings.values[0]} == first
+
+
+def test_a_column_of_hours_is_offered_as_a_weight(caplog: pytest.LogCaptureFixture) -> None:
+    hours = table("hours_played", [0.1, 3.7, 120.25, 12.0])
+    with caplog.at_level(logging.INFO, "cfnade"):
+        load(hours)
+    assert "weight='hours_played' (--weight)" in caplog.text
+    weights = load(hours, weight="hours_played").weights
+    assert weights is not None
+    np.testing.assert_allclose(weights[:4], [0.1, 3.7, 120.25, 12.0], rtol=1e-6)
+
+
+def plays() -> list[int]:
+    counts: list[int] = np.random.default_rng(0).geometric(0.02, len(PAIRS)).tolist()
+    return counts
+
+
+@pytest.mark.parametrize("counts", [plays(), [n * 37 for n in plays()], [1, 1, 1, 2, 3, 90]])
+def test_counts_without_a_name_lead_to_the_option_of_weights(
+    counts: list[int], tmp_path: Path
+) -> None:
+    rows = [(u, i, (counts * 40)[n] ** 2) for n, (u, i) in enumerate(PAIRS)]
+    path = tmp_path / "plays.csv"
+    path.write_text("".join(f"{u},{i},{n}\n" for u, i, n in rows))
+    for data in (rows, path):
+        with pytest.raises(DataError, match=r"plays, hours\), give weight=2"):
+            load(data)
+        weights = load(data, weight=2).weights
+        assert weights is not None
+        np.testing.assert_allclose(weights, [float(n) for *_, n in rows], rtol=1e-6)
+
+
+def test_ratings_on_a_hundred_levels_are_no_counts() -> None:
+    scores = np.random.default_rng(1).integers(1, 101, len(PAIRS)).tolist()
+    ratings = load([(u, i, score) for (u, i), score in zip(PAIRS, scores, strict=True)])
+    assert not ratings.implicit
+
+
+def test_two_columns_of_one_name_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("user,item,rating,rating\n1,2,3,5\n1,3,4,1\n")
+    with pytest.raises(DataError, match="2 columns are named 'rating'; give the position"):
+        load(path)
+    assert load(path, rating=3).values.tolist() == [5.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"separator": 5}, r"separator \(=5\) must be"),
+        ({"item": ["a"]}, r"item \(=\['a'\]\) must be the name of a column or its position"),
+        ({"user": 1.0}, r"user \(=1\.0\) must be the name of a column"),
+        ({"rating": True}, r"rating \(=True\) must be the name of a column"),
+        ({"time": True}, r"time \(=True\) must be .*or False to ignore it"),
+        ({"implicit": "yes"}, r"implicit \(='yes'\) must be"),
+        ({"rating": "rating", "implicit": True}, "rating= and implicit=True exclude each other"),
+        ({"colour": 1}, "unknown load option 'colour'"),
+        ({"repeats": "last"}, "unknown load option 'repeats'"),
+    ],
+)
+def test_options_of_a_wrong_type_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load([(1, 2, 3), (1, 3, 4)], **options)
