@@ -22,6 +22,7 @@ _HEAD = """# Top-n recommendation with no settings
   ratings in the upper quarter of the scale. All items but those of training are ranked.
 - ± is the standard error over users, with several seeds over the mean of each. Bold: within one
   standard error of the best.
+- EASE is left out above 10,000 items, where its search takes long.
 - Seconds include the search and were measured on a shared machine; CPU seconds add up all threads.
 """
 _NAMES = {"item-knn": "item-kNN", "ease": "EASE", "ials": "iALS (irspack)"}
