@@ -10,6 +10,7 @@ from tests.implicit.cases import M, matrix, some_model, some_rows
 
 from cfnade.exceptions import ModelError
 from cfnade.implicit import InteractionModel
+from cfnade.implicit import blend as blend_module
 from cfnade.implicit.blend import (
     Question,
     collect_candidates,
@@ -106,6 +107,17 @@ def test_the_blend_is_not_below_its_best_component(seed: int) -> None:
     assert blend.ndcg == pytest.approx(together, abs=2e-3)
     assert blend.alone == {name: pytest.approx(value, abs=1e-5) for name, value in alone.items()}
     assert sum(blend.weights.values()) == pytest.approx(1.0)
+
+
+def test_weights_below_the_best_component_are_replaced_by_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Halves of the users may agree on weights that are worse for all of them."""
+    truth, noise = 2 * np.random.default_rng(0).standard_normal((2, 200, ITEMS))
+    monkeypatch.setattr(blend_module, "search_weights", lambda _: np.array([0.0, 1.0]))
+    blend = blend_of({"good": truth, "noise": noise}, question_of(truth, 0))
+    assert blend.weights == {"good": 1.0, "noise": 0.0}
+    assert blend.ndcg == max(blend.alone.values())
 
 
 def test_parts_of_a_question_are_joined() -> None:

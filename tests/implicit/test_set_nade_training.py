@@ -315,6 +315,18 @@ def test_a_restored_training_ends_with_the_same_bits() -> None:
         assert torch.equal(tensor, again.trainer.average[name])
 
 
+def test_a_restored_training_has_the_best_weights_of_the_first() -> None:
+    first = SetNadeTrainer(some_rows(), SETTINGS)
+    first.epoch(0)
+    first.remember()
+    expected = first.best().V.clone()
+    first.epoch(1)
+    again = SetNadeTrainer(some_rows(), SETTINGS)
+    again.restore({name: t.clone() for name, t in first.state().items()}, first.step)
+    assert torch.equal(again.best().V, expected)
+    assert not torch.equal(again.averaged().V, expected)
+
+
 @pytest.mark.parametrize("name", ["hidden", "batch", "learning_rate", "context_rate", "average"])
 def test_settings_out_of_bounds_are_named(name: str) -> None:
     with pytest.raises(TrainingError, match=name):
