@@ -381,7 +381,7 @@ def test_without_context_only_unknown_rows_can_be_asked_for(side: Axis) -> None:
     [
         ([0, 9], [0, 0], r"users contains 9; it must lie in 0\.\.8, or be -1"),
         ([0], [-2], r"items contains -2; it must lie in 0\.\.7"),
-        ([0, 1], [0], "2 users and 1 items"),
+        ([0, 1], [0], "2 users and 1 item were"),
         ([0.5], [0], "users have dtype float64"),
         ([[0]], [0], r"users have dtype int64 and shape \(1, 1\)"),
     ],
