@@ -16,7 +16,8 @@ from cfnade import newcomers
 from cfnade.data.synthetic import synthetic
 from cfnade.estimator import CFNADE
 from cfnade.fitted import FittedModel
-from cfnade.kernels.newton import most_probable
+from cfnade.kernels import newton
+from cfnade.kernels.newton import most_probable, most_probable_without_each
 from cfnade.scorer import Scorer
 from cfnade.sides.directions import MOST, directions, gram
 from cfnade.sides.side import NOTHING, Row, What, Who
@@ -77,6 +78,28 @@ def test_it_does_not_matter_where_it_starts() -> None:
     far = np.full(6, 40.0)
     np.testing.assert_allclose(solved(one, far), solved(one), atol=1e-8)
     assert (far == 40.0).all()
+
+
+@pytest.mark.parametrize(("n", "D", "size"), [(4, 3, 1.0), (40, 6, 1.0), (50, 5, 12.0)])
+def test_each_rating_is_left_out_of_its_own_problem(n: int, D: int, size: float) -> None:
+    one = some_problem(n, D, size=size)
+    left_out = np.array([2, 0, n - 1, 2])
+    bases = one.base + 0.1 * np.random.default_rng(1).normal(size=(4, n, K))
+    bases[np.arange(4), left_out] = 1e3  # must not matter
+    fixed = one.slopes, one.levels, one.variances, solved(one), left_out
+    found = most_probable_without_each(np.ascontiguousarray(bases.swapaxes(1, 2)), *fixed)
+    for z, base, out in zip(found, bases, left_out, strict=True):
+        kept = np.arange(n) != out
+        rest = one._replace(base=base[kept], slopes=one.slopes[kept], levels=one.levels[kept])
+        np.testing.assert_allclose(z, least(rest), atol=1e-5)
+
+
+def test_similar_problems_need_no_curvature_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, left_out = some_problem(200, 6, size=0.5), np.arange(20)
+    bases = np.repeat(one.base.T[None], 20, axis=0)
+    start = solved(one)
+    monkeypatch.setattr(newton, "most_probable", None)
+    most_probable_without_each(bases, one.slopes, one.levels, one.variances, start, left_out)
 
 
 # -- directions ------------------------------------------------------------------------------------
@@ -237,6 +260,24 @@ def test_the_history_of_a_trained_user_gives_what_the_user_gets(trained: FittedM
         rules.append(np.square(nobody - aimed).mean())
     print(np.sqrt(np.mean(gaps)), np.sqrt(np.mean(rules)))
     assert np.sqrt(np.mean(gaps)) < 0.35 * np.sqrt(np.mean(rules))
+
+
+@pytest.mark.parametrize(("n", "most"), [(30, 500), (30, 29), (30, 28), (40, 10)])
+def test_leaving_out_each_rating_is_a_history_without_it(
+    trained: FittedModel, n: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many ratings are folded in, and some of items that training never saw."""
+    monkeypatch.setattr(newcomers, "MOST", most)
+    monkeypatch.setattr(newcomers, "PIECE", 9 * 5 * (1 + min(most, n)))  # several pieces
+    rng = np.random.default_rng(n)
+    columns = rng.permutation(trained.context.n_items)[: n + 1].astype(np.int32)
+    scorer, rated = Scorer(trained), Row(columns[1:], rng.integers(0, 5, n).astype(np.uint8))
+    item = columns[:1].astype(np.int64)
+    effects = scorer.effects(Who(-1, rated), int(item[0]))
+    for column, found in zip(rated.columns, effects.without, strict=True):
+        right = scorer.of_person(Who(-1, rated.without(int(column))), item)[0]
+        np.testing.assert_allclose(found, right, rtol=0, atol=1e-6)
+    assert np.abs(effects.without - effects.whole).max() > 1e-3
 
 
 def test_known_users_and_items_are_not_touched(

@@ -117,10 +117,15 @@ class MemberScores:
             parts.append(reading.without_each(who, item))
             check_cancelled()
         user, thing = self._pair(who, item)
-        users = [user]
-        if self._newcomers.untrained("user", np.array([who.user]))[0]:
-            users = [user.without(int(other)) for other in user.known.columns]
-        self._vary(parts, users, [thing], lambda folding: folding.without_each(who, item))
+
+        def features(folding: Folding) -> Array:
+            return folding.without_each(who, item)
+
+        count = len(user.known.columns)
+        if count and self._newcomers.untrained("user", np.array([who.user]))[0]:
+            said = self._newcomers.said_without_each(user, features)
+            self._put(parts, np.arange(count), said)
+        self._vary(parts, [thing], features)
         total = np.asarray(np.sum(parts, axis=0))
         return self._unless_known(total, who, item) if len(total) == 1 else total
 
@@ -129,7 +134,8 @@ class MemberScores:
         parts = [reading.without_raters(raters, who, item) for reading in self._readings]
         user, thing = self._pair(who, item)
         things = [thing.without(int(rater)) for rater in raters.columns]
-        self._vary(parts, [user], things, lambda folding: folding.without_raters(raters, who, item))
+        for news in ([user], things):
+            self._vary(parts, news, lambda folding: folding.without_raters(raters, who, item))
         total = np.asarray(np.sum(parts, axis=0))
         return total if len(user.known.columns) else self._unless_known(total, who, item)
 
@@ -140,7 +146,8 @@ class MemberScores:
         rest = [raters.levels != level for level in range(self._K)]
         rows = [Row(raters.columns[keep], raters.levels[keep]) for keep in rest]
         things = [thing.given(row) for row in rows]
-        self._vary(parts, [user], things, lambda folding: folding.without_levels(raters, who, item))
+        for news in ([user], things):
+            self._vary(parts, news, lambda folding: folding.without_levels(raters, who, item))
         total = np.asarray(np.sum(parts, axis=0))
         return total if len(user.known.columns) else self._unless_known(total, who, item)
 
@@ -194,16 +201,14 @@ class MemberScores:
     def _vary(
         self,
         parts: list[Array],
-        users: Sequence[Newcomer],
-        items: Sequence[Newcomer],
+        news: Sequence[Newcomer],
         features: Callable[[Folding], Array],
     ) -> None:
-        """One cell without some ratings: users or items differ, or there is one of them."""
+        """One cell without some ratings: its users, or items, differ, or there is one of them."""
         every = np.arange(len(parts[0]))
-        for news in (users, items):
-            if len(every) and self._newcomers.untrained(news[0].axis, np.array([news[0].index]))[0]:
-                which = every if len(news) == len(every) else 0 * every
-                self._put(parts, every, self._newcomers.said(news, which, features))
+        if len(every) and self._newcomers.untrained(news[0].axis, np.array([news[0].index]))[0]:
+            which = every if len(news) == len(every) else 0 * every
+            self._put(parts, every, self._newcomers.said(news, which, features))
 
     @staticmethod
     def _put(parts: list[Array], places: IntArray, said: dict[int, Array]) -> None:

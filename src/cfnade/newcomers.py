@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.data.dataset import Dataset
-from cfnade.kernels.newton import most_probable
+from cfnade.kernels.newton import most_probable, most_probable_without_each
 from cfnade.sides import Axis
 from cfnade.sides.side import (
     NOTHING,
@@ -46,6 +47,12 @@ FloatArray = npt.NDArray[np.float64]
 
 SHRINK = 0.5
 """Imagined ratings that say nothing: n known ones count n / (n + SHRINK)."""
+
+FEW = 16
+"""Each of so few ratings moves the others' weights far: then each is left out by itself."""
+
+PIECE = 1 << 20
+"""How many scores a temporary array may hold."""
 
 MOST = 500
 """Weights are sought for so many ratings, or some of more: rows are read whole as ever."""
@@ -142,31 +149,57 @@ class Newcomers:
 
         Cell t is of news[which[t]]; features are those of the cells, (n, K, 1 + D).
         """
-        axis = news[0].axis
+        counts = self._level_counts(news)
+        return self._said(news[0].axis, counts, lambda: self._solutions(news), which, features)
+
+    def said_without_each(
+        self, new: Newcomer, features: Callable[[Folding], Array]
+    ) -> dict[int, FloatArray]:
+        """Return the same of one cell of a user, without each of the user's ratings."""
+        columns, levels = new.known
+        which = np.arange(len(columns))
+        if len(columns) <= FEW:
+            return self.said([new.without(int(other)) for other in columns], which, features)
+        counts = self._level_counts([new]) - np.eye(len(self._frequencies), dtype=int)[levels]
+        solve = partial(self._solutions_without_each, new)
+        return self._said(new.axis, counts, solve, which, features)
+
+    def _level_counts(self, news: Sequence[Newcomer]) -> IntArray:
+        """Known ratings at each level. Returns (B, K)."""
+        K = len(self._frequencies)
+        return np.array([np.bincount(new.known.levels, minlength=K) for new in news])
+
+    def _said(
+        self,
+        axis: Axis,
+        counts: IntArray,
+        solve: Callable[[], Sequence[FloatArray | None]],
+        which: IntArray,
+        features: Callable[[Folding], Array],
+    ) -> dict[int, FloatArray]:
         learning = [n for n, reading in enumerate(self._readings) if reading.learns == axis]
-        known = any(len(new.known.levels) for new in news)
-        if self._folds and not known and self._all_learn(axis):
+        if self._folds and not counts.any() and self._all_learn(axis):
             means = self._foldings(axis, mean_only=True)
             return {
                 number: _scores(features(means[number]), np.ones((1, 1)), 0 * which)
                 if number in means
-                else self._rule(number, news)[which]
+                else self._rule(number, counts)[which]
                 for number in learning
             }
-        solutions = self._solutions(news) if self._folds else [None] * len(news)
+        solutions = solve() if self._folds else [None] * len(counts)
         ruled = np.array([z is None for z in solutions])
         answers: dict[int, FloatArray] = {}
         for number in learning:
             scores = np.empty((len(which), len(self._frequencies)))
             folding = self._foldings(axis).get(number) if not ruled.all() else None
             if folding is None:
-                scores[:] = self._rule(number, news)[which]
+                scores[:] = self._rule(number, counts)[which]
             else:
-                weights = self._weights(number, axis, solutions, news)
+                weights = self._weights(number, axis, solutions, counts)
                 scores[:] = _scores(features(folding), weights, which)
                 if ruled.any():
                     places = np.flatnonzero(ruled[which])
-                    scores[places] = self._rule(number, news)[which[places]]
+                    scores[places] = self._rule(number, counts)[which[places]]
             answers[number] = scores
         return answers
 
@@ -174,13 +207,11 @@ class Newcomers:
         """Whether every side with weights has them for this axis."""
         return all(reading.learns in (axis, None) for reading in self._readings)
 
-    def _rule(self, number: int, news: Sequence[Newcomer]) -> FloatArray:
-        K = len(self._frequencies)
+    def _rule(self, number: int, counts: IntArray) -> FloatArray:
         own = self._readings[number].learns
         if any(reading.learns == own for reading in self._readings[:number]):
-            return np.zeros((len(news), K))  # an earlier side has said it
-        counts = [np.bincount(new.known.levels, minlength=K) for new in news]
-        return untrained_scores(np.array(counts), self._frequencies, prior=number == 0)
+            return np.zeros(counts.shape)  # an earlier side has said it
+        return untrained_scores(counts.astype(np.float64), self._frequencies, prior=number == 0)
 
     # -- folding ------------------------------------------------------------------------------
 
@@ -237,13 +268,81 @@ class Newcomers:
         for number, reading in enumerate(self._readings):
             if reading.learns == new.axis:
                 if number not in self._foldings(new.axis):
-                    total += self._rule(number, [new.without(int(other)) for other in others])
+                    rest = self._level_counts([new.without(int(other)) for other in others])
+                    total += self._rule(number, rest)
                 continue
             scores = new.ask(reading, others)
-            blank = np.flatnonzero(self.untrained(other_axis(new.axis), others))
-            if len(blank) and reading.learns is not None:
-                both = [self.known(other_axis(new.axis), int(other)) for other in others[blank]]
-                scores[blank] = self._rule(number, [one.without(new.index) for one in both])
+            self._put_rule(number, new, others, scores)
+            total += scores
+        return total
+
+    def _put_rule(self, number: int, new: Newcomer, others: IntArray, scores: Array) -> None:
+        """Of cells of one with others (…, n, K): replace those of others without weights."""
+        blank = np.flatnonzero(self.untrained(other_axis(new.axis), others))
+        if len(blank) and self._readings[number].learns is not None:
+            both = [self.known(other_axis(new.axis), int(other)) for other in others[blank]]
+            rest = self._level_counts([one.without(new.index) for one in both])
+            scores[..., blank, :] = self._rule(number, rest)
+
+    # -- folding without each rating ------------------------------------------------------------
+
+    def _solutions_without_each(self, new: Newcomer) -> list[FloatArray | None]:
+        """The same of a user without each of more than FEW ratings.
+
+        All problems choose from the same ratings, the first MOST + 1 by hash: each lacks the one
+        that is left out, or the last one if that is not among them.
+        """
+        columns, levels = (part.astype(np.int64) for part in new.known)
+        foldings = self._foldings(new.axis)
+        start = self._solution(new, None)
+        if start is None:
+            return [None] * len(columns)
+        chosen = _order(new.known)[: MOST + 1]
+        last, chosen = chosen[-1], np.sort(chosen)
+        lacking = np.full(len(columns), np.searchsorted(chosen, last))
+        lacking[chosen] = np.arange(len(chosen))
+        others = columns[chosen]
+        parts = [new.ask(folding, others) for folding in foldings.values()]
+        fixed = np.sum([part[..., 0] for part in parts], axis=0)
+        slopes = np.concatenate([part[..., 1:] for part in parts], axis=2)
+        solutions: list[FloatArray | None] = []
+        step = max(1, PIECE // fixed.size)
+        for first in range(0, len(columns), step):
+            check_cancelled()
+            places = np.arange(first, min(first + step, len(columns)))
+            base = self._other_sides_without_each(new, places, chosen) + fixed  # (B, n, K)
+            solutions.extend(
+                most_probable_without_each(
+                    np.ascontiguousarray(base.swapaxes(1, 2)),
+                    slopes,
+                    levels[chosen],
+                    self._variances(new.axis),
+                    start,
+                    lacking[places],
+                )
+            )
+        return solutions
+
+    def _other_sides_without_each(
+        self, new: Newcomer, left_out: IntArray, chosen: IntArray
+    ) -> FloatArray:
+        """As `_other_sides` of the chosen ratings, without each of some more: (B, n, K).
+
+        Both are places among the user's ratings.
+        """
+        columns, levels = (part.astype(np.int64) for part in new.known)
+        K = len(self._frequencies)
+        total = np.zeros((len(left_out), len(chosen), K))
+        for number, reading in enumerate(self._readings):
+            if reading.learns == new.axis:
+                if number not in self._foldings(new.axis):
+                    own = np.eye(K, dtype=int)[levels]
+                    rest = own.sum(0) - own[left_out][:, None] - own[chosen]
+                    total += self._rule(number, np.maximum(rest, 0))
+                continue
+            who = Who(new.index, new.known)
+            scores = reading.person_without(who, columns[left_out], columns[chosen])
+            self._put_rule(number, new, columns[chosen], scores)
             total += scores
         return total
 
@@ -251,16 +350,15 @@ class Newcomers:
         return np.concatenate([folding.variances for folding in self._foldings(axis).values()])
 
     def _weights(
-        self, number: int, axis: Axis, found: Sequence[FloatArray | None], news: Sequence[Newcomer]
+        self, number: int, axis: Axis, found: Sequence[FloatArray | None], counts: IntArray
     ) -> FloatArray:
         """What multiplies the features of one side: 1, and its part of each z. (B, 1 + D)."""
         sizes = {n: len(one.variances) for n, one in self._foldings(axis).items()}
         begin = sum(size for n, size in sizes.items() if n < number)
         weights = np.zeros((len(found), 1 + sizes[number]))
         weights[:, 0] = 1.0
-        for row, z, new in zip(weights, found, news, strict=True):
+        for row, z, n in zip(weights, found, counts.sum(1).tolist(), strict=True):
             if z is not None:
-                n = len(new.known.levels)
                 row[1:] = z[begin : begin + sizes[number]] * (n / (n + SHRINK))
         return weights
 
@@ -269,9 +367,14 @@ def _some_of(known: Row) -> Row:
     """At most MOST of the ratings: the same in any order, and but for one without one of them."""
     if len(known.columns) <= MOST:
         return known
-    keys = known.columns.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # well mixed, and wraps
-    chosen = np.sort(np.argsort(keys, kind="stable")[:MOST])
+    chosen = np.sort(_order(known)[:MOST])
     return Row(known.columns[chosen], known.levels[chosen])
+
+
+def _order(known: Row) -> IntArray:
+    """The order by hash in which ratings are chosen."""
+    keys = known.columns.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # well mixed, and wraps
+    return np.argsort(keys, kind="stable")
 
 
 def _scores(features: Array, weights: FloatArray, which: IntArray) -> FloatArray:

@@ -15,7 +15,9 @@ from tests.cli.forks import Server
 from tests.cli.test_train import options, wait_for, weights
 
 from cfnade.checkpoint import load
-from cfnade.cli.folder import LOCK
+from cfnade.cli.folder import LOCK, begin_run
+from cfnade.training import state
+from cfnade.utils.files import atomic_write
 
 Shell = Any
 STATE = "training.safetensors"
@@ -231,3 +233,25 @@ def test_a_disk_that_is_full_from_the_start_is_one_message(
     assert run.code == 1
     assert err.count("error: ") == 1
     assert "nothing of this run was saved before" in err
+
+
+def test_a_run_that_begins_removes_only_states_of_earlier_runs(tmp_path: Path) -> None:
+    """A member may save, or be saving, its state before another one takes the first step."""
+    old, older = tmp_path / state.NAME, tmp_path / "seed-1" / state.NAME
+    left = tmp_path / f".{state.NAME}.0123.part"
+    older.parent.mkdir()
+    for path in (old, older, left):
+        path.write_bytes(b"old")
+    earlier = state.stamps_of_states(tmp_path)
+    saved, saving = tmp_path / "seed-2" / state.NAME, tmp_path / f".{state.NAME}.4567.part"
+    saved.parent.mkdir()
+    for path in (saved, saving):
+        path.write_bytes(b"new")
+    with atomic_write(old) as file:
+        file.write(b"new")
+    begin_run(tmp_path, {}, earlier)
+    assert not older.exists()
+    assert not left.exists()
+    assert [path.read_bytes() for path in (old, saved, saving)] == [b"new"] * 3
+    begin_run(tmp_path, {})
+    assert not state.states_in(tmp_path)

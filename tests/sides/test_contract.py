@@ -98,6 +98,10 @@ def answers(reading: Reading) -> Iterator[tuple[str, Array]]:
             yield f"without each {who} {item}", reading.without_each(who, item)
             yield f"without raters {who} {item}", reading.without_raters(raters, who, item)
             yield f"without levels {who} {item}", reading.without_levels(raters, who, item)
+        rated = who.rated.columns.astype(np.int64)
+        pairs = reading.person_without(who, rated, rated[::-1])
+        different = rated[:, None] != rated[::-1]
+        yield f"without pairs {who}", pairs[different]
     rng = np.random.default_rng(2)
     which, some = rng.integers(0, len(asked), 60), rng.integers(-1, N_ITEMS, 60)
     yield "people", reading.people(asked, which, np.maximum(some, 0))

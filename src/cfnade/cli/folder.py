@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -61,12 +61,16 @@ def refuse_overwriting(out: Path, *, force: bool) -> None:
         )
 
 
-def begin_run(out: Path, job: Job) -> None:
-    """What an earlier run left makes place for this one."""
+def begin_run(out: Path, job: Job, earlier: Mapping[Path, int] | None = None) -> None:
+    """Remove the states of an earlier run and write down this one.
+
+    Members train at the same time: one may save its state before another has taken the first step,
+    with which a run begins. `earlier` are the states before either, which alone are removed.
+    """
     from cfnade.ranks import rank_state
     from cfnade.training import state
 
-    state.forget(out)
+    state.forget(out, earlier)
     rank_state.forget(out)
     _write(out, job)
 

@@ -69,11 +69,12 @@ def train_ratings(job: Job, parts: Split, saving: Saving, reporter: Reporter) ->
 
 def _view(job: Job, plans: Sequence[Plan], saving: Saving) -> TrainingView:
     """What is shown while it trains."""
+    earlier = state.stamps_of_states(saving.folder)
 
     def begin() -> None:
         """The first step is done: nothing is wrong with the arguments, the earlier run may go."""
         if not saving.resume:
-            begin_run(saving.folder, job)
+            begin_run(saving.folder, job, earlier)
 
     epochs = [settings.epochs for settings in settings_of_members(job)]
     done = state.read_histories(saving.folder, len(epochs)) if saving.resume else []

@@ -7,6 +7,7 @@ only the dense part of the network is computed again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -20,9 +21,10 @@ from cfnade.kernels.forward import context_sum
 from cfnade.kernels.grouping import RowRatings, group, ratings_of
 from cfnade.models.config import CFNADEConfig
 from cfnade.sides.readings import reading_of
-from cfnade.sides.side import Array, Axis, Reading, RowWeights
-from cfnade.sides.state_rows import StateRows
+from cfnade.sides.side import Array, Axis, Reading, Row, RowWeights
+from cfnade.sides.state_rows import StateRows, as_ratings
 from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.cancellation import check_cancelled
 
 PIECE = 1 << 22
 """How many numbers a temporary array may hold."""
@@ -111,6 +113,37 @@ class NadeRows(StateRows):
             out[part] = self._states(sums[rows[part]] - own, counts[rows[part]] - 1)
         return out
 
+    def some_without(self, row: Row, left_out: IntArray, columns: IntArray) -> Array:
+        """Leave pairs of ratings out of a row: `LeavesPairsOut` in readings.py. (b, n, K)."""
+        level = np.zeros(len(self._bias), np.int64)
+        level[row.columns] = row.levels
+        embed = partial(request.embed, table=self._input, shared=self.shared)
+        whole = request.sum_ratings(as_ratings([row]), self._input, shared=self.shared)
+        counts = np.full(max(len(left_out), len(columns)), len(row.columns) - 2)
+        # What comes before the first activation is linear in the sum, so it is computed once for
+        # each rating, not for each pair.
+        rest = self._before_activation(
+            whole - embed(left_out, level[left_out]),
+            counts[: len(left_out)],
+            self._c,
+            request.affine,
+        )
+        terms = self._before_activation(
+            embed(columns, level[columns]),
+            counts[: len(columns)],
+            np.zeros_like(self._c),
+            request.affine,
+        )
+        out = np.empty((len(columns), len(left_out), self._bias.shape[1]), self.dtype)
+        for column, term, scores in zip(columns.tolist(), terms, out, strict=True):
+            check_cancelled()
+            h = self._later_layers(self._g(rest - term), request.affine)
+            states = self._projected(h, request.affine)
+            scores[:] = request.affine(states, self._output[column], self._bias[column])
+        if self.shared:
+            np.cumsum(out, axis=2, out=out)
+        return out.swapaxes(0, 1)
+
     def _many_states(self, ratings: RowRatings) -> Array:
         return self._states(self._threaded_sums(ratings), np.diff(ratings.offsets), _product)
 
@@ -176,13 +209,23 @@ class NadeRows(StateRows):
 
     def _states(self, sums: Array, counts: IntArray, affine: Affine = request.affine) -> Array:
         """What meets the output table, for sums (B, D) of counts (B,) ratings each: (B, S)."""
-        h = self._hidden(sums, counts, affine)
+        return self._projected(self._hidden(sums, counts, affine), affine)
+
+    def _projected(self, h: Array, affine: Affine) -> Array:
+        """What meets the output table, for a last layer (B, H): (B, S)."""
         if self._Q is None:
             return h
         return affine(h, self._Q, np.zeros(len(self._Q), h.dtype))
 
     def _hidden(self, sums: Array, counts: IntArray, affine: Affine) -> Array:
         """The last layer for the same. Returns (B, H)."""
+        h = self._g(self._before_activation(sums, counts, self._c, affine))
+        return self._later_layers(h, affine)
+
+    def _before_activation(
+        self, sums: Array, counts: IntArray, bias: Array, affine: Affine
+    ) -> Array:
+        """What enters the first activation, linear in the sums: (B, H)."""
         # What remains of a lone rating is nothing, not a rounding error.
         sums = np.where((counts > 0)[:, None], sums, 0).astype(self._c.dtype)
         mean = self._config.mean_context
@@ -190,7 +233,9 @@ class NadeRows(StateRows):
             # √(n̄/n): a sum of n independent terms grows with √n. No ratings, no sum to scale.
             ratio = mean / np.maximum(counts, 1).astype(sums.dtype)
             sums = sums * np.sqrt(ratio, dtype=sums.dtype)[:, None]
-        h = self._g(self._c + sums if self._B is None else affine(sums, self._B, self._c))
+        return bias + sums if self._B is None else affine(sums, self._B, bias)
+
+    def _later_layers(self, h: Array, affine: Affine) -> Array:
         for W, c in self._deep:
             h = self._g(affine(h, W, c))
         return h

@@ -15,6 +15,7 @@ from cfnade._typing import IntArray
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.sides.side import Array, Axis, Folding, Reading, Row, What, Who, row_of
+from cfnade.utils.cancellation import check_cancelled
 
 
 class RowReading(Protocol):
@@ -77,6 +78,14 @@ class Foldable(Protocol):
         """From the weights of columns with so many training ratings (M,); None: too few."""
 
 
+@runtime_checkable
+class LeavesPairsOut(Protocol):
+    """A RowReading that leaves many pairs of ratings out of a row faster than one by one."""
+
+    def some_without(self, row: Row, left_out: IntArray, columns: IntArray) -> Array:
+        """As `Reading.person_without`, for columns of a row. (b, n, K)."""
+
+
 def reading_of(axis: Axis | None, rows: RowReading, context: Dataset) -> Reading:
     """A side's answers about users and items."""
     return ByUser(rows) if axis == "user" else ByItem(rows, context)
@@ -96,6 +105,15 @@ class ByUser:
 
     def person(self, who: Who, items: IntArray) -> Array:
         return self._rows.some(who.rated, items)
+
+    def person_without(self, who: Who, left_out: IntArray, items: IntArray) -> Array:
+        if isinstance(self._rows, LeavesPairsOut):
+            return self._rows.some_without(who.rated, left_out, items)
+        out = np.empty((len(left_out), len(items), self._rows.rows.n_levels), self._rows.dtype)
+        for column, own in zip(left_out.tolist(), out, strict=True):
+            check_cancelled()
+            own[:] = self._rows.some(who.rated.without(column), items)
+        return out
 
     def item(self, what: What, users: IntArray) -> Array:
         return _down(self._rows, what.item, users, what.raters)
@@ -140,6 +158,9 @@ class ByItem:
 
     def person(self, who: Who, items: IntArray) -> Array:
         return _down(self._rows, who.user, items, row_of(self._context.rows("user"), who.user))
+
+    def person_without(self, who: Who, left_out: IntArray, items: IntArray) -> Array:
+        return np.repeat(self.person(who, items)[None], len(left_out), axis=0)
 
     def item(self, what: What, users: IntArray) -> Array:
         return self._rows.some(what.raters, users)

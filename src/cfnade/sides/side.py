@@ -132,6 +132,12 @@ class Reading(Protocol):
     def item(self, what: What, users: IntArray) -> Array:
         """Scores of one item for some users (n, K), on the calling thread."""
 
+    def person_without(self, who: Who, left_out: IntArray, items: IntArray) -> Array:
+        """Return what `person` returns without the rating of each left-out item, (b, n, K).
+
+        The person rated all of these items. Where both are the same, the scores mean nothing.
+        """
+
     def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
         """Scores of cells of many people (n, K): whose each is, and the item."""
 

@@ -86,6 +86,10 @@ class TimeReading:
         del who, items
         return _no_lists()
 
+    def person_without(self, who: Who, left_out: IntArray, items: IntArray) -> Array:
+        del who, left_out, items
+        return _no_lists()
+
     def item(self, what: What, users: IntArray) -> Array:
         del what, users
         return _no_lists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,9 +117,20 @@ def states_in(folder: Path) -> list[Path]:
     ]
 
 
-def forget(folder: Path) -> None:
-    """Remove the states of a run."""
-    for path in states_in(folder):
+def stamps_of_states(folder: Path) -> dict[Path, int]:
+    """Return when each file of a run's states was written, in nanoseconds."""
+    return {path: stamp for path in states_in(folder) if (stamp := _stamp(path)) is not None}
+
+
+def _stamp(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.exists() else None
+
+
+def forget(folder: Path, earlier: Mapping[Path, int] | None = None) -> None:
+    """Remove the states of a run; with `earlier`, only files that were not written since."""
+    for path in states_in(folder) if earlier is None else earlier:
+        if earlier is not None and _stamp(path) != earlier[path]:
+            continue
         path.unlink()
         if path.parent != folder and not any(path.parent.iterdir()):
             path.parent.rmdir()

@@ -196,8 +196,21 @@ def test_users_and_items_in_x_and_ratings_in_y_are_a_table(X: Any, y: Any) -> No
 
 def test_other_pairs_of_arguments_are_no_x_and_y() -> None:
     assert join_target(FRAME, FRAME) is None
-    assert join_target(PAIRS, FRAME["rating"][:2]) is None
-    assert join_target(FRAME, FRAME["rating"]) is None
+    assert join_target(FRAME, [(1, 2, 3.0)]) is None
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        (PAIRS, FRAME["rating"][:2]),
+        (FRAME, FRAME["rating"]),
+        (PAIRS.to_numpy()[:2], FRAME["rating"].to_list()),
+        ("own.csv", FRAME["rating"]),
+    ],
+)
+def test_x_and_y_that_do_not_match_are_an_error(X: Any, y: Any) -> None:
+    with pytest.raises(DataError, match=r"fit\(X, y\) takes users and items in the two columns"):
+        join_target(X, y)
 
 
 def test_fit_takes_x_and_y() -> None:

@@ -49,16 +49,22 @@ def to_polars(data: Any, options: LoadOptions | None = None) -> pl.DataFrame:
 def join_target(X: Any, y: Any) -> Any:
     """Return the table of `fit(X, y)`: users and items in two columns, and their ratings.
 
-    Returns None if `y` is no column of as many ratings as `X` has rows.
+    Returns None if `y` is a table of its own.
     """
-    shape, size = getattr(X, "shape", None), getattr(y, "shape", None)
-    pairs = shape is not None and len(shape) == 2 and shape[1] == 2
     if isinstance(y, list) and y and not isinstance(y[0], list | tuple | Mapping):
-        y, size = np.asarray(y), (len(y),)
-    if isinstance(X, list) and X and isinstance(X[0], list | tuple):
-        pairs, shape = len(X[0]) == 2, (len(X), len(X[0]))
-    if not pairs or shape is None or size is None or size != (shape[0],):
+        y = np.asarray(y)
+    size = getattr(y, "shape", ())
+    if len(size) != 1 or getattr(getattr(y, "dtype", None), "names", None):
         return None
+    shape = getattr(X, "shape", None)
+    if isinstance(X, list | tuple) and X and isinstance(X[0], list | tuple):
+        shape = (len(X), len(X[0]))
+    if shape != (*size, 2):
+        given = f"of shape {shape}" if shape is not None else f"a {type(X).__name__}"
+        raise DataError(
+            "fit(X, y) takes users and items in the two columns of X and as many ratings in y; "
+            f"X is {given} and y has {size[0]:,} values"
+        )
     frame = to_polars(X)
     ratings = _series("rating", y)
     names = ["user", "item"] if frame.columns == ["0", "1"] else frame.columns
