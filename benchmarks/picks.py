@@ -1,11 +1,11 @@
-"""What people pick: an epoch of the choice's network against Cornac's VAECF, and lists for
-everybody against implicit's ALS, each pair in one run.
+"""Implicit feedback: an epoch of the set NADE against Cornac's VAECF, and top-n lists of all users
+against implicit's ALS, each pair in one run.
 
     python benchmarks/picks.py ml-1m.zip [--threads 2] [--model FOLDER] [--joint FOLDER]
                                [--everybody 480189]
 
---everybody times the top 20 of so many people from a made-up choice of Netflix's size, and the
-memory that it takes.
+--everybody times the top 20 of so many users from an interaction model of Netflix's size with
+random weights, and the memory that it takes.
 
 Needs cfnade[compare]. Writes results/picks.json and the tables of README.md. --model is a trained
 folder of MovieLens 1M whose lists are timed; one is trained if it is left out. --joint is another,
@@ -29,13 +29,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import cfnade
 from benchmarks.common import machine, save, seconds
-from cfnade.choice import Choice
-from cfnade.choice.linear import Linear, LinearConfig
-from cfnade.choice.nade_training import ChoiceSettings, ChoiceTrainer
-from cfnade.choice.picks import Picks
-from cfnade.choice.set_nade import ChoiceNade
 from cfnade.data.dataset import Dataset, Interactions
 from cfnade.fitted import FittedModel, trained_on
+from cfnade.implicit import Ease, InteractionModel, InteractionRows, Popularity, SetNade
+from cfnade.implicit.base import FitCache
+from cfnade.implicit.low_rank import RidgeConfig
+from cfnade.implicit.set_nade_training import SetNadeSettings, SetNadeTrainer
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.models.config import ChoiceConfig
 from cfnade.predictor import Predictor
@@ -53,8 +52,8 @@ _RANKS: tuple[Rank, ...] = ("expected", "picked")
 def our_epoch(likes: Dataset, threads: int) -> float:
     """Seconds of an epoch, the fastest of a few."""
     torch.set_num_threads(threads)
-    settings = ChoiceSettings(hidden=HIDDEN, batch=BATCH)
-    trainer = ChoiceTrainer(Picks.of(likes), 1, settings)
+    settings = SetNadeSettings(hidden=HIDDEN, batch=BATCH)
+    trainer = SetNadeTrainer(InteractionRows.from_ratings(likes), settings)
     return min(seconds(partial(trainer.epoch, number)) for number in range(_EPOCHS))
 
 
@@ -123,11 +122,15 @@ def everybody(people: int, threads: int) -> dict[str, Any]:
         for tensor in network.parameters():
             tensor.uniform_(-0.05, 0.05)
     table = torch.rand(ITEMS, ITEMS) * 0.01
-    linear = Linear(LinearConfig(columns=ITEMS, penalty=1.0), {"B": table.numpy()})
-    sides = {"nade": ChoiceNade.of([network]), "linear": linear}
-    choice = Choice(sides, {"nade": 1.0, "linear": 5.0})
+    ease = Ease(RidgeConfig(columns=ITEMS, penalty=1.0), {"B": table.numpy()})
+    rows = InteractionRows.from_ratings(context)
+    popularity = Popularity.fit(rows, {}, seed=0, cache=FitCache())
+    components = {"set-nade": SetNade.of_network(network), "ease": ease, "popularity": popularity}
+    weights = {"set-nade": 0.3, "ease": 0.7, "popularity": 0.0}
+    model = InteractionModel(components, weights)
     counted = trained_on(("user",), context)
-    predictor = Predictor(FittedModel((), "picks", context, counted, choice=choice))
+    fitted = FittedModel((), "picks", context, counted, interaction_model=model)
+    predictor = Predictor(fitted)
     predictor.recommend([0, 1, 2, 3, 4, 5], n=TOP)
     took = seconds(lambda: predictor.recommend(context.user_ids, n=TOP))
     return {"people": people, "picks": len(users), "seconds": took, "peak_mb": peak_mb()}
@@ -139,7 +142,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--model", help="a folder that CFNADE(side='user', lists=True) saved")
     parser.add_argument("--joint", help="a folder that CFNADE(side='both', lists=True) saved")
-    parser.add_argument("--everybody", type=int, help="people of a choice of Netflix's size")
+    parser.add_argument("--everybody", type=int, help="users of a model of Netflix's size")
     arguments = parser.parse_args()
     if arguments.everybody:
         found = everybody(arguments.everybody, arguments.threads)

@@ -2,7 +2,7 @@
 
     python examples/demo.py [FOLDER]
 
-Trains a joint model of MovieLens 1M, and a user-based one that also knows what people pick, into
+Trains a joint model of MovieLens 1M, and a user-based one that also models interactions, into
 FOLDER (default: demo) and keeps them there: the second run only shows them, and `cfnade serve`
 shows the second on a page. Without MovieLens it takes made-up ratings, and says so.
 """
@@ -20,7 +20,6 @@ from rich.table import Table
 from rich.text import Text
 
 from cfnade import CfnadeError, checkpoint
-from cfnade.choice.planning import choice_plan
 from cfnade.cli.show import TrainingView, bars, show_recommendations
 from cfnade.data.load import load
 from cfnade.data.splits import Split, split
@@ -28,6 +27,7 @@ from cfnade.data.synthetic import synthetic
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.predictor import Predictor
 from cfnade.recipes import load_recipe
+from cfnade.training.implicit import implicit_plan
 from cfnade.training.run import train
 
 PUBLISHED = [  # test RMSE on random 90/10 splits of MovieLens 1M, without time, from the papers
@@ -68,7 +68,7 @@ def parts_to_use() -> tuple[Split, bool]:
 
 
 def model_of(parts: Split, name: str, folder: Path, *, lists: bool = False) -> Any:
-    """The model of a recipe, trained now or in an earlier run; with lists it learns picks too."""
+    """Return the model of a recipe, trained now or earlier; with lists also of interactions."""
     out = folder / name
     if (out / "model.json").exists():
         console.print(f"{out}: trained before")
@@ -82,7 +82,7 @@ def model_of(parts: Split, name: str, folder: Path, *, lists: bool = False) -> A
             side=chosen.side,
             architecture=chosen.model,
             settings=chosen.training,
-            lists=choice_plan(parts.train) if lists else None,
+            lists=implicit_plan(parts.train) if lists else None,
             reporter=view,
             say=console.print,
         ).fitted

@@ -28,10 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import cfnade
 from benchmarks.common import machine
-from cfnade.choice.choice_side import ChoiceSide
-from cfnade.choice.picks import Picks
-from cfnade.choice.planning import choice_plan
 from cfnade.fitted import FittedModel
+from cfnade.implicit import ImplicitComponent, InteractionModel, InteractionRows
+from cfnade.training.implicit import implicit_plan
 from cfnade.training.run import train_picks
 from cfnade_rivals.listers import make_lister
 from cfnade_rivals.listers.blend import FittedBlend
@@ -92,10 +91,10 @@ def people(threads: int) -> dict[str, Any]:
         split = cfnade.load_split("ml-1m", f"liang:{HELD}:{seed}", min_rating=LEAST)
         parts = list_parts(split)
         began = time.monotonic()
-        fitted = train_picks(split, choice_plan(split.train, seed=0), threads=threads).fitted
+        fitted = train_picks(split, implicit_plan(split.train, seed=0), threads=threads).fitted
         seconds = {"cfnade": time.monotonic() - began}
         found = {"cfnade": score_lists(_scores_of(fitted), parts.test)}
-        found |= _sides_alone(fitted, parts.test)
+        found |= _components_alone(fitted, parts.test)
         for name, options in RIVALS.items():
             began = time.monotonic()
             model = make_lister(name, **options).fit(parts.final_likes, seed=0, threads=threads)
@@ -106,35 +105,29 @@ def people(threads: int) -> dict[str, Any]:
     return {"held": HELD, "rows": rows}
 
 
+def _interaction_model(fitted: FittedModel) -> InteractionModel:
+    model = fitted.interaction_model
+    assert model is not None
+    return model
+
+
 def _scores_of(fitted: FittedModel) -> Any:
-    """What score_lists asks, of a choice."""
-    choice = fitted.choice
-    assert choice is not None
-
-    def scores(given: Likes) -> Any:
-        return choice.scores(_ours(given))
-
-    return scores
+    """Return what score_lists calls."""
+    return partial(_scores, _interaction_model(fitted))
 
 
-def _sides_alone(fitted: FittedModel, question: Any) -> dict[str, PersonScores]:
-    """Each side of a choice by itself."""
-    assert fitted.choice is not None
+def _components_alone(fitted: FittedModel, question: Any) -> dict[str, PersonScores]:
+    """Score each component of an interaction model by itself."""
     return {
-        f"cfnade: {name}": score_lists(partial(_one_side, side), question)
-        for name, side in fitted.choice.sides.items()
+        f"cfnade: {name}": score_lists(partial(_scores, component), question)
+        for name, component in _interaction_model(fitted).components.items()
     }
 
 
-def _one_side(side: ChoiceSide, given: Likes) -> Any:
-    return side.scores(_ours(given))
-
-
-def _ours(given: Likes) -> Picks:
-    n = len(given.columns)
-    levels, weights = np.zeros(n, np.uint8), np.ones(n, np.float32)
+def _scores(model: ImplicitComponent | InteractionModel, given: Likes) -> Any:
     columns = np.asarray(given.columns, np.int32)
-    return Picks(np.asarray(given.offsets, np.int64), columns, levels, weights, given.n_items)
+    indptr, weights = np.asarray(given.offsets, np.int64), np.ones(len(columns), np.float32)
+    return model.scores(InteractionRows(indptr, columns, weights, given.n_items))
 
 
 def _row(found: dict[str, PersonScores]) -> dict[str, Any]:
@@ -151,7 +144,7 @@ def _row(found: dict[str, PersonScores]) -> dict[str, Any]:
 
 
 def rated(threads: int) -> dict[str, Any]:
-    """Lists of a model of ratings with and without the choice, and of EASE on likes."""
+    """Lists of a model of ratings with and without interactions, and of EASE on likes."""
     split = cfnade.load_split("ml-1m", "authors:1234")
     began = time.monotonic()
     model = cfnade.CFNADE(side="user", lists=True, threads=threads).fit(split)
@@ -224,16 +217,18 @@ def netflix(threads: int) -> dict[str, Any]:
     began = time.monotonic()
     split = cfnade.load_split("netflix", "liang:40000", min_rating=LEAST)
     read = time.monotonic() - began
-    fitted = train_picks(split, choice_plan(split.train, seed=0), threads=threads, say=print).fitted
+    fitted = train_picks(
+        split, implicit_plan(split.train, seed=0), threads=threads, say=print
+    ).fitted
     trained = time.monotonic() - began
     parts = list_parts(split)
     found = {"cfnade": score_lists(_scores_of(fitted), parts.test)}
-    found |= _sides_alone(fitted, parts.test)
+    found |= _components_alone(fitted, parts.test)
     lists = fitted.facts["lists"]
     return {
         **_row(found),
         "seconds": {"reading": read, "reading and training": trained},
-        "weights": dict(fitted.choice.weights) if fitted.choice else {},
+        "weights": dict(_interaction_model(fitted).weights),
         "validation": lists["ndcg"],
         "plan": lists["plan"],
     }

@@ -12,7 +12,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "lists.md"
 _HEAD = """# How good lists are
 
 Made by `python experiments/lists.py` from `experiments/results/lists`; nothing is typed by hand.
-What the model is: [picks.md](picks.md). On your data: `cfnade compare DATA --lists`.
+The figures of cfnade are those of release 0.2, before the components of
+[picks.md](picks.md). On your data: `cfnade compare DATA --lists`.
 NDCG@100 and recall (of at most k: R@k) as in Liang et al. (2018); ± is the standard error over
 people.
 """
@@ -70,12 +71,13 @@ def _netflix(found: dict[str, Any]) -> str:
     names = {"cfnade": "**cfnade**", "cfnade: nade": "its CF-NADE alone"}
     names |= {"cfnade: linear": "its linear path alone (EASE)"}
     names |= {"cfnade: posterior": "its factored path alone"}
+    names |= {"cfnade: set-nade": "its CF-NADE alone", "cfnade: ease": "its EASE alone"}
     lines = [
         [names.get(name, name), *(_figure(scores[key]) for key in scores)]
         for name, scores in found["scores"].items()
     ]
     lines += _theirs(found.get("rivals"))
-    ahead = found["ahead_of"].get("cfnade: linear")
+    ahead = found["ahead_of"].get("cfnade: ease", found["ahead_of"].get("cfnade: linear"))
     seconds = found["seconds"]
     text = f"## Netflix, Liang's protocol, {found['people']:,} held-out people\n\n"
     text += f"{_machine(found)} 99.55 % of the ratings. From the parsed file to the model "

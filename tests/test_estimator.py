@@ -703,7 +703,7 @@ def test_lists_leave_predictions_as_they_are(parts: Split, tmp_path: Path) -> No
     plain, listing = (CFNADE(**SMALL, lists=lists).fit(parts) for lists in (False, True))
     assert bits(plain) == bits(listing)
     assert_close(all_predictions(plain, parts.test), all_predictions(listing, parts.test))
-    assert plain.fitted_.choice is None
+    assert plain.fitted_.interaction_model is None
     assert listing.fitted_.facts["lists"]["ndcg"] > 0
     listing.save(tmp_path)
     loaded = CFNADE.load(tmp_path)

@@ -35,7 +35,7 @@ FLOW = [
     *(
         "calibration.calibration",
         "sides",
-        "choice",
+        "implicit",
         "fitted",
         "unseen",
         "calibration.per_user",

@@ -73,7 +73,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_the_site_names_pages_that_there_are() -> None:
     """Pages that it does not name are put under More when it is built (docs/outside.py)."""
-    named = re.findall(r"(\w+\.(?:md|ipynb))$", SITE, re.MULTILINE)
+    named = re.findall(r"((?:\w+/)?\w+\.(?:md|ipynb))$", SITE, re.MULTILINE)
     assert len(named) >= 20
     assert len(set(named)) == len(named)
     for name in named:

@@ -29,6 +29,9 @@ ALLOWED = {
     "ridge",  # 0 stands for no ridge part
     "self.lines",  # 0 lines are what is asked
     "threads",  # 0 stands for all
+    "self._member",  # None stands for the first member, 0, as well
+    "min_columns",  # at least 1
+    "options.implicit or options.weight",  # column 0 is tested next
 }
 """Conditions that are right; by their text, because files move."""
 

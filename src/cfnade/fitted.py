@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.calibration.calibration import Calibration
-from cfnade.choice import Choice
 from cfnade.data.dataset import Dataset
+from cfnade.implicit import InteractionModel
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.side import other_axis
 
@@ -44,8 +44,8 @@ class FittedModel:
     """What to know about it: arguments, fingerprints, metrics, versions. All of it is JSON."""
     shares: tuple[tuple[float, float], ...] = ()
     """What each member counts for people who were trained on, and for new ones; () is equally."""
-    choice: Choice | None = None
-    """What is taken up at all, if the model knows that."""
+    interaction_model: InteractionModel | None = None
+    """Which items are taken up at all, if the model knows that."""
     calibration_of_new: Calibration | None = None
     """For people who were not trained on, where it is another one."""
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from annotated_types import Ge, Le
 
-from cfnade.choice.planning import ChoicePlan, choice_plan, seconds_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import pair_keys
 from cfnade.data.merge import merge
@@ -23,6 +22,7 @@ from cfnade.native import read
 from cfnade.parameters import as_given
 from cfnade.recipes import Recipe, default_recipe, training_config
 from cfnade.sides.side import AnsweringMember
+from cfnade.training.implicit import ImplicitPlan, implicit_plan
 from cfnade.training.plan import (
     DataSize,
     default_seconds,
@@ -100,12 +100,14 @@ def chosen_plans(split: Split, minutes: float | None, seed: int, refit: bool) ->
 
 
 CHEAP = 1 / 3
-"""Lists are learnt without being asked for if they take no larger part more of the time."""
+"""Without being asked for, an interaction model takes no larger part more of the time."""
+LEAST_SECONDS = 3.0
+"""Of fewer an interaction model is not learnt unless it is asked for."""
 
 
 def lists_plan(
     split: Split, lists: Any, plans: Sequence[Plan], *, auto: bool, seed: int
-) -> ChoicePlan | None:
+) -> ImplicitPlan | None:
     """How what people pick is to be learnt; None: not at all.
 
     lists is True, False, or None: where that costs little beside members that are chosen too.
@@ -116,12 +118,13 @@ def lists_plan(
         raise TrainingError("lists=True: a model that knows time makes no lists; leave one out")
     if lists is False or (lists is None and not auto):
         return None
-    plan = choice_plan(split.train, seed=seed)
-    shape = DataSize.of(split.train)
-    dear = lists is None and seconds_of(split.train, plan) > CHEAP * estimate_seconds(
-        shape, list(plans)
-    )
-    return None if dear else plan
+    plan = implicit_plan(split.train, seed=seed)
+    allowed = CHEAP * estimate_seconds(DataSize.of(split.train), list(plans))
+    if lists is None and plan.seconds > allowed:
+        if allowed < LEAST_SECONDS:
+            return None
+        plan = replace(plan, seconds=allowed)
+    return plan
 
 
 def refuse_said(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
@@ -227,7 +230,7 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
         "time": fitted.needs_times,
         "seeds": len(fitted.answering) - fitted.side.count(","),
         "settings": rare or None,
-        "lists": True if fitted.choice is not None else None,
+        "lists": True if fitted.interaction_model is not None else None,
         "threads": run.get("threads"),
         "device": run.get("device", "cpu"),
     }

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from cachetools import LRUCache
 
 from cfnade._typing import IntArray
-from cfnade.choice.picks import Picks
 from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted import FittedModel
+from cfnade.implicit import InteractionRows
 from cfnade.kernels.grouping import levels_of, ratings_of
 from cfnade.lists import Lists, distributions, mixed
 from cfnade.members import MemberScores
@@ -107,9 +107,9 @@ class Scorer:
         return np.asarray(levels_of(ratings, local, columns, data.n_columns))
 
     @locked_cached_property
-    def picks(self) -> Picks:
-        """What every user of the data picked, with weights."""
-        return Picks.of(self.fitted.context)
+    def interactions(self) -> InteractionRows:
+        """The interactions of every user of the data, with weights."""
+        return InteractionRows.from_ratings(self.fitted.context)
 
     def person(self, user: int) -> Who:
         """A user of the data, with what they rated."""

@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
-from tests.choice.given import some_choice
+from tests.implicit.cases import CASES, some_model
 from tests.raw_tables import raw_table
 
 from cfnade.calibration.calibration import Calibration
-from cfnade.choice.picks import Picks
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.validate import build
 from cfnade.fitted import FittedModel, trained_on
+from cfnade.implicit import InteractionModel
+from cfnade.implicit.rows import InteractionRows
 from cfnade.sides import new_member, side_names
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -49,6 +50,13 @@ def ratings(*, texts: bool = False, titles: bool = True) -> Dataset:
     )
 
 
+def _interactions(rows: InteractionRows) -> InteractionModel:
+    """Return a model with local ridge, which has item indices among its arrays."""
+    model = some_model(rows)
+    components = {**model.components, "local": CASES["local"](rows)}
+    return InteractionModel(components, {**model.weights, "local": 0.1}, model.sharpness)
+
+
 def make(
     side: str = "user",
     *,
@@ -71,9 +79,10 @@ def make(
                 parameter.normal_(0.0, 0.5, generator=generator)
     counts = trained_on(members[0].axes, context)
     facts = {"context": "train + valid", "seed": seed, "metrics": {"rmse": 0.8312345678901234}}
-    picked = some_choice(Picks.of(context)) if choice else None
+    rows = InteractionRows.from_ratings(context)
+    picked = _interactions(rows) if choice else None
     return FittedModel(
-        members, side, context, counts, Calibration(1.25), True, facts, choice=picked
+        members, side, context, counts, Calibration(1.25), True, facts, interaction_model=picked
     )
 
 
@@ -92,10 +101,10 @@ def shared_arrays(fitted: FittedModel) -> list[bytes]:
 
 def implicit_tables(fitted: FittedModel) -> Any:
     """What it knows of picks."""
-    if fitted.choice is None:
+    if fitted.interaction_model is None:
         return None
-    tables = fitted.choice.tables().items()
-    return fitted.choice.to_dict(), {name: table.tobytes() for name, table in tables}
+    tables = fitted.interaction_model.arrays().items()
+    return fitted.interaction_model.to_dict(), {name: table.tobytes() for name, table in tables}
 
 
 def same(one: FittedModel, other: FittedModel) -> bool:

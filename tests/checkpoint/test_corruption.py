@@ -14,13 +14,10 @@ import polars as pl
 import pytest
 import torch
 from tests.checkpoint.given import make, same
-from tests.choice.given import some_choice, some_picks
+from tests.implicit.cases import some_model, some_rows
 
 from cfnade.checkpoint import load, save
 from cfnade.checkpoint.manifest import FILES
-from cfnade.choice import Choice
-from cfnade.choice.linear import Linear
-from cfnade.choice.picks import Picks
 from cfnade.exceptions import CheckpointError
 from cfnade.utils.safetensors_io import Arrays, digest_file, digest_text, open_arrays, write_arrays
 
@@ -310,33 +307,27 @@ def test_a_diverged_model_is_not_saved(tmp_path: Path) -> None:
     assert same(load(tmp_path), make())
 
 
-LINEAR = ("implicit", "linear", "fields")
-NADE = ("implicit", "nade", "fields")
+PARTS = ("implicit", "components")
+EASE = (*PARTS, "ease", "config")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("implicit", value=None), "holds the arrays"),
-        (put("implicit", value={}), "arrays|no sides"),
+        (put("implicit", value={}), "does not describe a model"),
         (put("implicit", value=3), "does not describe a model"),
-        (
-            put("implicit", "dreams", value={"weight": 1.0, "fields": {}}),
-            "unknown side 'dreams' of a",
-        ),
-        (put("implicit", "linear", value={}), "does not describe a model"),
-        (put("implicit", "linear", "weight", value="much"), "does not describe a model"),
-        (put(*LINEAR, "columns", value=13), "shape"),
-        (put(*LINEAR, "columns", value=10**12), "shape"),
-        (put(*LINEAR, "penalty", value=-1.0), "penalty"),
-        (put(*LINEAR, "neighbours", value=3), "arrays"),
-        (put(*NADE, "columns", value=10**15), "does not describe a model|shape"),
-        (put(*NADE, "networks", value=10**9), "networks"),
-        (put(*NADE, "networks", value=0), "networks"),
-        (put(*NADE, "depth", value=2), "not those of a choice"),
+        (put(*PARTS, "genre", value={"weight": 1.0, "config": {}}), "unknown implicit component"),
+        (put(*PARTS, "ease", value={}), "does not describe a model"),
+        (put(*PARTS, "ease", "weight", value="much"), "does not describe a model"),
+        (put(*EASE, "columns", value=13), "shape"),
+        (put(*EASE, "columns", value=10**12), "shape"),
+        (put(*EASE, "penalty", value=-1.0), "penalty"),
+        (put(*EASE, "rank", value=3), "arrays"),
+        (put(*EASE, "depth", value=2), "depth"),
+        (lambda content: content["implicit"]["components"].pop("popularity"), "arrays"),
     ],
 )
-def test_a_choice_that_lies_is_refused(
+def test_a_damaged_description_of_the_interaction_model_is_refused(
     tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str
 ) -> None:
     save(make(choice=True), tmp_path)
@@ -345,35 +336,32 @@ def test_a_choice_that_lies_is_refused(
         load(tmp_path)
 
 
-def test_sides_of_a_choice_know_the_same_items(tmp_path: Path) -> None:
+def test_components_know_the_same_items(tmp_path: Path) -> None:
     fitted = make(choice=True)
-    assert fitted.choice is not None
-    fewer = some_choice(some_picks(columns=9)).sides["linear"]
-    sides = {**fitted.choice.sides, "linear": fewer}
-    other = replace(fitted, choice=replace(fitted.choice, sides=sides))
-    with pytest.raises(CheckpointError, match="component linear has 9 items, the model 12"):
-        save(other, tmp_path)
+    model = fitted.interaction_model
+    assert model is not None
+    fewer = some_model(some_rows(columns=9)).components["ease"]
+    other = replace(model, components={**model.components, "ease": fewer})
+    with pytest.raises(CheckpointError, match="component ease has 9 items, the model 12"):
+        save(replace(fitted, interaction_model=other), tmp_path)
 
 
-def test_a_named_item_outside_the_catalogue_is_refused(tmp_path: Path) -> None:
+def test_a_neighbor_outside_the_catalog_is_refused(tmp_path: Path) -> None:
     """Kernels would write where it points."""
-    fitted = make()
-    side = Linear.fit(Picks.of(fitted.context), penalty=2.0, neighbours=4)
-    assert fitted.choice is None
-    save(replace(fitted, choice=Choice({"linear": side}, {"linear": 1.0})), tmp_path)
-    for wrong in (12, 2**31 - 1):
+    save(make(choice=True), tmp_path)
+    for wrong in (12, 2**31 - 1, -2):
 
         def point_elsewhere(arrays: Arrays, wrong: int = wrong) -> None:
-            arrays["implicit/linear.of"][3, 0] = wrong
+            arrays["implicit/local/neighbors"][3, 0] = wrong
 
         rewrite(tmp_path, point_elsewhere)
-        with pytest.raises(CheckpointError, match="does not describe a model"):
+        with pytest.raises(CheckpointError, match="outside of the catalog"):
             load(tmp_path)
 
 
 def test_an_item_based_model_is_shared_without_its_picks(tmp_path: Path) -> None:
     save(make("item", choice=True), tmp_path, with_context=False)
     loaded = load(tmp_path)
-    assert loaded.choice is None
+    assert loaded.interaction_model is None
     save(make("user", choice=True), tmp_path, with_context=False)
-    assert load(tmp_path).choice is not None
+    assert load(tmp_path).interaction_model is not None

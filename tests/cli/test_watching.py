@@ -98,4 +98,9 @@ def test_members_and_later_stages_are_told_to_the_reporter() -> None:
     how = {"epochs": 1, "hidden": (4,), "threads": 1, "lists": True}
     CFNADE(side="user,item", **how).fit(ratings, reporter=Stages())  # type: ignore[arg-type]
     named = list(dict.fromkeys(stages))
-    assert named == [("user", 0), ("item", 1), ("weights and calibration", None), ("lists", None)]
+    assert named == [
+        ("user", 0),
+        ("item", 1),
+        ("weights and calibration", None),
+        ("interactions", None),
+    ]

@@ -205,7 +205,10 @@ def test_given_ratings_are_drawn_at_random() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("papre:1", r"unknown split 'papre:1'; did you mean paper:1\? possible are paper:SEED, "),
+        (
+            "papre:1",
+            r"unknown split 'papre:1'; did you mean paper:1\? possible are all, paper:SEED, ",
+        ),
         ("author:1", r"did you mean authors:1234\?"),
         ("", r"unknown split ''; possible are .*kfold:K:I\[:SEED\]"),
         ("paper", r"has 0 values after 'paper'; write paper:SEED, for example paper:1"),

@@ -28,7 +28,6 @@ from tests.predictor.given import (
 from tests.raw_tables import raw_table
 
 from cfnade import CFNADE, load
-from cfnade.choice.picks import Picks
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.splits import split
@@ -39,6 +38,7 @@ from cfnade.evaluation.evaluate import evaluate_ranking
 from cfnade.evaluation.ranking_metrics import METRICS, ranked_hits
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel, trained_on
+from cfnade.implicit.rows import InteractionRows
 from cfnade.predictor import Predictor
 
 STRANGER, UNHEARD = USERS, ITEMS  # ids that the model does not have
@@ -223,12 +223,12 @@ def test_lists_of_interactions_are_scored_as_they_are_listed() -> None:
     parts = split(made.interactions, "paper:0")
     model = CFNADE(threads=1).fit(parts)
     result = model.evaluate_ranking(parts.test, k=5)
-    choice, context = model.fitted_.choice, model.fitted_.context
-    assert choice is not None
+    interactions, context = model.fitted_.interaction_model, model.fitted_.context
+    assert interactions is not None
     values = []
     for user in np.unique(parts.test.users):
-        known = Picks.of(context).take(np.array([user]))
-        scores = choice.scores(known)[0]
+        known = InteractionRows.from_ratings(context).select(np.array([user]))
+        scores = interactions.scores(known)[0]
         scores[known.columns] = -np.inf
         right = set(parts.test.items[parts.test.users == user].tolist())
         gains = [1 / np.log2(2 + at) for at in range(5)]

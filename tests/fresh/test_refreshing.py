@@ -131,7 +131,7 @@ def test_new_people_and_items_are_of_the_model_after_one_refresh(
     assert titles[items.index("101")].startswith("Film ")  # titles come along
     listed = fresh.recommend(["n0"], n=41, min_ratings=0)["item"].to_list()
     assert "new" in listed
-    assert (fresh.fitted_.choice is not None) == (kind == "lists")
+    assert (fresh.fitted_.interaction_model is not None) == (kind == "lists")
     again = refresh(model, place, threads=1)
     assert (again.published, again.why) == (False, "nothing has come since the last refresh")
 

@@ -13,7 +13,6 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -121,15 +120,9 @@ def run(command: Sequence[str]) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-@contextlib.contextmanager
-def fixed_blend(weights: Mapping[str, float]) -> Iterator[None]:
-    """Train implicit models whose components have these weights, which are not searched for."""
-    choice_run: Any = import_module("cfnade.training.choice_run")
-    searched, choice_run.blended = choice_run.blended, lambda *_: (dict(weights), {"ndcg": 0.0})
-    try:
-        yield
-    finally:
-        choice_run.blended = searched
+def fixed_blend(_: Mapping[str, float]) -> contextlib.AbstractContextManager[None]:
+    """Interaction models have other components than before, so there is no blend to fix."""
+    return contextlib.nullcontext()
 
 
 # -- models ----------------------------------------------------------------------------------------
@@ -152,9 +145,6 @@ def weights(folder: Path) -> Arrays:
         found |= {f"{number}.{name}": table for name, table in member.tables().items()}
         for name, side in member.sides.items():
             found |= {f"{number}.{name}.{key}": array for key, array in side.arrays().items()}
-    if model.choice is not None:
-        for name, path in model.choice.sides.items():
-            found |= {f"choice.{name}.{key}": array for key, array in path.tables().items()}
     return {name: np.asarray(array) for name, array in found.items()}
 
 
@@ -168,8 +158,6 @@ def numbers(folder: Path) -> dict[str, Any]:
         fitted = getattr(model, name)
         if fitted is not None:
             found[name] = [fitted.temperature, *fitted.log_weights, fitted.user_weight]
-    if model.choice is not None:
-        found["blend"] = dict(model.choice.weights)
     return found
 
 

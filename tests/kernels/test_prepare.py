@@ -63,8 +63,6 @@ import sys
 import numpy as np
 import polars
 import cfnade
-from cfnade.choice.linear import Linear
-from cfnade.choice.picks import Picks
 from cfnade.kernels.prepare import cache_state, prepare
 
 prepare()
@@ -89,8 +87,6 @@ for data in (picks, cfnade.load(polars.DataFrame({"user": cells // 20, "item": c
     model = cfnade.CFNADE(threads=2).fit(data)  # counted, where some come twice
     model.recommend([1, 2], n=3)
     model.similar_items(3)
-    known = Picks.of(model.fitted_.context)
-    Linear.fit(known, penalty=1.0, neighbours=3).scores(known)
 assert not compiled.names, compiled.names
 """
 
@@ -209,7 +205,7 @@ def test_a_full_disk_of_the_cache_is_one_warning(tmp_path: Path) -> None:
 
 
 PYTHON = """
-import cfnade.choice.linear
+import cfnade.implicit.ease
 import numpy as np
 from cfnade.kernels import grouping
 

@@ -89,15 +89,6 @@ def test_an_item_that_nobody_picked_is_like_nothing() -> None:
     assert (scores[:, N - 2 :] < -1e38).all()
 
 
-def test_weights_count() -> None:
-    """What is picked five times as much says more: the model is another one."""
-    heavy = board(N)
-    heavy.data[:] = np.where(np.arange(heavy.nnz) % 3, 1.0, 5.0)
-    known = heavy[3]
-    found = [PickRecommender(threads=1).fit(one).recommend(3, known) for one in (heavy, board(N))]
-    assert not np.allclose(found[0][1], found[1][1])
-
-
 @pytest.mark.parametrize(
     ("ask", "error", "words"),
     [

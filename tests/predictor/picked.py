@@ -7,14 +7,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from tests.choice.given import some_choice
+from tests.implicit.cases import some_model, summed_scores
 from tests.predictor.given import FloatArray, make
 
 from cfnade.calibration.calibration import Calibration
-from cfnade.choice.picks import Picks
 from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.fitted import FittedModel, trained_on
+from cfnade.implicit.rows import InteractionRows
 
 USERS, ITEMS = 12, 60
 GENRES = ("Drama", "Comedy|Drama", "", "(no genres listed)", "Comedy", "Film-Noir|Drama")
@@ -45,26 +45,25 @@ def rated_model(side: str = "user", **fields: Any) -> FittedModel:
     """Of ratings, with a choice beside."""
     ratings = data()
     fitted = make(side, data=ratings, **fields)
-    choice = some_choice(Picks.of(ratings))
-    return replace(fitted, choice=choice, calibration=Calibration(1.3, (), 0.7))
+    model = some_model(InteractionRows.from_ratings(ratings))
+    return replace(fitted, interaction_model=model, calibration=Calibration(1.3, (), 0.7))
 
 
 def picked_model(*, weighed: bool = False) -> FittedModel:
     """Of interactions alone."""
     ratings = data(implicit=True, weighed=weighed)
     counts = trained_on(("user",), ratings)
-    return FittedModel((), "picks", ratings, counts, choice=some_choice(Picks.of(ratings)))
+    model = some_model(InteractionRows.from_ratings(ratings))
+    return FittedModel((), "picks", ratings, counts, interaction_model=model)
 
 
 def chances_of(fitted: FittedModel, user: int, *, left_out: bool) -> FloatArray:
     """P(picked next) of every item for one user of the data, in double precision. Returns (M,)."""
-    choice = fitted.choice
-    assert choice is not None
-    mine = Picks.of(fitted.context).take(np.array([user]))
-    parts = [
-        choice.weights[n] * side.scores(mine)[0].astype(float) for n, side in choice.sides.items()
-    ]
-    odds = np.exp(np.sum(parts, 0) - np.max(np.sum(parts, 0)))
+    model = fitted.interaction_model
+    assert model is not None
+    mine = InteractionRows.from_ratings(fitted.context).select(np.array([user]))
+    scores = summed_scores(model, mine)[0]
+    odds = np.exp(scores - scores.max())
     if left_out:
         odds[mine.columns] = 0.0
     return np.asarray(odds / max(odds.sum(), 1e-300))

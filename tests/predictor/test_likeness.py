@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from tests.choice.given import some_network
+from tests.implicit.cases import summed_scores
 from tests.predictor.given import make
 from tests.predictor.picked import ITEMS, data, first_of, picked_model, rated_model
 
-from cfnade.choice.picks import Picks
-from cfnade.choice.set_nade import ChoiceNade
 from cfnade.exceptions import PredictionError
-from cfnade.models.batch import Context
+from cfnade.implicit.rows import InteractionRows
 from cfnade.predictor import Predictor
 from cfnade.predictor.likeness import unit_vectors
 from cfnade.sides.side import Row
@@ -24,9 +20,8 @@ from cfnade.sides.side import Row
 def chances(fitted: Any, known: list[int]) -> Any:
     """For somebody known by these items. Returns (M,)."""
     row = Row(np.array(known, np.int32), np.zeros(len(known), np.uint8))
-    one = Picks.of_people([row], ITEMS)
-    parts = fitted.choice.sides.items()
-    total = sum(fitted.choice.weights[n] * side.scores(one)[0].astype(float) for n, side in parts)
+    one = InteractionRows.from_histories([row], ITEMS)
+    total = summed_scores(fitted.interaction_model, one)[0]
     odds = np.exp(total - total.max())
     odds[known] = 0.0
     return odds / odds.sum()
@@ -44,25 +39,6 @@ def test_similar_items_are_picked_more_by_who_picked_one(fitted: Any) -> None:
         assert frame["rank"].to_list() == list(range(1, 9))
         counts = np.bincount(fitted.context.items, minlength=ITEMS)
         assert frame["known_of_item"].to_list() == counts[best].tolist()
-
-
-def test_where_levels_matter_the_item_was_liked() -> None:
-    network = some_network(levels=3, columns=ITEMS)
-    fitted = picked_model()
-    assert fitted.choice is not None
-    sides = {**fitted.choice.sides, "nade": ChoiceNade.of([network])}
-    predictor = Predictor(replace(fitted, choice=replace(fitted.choice, sides=sides)))
-    context = Context(torch.tensor([0, 1]), torch.tensor([4]), torch.tensor([2]))
-    with torch.no_grad():
-        score = network.scores(context)[0].numpy().astype(float)
-    one = Picks.of_people([Row(np.array([4], np.int32), np.zeros(1, np.uint8))], ITEMS)
-    for name in ("linear", "posterior"):
-        score += fitted.choice.weights[name] * sides[name].scores(one)[0]
-    odds = np.exp(score) * (np.arange(ITEMS) != 4)
-    frame = predictor.similar_items(5, n=ITEMS)
-    alone = chances(predictor.fitted, [])
-    want = (odds / odds.sum() / alone)[frame["item"].to_numpy() - 1]
-    np.testing.assert_allclose(frame["similarity"], want, rtol=1e-3)
 
 
 def test_without_picks_similar_items_have_alike_vectors() -> None:

@@ -65,8 +65,8 @@ def test_lists_of_nobody_and_empty_lists_stay_so() -> None:
 
 
 def alikeness(predictor: Predictor, items: Any) -> float:
-    assert predictor.fitted.choice is not None
-    vectors = predictor.fitted.choice.vectors()
+    assert predictor.fitted.interaction_model is not None
+    vectors = predictor.fitted.interaction_model.item_vectors()
     assert vectors is not None
     alike = vectors[items] @ vectors[items].T
     return float((alike.sum() - len(items)) / (len(items) * (len(items) - 1)))

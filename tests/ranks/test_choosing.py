@@ -12,15 +12,19 @@ import torch
 from tests.ranks.given import on_ranks, small_shards
 
 from cfnade import checkpoint
-from cfnade.choice.blending import AskedPeople, mean_ndcg
-from cfnade.choice.nade_training import ChoiceSettings, ChoiceTrainer, draw, softmax_of
-from cfnade.choice.picks import Picks
-from cfnade.choice.planning import ChoicePlan, choice_plan
-from cfnade.choice.set_states import score_all
 from cfnade.cli.job import load_parts
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.group import Group
+from cfnade.implicit.blend import Question, ndcg_of_scores
+from cfnade.implicit.rows import InteractionRows
+from cfnade.implicit.set_nade import SetNade
+from cfnade.implicit.set_nade_training import (
+    SetNadeSettings,
+    SetNadeTrainer,
+    sample_batch,
+    softmax_over_ranks,
+)
 from cfnade.ranks import rank_training
 from cfnade.ranks.choosing_together import ListJudge
 from cfnade.ranks.owned import owned_by
@@ -28,7 +32,7 @@ from cfnade.ranks.rank_state import RankSaving, forget, is_begun
 from cfnade.ranks.rank_training import train_together
 from cfnade.shards import Shards
 
-SOME = ChoiceSettings(hidden=6, epochs=4, batch=20, learning_rate=0.01)
+SOME = SetNadeSettings(hidden=6, epochs=4, batch=20, learning_rate=0.01, check_every=1, patience=9)
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +46,9 @@ def parts(shards: Shards) -> Split:
     return whole
 
 
-def picks_of(ratings: Any) -> Picks:
-    return Picks.of(ratings).evenly()
+def rows_of(ratings: Any) -> InteractionRows:
+    own = InteractionRows.from_ratings(ratings)
+    return own.with_weights(np.ones(len(own.columns), np.float32))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -51,11 +56,11 @@ def test_the_union_of_the_ranks_draws_is_the_draw_of_one_process(
     shards: Shards, parts: Split, ranks: int
 ) -> None:
     people = np.array([3, 5, 8, 40])
-    whole = draw(picks_of(parts.train), people, SOME, 7)
+    whole = sample_batch(rows_of(parts.train), people, SOME, 7)
 
     def own(group: Group) -> tuple[set[Any], set[Any]]:
         owned = owned_by(group, shards, "user")
-        found = draw(picks_of(owned.ratings), people, SOME, 7, owned.part)
+        found = sample_batch(rows_of(owned.ratings), people, SOME, 7, owned.part)
         columns = owned.part.columns
         known = zip(found.context.rows, columns[found.context.columns], strict=True)
         weights = found.weights.tolist()
@@ -71,18 +76,20 @@ def test_the_union_of_the_ranks_draws_is_the_draw_of_one_process(
 def test_the_softmax_is_over_the_items_of_all_ranks() -> None:
     scores = torch.randn(4, 9, generator=torch.Generator().manual_seed(0)) * 30
     cuts = {0: slice(0, 2), 1: slice(2, 3), 2: slice(3, 9)}
-    found = on_ranks(3, lambda group: softmax_of(scores[:, cuts[group.rank]].clone(), group))
+    found = on_ranks(
+        3, lambda group: softmax_over_ranks(scores[:, cuts[group.rank]].clone(), group)
+    )
     assert torch.allclose(torch.cat(found, 1), torch.softmax(scores, 1), atol=1e-6)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_train_what_one_process_trains(shards: Shards, parts: Split, ranks: int) -> None:
-    alone = ChoiceTrainer(picks_of(parts.train), 1, SOME)
+    alone = SetNadeTrainer(rows_of(parts.train), SOME)
     costs = [alone.epoch(number) for number in range(2)]
 
     def own(group: Group) -> tuple[Any, list[float], dict[str, torch.Tensor]]:
         owned = owned_by(group, shards, "user")
-        trainer = ChoiceTrainer(picks_of(owned.ratings), 1, SOME, owned.part)
+        trainer = SetNadeTrainer(rows_of(owned.ratings), SOME, owned.part)
         found = [trainer.epoch(number) for number in range(2)]
         weights = {name: t.detach() for name, t in trainer.network.named_parameters()}
         return torch.from_numpy(owned.part.columns).long(), found, weights
@@ -98,17 +105,16 @@ def test_ranks_train_what_one_process_trains(shards: Shards, parts: Split, ranks
 def test_lists_of_all_ranks_are_judged_as_those_of_one(
     shards: Shards, parts: Split, ranks: int
 ) -> None:
-    alone = ChoiceTrainer(picks_of(parts.train), 1, SOME)
+    alone = SetNadeTrainer(rows_of(parts.train), SOME)
     people = np.unique(parts.valid.users).astype(np.int64)
-    known, answers = (picks_of(part).take(people) for part in (parts.train, parts.valid))
-    expected = mean_ndcg(
-        score_all(alone.averaged(), known).numpy(), AskedPeople(known, answers), 100
-    )
+    known, answers = (rows_of(part).select(people) for part in (parts.train, parts.valid))
+    scores = SetNade.of_network(alone.averaged()).scores(known)
+    expected = float(ndcg_of_scores(scores, Question(known, answers), 20).mean())
 
     def own(group: Group) -> float | None:
         owned = owned_by(group, shards, "user")
-        trainer = ChoiceTrainer(picks_of(owned.ratings), 1, SOME, owned.part)
-        return ListJudge(owned, picks_of(owned.ratings), 0).value(trainer.averaged())
+        trainer = SetNadeTrainer(rows_of(owned.ratings), SOME, owned.part)
+        return ListJudge(owned, rows_of(owned.ratings), 0).value(trainer.averaged())
 
     assert on_ranks(ranks, own) == pytest.approx([expected] * ranks)
 
@@ -119,8 +125,8 @@ def test_interactions_are_learnt_and_a_killed_run_goes_on(
     clicks = small_shards(tmp_path, ratings=400, rated=False)
     assert len(clicks.scale) == 1
 
-    def plan(ratings: Any, *, seed: int) -> ChoicePlan:
-        return replace(choice_plan(ratings, seed=seed), nade=SOME, look_every=1, patience=9)
+    def settings(*_: int, seed: int) -> SetNadeSettings:
+        return replace(SOME, seed=seed)
 
     def run(group: Group, out: Path, resume: bool, killed_at: int | None) -> str:
         said = []
@@ -139,7 +145,7 @@ def test_interactions_are_learnt_and_a_killed_run_goes_on(
         train_together(group, clicks, out, side="user", saving=saving, say=say, **how)
         return "\n".join(said)
 
-    monkeypatch.setattr(rank_training, "choice_plan", plan)
+    monkeypatch.setattr(rank_training, "settings_for", settings)
     whole, out = tmp_path / "whole", tmp_path / "out"
     on_ranks(2, lambda group: run(group, whole, False, None))
     with pytest.raises(RuntimeError, match="killed"):
@@ -151,7 +157,7 @@ def test_interactions_are_learnt_and_a_killed_run_goes_on(
     assert one.read_bytes() == other.read_bytes()
     fitted = checkpoint.load(out)
     assert not fitted.members
-    assert fitted.choice is not None
+    assert fitted.interaction_model is not None
     forget(out)
     assert not is_begun(out)
 
@@ -159,10 +165,10 @@ def test_interactions_are_learnt_and_a_killed_run_goes_on(
 def test_a_model_with_lists_is_saved_and_makes_them(
     shards: Shards, parts: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def short(ratings: Any, *, seed: int) -> ChoicePlan:
-        return replace(choice_plan(ratings, seed=seed), nade=SOME, look_every=2)
+    def short(*_: int, seed: int) -> SetNadeSettings:
+        return replace(SOME, seed=seed, check_every=2)
 
-    monkeypatch.setattr(rank_training, "choice_plan", short)
+    monkeypatch.setattr(rank_training, "settings_for", short)
     found = on_ranks(
         2,
         lambda group: train_together(
@@ -177,8 +183,8 @@ def test_a_model_with_lists_is_saved_and_makes_them(
         ),
     )
     fitted = checkpoint.load(tmp_path)
-    assert fitted.choice is not None
-    known = picks_of(parts.train).take(np.arange(5))
-    chances = np.exp(fitted.choice.log_chances(known))
+    assert fitted.interaction_model is not None
+    known = rows_of(parts.train).select(np.arange(5))
+    chances = np.exp(fitted.interaction_model.log_probabilities(known))
     assert chances.sum(1) == pytest.approx(np.ones(5), rel=1e-4)
     assert found[0]["lists"]["ndcg"] == max(one["ndcg"] for one in found[0]["lists"]["history"])

@@ -17,7 +17,6 @@ from tests.raw_tables import raw_table
 from uvicorn import Server
 
 from cfnade import checkpoint
-from cfnade.choice.planning import choice_plan
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
@@ -29,6 +28,7 @@ from cfnade.serve.connection import Connection, LimitedConfig
 from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
 from cfnade.serve.server import bind
+from cfnade.training.implicit import implicit_plan
 from cfnade.training.run import train, train_picks
 
 with warnings.catch_warnings():
@@ -121,7 +121,7 @@ def genres_of(item: int) -> str:
 def trained(folder: Path, kind: Kind, *, seed: int = 0) -> Path:
     """A model that was trained for a moment, saved."""
     data = split(ratings(kind), "paper:0")
-    plan = choice_plan(data.train, seed=seed) if kind.picks else None
+    plan = implicit_plan(data.train, seed=seed, time_budget=0.02) if kind.picks else None
     if kind.starred:
         done = train(
             data,

@@ -25,12 +25,12 @@ from cfnade.checkpoint.manifest import (
 )
 from cfnade.checkpoint.save import required_files
 from cfnade.checkpoint.validate import validate_model
-from cfnade.choice import Choice, choice_shapes, saved_choice
 from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import Scale
 from cfnade.data.storage import open_dataset
 from cfnade.exceptions import CfnadeError, CheckpointError, DataError, ModelError
 from cfnade.fitted import FittedModel
+from cfnade.implicit import InteractionModel, saved_model, saved_spec
 from cfnade.sides import AnsweringMember, Axis
 from cfnade.sides.saved import Expected, expected_tables, loaded_member
 from cfnade.utils.safetensors_io import Arrays, open_arrays
@@ -81,7 +81,7 @@ def _load(folder: Path) -> FittedModel:
             shares=tuple(
                 (float(trained), float(new)) for trained, new in manifest["member_weights"]
             ),
-            choice=implicit,
+            interaction_model=implicit,
         )
         is_included = manifest["context"]["included"]
         required = required_files(model)
@@ -109,7 +109,7 @@ def _calibration(saved: dict[str, Any] | None) -> Calibration | None:
 
 def _components(
     manifest: dict[str, Any], path: Path
-) -> tuple[tuple[AnsweringMember, ...], Choice | None, dict[Axis, Array]]:
+) -> tuple[tuple[AnsweringMember, ...], InteractionModel | None, dict[Axis, Array]]:
     """Return the members, the implicit model and the training counts."""
     try:
         arrays, _ = open_arrays(path, verify=False, writable=True)
@@ -143,7 +143,7 @@ def _components(
     if names != expected:
         raise CheckpointError(f"{path}: holds {sorted(names)}; the model has {sorted(expected)}")
     tables = _with_prefix("implicit/", arrays)
-    return tuple(loaded), None if implicit is None else saved_choice(implicit, tables), counts
+    return tuple(loaded), None if implicit is None else saved_model(implicit, tables), counts
 
 
 def _expected(
@@ -154,9 +154,8 @@ def _expected(
         for name, table in expected_tables(described, shared).items():
             side, _, parameter = name.partition(".")
             expected[f"members/{number}/{side}/{parameter}"] = table
-    for name, shape in ({} if implicit is None else choice_shapes(implicit)).items():
-        dtype = np.dtype(np.int32 if name.endswith(".of") else np.float32)
-        expected[f"implicit/{name}"] = Expected(dtype, shape)
+    for name, spec in ({} if implicit is None else saved_spec(implicit)).items():
+        expected[f"implicit/{name}"] = Expected(np.dtype(spec.dtype), spec.shape)
     return expected
 
 

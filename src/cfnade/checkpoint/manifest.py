@@ -61,7 +61,7 @@ def write_manifest(model: FittedModel, folder: Path, names: list[str]) -> None:
         "side": model.side,
         "members": [member.to_dict() for member in model.answering],
         "member_weights": model.shares,
-        "implicit": None if model.choice is None else model.choice.to_dict(),
+        "implicit": None if model.interaction_model is None else model.interaction_model.to_dict(),
         "scale": {"values": scale.values, "edges": scale.edges},
         "calibration": None if calibration is None else calibration.to_dict(),
         "calibration_of_new": None if for_new is None else for_new.to_dict(),

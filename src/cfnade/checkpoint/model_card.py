@@ -128,7 +128,7 @@ def _summary(model: FittedModel) -> str:
             "interactions."
         )
     members = f"{n_members} member{'' if n_members == 1 else 's'}"
-    lists = " It also predicts interactions." if model.choice is not None else ""
+    lists = " It also predicts interactions." if model.interaction_model is not None else ""
     return (
         f"It predicts the distribution of the rating ({scale}) that a user gives an item (side "
         f"`{model.side}`, {members}).{lists}"

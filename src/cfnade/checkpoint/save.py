@@ -72,7 +72,7 @@ def drop_context(model: FittedModel) -> FittedModel:
         empty = empty.replace(user_ids=none)
     else:
         empty = empty.replace(item_ids=none, titles=None, genres=None)
-        model = replace(model, choice=None)  # it predicts items, which have no ids then
+        model = replace(model, interaction_model=None)  # items have no ids then
     return replace(model, context=empty, has_context=False)
 
 
@@ -130,7 +130,8 @@ def _arrays(model: FittedModel) -> Arrays:
     for member in reversed(model.answering):  # members share the arrays of a side
         for side, component in member.sides.items():
             arrays |= {f"{side}/{name}": array for name, array in component.arrays().items()}
-    if model.choice is not None:
-        arrays |= {f"implicit/{name}": table for name, table in model.choice.tables().items()}
+    if model.interaction_model is not None:
+        interactions = model.interaction_model.arrays()
+        arrays |= {f"implicit/{name}": array for name, array in interactions.items()}
     counts = model.trained_on.items()
     return arrays | {f"{COUNTS}/{axis}": np.array(levels, np.int64) for axis, levels in counts}

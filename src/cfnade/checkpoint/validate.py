@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.choice.choice_side import Tables
+from cfnade._typing import Array
 from cfnade.exceptions import ModelError
 from cfnade.fitted import FittedModel
 from cfnade.sides.side import other_axis
@@ -27,12 +29,13 @@ def validate_model(model: FittedModel, *, weights: bool) -> None:
 
 
 def _check_components(model: FittedModel) -> None:
-    if not model.axes or not (model.rates or model.choice):
+    if not model.axes or not (model.rates or model.interaction_model):
         raise ModelError("no component of it reads ratings")
     if model.rates and model.context.implicit:
         raise ModelError("it predicts ratings, and its data are interactions")
     n_items = model.context.n_items
-    for name, part in model.choice.sides.items() if model.choice else ():
+    interactions = model.interaction_model
+    for name, part in interactions.components.items() if interactions else ():
         if part.n_items != n_items:
             raise ModelError(
                 f"the implicit component {name} has {part.n_items:,} items, the model {n_items:,}"
@@ -56,8 +59,8 @@ def _check_member_weights(model: FittedModel) -> None:
 
 
 def _check_weights(model: FittedModel) -> None:
-    parts: list[Tables] = [member.tables() for member in model.answering]
-    parts += [model.choice.tables()] if model.choice else []
+    parts: list[Mapping[str, Array]] = [member.tables() for member in model.answering]
+    parts += [model.interaction_model.arrays()] if model.interaction_model else []
     for part in parts:
         for name, table in part.items():
             if table.dtype == np.int32:

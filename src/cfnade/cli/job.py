@@ -38,8 +38,11 @@ _KINDS: dict[str, type | UnionType] = {
     "lists": bool | None,
     "plans": list | None,
 }
+DEFAULT_SPLIT = "default"
+"""All interactions are for training; of ratings the paper's protocol keeps a test part."""
+
 _DEFAULTS: Job = {
-    "split": "paper:0",
+    "split": DEFAULT_SPLIT,
     "device": "cpu",
     "without_context": False,
     "keep_state": False,
@@ -218,11 +221,16 @@ def read_job(out: Path) -> Job:
 
 def load_parts(job: Job) -> Split:
     """The parts of a job's data: ratings that are cut, or shards that have been."""
-    from cfnade.data.load import load_split
+    from cfnade.data.load import load, load_split
+    from cfnade.data.splits import split
     from cfnade.shards import Shards
 
     if Shards.is_one(job["data"]):
         return Shards.open(job["data"]).split()
+    if job["split"] == DEFAULT_SPLIT:
+        ratings = load(job["data"], **job["reading"])
+        job["split"] = "all" if ratings.implicit else "paper:0"
+        return split(ratings, job["split"])
     return load_split(job["data"], job["split"], **job["reading"])
 
 

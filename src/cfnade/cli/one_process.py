@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from cfnade import checkpoint
-from cfnade.choice.planning import ChoicePlan, choice_plan, seconds_of
 from cfnade.cli.at_work import compile_kernels, interruptible, next_command, say
 from cfnade.cli.folder import begin_run, end_run, nothing_lost
 from cfnade.cli.job import Job, plans_of, settings_of_members, with_plans
@@ -23,6 +22,7 @@ from cfnade.journals import Several
 from cfnade.sides import kernel_tasks, side_names
 from cfnade.training import state
 from cfnade.training.floor import behind_means
+from cfnade.training.implicit import ImplicitPlan, implicit_plan
 from cfnade.training.loop import DivergedError, Reporter, Saving
 from cfnade.training.plan import DataSize, estimate_seconds
 from cfnade.training.run import Plan, Trained, train, train_picks
@@ -82,7 +82,7 @@ def _view(job: Job, plans: Sequence[Plan], saving: Saving) -> TrainingView:
     return TrainingView(names, epochs, saving.folder, done, begin)
 
 
-def _compile(job: Job, plans: Sequence[Plan], choice: ChoicePlan | None) -> None:
+def _compile(job: Job, plans: Sequence[Plan], choice: ImplicitPlan | None) -> None:
     """Whatever kernels it will need, at once: those of lists while another process is at work."""
     tasks: dict[str, None] = {}
     if job["device"] == "cpu":
@@ -112,9 +112,9 @@ def _save(trained: Trained, job: Job, out: Path) -> None:
             end_run(out, job)
 
 
-def _announced(parts: Split, plans: list[Plan], choice: ChoicePlan | None) -> str:
+def _announced(parts: Split, plans: list[Plan], choice: ImplicitPlan | None) -> str:
     seconds = estimate_seconds(DataSize.of(parts.train), plans)
-    seconds += 0.0 if choice is None else seconds_of(parts.train, choice)
+    seconds += 0.0 if choice is None else choice.seconds
     took = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
     names = ", ".join([*(plan.side for plan in plans), *(["lists"] if choice else [])])
     return f"to be tried: {names}; about {took} on two cores (--minutes 10 to search longer)"
@@ -158,7 +158,7 @@ def _show_choice(facts: dict[str, Any]) -> None:
     if "alone" not in lists:
         return
     alone = ", ".join(f"{name} {value:.4f}" for name, value in lists["alone"].items())
-    print(f"lists: validation NDCG@100 {lists['ndcg']:.4f} (alone: {alone})")
+    print(f"interactions: validation NDCG@{lists['k']} {lists['ndcg']:.4f} (alone: {alone})")
 
 
 # -- interactions --------------------------------------------------------------------------------
@@ -169,33 +169,30 @@ def train_interactions(job: Job, parts: Split, saving: Saving) -> None:
     _refuse_ratings(job)
     compile_kernels("picks", "requests")
     out = saving.folder
-    if not (state.lists_folder(out) / state.NAME).exists():  # killed before its first state
-        saving = replace(saving, resume=False)
     if not saving.resume:
         begin_run(out, job)
-    plan = choice_plan(parts.train, seed=job["training"]["seed"])
+    seed, minutes = job["training"]["seed"], job["minutes"]
+    plan = implicit_plan(parts.train, seed=seed, time_budget=minutes)
     with nothing_lost(out), interruptible() as stop:
-        trained = train_picks(
-            parts, plan, threads=job["threads"], saving=saving, say=say, stop=stop
-        )
+        trained = train_picks(parts, plan, threads=job["threads"], say=say, stop=stop)
         model = replace(trained.fitted, facts=trained.fitted.facts | {"job": job})
         checkpoint.save(model, out, with_context=not job["without_context"])
         if not trained.stopped:
             end_run(out, job)
     _show_choice(trained.fitted.facts)
     if trained.stopped:
-        print(f"stopped; go on with: cfnade train --resume --out {out}")
+        print(f"stopped early; train again with: cfnade train --resume --out {out}")
         return
     seconds = trained.fitted.facts["lists"]["total_seconds"]
-    print(f"{out}: model of what people pick, {seconds:.1f} s of training")
+    print(f"{out}: model of interactions, {seconds:.1f} s of training")
     print("next:", next_command(out, len(parts.test), parts.train.user_ids[0]))
     state.forget(out)
 
 
 def _refuse_ratings(job: Job) -> None:
     """What is said of a model of ratings makes no sense here."""
-    if job["side"] != "auto" or job["from"] or job["lists"] is False or job["minutes"] is not None:
+    if job["side"] != "auto" or job["from"] or job["lists"] is False:
         raise TrainingError(
             f"{job['data']}: these are interactions without ratings; leave out the options of a "
-            "model of ratings (--side, --recipe, --from, --no-lists, --minutes and the like)"
+            "model of ratings (--side, --recipe, --from, --no-lists and the like)"
         )

@@ -37,7 +37,10 @@ _PLAN: dict[str, Any] = {
             "--lists/--no-lists",
         ),
     ],
-    "split": Annotated[str | None, _training("How to cut the ratings; paper:0 if not given.")],
+    "split": Annotated[
+        str | None,
+        _training("How to cut the data; paper:0 for ratings, all for clicks if not given."),
+    ],
     "seeds": Annotated[
         int | None, _training("Train so many models from successive seeds and average them.")
     ],

@@ -250,6 +250,7 @@ class _Form:
 
 
 _FORMS = {
+    "all": _Form((), split_protocols.everything, "all"),
     "paper": _Form(("SEED",), split_protocols.paper, "paper:1"),
     "authors": _Form(("SEED",), split_protocols.authors, "authors:1234"),
     "authors-code": _Form(("SEED",), split_protocols.authors_code, "authors-code:1234"),

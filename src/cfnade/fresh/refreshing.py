@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from cfnade import checkpoint
-from cfnade.choice.planning import choice_plan
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
@@ -37,6 +36,7 @@ from cfnade.sides.widening import places_of, recounted, widened
 from cfnade.store.bulk import last_event, what_counts
 from cfnade.store.forgetting import count_forgotten
 from cfnade.store.opening import Store, open_store
+from cfnade.training.implicit import implicit_plan
 from cfnade.training.member import gone_on, settle_member
 from cfnade.training.run import Plan, train
 from cfnade.utils.files import LockedError, exclusive, write_text
@@ -150,7 +150,7 @@ def _refresh(
         # Who was forgotten must go all the same: the old weights, without them, if that can be.
         why = f"{new.why}: worse; published all the same, as {gone} people were forgotten"
         new = replace(new, why=why)
-        if fitted.choice is None:
+        if fitted.interaction_model is None:
             new = replace(new, why=f"{new.why}, with the weights as they were")
             chosen = replace(old, context=ratings, calibration=fitted.calibration)
     if chosen is candidate:
@@ -246,7 +246,9 @@ def extended(fitted: FittedModel, ratings: Dataset) -> FittedModel:
         axis: recounted(levels, places_of(ratings.ids(axis), fitted.context.ids(axis)))
         for axis, levels in fitted.trained_on.items()
     }
-    return replace(fitted, answering=members, context=ratings, trained_on=counts, choice=None)
+    return replace(
+        fitted, answering=members, context=ratings, trained_on=counts, interaction_model=None
+    )
 
 
 def _trained_on(
@@ -259,7 +261,7 @@ def _trained_on(
         architecture=first.architecture,
         settings=first.settings,
         beside=beside,
-        lists=None if fitted.choice is None else choice_plan(split.train, seed=0),
+        lists=None if fitted.interaction_model is None else implicit_plan(split.train, seed=0),
         start=fitted,
         refresh=True,
         threads=threads,

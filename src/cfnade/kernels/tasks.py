@@ -20,6 +20,7 @@ from cfnade.kernels import (
     marking,
     mean_tilt,
     nearness,
+    neighbor_regression,
     newton,
     passes,
     posterior,
@@ -28,6 +29,8 @@ from cfnade.kernels import (
     scattering,
     shared_posterior,
     spelling,
+    standardize,
+    top_items,
     vector_draws,
 )
 from cfnade.kernels.block_drawing import BlockPart, BlockSampler, _mark_block, _mark_block_part
@@ -228,15 +231,20 @@ def _answer_requests() -> None:
 
 
 def _learn_picks() -> None:
-    """All that a choice is made of; how it is asked is a task of its own."""
+    """All that an interaction model is made of; how it is asked is a task of its own."""
     weights, table = np.ones(4, np.float32), np.zeros((2, 1), np.float32)
-    data = _OFFSETS, _COLUMNS, weights
+    data, rows = (_OFFSETS, _COLUMNS, weights), len(_OFFSETS) - 1
+    scores, hits = np.zeros((rows, 2), np.float32), np.zeros((rows, 1), np.int8)
     ragged_sums.sum_rows(*data, table)
     ragged_sums.add_entries(*data, *data)
-    conjugate.solve_rows(*data, table, np.ones(1), np.ones(len(_OFFSETS) - 1))
+    conjugate.solve_rows(*data, table, np.ones(1, np.float32), np.ones(rows))
     cooccurrence.co_picks(*data, 2)
-    pairs = cooccurrence.largest_co_picks(*data, 2, most=1)
-    cooccurrence.neighbour_systems(np.arange(2), *pairs, 1, 1.0)
+    lines = neighbor_regression.gram_lines(*data, 2, 1)
+    neighbor_regression.neighbor_regressions(*lines, np.ones(2), 1)
+    lists = top_items.top_items(scores, *data[:2], 1)
+    top_items.relevant(lists, *data[:2])
+    top_items.candidates(lists[None], 1, 2)
+    top_items.blended_gain(np.zeros((1, rows, 1), np.float32), hits, np.ones(1), np.ones(1))
 
 
 def _list_picks() -> None:
@@ -246,6 +254,7 @@ def _list_picks() -> None:
     scores = likeliest.log_softmax(np.zeros((1, 2), np.float32))
     least = likeliest.nth_largest(scores, 1)
     likeliest.cells_between(scores, least, least, expected=1)
+    standardize.add_standardized(scores, 1.0, scores.copy())
 
 
 _CELLS = (
@@ -274,7 +283,17 @@ _SUMS = (ragged_sums._add_rows, ragged_sums._transpose, ragged_sums._add_entries
 _LIKELIEST = (likeliest._log_softmax, likeliest._nth_largest, likeliest._between)
 _FACTORS = (dense.pack, dense.hidden_forward, dense.hidden_backward, dense.hidden_step)
 _NEAR = (nearness.near_weights, nearness.near_cells, nearness.near_row, nearness.near_column)
-_TOGETHER = (cooccurrence._dense_rows, cooccurrence._sparse_rows, cooccurrence._systems)
+_TOGETHER = (
+    cooccurrence._dense_rows,
+    neighbor_regression._gram_lines,
+    neighbor_regression._regressions,
+)
+_SELECTION = (
+    top_items._top_items,
+    top_items._relevant,
+    top_items._candidates,
+    top_items._blended_gain,
+)
 
 TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
     "rows": (_train_on_rows, (marking.mark, passes.target_step, *_DRAWING, *_FITTING, *_SCORING)),
@@ -295,8 +314,8 @@ TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
             *_SCORING,
         ),
     ),
-    PICKS: (_learn_picks, (conjugate._solve_rows, *_SUMS, *_TOGETHER)),
-    LISTED: (_list_picks, _LIKELIEST),
+    PICKS: (_learn_picks, (conjugate._solve_rows, *_SUMS, *_TOGETHER, *_SELECTION)),
+    LISTED: (_list_picks, (*_LIKELIEST, standardize._add_standardized)),
     "ranks": (_draw_for_ranks, (marking.mark_part, *_DRAWING)),
     "blocks on ranks": (_draw_blocks_for_ranks, (_mark_block_part, *_DRAWING)),
     "ridge on ranks": (_share_posteriors, (*_SHARED, *_POSTERIORS)),

@@ -12,13 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from cfnade.choice import Choice
-from cfnade.choice.picks import Picks
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable
 from cfnade.data.validate import build
 from cfnade.estimator import CFNADE
 from cfnade.exceptions import DataError, PredictionError
+from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.predictor.likeness import POPULAR
 
 ScoreArray = npt.NDArray[np.float32]
@@ -78,7 +77,9 @@ class PickRecommender:
             )
         picked = rows if recalculate_user else self._picked[self._checked(users, 0)]
         left_out = rows if filter_already_liked_items else None
-        scores = self._full(self._choice.log_chances(self._picks(picked), left_out=False))
+        scores = self._full(
+            self._interactions.log_probabilities(self._rows(picked), exclude_known=False)
+        )
         return self._best(scores, N, np.ndim(userid) == 0, filter_items, items, left_out)
 
     def similar_items(
@@ -100,8 +101,9 @@ class PickRecommender:
         rows = np.arange(len(asked))
         once = np.full(len(asked), self._mean())
         alone = csr_matrix((once, (rows, asked)), (len(asked), self._picked.shape[1]))
-        chances = self._choice.log_chances(self._picks(alone))
-        scores = self._full(chances - (1 - POPULAR) * self._choice.nobody)
+        model = self._interactions
+        logs = model.log_probabilities(self._rows(alone))
+        scores = self._full(logs - (1 - POPULAR) * model.base_log_probabilities)
         scores[rows, asked] = np.inf
         return self._best(scores, N, np.ndim(itemid) == 0, filter_items, items, None)
 
@@ -112,24 +114,21 @@ class PickRecommender:
     # -- shared -------------------------------------------------------------------------------
 
     @property
-    def _choice(self) -> Choice:
-        choice = self.model.fitted_.choice
-        assert choice is not None
-        return choice
+    def _interactions(self) -> InteractionModel:
+        model = self.model.fitted_.interaction_model
+        assert model is not None
+        return model
 
     @property
     def _columns(self) -> IntArray:
         """The column that each item of the model has: those that nobody picked have none."""
         return np.asarray(self.model.fitted_.context.item_ids, np.int64)
 
-    def _picks(self, rows: Any) -> Picks:
-        """As the model counts them: 1 on average of what it was fitted to."""
-        mine = rows[:, self._columns].tocsr()
-        mine.sort_indices()
-        weights = (mine.data / self._mean()).astype(np.float32)
-        levels = np.zeros(mine.nnz, np.uint8)
-        columns = mine.indices.astype(np.int32)
-        return Picks(mine.indptr.astype(np.int64), columns, levels, weights, len(self._columns))
+    def _rows(self, rows: Any) -> InteractionRows:
+        own = rows[:, self._columns].tocsr()
+        own.sort_indices()
+        arrays = own.indptr.astype(np.int64), own.indices.astype(np.int32)
+        return InteractionRows(*arrays, own.data.astype(np.float32), len(self._columns))
 
     def _mean(self) -> float:
         weights = self.model.fitted_.context.weights

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from cfnade.predictor.frames import item_columns
-from cfnade.predictor.picking import known_picks
+from cfnade.predictor.picking import known_interactions
 from cfnade.predictor.ranking import means_of
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
@@ -45,17 +45,17 @@ def by_item(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
 
 def by_pick(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     """By what is known of the person: how much likelier each made it that the item is picked."""
-    context, choice = scorer.fitted.context, scorer.fitted.choice
-    assert choice is not None
-    rated, picks = who.rated.without(item), known_picks(scorer, [who])
-    picks = picks.where(picks.columns != item)
-    whole = choice.log_chances(picks)[0, item].astype(np.float64)
-    without = np.empty(len(picks.columns))
-    step = max(1, _SCORES // choice.n_items)
+    context, model = scorer.fitted.context, scorer.fitted.interaction_model
+    assert model is not None
+    rated, known = who.rated.without(item), known_interactions(scorer, [who])
+    known = known.where(known.columns != item)
+    whole = model.log_probabilities(known)[0, item].astype(np.float64)
+    without = np.empty(len(known.columns))
+    step = max(1, _SCORES // model.n_items)
     for first in range(0, len(without), step):
         check_cancelled()
         places = np.arange(first, min(first + step, len(without)))
-        without[places] = choice.log_chances_without(picks, places)[:, item]
+        without[places] = model.log_probabilities_without(known, places)[:, item]
     order = np.lexsort((rated.columns, without - whole))  # what helped most comes first
     items = rated.columns[order].astype(np.int64)
     columns = {

@@ -6,11 +6,10 @@ import numpy as np
 import polars as pl
 
 from cfnade._typing import IntArray
-from cfnade.choice import Choice
-from cfnade.choice.choice_side import ScoreArray
-from cfnade.choice.picks import Picks
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
+from cfnade.implicit import InteractionModel, InteractionRows
+from cfnade.implicit.base import ScoreArray
 from cfnade.predictor.frames import id_series, item_columns
 from cfnade.predictor.ranking import Best, FloatArray
 from cfnade.scorer import Scorer
@@ -50,8 +49,8 @@ def unit_vectors(fitted: FittedModel) -> ScoreArray:
 
 
 def _vectors(fitted: FittedModel, axis: Axis) -> ScoreArray:
-    if not fitted.rates and axis == "item" and fitted.choice is not None:
-        vectors = fitted.choice.vectors()
+    if not fitted.rates and axis == "item" and fitted.interaction_model is not None:
+        vectors = fitted.interaction_model.item_vectors()
         if vectors is not None:
             return vectors
     sides = [side for member in fitted.answering[:1] for side in member.sides.values()]
@@ -67,19 +66,16 @@ def _vectors(fitted: FittedModel, axis: Axis) -> ScoreArray:
 # -- more like this ------------------------------------------------------------------------------
 
 
-def lifts(choice: Choice, item: int) -> tuple[ScoreArray, ScoreArray]:
-    """log p(i | item) and log p(i | nothing), of every item. Both (M,).
-
-    Where it matters how the item was taken up, it is at the highest level: who wants more like it
-    liked it.
-    """
-    row = Row(np.array([item], np.int32), np.array([choice.levels - 1], np.uint8))
-    return choice.log_chances(Picks.of_people([row], choice.n_items))[0], choice.nobody
+def lifts(model: InteractionModel, item: int) -> tuple[ScoreArray, ScoreArray]:
+    """Return log p(i | item) and log p(i | nothing) of every item, both (M,)."""
+    row = Row(np.array([item], np.int32), np.zeros(1, np.uint8))
+    rows = InteractionRows.from_histories([row], model.n_items)
+    return model.log_probabilities(rows)[0], model.base_log_probabilities
 
 
-def similar_by_picks(scorer: Scorer, choice: Choice, item: int, n: int) -> pl.DataFrame:
+def similar_by_picks(scorer: Scorer, model: InteractionModel, item: int, n: int) -> pl.DataFrame:
     """By how many times likelier an item is picked after this one than by anybody."""
-    picked, alone = lifts(choice, item)
+    picked, alone = lifts(model, item)
     score = picked - (1 - POPULAR) * alone
     return _frame(scorer, item, score, np.exp((picked - alone).astype(np.float64)), n)
 

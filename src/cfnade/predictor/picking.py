@@ -11,15 +11,14 @@ likeliest are, and then those that can come into the list that these make.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
-from cfnade.choice import Choice
-from cfnade.choice.choice_side import ScoreArray
-from cfnade.choice.picks import Picks
+from cfnade.implicit import InteractionModel, InteractionRows
+from cfnade.implicit.base import ScoreArray
 from cfnade.kernels.likeliest import cells_between, nth_largest
 from cfnade.predictor.listing import Listable, Rankings
 from cfnade.predictor.ranking import Best, FloatArray, RankBy, first_of_each, means_of
@@ -42,7 +41,7 @@ class PickedLists:
 
     scorer: Scorer
     calibrator: Calibrator
-    choice: Choice
+    model: InteractionModel
     by: RankBy
     taste: float
     n: int
@@ -55,7 +54,7 @@ class PickedLists:
 
     def lists(self, people: Sequence[Who]) -> tuple[Best, IntArray]:
         # What is excluded because it was seen has no chance already.
-        ranked = log_chances(self.scorer, self.choice, people, left_out=self.allowed.exclude_seen)
+        ranked = log_chances(self.scorer, self.model, people, left_out=self.allowed.exclude_seen)
         ranked[:, ~self.allowed.shown] = -np.inf
         make = self._picked_and_liked
         if not self.scorer.fitted.rates or self.taste == 0:
@@ -145,12 +144,12 @@ class PickedLists:
 
 
 def log_chances(
-    scorer: Scorer, choice: Choice, people: Sequence[Who], *, left_out: bool = True
+    scorer: Scorer, model: InteractionModel, people: Sequence[Who], *, left_out: bool = True
 ) -> ScoreArray:
     """log P(picked next) of every item for some people. Returns (B, M)."""
 
     def made() -> list[ScoreArray]:
-        return [choice.log_chances(known_picks(scorer, people), left_out=left_out)]
+        return [model.log_probabilities(known_interactions(scorer, people), exclude_known=left_out)]
 
     return made()[0] if len(people) > 1 else scorer.cached(people[0], made, left_out)[0].copy()
 
@@ -159,28 +158,30 @@ def with_picks(
     lists: Rankings, scorer: Scorer, people: Sequence[Who], *, left_out: bool
 ) -> Rankings:
     """The same lists with the chance of each item to be picked next, where it was not asked yet."""
-    top, choice = lists.top, scorer.fitted.choice
-    if choice is None or not np.isnan(top.picks).any():
+    top, model = lists.top, scorer.fitted.interaction_model
+    if model is None or not np.isnan(top.picks).any():
         return lists
     picks = np.empty(len(top.items))
     for first in range(0, len(people), _PEOPLE):
         mine = slice(*np.searchsorted(top.which, [first, first + _PEOPLE]))
-        logs = log_chances(scorer, choice, people[first : first + _PEOPLE], left_out=left_out)
+        logs = log_chances(scorer, model, people[first : first + _PEOPLE], left_out=left_out)
         picks[mine] = np.exp(logs[top.which[mine] - first, top.items[mine]].astype(np.float64))
     return lists._replace(top=top._replace(picks=picks))
 
 
-def known_picks(scorer: Scorer, people: Sequence[Who]) -> Picks:
-    """What is known of people, users of the data or new ones."""
-    picks = Picks.of_people([who.rated for who in people], scorer.fitted.context.n_items)
+def known_interactions(scorer: Scorer, people: Sequence[Who]) -> InteractionRows:
+    """Return what is known of people, users of the data or new ones."""
+    rows = InteractionRows.from_histories(
+        [who.rated for who in people], scorer.fitted.context.n_items
+    )
     if scorer.fitted.context.weights is None:
-        return picks
-    weights = picks.weights.copy()  # 1 for an interaction that the context does not hold
+        return rows
+    weights = rows.weights.copy()  # 1 for an interaction that the context does not hold
     for person, who in enumerate(people):
         if who.user >= 0:
-            mine = slice(picks.offsets[person], picks.offsets[person + 1])
-            weights[mine] = scorer.picks.weights_of(who.user, picks.columns[mine])
-    return replace(picks, weights=weights)
+            own = slice(rows.indptr[person], rows.indptr[person + 1])
+            weights[own] = scorer.interactions.weights_of(who.user, rows.columns[own])
+    return rows.with_weights(weights)
 
 
 def _cells(ranked: ScoreArray, low: ScoreArray, high: ScoreArray) -> tuple[IntArray, IntArray]:

@@ -65,7 +65,7 @@ def explains_picks(fitted: FittedModel, of: Any) -> bool:
     """Whether it is the choice that is to be explained."""
     if of not in (None, "rating", "pick"):
         raise PredictionError(f"of (={of!r}) must be 'rating' or 'pick'")
-    if of == "pick" and fitted.choice is None:
+    if of == "pick" and fitted.interaction_model is None:
         raise PredictionError(
             "of='pick' needs a model that knows what people pick; train one with lists=True (on "
             "the command line: --lists)"

@@ -12,8 +12,8 @@ from annotated_types import Ge, Le
 
 from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
-from cfnade.choice.choice_side import ScoreArray
 from cfnade.exceptions import PredictionError
+from cfnade.implicit.base import ScoreArray
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.ids import listed
 from cfnade.predictor.likeness import (
@@ -97,7 +97,7 @@ class Wishes:
     def similar(self, item: int, n: int) -> pl.DataFrame:
         """The items most like one."""
         n = check_scalar("n", n, int, Ge(1), error=PredictionError)
-        choice = self.scorer.fitted.choice
+        choice = self.scorer.fitted.interaction_model
         if choice is not None:
             return similar_by_picks(self.scorer, choice, item, n)
         return similar_by_vectors(self.scorer, self.likeness, item, n)
@@ -105,8 +105,8 @@ class Wishes:
     @locked_cached_property
     def likeness(self) -> ScoreArray:
         """A vector of unit length for each item. Returns (M, D)."""
-        choice = self.scorer.fitted.choice
-        vectors = None if choice is None else choice.vectors()
+        choice = self.scorer.fitted.interaction_model
+        vectors = None if choice is None else choice.item_vectors()
         return unit_vectors(self.scorer.fitted) if vectors is None else vectors
 
     def lister(self, n: int, exclude_seen: bool, how: How) -> Lister:
@@ -122,8 +122,8 @@ class Wishes:
         if taste == 1 and fitted.rates:
             liked = RankBy("at_least", by.scale, by.threshold, by.quantile)
             return RatedLists(*parts, liked, n, allowed)
-        assert fitted.choice is not None
-        return PickedLists(*parts, fitted.choice, by, taste, n, allowed)
+        assert fitted.interaction_model is not None
+        return PickedLists(*parts, fitted.interaction_model, by, taste, n, allowed)
 
     def least(self, how: How) -> int:
         """How many ratings an item must have to be listed."""
@@ -136,8 +136,8 @@ class Wishes:
     def _rank(self, how: How) -> Rank:
         fitted, rank = self.scorer.fitted, how.get("rank")
         if rank is None:
-            return "picked" if fitted.choice is not None else "expected"
-        if rank == "picked" and fitted.choice is None:
+            return "picked" if fitted.interaction_model is not None else "expected"
+        if rank == "picked" and fitted.interaction_model is None:
             raise PredictionError(
                 "rank='picked' needs a model that knows what people pick; train one with "
                 "lists=True (on the command line: --lists)"

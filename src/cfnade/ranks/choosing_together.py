@@ -1,11 +1,12 @@
-"""What people pick, learnt by ranks that share the items: the network alone, weighed by lists.
+"""The interaction model of ranks that share the items: the set NADE alone.
 
-The linear and the factored path of a choice need all pairs of items, and stay on one machine.
+The other components need all pairs of items or users, and stay on one machine.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,84 +15,135 @@ import numpy as np
 import torch
 
 from cfnade._typing import IntArray
-from cfnade.choice.blending import PLACES, SHARPNESS
-from cfnade.choice.nade_training import ChoiceTrainer
-from cfnade.choice.picks import Picks
-from cfnade.choice.planning import ChoicePlan
-from cfnade.choice.set_states import hidden_of, largest_of
 from cfnade.data.split_protocols import choose_positions
 from cfnade.evaluation.ranking_metrics import ndcg, ranked_hits
 from cfnade.group import Array
+from cfnade.implicit.blend import SHARPNESS
+from cfnade.implicit.rows import InteractionRows
+from cfnade.implicit.set_nade_training import (
+    NetworkTraining,
+    SetNadeSettings,
+    SetNadeTrainer,
+    hidden_states,
+    largest_scores,
+)
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.ranks.owned import Owned
 from cfnade.ranks.rank_state import RankSaving
-from cfnade.training.choice_run import ASKED, STREAM, NetworkRun, Say
+from cfnade.training.state import Progress
+
+Say = Callable[[str], None]
+PLACES = 20
+ASKED = 2_000
+"""So many users, at most, are asked on validation."""
+STREAM = 7  # of the random numbers that choose them
 
 _NOTHING = -1e30
 
 
 @dataclass(frozen=True)
 class SharedChoice:
-    """A network of which each rank has its own items, and what its scores count."""
+    """A network of which each rank has its own items, and the factor of its scores."""
 
     network: ChoiceNetwork
-    weight: float
+    sharpness: float
+    popularity: Array
+    """log(1 + n_i) of the own items."""
     facts: dict[str, Any]
 
 
 def choose_together(
     owned: Owned,
-    plan: ChoicePlan,
+    settings: SetNadeSettings,
     fingerprint: str,
     saving: RankSaving | None,
     say: Say,
     stop: Callable[[], bool],
 ) -> SharedChoice:
     """Train the network, choose its epoch by validation, and say how sharp its scores are."""
-    levels = len(owned.ratings.scale) if plan.levels else 1
-    picks = _picks(owned, plan)
-    trainer = ChoiceTrainer(picks, levels, plan.nade, owned.part)
-    judge = ListJudge(owned, picks, plan.nade.seed)
-    identity = {"plan": plan.to_dict(), "split": fingerprint, "ranks": owned.part.group.size}
-    run = NetworkRun(trainer, plan, judge.value, saving, identity, say)
-    run.go(stop)
+    rows = _rows(owned)
+    trainer = SetNadeTrainer(rows, settings, owned.part)
+    judge = ListJudge(owned, rows, settings.seed)
+    identity = {"plan": settings.to_dict(), "split": fingerprint, "ranks": owned.part.group.size}
+    run = NetworkTraining(trainer, judge.value, report=say, stop=stop)
+    state = None if saving is None else _RunState(run, saving, identity)
+    if state is not None:
+        run.save = state.save
+    run.run(0 if state is None else state.restore())
     best = trainer.best()
-    facts = {"history": run.history, "plan": plan.to_dict(), "ndcg": judge.value(best)}
-    return SharedChoice(best, judge.sharpness(best), facts)
+    facts = {"history": run.history, "plan": settings.to_dict(), "ndcg": judge.value(best)}
+    counts = np.bincount(rows.columns, minlength=rows.n_columns)
+    logs = np.log1p(counts).astype(np.float32)
+    return SharedChoice(best, judge.sharpness(best), logs, facts)
 
 
-def _picks(owned: Owned, plan: ChoicePlan) -> Picks:
-    """The own training picks of everybody."""
-    own, weights = Picks.of(owned.ratings), owned.weights
-    if weights is not None:
-        group = owned.part.group
-        mean = group.total(float(weights.sum(dtype=np.float64))) / group.total(len(weights))
-        own = Picks(own.offsets, own.columns, own.levels, weights / np.float32(mean), own.n_columns)
-    return own if plan.levels else own.evenly()
+class _RunState:
+    """The state of an unfinished training on disk."""
+
+    def __init__(self, run: NetworkTraining, saving: RankSaving, identity: dict[str, Any]) -> None:
+        self._run, self._saving, self._identity = run, saving, identity
+        self._saved_at = time.monotonic()
+
+    def save(self, epoch: int, last: bool) -> None:
+        """Write the state if it is time, and at the end."""
+        run, saving = self._run, self._saving
+        if not last and not saving.due(0, time.monotonic() - self._saved_at):
+            return
+        saving.folder.mkdir(parents=True, exist_ok=True)
+        progress = Progress(epoch=epoch, step=run.trainer.step, history=run.history)
+        saving.write(run.trainer.state(), progress, self._identity)
+        self._saved_at = time.monotonic()
+
+    def restore(self) -> int:
+        """Return how many epochs an interrupted training had done; 0 if there was none."""
+        run, saving = self._run, self._saving
+        if not saving.resume or not saving.there():
+            return 0
+        tensors, progress = saving.read(self._identity)
+        run.trainer.restore(tensors, progress.step)
+        run.history = progress.history
+        return progress.epoch
+
+
+def _rows(owned: Owned) -> InteractionRows:
+    """The own training interactions of everybody, each with a weight of 1."""
+    own = InteractionRows.from_ratings(owned.ratings)
+    return own.with_weights(np.ones(len(own.columns), np.float32))
 
 
 class ListJudge:
     """How good lists are for people of the validation part, at most ASKED of them."""
 
-    def __init__(self, owned: Owned, picks: Picks, seed: int) -> None:
+    def __init__(self, owned: Owned, rows: InteractionRows, seed: int) -> None:
         self._group, valid = owned.part.group, owned.valid
         people = np.flatnonzero(owned.asked)
         if len(people) > ASKED:
             people = people[choose_positions(len(people), ASKED, (seed, STREAM))]
-        self._known = picks.take(people)
+        self._known = rows.select(people)
         self._wanted = owned.asked[people].astype(np.int64)
         own = np.flatnonzero(np.isin(valid.rows, people))
-        rows = np.searchsorted(people, valid.rows[own])
-        self._answers: tuple[IntArray, Array] = rows, valid.columns[own]
+        numbers = np.searchsorted(people, valid.rows[own])
+        self._answers: tuple[IntArray, Array] = numbers, valid.columns[own]
         self._nobody = len(owned.part.columns)  # columns from here on are nobody's
+        self._items = owned.part.whole
 
     def _scores(self, network: ChoiceNetwork) -> torch.Tensor:
         """Of the own items for everybody who is asked; what is known is out. (B, C)."""
-        hidden = hidden_of(network, self._known, self._group)
-        scores = torch.addmm(network.b, hidden.state, network.V.T)
+        hidden = hidden_states(network, self._known, self._group)
+        scores = self._standardized(torch.addmm(network.b, hidden.state, network.V.T))
         scores[self._known.rows.astype(np.int64), self._known.columns.astype(np.int64)] = _NOTHING
         scores[:, self._nobody :] = _NOTHING
         return scores
+
+    def _standardized(self, scores: torch.Tensor) -> torch.Tensor:
+        """As InteractionModel adds them: each row with mean 0 and deviation 1 over all items."""
+        own = scores[:, : self._nobody].double()
+        sums = torch.stack([own.sum(1), own.square().sum(1)]).numpy()
+        self._group.sum_(sums)
+        mean = sums[0] / self._items
+        deviation = np.sqrt(np.maximum(sums[1] / self._items - mean * mean, 1e-12))
+        shift, scale = (torch.from_numpy(one).float().unsqueeze(1) for one in (mean, deviation))
+        return (scores - shift) / scale
 
     def value(self, network: ChoiceNetwork) -> float | None:
         """NDCG of the first places, on every rank the same; None if nobody can be asked."""
@@ -122,7 +174,7 @@ class ListJudge:
             return 1.0
         scores = self._scores(network).double()
         own = scores[self._answers[0], self._answers[1].astype(np.int64)].numpy()
-        tops = largest_of(scores, self._group)
+        tops = largest_scores(scores, self._group)
         likelihood = []
         for factor in SHARPNESS:
             weights = torch.exp(factor * (scores - torch.from_numpy(tops).unsqueeze(1))).sum(1)

@@ -13,15 +13,15 @@ import torch
 
 from cfnade import __version__
 from cfnade.calibration.calibration import Calibration
-from cfnade.choice.planning import choice_plan
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import make_dataset
 from cfnade.exceptions import TrainingError
 from cfnade.group import Group
+from cfnade.implicit.set_nade_training import settings_for
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.ranks.choosing_together import SharedChoice, choose_together
+from cfnade.ranks.choosing_together import Say, SharedChoice, choose_together
 from cfnade.ranks.judging import Judge
-from cfnade.ranks.owned import Owned, both_ways, owned_by, sizes_alone
+from cfnade.ranks.owned import Owned, both_ways, owned_by
 from cfnade.ranks.rank_state import RankSaving
 from cfnade.ranks.saved_columns import load_columns
 from cfnade.ranks.writing import SharedModel, write_folder
@@ -29,7 +29,6 @@ from cfnade.shards import Shards
 from cfnade.sides import KINDS, Axis, Member, new_member, side_names
 from cfnade.sides.ridge import spread_of
 from cfnade.sides.side import other_axis
-from cfnade.training.choice_run import Say
 from cfnade.training.loop import Reporter, Run
 from cfnade.training.member import settle_member, take_over
 from cfnade.training.run import PICKS
@@ -159,9 +158,10 @@ def _with_choice(how: RankRun, model: SharedModel, seed: int) -> tuple[SharedMod
     saving = how.saving
     if saving is not None:
         saving = replace(saving, folder=lists_folder(saving.folder))
-    plan = choice_plan(sizes_alone(how.shards, how.shards.sizes["train"]), seed=seed)
+    sizes = how.shards
+    settings = settings_for(sizes.n_users, sizes.n_items, int(sizes.sizes["train"]), seed=seed)
     choice: SharedChoice = choose_together(
-        owned, plan, how.shards.fingerprint, saving, how.say, how.ended
+        owned, settings, how.shards.fingerprint, saving, how.say, how.ended
     )
     seconds = {"nade": round(time.monotonic() - began, 2)}
     facts = choice.facts | {"seconds": seconds, "total_seconds": seconds["nade"]}

@@ -26,11 +26,11 @@ from cfnade.checkpoint.manifest import (
     write_ids,
     write_manifest,
 )
-from cfnade.choice import Choice
-from cfnade.choice.set_nade import ChoiceNade
 from cfnade.data.storage import save_chunks
 from cfnade.fitted import FittedModel
 from cfnade.group import Array
+from cfnade.implicit import InteractionModel, Popularity, SetNade
+from cfnade.implicit.popularity import PopularityConfig
 from cfnade.ranks.choosing_together import SharedChoice
 from cfnade.ranks.owned import Owned, sizes_alone
 from cfnade.shards import Shards
@@ -129,22 +129,24 @@ def _write_weights(model: SharedModel, path: Path, first: bool) -> None:
 def _add_choice(
     model: SharedModel, choice: SharedChoice, shapes: Shapes, sources: dict[str, Pieces]
 ) -> None:
-    """Add the network's tables by items of the whole, those of levels one after the other."""
+    """Add the network's tables by items of the whole."""
     assert model.items is not None
     owned, M = model.items, model.items.part.whole
     arrays = {name: t.detach().numpy() for name, t in choice.network.state_dict().items()}
     W, V, b, c = (arrays[name] for name in "WVbc")
     shapes |= {
-        "implicit/nade.0.W": (W.dtype, (len(W), M, W.shape[2])),
-        "implicit/nade.0.V": (V.dtype, (M, V.shape[1])),
-        "implicit/nade.0.b": (b.dtype, (M,)),
-        "implicit/nade.0.c": (c.dtype, c.shape),
+        "implicit/set-nade/W": (W.dtype, (M, W.shape[2])),
+        "implicit/set-nade/V": (V.dtype, (M, V.shape[1])),
+        "implicit/set-nade/b": (b.dtype, (M,)),
+        "implicit/set-nade/c": (c.dtype, c.shape),
+        "implicit/popularity/logs": (np.float32, (M,)),
     }
     sources |= {
-        "implicit/nade.0.W": lambda: (piece for level in W for piece in _by_column(level, owned)),
-        "implicit/nade.0.V": _pieces_of(V, owned, True),
-        "implicit/nade.0.b": _pieces_of(b, owned, True),
-        "implicit/nade.0.c": _pieces_of(c, owned, False),
+        "implicit/set-nade/W": _pieces_of(W[0], owned, True),
+        "implicit/set-nade/V": _pieces_of(V, owned, True),
+        "implicit/set-nade/b": _pieces_of(b, owned, True),
+        "implicit/set-nade/c": _pieces_of(c, owned, False),
+        "implicit/popularity/logs": _pieces_of(choice.popularity, owned, True),
     }
 
 
@@ -230,11 +232,18 @@ def _described(
         calibration,
         with_context,
         facts,
-        choice=None if model.choice is None else _blank_choice(model.choice, shards.n_items),
+        interaction_model=(
+            None if model.choice is None else _blank_model(model.choice, shards.n_items)
+        ),
     )
 
 
-def _blank_choice(choice: SharedChoice, items: int) -> Choice:
+def _blank_model(choice: SharedChoice, items: int) -> InteractionModel:
     """As model.json describes it."""
     config = replace(choice.network.config, columns=items)
-    return Choice({"nade": ChoiceNade(config, [{}])}, {"nade": choice.weight})
+    components = {
+        "set-nade": SetNade(config, {}),
+        "popularity": Popularity(PopularityConfig(columns=items), {}),
+    }
+    weights = {"set-nade": 1.0, "popularity": 0.0}
+    return InteractionModel(components, weights, choice.sharpness)

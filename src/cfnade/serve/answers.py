@@ -114,7 +114,7 @@ def similar(loaded: Loaded, asked: schemas.SimilarIn) -> Answer:
     index = item_of(predictor, asked.item, "item")
     (name,) = _named(predictor, np.array([index]))
     frame = predictor.similar_items(name["item"], n=asked.n)
-    by = "cosine" if predictor.fitted.choice is None else "times"
+    by = "cosine" if predictor.fitted.interaction_model is None else "times"
     return name | {"by": by, "items": frame.rename({"known_of_item": "ratings"}).to_dicts()}
 
 
@@ -187,7 +187,7 @@ def model(loaded: Loaded, bounds: limits.Limits, noun: str | None, people: bool)
         "name": loaded.name,
         "side": fitted.side,
         "ratings": fitted.rates,
-        "picks": fitted.choice is not None,
+        "picks": fitted.interaction_model is not None,
         "scale": list(predictor.scale.values) if fitted.rates else [],
         "items": len(predictor.items.table),
         "titles": predictor.catalogue.titles is not None,
@@ -231,7 +231,7 @@ def version(loaded: Loaded) -> Answer:
 
 def ranks(predictor: Predictor) -> list[Rank]:
     """What lists may be ranked by; the first is what they are if nothing is said."""
-    picked: list[Rank] = ["picked"] if predictor.fitted.choice is not None else []
+    picked: list[Rank] = ["picked"] if predictor.fitted.interaction_model is not None else []
     rated: list[Rank] = ["expected", "at_least", "quantile"]
     return [*picked, *(rated if predictor.fitted.rates else [])]
 

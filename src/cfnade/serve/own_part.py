@@ -17,7 +17,7 @@ def length_to_rank(predictor: Predictor, asked: RecommendIn) -> int:
     """How many items are to be ranked at first: by another measure any of them may be the best."""
     if asked.own is None:
         return asked.n
-    usual = "expected" if predictor.fitted.choice is None else "picked"
+    usual = "expected" if predictor.fitted.interaction_model is None else "picked"
     if (asked.rank or usual) != "expected" or asked.diversity:
         raise Problem(
             422, 'own goes with rank "expected" and without diversity; leave one out', where="own"

@@ -12,7 +12,6 @@ import torch
 from annotated_types import Ge
 
 from cfnade import __version__
-from cfnade.choice.planning import ChoicePlan
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
@@ -20,7 +19,7 @@ from cfnade.exceptions import TrainingError
 from cfnade.fitted import FittedModel, trained_on
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.sides import Member, are_made, side_names
-from cfnade.training.choice_run import ChoiceRun, Say
+from cfnade.training.implicit import ImplicitPlan, ImplicitTraining
 from cfnade.training.loop import Reporter, Saving, tell_stage
 from cfnade.training.member import Job, TrainedMember
 from cfnade.training.shares import Shares
@@ -32,6 +31,7 @@ from cfnade.utils.validation import check_scalar
 AT_ONCE = 2
 """Members that are trained side by side where there are several kinds to choose from."""
 
+Say = Callable[[str], None]
 PICKS = "picks"
 """The `side` of a model that knows nothing but what people pick."""
 
@@ -67,7 +67,7 @@ def train(
     seeds: int = 1,
     beside: Sequence[Plan] = (),
     choose: bool = False,
-    lists: ChoicePlan | None = None,
+    lists: ImplicitPlan | None = None,
     start: FittedModel | None = None,
     refresh: bool = False,
     device: str = "cpu",
@@ -101,7 +101,7 @@ def train(
         jobs = _going_on(jobs, start)
     _check(jobs)
     if saving is not None:
-        require_space(saving.folder, split, jobs, lists)
+        require_space(saving.folder, split, jobs)
     members, seconds = _trained(split, jobs, saving, at_once)
     stopped = len(members) < len(jobs) or any(member.stopped for member in members)
     plans = ([first] * seeds + list(beside))[: len(members)]  # fewer if it was stopped
@@ -113,47 +113,45 @@ def train(
         verdict = verdict_on(members, kinds, split, seed=seed, weigh=weigh, stages=stages)
     fitted = _model(split, jobs, members, verdict, seconds, weighed=bool(beside))
     if lists is not None and not stopped:
-        tell_stage(reporter, "lists")
-        fitted = with_choice(fitted, split, lists, threads, saving, say, stop)
+        tell_stage(reporter, "interactions")
+        fitted = with_interactions(fitted, split, lists, threads, say, stop)
         stopped = stop()
     reasons = [member.diverged for member in members if member.diverged]
     return Trained(fitted, fitted.facts["history"], stopped, next(iter(reasons), None))
 
 
-def with_choice(
-    fitted: FittedModel, split: Split, plan: ChoicePlan, threads: int, *how: Any
+def with_interactions(
+    fitted: FittedModel,
+    split: Split,
+    plan: ImplicitPlan,
+    threads: int,
+    say: Say,
+    stop: Callable[[], bool],
 ) -> FittedModel:
-    """The model with what people pick."""
-    began = time.monotonic()
-    saving, say, stop = how
-    run = ChoiceRun(split, plan, saving=saving, say=say, stop=stop)
-    with torch_threads(threads):
-        choice, learnt = run.go()
-    seconds = round(time.monotonic() - began, 2)
-    facts = fitted.facts | {"lists": learnt | {"total_seconds": seconds}}
-    return replace(fitted, choice=choice, facts=facts)
+    """Return the model with an interaction model."""
+    training = ImplicitTraining(split, plan, report=say, stop=stop, threads=threads)
+    model = training.run()
+    facts = fitted.facts | {"lists": training.facts}
+    return replace(fitted, interaction_model=model, facts=facts)
 
 
 def train_picks(
     split: Split,
-    plan: ChoicePlan,
+    plan: ImplicitPlan,
     *,
     threads: int | None = None,
-    saving: Saving | None = None,
     say: Say = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """The same for interactions without ratings: what people pick is all that is learnt."""
     if len(split.train) == 0:
         raise TrainingError("there is nothing to train on; is the split right?")
-    if saving is not None:
-        require_space(saving.folder, split, (), plan)
     train = split.train
     context = train.concat(split.valid).concat(split.fold_in)
     counts = trained_on(("user",), train)
     run: dict[str, Any] = {
         "side": PICKS,
-        "settings": {"seed": plan.nade.seed},
+        "settings": {"seed": plan.seed},
         "data": split.data,
         "split": {"name": split.name, "fingerprint": split.fingerprint},
         "threads": thread_count(threads),
@@ -161,7 +159,7 @@ def train_picks(
     }
     facts = _sizes(split) | {"run": run, "context": "train + valid", "history": []}
     bare = FittedModel((), PICKS, context, counts, facts=facts)
-    fitted = with_choice(bare, split, plan, thread_count(threads), saving, say, stop)
+    fitted = with_interactions(bare, split, plan, thread_count(threads), say, stop)
     return Trained(fitted, [], stop())
 
 

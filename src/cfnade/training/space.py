@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from cfnade.choice.planning import ChoicePlan, sizes_of
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.sides import bytes_of_weights
@@ -17,22 +16,16 @@ _COPIES = 4  # of the weights in a state: themselves, the best ones and Adam's t
 _RATING = 17  # bytes, with its time
 
 
-def require_space(
-    folder: Path, split: Split, jobs: Sequence[Job], lists: ChoicePlan | None = None
-) -> None:
+def require_space(folder: Path, split: Split, jobs: Sequence[Job]) -> None:
     """Refuse a run whose states and model would fill the disk; states that are there are replaced.
 
     A state is written whole before the last one goes, and the model while all states are there.
     """
-    picks = None if lists is None else sizes_of(split.train, lists)
     weights = [bytes_of_weights(job.names, split.train, job.fields) for job in jobs]
     states = [
         size * (_COPIES + (job.settings.average > 0))
         for size, job in zip(weights, jobs, strict=True)
     ]
-    if picks is not None:
-        weights.append(sum(picks.values()))
-        states.append(picks["nade"] * (_COPIES + 1))  # its average, too
     model = sum(weights) + _RATING * sum(map(len, (split.train, split.valid, split.fold_in)))
     there = sum(path.stat().st_size for path in states_in(folder))
     needed = sum(states) + max(model, *states) - there

@@ -1,55 +1,47 @@
-"""What this package learns of picks (docs/picks.md), in the interface of its rivals.
-
-A twentieth of the likes is held back: it says when the network has learnt enough, and what each
-path counts.
-"""
+"""This package's interaction model (docs/picks.md), in the interface of its rivals."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Gt
 
-from cfnade.choice import Choice
-from cfnade.choice.picks import Picks
-from cfnade.choice.planning import choice_plan
 from cfnade.data.dataset import Interactions
-from cfnade.data.split_protocols import add_validation
+from cfnade.data.split_protocols import TRAIN
 from cfnade.data.splits import apply_labels
+from cfnade.implicit import InteractionModel, InteractionRows
+from cfnade.training.implicit import implicit_plan
 from cfnade.training.run import train_picks
-from cfnade_rivals.interface import Count
 from cfnade_rivals.listers.likes import Likes
 from cfnade_rivals.listers.list_rival import FittedLists, ListRival, Scores
 
 
 @dataclass(frozen=True)
-class FittedChoice(FittedLists):
-    """A choice, asked about people by what they like."""
+class FittedInteractions(FittedLists):
+    """An interaction model, asked about users by what they like."""
 
-    choice: Choice
+    model: InteractionModel
 
     def scores(self, given: Likes) -> Scores:
-        """The weighed sum of its paths. Returns (people, M)."""
-        n = len(given.columns)
-        levels, weights = np.zeros(n, np.uint8), np.ones(n, np.float32)
+        """Return the weighted sum of its components, (users, M)."""
         columns = np.asarray(given.columns, np.int32)
-        picks = Picks(given.offsets, columns, levels, weights, given.n_items)
-        return self.choice.scores(picks)
+        weights = np.ones(len(columns), np.float32)
+        rows = InteractionRows(given.offsets, columns, weights, given.n_items)
+        return self.model.scores(rows)
 
 
 @dataclass(frozen=True, kw_only=True)
-class OurLists(ListRival[FittedChoice]):
+class OurLists(ListRival[FittedInteractions]):
     """All else follows from the data."""
 
     name: ClassVar[str] = "cfnade"
 
-    hidden: Count = 300
-    """Units of the network."""
-    epochs: Count = 60
-    """Passes over the likes, at most."""
+    minutes: Annotated[float, Gt(0)] | None = None
+    """Time budget of model selection; by default it follows from the size of the data."""
 
-    def _fit(self, likes: Likes, seed: int, threads: int | None) -> FittedChoice:
+    def _fit(self, likes: Likes, seed: int, threads: int | None) -> FittedInteractions:
         """Train, as `cfnade train` does on interactions."""
         picked = Interactions(
             likes.rows(),
@@ -57,10 +49,8 @@ class OurLists(ListRival[FittedChoice]):
             np.arange(len(likes)),
             np.arange(likes.n_items),
         )
-        held_back = add_validation(np.zeros(len(picked), np.uint8), seed)
-        split = apply_labels(picked, held_back, "compared")
-        plan = choice_plan(split.train, seed=seed)
-        plan = replace(plan, nade=replace(plan.nade, hidden=self.hidden, epochs=self.epochs))
-        choice = train_picks(split, plan, threads=threads).fitted.choice
-        assert choice is not None
-        return FittedChoice(choice)
+        split = apply_labels(picked, np.full(len(picked), TRAIN, np.uint8), "compared")
+        plan = implicit_plan(split.train, seed=seed, time_budget=self.minutes)
+        model = train_picks(split, plan, threads=threads).fitted.interaction_model
+        assert model is not None
+        return FittedInteractions(model)

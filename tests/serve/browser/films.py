@@ -9,13 +9,13 @@ import polars as pl
 from tests.raw_tables import raw_table
 
 from cfnade import checkpoint
-from cfnade.choice.planning import choice_plan
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.scale import parse_scale
 from cfnade.data.splits import split
 from cfnade.data.validate import build
+from cfnade.training.implicit import implicit_plan
 from cfnade.training.run import train, train_picks
 
 SPACE = [
@@ -106,7 +106,7 @@ def with_picks(folder: Path) -> Path:
     rated = ratings("1-5")
     named = np.array([GENRES[item] for item in rated.item_ids.tolist()], object)
     data = split(rated.replace(genres=named), "paper:0")
-    plan = choice_plan(data.train)
+    plan = implicit_plan(data.train, time_budget=0.02)
     architecture = {"hidden": (16,), "ridge": 4}
     done = train(data, side="user", architecture=architecture, settings=settings, lists=plan)
     checkpoint.save(done.fitted, folder)
@@ -116,5 +116,5 @@ def with_picks(folder: Path) -> Path:
 def without_stars(folder: Path) -> Path:
     """A model of what people pick, and nothing else."""
     data = split(ratings("1-5", hearts=True), "paper:0")
-    checkpoint.save(train_picks(data, choice_plan(data.train)).fitted, folder)
+    checkpoint.save(train_picks(data, implicit_plan(data.train, time_budget=0.02)).fitted, folder)
     return folder

@@ -10,37 +10,36 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.choice.given import M, some_network, some_picks
+from tests.implicit.cases import M, some_network, some_rows
 
-from cfnade.choice.nade_training import (
-    Candidates,
-    ChoiceDraw,
-    ChoiceSettings,
-    ChoiceTrainer,
-    FusedAdam,
-    Pool,
-    draw,
-    set_slopes,
-    started,
-)
-from cfnade.choice.picks import Picks
-from cfnade.choice.set_states import score_all
 from cfnade.exceptions import TrainingError
+from cfnade.implicit.rows import InteractionRows
+from cfnade.implicit.set_nade import SetNade
+from cfnade.implicit.set_nade_training import (
+    Candidates,
+    CandidateSampler,
+    FusedAdam,
+    NetworkTraining,
+    SetBatch,
+    SetNadeSettings,
+    SetNadeTrainer,
+    initial_network,
+    sample_batch,
+    write_gradients,
+)
 from cfnade.models.batch import Context
 from cfnade.models.choice_network import ChoiceNetwork, DrawnSets, choice_cost
 
-SETTINGS = ChoiceSettings(hidden=5, batch=8, epochs=4, learning_rate=0.01, weight_decay=0.02)
+SETTINGS = SetNadeSettings(hidden=5, batch=8, epochs=4, learning_rate=0.01, weight_decay=0.02)
 PEOPLE = np.arange(12)
 
 
-def context_of(picks: Picks) -> Context:
-    columns = torch.from_numpy(picks.columns.astype(np.int64))
-    return Context(
-        torch.from_numpy(picks.offsets), columns, torch.from_numpy(picks.levels.astype(np.int64))
-    )
+def context_of(rows: InteractionRows) -> Context:
+    columns = torch.from_numpy(rows.columns.astype(np.int64))
+    return Context(torch.from_numpy(rows.indptr), columns, torch.zeros_like(columns))
 
 
-def as_plain(drawn: ChoiceDraw) -> DrawnSets:
+def as_plain(drawn: SetBatch) -> DrawnSets:
     """The same draw for the plain network."""
     return DrawnSets(
         context_of(drawn.context),
@@ -68,7 +67,7 @@ def slope_of(parameter: torch.Tensor) -> torch.Tensor:
     return parameter.grad
 
 
-def plain_cost(network: ChoiceNetwork, drawn: ChoiceDraw, candidates: Candidates) -> Any:
+def plain_cost(network: ChoiceNetwork, drawn: SetBatch, candidates: Candidates) -> Any:
     """The sampled softmax, written out over candidates that stand for e^log_weights items each."""
     plain = as_plain(drawn)
     scores = network.scores(plain.context, plain.context_weights)
@@ -83,18 +82,17 @@ def plain_cost(network: ChoiceNetwork, drawn: ChoiceDraw, candidates: Candidates
 # -- gradients -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("levels", [1, 3])
-@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("head", [0, 2])
-def test_slopes_are_autograds(levels: int, weighed: bool, head: int) -> None:
-    picks = some_picks(levels=levels, weighed=weighed)
+def test_gradients_are_those_of_autograd(weighted: bool, head: int) -> None:
+    rows = some_rows(weighted=weighted)
     settings = replace(SETTINGS, head=head, tail=2, target_power=0.7)
-    drawn = draw(picks, PEOPLE, settings, 3)
+    drawn = sample_batch(rows, PEOPLE, settings, 3)
     drawn = drawn._replace(**few_targets(drawn, 3 if head else M))
-    candidates = Pool(picks, settings).draw(drawn.columns, 3)
+    candidates = CandidateSampler(rows, settings).sample(drawn.columns, 3)
     assert (len(candidates.items) < M) == bool(head)
-    network = with_grads(some_network(levels))
-    found = set_slopes(network, drawn, candidates)
+    network = with_grads(some_network())
+    found = write_gradients(network, drawn, candidates)
     plain = double(network)
     cost = plain_cost(plain, drawn, candidates)
     if not head:
@@ -106,7 +104,7 @@ def test_slopes_are_autograds(levels: int, weighed: bool, head: int) -> None:
         torch.testing.assert_close(parameter.grad, expected, rtol=1e-4, atol=1e-6)
 
 
-def few_targets(drawn: ChoiceDraw, below: int) -> dict[str, Any]:
+def few_targets(drawn: SetBatch, below: int) -> dict[str, Any]:
     """Only targets among the first items, so that a tail is left to be sampled."""
     keep = drawn.columns < below
     return {
@@ -118,17 +116,17 @@ def few_targets(drawn: ChoiceDraw, below: int) -> dict[str, Any]:
 
 def test_slopes_do_not_reach_what_is_known() -> None:
     """An item that everybody has in their context is in no softmax: nothing moves its output."""
-    picks = some_picks()
-    item = int(picks.columns[0])
-    context = picks.where(np.ones(len(picks.columns), bool)).take(
-        np.unique(picks.rows[picks.columns == item]).astype(np.int64)
+    rows = some_rows()
+    item = int(rows.columns[0])
+    context = rows.where(np.ones(len(rows.columns), bool)).select(
+        np.unique(rows.rows[rows.columns == item]).astype(np.int64)
     )
     others = np.setdiff1d(np.arange(M), context.columns[: context.counts[0]])[:1]
-    target = ChoiceDraw(context, np.zeros(1, np.int64), others.astype(np.int64), torch.ones(1))
+    target = SetBatch(context, np.zeros(1, np.int64), others.astype(np.int64), torch.ones(1))
     for head in (0, 1):
         settings = replace(SETTINGS, head=head, tail=3)
         network = with_grads(some_network())
-        set_slopes(network, target, Pool(picks, settings).draw(target.columns, 0))
+        write_gradients(network, target, CandidateSampler(rows, settings).sample(target.columns, 0))
         assert float(slope_of(network.V)[item].abs().max()) < 1e-30
         assert float(slope_of(network.b)[item].abs()) < 1e-30
         assert float(slope_of(network.b).sum()) == pytest.approx(0.0, abs=1e-6)
@@ -139,18 +137,20 @@ def test_slopes_do_not_reach_what_is_known() -> None:
 
 def test_a_tail_that_holds_the_rest_is_the_exact_softmax() -> None:
     """The targets of a batch may leave less than a tail: then everything is there, in its order."""
-    picks = some_picks()
-    drawn = draw(picks, PEOPLE, SETTINGS, 1)
+    rows = some_rows()
+    drawn = sample_batch(rows, PEOPLE, SETTINGS, 1)
     drawn = drawn._replace(**few_targets(drawn, 4))
     whole, exact = with_grads(some_network()), 0
-    cost = set_slopes(whole, drawn, Pool(picks, SETTINGS).draw(drawn.columns, 1))
+    cost = write_gradients(whole, drawn, CandidateSampler(rows, SETTINGS).sample(drawn.columns, 1))
     for tail in range(1, M + 2):
-        candidates = Pool(picks, replace(SETTINGS, head=2, tail=tail)).draw(drawn.columns, 1)
+        candidates = CandidateSampler(rows, replace(SETTINGS, head=2, tail=tail)).sample(
+            drawn.columns, 1
+        )
         if len(candidates.items) < M:
             continue
         exact += 1
         network = with_grads(some_network())
-        assert set_slopes(network, drawn, candidates) == cost
+        assert write_gradients(network, drawn, candidates) == cost
         for one, other in zip(whole.parameters(), network.parameters(), strict=True):
             assert torch.equal(slope_of(one), slope_of(other))
     assert 0 < exact < M
@@ -158,15 +158,15 @@ def test_a_tail_that_holds_the_rest_is_the_exact_softmax() -> None:
 
 def test_the_partition_sum_is_right_on_average() -> None:
     columns, draws = 40, 3000
-    picks = some_picks(50, columns=columns)
+    rows = some_rows(50, columns=columns)
     settings = replace(SETTINGS, head=5, tail=6)
-    pool, rng = Pool(picks, settings), np.random.default_rng(0)
+    pool, rng = CandidateSampler(rows, settings), np.random.default_rng(0)
     odds, targets = np.exp(rng.normal(size=columns)), np.array([39, 20, 39])
     known = np.array([0, 7, 30])  # left out of every sum, as the softmax masks them
     odds[known] = 0.0
     sums = np.empty(draws)
     for step in range(draws):
-        found = pool.draw(targets, step)
+        found = pool.sample(targets, step)
         assert len(np.unique(found.items)) == len(found.items)
         assert (found.place[found.items] == np.arange(len(found.items))).all()
         assert (found.place[targets] >= 0).all()
@@ -180,14 +180,14 @@ def test_the_partition_sum_is_right_on_average() -> None:
 # -- draws and the start ---------------------------------------------------------------------------
 
 
-def test_a_draw_parts_each_persons_picks_and_weighs_targets() -> None:
-    picks = some_picks(200, weighed=True)
+def test_a_draw_parts_each_persons_rows_and_weighs_targets() -> None:
+    rows = some_rows(200, weighted=True)
     settings = replace(SETTINGS, context_rate=0.25, target_power=0.5)
     people = np.random.default_rng(0).permutation(200)
     shares = []
     for step in range(8):
-        drawn = draw(picks, people, settings, step)
-        mine = picks.take(people)
+        drawn = sample_batch(rows, people, settings, step)
+        mine = rows.select(people)
         targets = set(zip(drawn.rows.tolist(), drawn.columns.tolist(), strict=True))
         known = set(zip(drawn.context.rows.tolist(), drawn.context.columns.tolist(), strict=True))
         whole = set(zip(mine.rows.tolist(), mine.columns.tolist(), strict=True))
@@ -209,13 +209,13 @@ def test_a_draw_parts_each_persons_picks_and_weighs_targets() -> None:
 
 
 def test_the_start_says_how_often_items_are_picked() -> None:
-    picks = some_picks(weighed=True)
-    network = started(picks, 2, SETTINGS)
-    weights = np.bincount(picks.columns, picks.weights, minlength=M)
+    rows = some_rows(weighted=True)
+    network = initial_network(rows, SETTINGS)
+    weights = np.bincount(rows.columns, rows.weights, minlength=M)
     expected = np.log(weights + 1) - np.log(weights.mean())
     np.testing.assert_allclose(network.b.detach(), expected, rtol=1e-5)
-    people = np.count_nonzero(picks.counts)
-    assert network.config.usual == pytest.approx(float(picks.weights.sum()) / people)
+    people = np.count_nonzero(rows.counts)
+    assert network.config.usual == pytest.approx(float(rows.weights.sum()) / people)
     bound = np.sqrt(6 / (M + 5))
     for table in (network.W.detach(), network.V.detach()):
         assert float(table.abs().max()) <= bound
@@ -228,18 +228,18 @@ def test_the_start_says_how_often_items_are_picked() -> None:
 @pytest.mark.parametrize("falls", [False, True])
 def test_a_run_is_torchs_adam_on_the_written_out_cost(falls: bool) -> None:
     """With decay (‖W‖² + ‖V‖²), batches, rates and averages as they are documented."""
-    picks, settings = some_picks(), replace(SETTINGS, falls=falls, average_every=2, average=0.6)
-    trainer = ChoiceTrainer(picks, 1, settings)
+    rows, settings = some_rows(), replace(SETTINGS, falls=falls, average_every=2, average=0.6)
+    trainer = SetNadeTrainer(rows, settings)
     plain = double(trainer.network)
     adam = torch.optim.Adam(plain.parameters(), lr=settings.learning_rate)
     average = {name: t.detach().clone() for name, t in plain.named_parameters()}
-    people = np.flatnonzero(picks.counts > 1)
+    people = np.flatnonzero(rows.counts > 1)
     steps = -(-len(people) // settings.batch)
     step = 0
     for epoch in range(settings.epochs):
         order = np.random.default_rng((settings.seed, 1, epoch, 0)).permutation(people)
         for batch in np.array_split(order, steps):
-            drawn = draw(picks, np.sort(batch), settings, step)
+            drawn = sample_batch(rows, np.sort(batch), settings, step)
             rate = settings.learning_rate
             if falls:
                 rate *= min(1, max(0.05, 2 * (1 - step / (steps * settings.epochs))))
@@ -267,30 +267,70 @@ def test_a_run_is_torchs_adam_on_the_written_out_cost(falls: bool) -> None:
 
 def test_who_picked_one_thing_is_not_trained_on() -> None:
     """Nothing is left to know them by; where there are no others the start stays."""
-    picks = some_picks().take(np.array([0, 1, 3, 4]))
-    first = picks.where(np.isin(np.arange(len(picks.columns)), picks.offsets[:-1]))
+    rows = some_rows().select(np.array([0, 1, 3, 4]))
+    first = rows.where(np.isin(np.arange(len(rows.columns)), rows.indptr[:-1]))
     assert (first.counts == 1).all()
-    trainer = ChoiceTrainer(first, 1, SETTINGS)
+    trainer = SetNadeTrainer(first, SETTINGS)
     before = [parameter.detach().clone() for parameter in trainer.network.parameters()]
     assert trainer.epoch(0) == 0.0
     for one, other in zip(before, trainer.network.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("levels", [1, 3])
-def test_all_scores_are_the_plain_networks(levels: int) -> None:
-    picks, network = some_picks(levels=3, weighed=True), some_network(levels)
-    plain = context_of(picks if levels > 1 else picks.evenly())  # one level reads none
-    expected = double(network).scores(plain, torch.from_numpy(picks.weights).double())
-    torch.testing.assert_close(
-        score_all(network, picks).double(), expected.detach(), rtol=1e-5, atol=1e-5
-    )
+def test_scores_are_those_of_the_plain_network() -> None:
+    rows, network = some_rows(), some_network()
+    expected = double(network).scores(context_of(rows)).detach()
+    found = torch.from_numpy(SetNade.of_network(network).scores(rows)).double()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_training_stops_when_validation_no_longer_improves() -> None:
+    """And keeps the weights of the best epoch."""
+    values = iter([0.1, 0.3, 0.2, 0.25, 0.29])
+    settings = replace(SETTINGS, epochs=50, check_every=2, patience=2)
+    seen: list[torch.Tensor] = []
+
+    def value(network: ChoiceNetwork) -> float:
+        seen.append(network.V.clone())
+        return next(values)
+
+    training = NetworkTraining(SetNadeTrainer(some_rows(), settings), value)
+    assert training.run() == 4
+    assert [one["epoch"] for one in training.history] == [2, 4, 6, 8]
+    assert torch.equal(training.trainer.best().V, seen[1])
+
+
+def test_a_restored_training_ends_with_the_same_bits() -> None:
+    whole = NetworkTraining(SetNadeTrainer(some_rows(), SETTINGS), lambda _: None)
+    assert whole.run() == SETTINGS.epochs
+    first = NetworkTraining(SetNadeTrainer(some_rows(), SETTINGS), lambda _: None)
+    first.stop = lambda: first.trainer.step >= 8
+    done = first.run()
+    assert 0 < done < SETTINGS.epochs
+    state = {name: tensor.clone() for name, tensor in first.trainer.state().items()}
+    again = NetworkTraining(SetNadeTrainer(some_rows(), SETTINGS), lambda _: None)
+    again.trainer.restore(state, first.trainer.step)
+    again.run(done)
+    for name, tensor in whole.trainer.average.items():
+        assert torch.equal(tensor, again.trainer.average[name])
+
+
+def test_a_restored_training_has_the_best_weights_of_the_first() -> None:
+    first = SetNadeTrainer(some_rows(), SETTINGS)
+    first.epoch(0)
+    first.remember()
+    expected = first.best().V.clone()
+    first.epoch(1)
+    again = SetNadeTrainer(some_rows(), SETTINGS)
+    again.restore({name: t.clone() for name, t in first.state().items()}, first.step)
+    assert torch.equal(again.best().V, expected)
+    assert not torch.equal(again.averaged().V, expected)
 
 
 @pytest.mark.parametrize("name", ["hidden", "batch", "learning_rate", "context_rate", "average"])
 def test_settings_out_of_bounds_are_named(name: str) -> None:
     with pytest.raises(TrainingError, match=name):
-        ChoiceSettings(**{name: -1})  # type: ignore[arg-type]
+        SetNadeSettings(**{name: -1})  # type: ignore[arg-type]
 
 
 def test_fused_adam_has_the_bits_of_torchs_own() -> None:
@@ -317,7 +357,7 @@ def test_fused_adam_has_the_bits_of_torchs_own() -> None:
 
 def test_training_does_not_import_torchs_compiler() -> None:
     code = (
-        "import sys, cfnade.choice.nade_training as training, torch\n"
+        "import sys, cfnade.implicit.set_nade_training as training, torch\n"
         "parameter = torch.ones(2)\n"
         "parameter.grad = torch.ones(2)\n"
         "training.FusedAdam([([parameter], 0.0)]).step(0.1)\n"

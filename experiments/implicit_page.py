@@ -1,0 +1,100 @@
+"""docs/results/implicit.md, made from the record of implicit_results.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "implicit.md"
+_HEAD = """# Top-n recommendation with no settings
+
+`python experiments/implicit_results.py` makes this page from `experiments/results/implicit.json`.
+`grid` in that script has the search ranges of the rivals.
+
+- `cfnade` has no settings: it does what `cfnade train FILE` does. Rivals are tuned on a validation
+  part, then fitted to all training data. They take every interaction as 1; cfnade chooses how
+  counts weigh.
+- Steam and Last.fm come as a training and a test file. Of other data a fifth of each user's
+  interactions is hidden (of users with five or more); interactions are
+  ratings in the upper quarter of the scale. All items but those of training are ranked.
+- ± is the standard error over users, with several seeds over the mean of each. Bold: within one
+  standard error of the best.
+- EASE is left out above 10,000 items, where its search takes long.
+- Seconds include the search and were measured on a shared machine; CPU seconds add up all threads.
+"""
+_NAMES = {"item-knn": "item-kNN", "ease": "EASE", "ials": "iALS (irspack)"}
+
+
+def write_page(record: Path, rows: list[str], models: list[str]) -> None:
+    """Write the page from what has been measured."""
+    found: list[dict[str, Any]] = json.loads(record.read_text()) if record.exists() else []
+    parts = [_HEAD]
+    for row in rows:
+        own = [one for one in found if one["row"] == row]
+        if own:
+            parts.append(_section(row, own, models))
+    missing = [row for row in rows if not any(one["row"] == row for one in found)]
+    if missing:
+        parts.append(f"Not measured yet: {', '.join(missing)}.\n")
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text("\n".join(parts))
+
+
+def _section(row: str, own: list[dict[str, Any]], models: list[str]) -> str:
+    users, items, count = own[0]["shape"]
+    seeds = sorted({one["seed"] for one in own})
+    by_model = {m: [one for one in own if one["model"] == m] for m in models}
+    means = {m: _mean(each, "ndcg@20") for m, each in by_model.items() if each}
+    best = max(means.values())
+    lines = [
+        f"## {row}\n",
+        f"{users:,} users × {items:,} items, {count:,} training interactions; "
+        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}.\n",
+        "| | NDCG@10 | NDCG@20 | Recall@20 | seconds | CPU seconds |",
+        "|---|---|---|---|---|---|",
+    ]
+    for model, each in by_model.items():
+        if not each:
+            lines.append(f"| {_NAMES.get(model, model)} | not measured | | | | |")
+            continue
+        error = _error(each)
+        shown = f"{means[model]:.4f} ± {error:.4f}"
+        shown = f"**{shown}**" if means[model] >= best - error else shown
+        ndcg, recall = (_mean(each, key) for key in ("ndcg@10", "recall@20"))
+        seconds, cpu = (np.mean([one[key] for one in each]) for key in ("seconds", "cpu_seconds"))
+        name = _NAMES.get(model, model)
+        lines.append(
+            f"| {name} | {ndcg:.4f} | {shown} | {recall:.4f} | {seconds:.0f} | {cpu:.0f} |"
+        )
+    notes = [_note(model, each[0]) for model, each in by_model.items() if each]
+    return "\n".join([*lines, "", "; ".join(filter(None, notes)) + ".", "", _machines(own)])
+
+
+def _mean(each: list[dict[str, Any]], key: str) -> float:
+    return float(np.mean([one[key][0] for one in each]))
+
+
+def _error(each: list[dict[str, Any]]) -> float:
+    if len(each) == 1:
+        return float(each[0]["ndcg@20"][1])
+    return float(np.std([one["ndcg@20"][0] for one in each], ddof=1) / np.sqrt(len(each)))
+
+
+def _note(model: str, one: dict[str, Any]) -> str:
+    chosen = one.get("options") or one.get("weights") or {}
+    values = ", ".join(f"{name} {value:.3g}" for name, value in chosen.items() if value)
+    return f"{_NAMES.get(model, model)}: {values}" if values else ""
+
+
+def _machines(own: list[dict[str, Any]]) -> str:
+    found = {
+        f"{one['machine']['cpu']}, {one['machine']['threads']} "
+        f"thread{'s' if one['machine']['threads'] > 1 else ''}, {one['machine']['date'][:10]}, "
+        f"commit {one['machine']['commit']}"
+        for one in own
+    }
+    loads = [float(one["machine"]["load"]) for one in own]
+    return f"{'; '.join(sorted(found))}; load {min(loads):.0f} to {max(loads):.0f}.\n"

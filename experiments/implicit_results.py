@@ -1,0 +1,149 @@
+"""Top-n recommendation with no settings, beside tuned rivals: docs/results/implicit.md.
+
+    python experiments/implicit_results.py                        # all rows, seed 0
+    python experiments/implicit_results.py --only steam --seed 0  # one row, merged into the record
+    python experiments/implicit_results.py --report               # only the page
+
+A row is a data set, as training and test files or with 20 % of each user's interactions hidden at
+random (the latest 20 % where popularity drifts). A rival takes the options with the best NDCG@20 on
+another 20 % of the training part, and is then fitted to all of it; cfnade does what `cfnade train
+FILE` does. The test part is scored once. All items but a user's training items are ranked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.common import machine
+from cfnade.data.dataset import Dataset
+from cfnade.data.splits import split
+from cfnade.implicit import InteractionModel, InteractionRows
+from cfnade.training.implicit import implicit_plan
+from cfnade.training.run import train_picks
+from cfnade_rivals.listers import make_lister
+from cfnade_rivals.listers.likes import Likes
+from cfnade_rivals.listers.list_scoring import score_lists
+from experiments.implicit_data import FILES, RATINGS, SHAPES, hide, row_of
+from experiments.implicit_page import write_page
+
+RECORD = Path(__file__).resolve().parent / "results" / "implicit.json"
+METRICS = ("ndcg@10", "ndcg@20", "recall@20")
+EASE_ITEMS = 10_000
+"""EASE is left out above: a search over inverses of that size takes hours on a busy machine."""
+Options = dict[str, Any]
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+def grid(name: str, likes: Likes) -> Iterator[Options]:
+    """Yield what is tried on validation."""
+    if name == "ease":
+        yield from ({"regularisation": x} for x in (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0))
+    elif name == "item-knn":
+        for neighbours in (20, 50, 100, 300):
+            yield from ({"neighbours": neighbours, "shrinkage": s} for s in (0.0, 10.0, 100.0))
+    elif name == "ials":
+        mean = likes.counts().mean()
+        for weight in (0.03, 0.1, 0.3):
+            for ridge in (1.5, 3.0, 6.0, 12.0, 24.0):
+                yield {
+                    "factors": 64,
+                    "epochs": 10,
+                    "unobserved_weight": weight,
+                    "regularisation": ridge / (weight * likes.n_items + mean),
+                }
+    else:
+        yield {}
+
+
+def tuned(name: str, train: Dataset, seed: int, threads: int) -> tuple[Any, Options]:
+    """Return a rival with the best options on validation, fitted to all of the training part."""
+    inner = hide(train, seed + 1)
+    likes, question = Likes.rated(inner.train), inner.question()
+
+    def value(options: Options) -> float:
+        model = make_lister(name, **options).fit(likes, seed=seed, threads=threads)
+        return score_lists(model.scores, question, ks=(20,)).estimates()["ndcg@20"].mean
+
+    tried = list(grid(name, likes))
+    values = [value(options) if len(tried) > 1 else 0.0 for options in tried]
+    if name == "ials":
+        best = tried[int(np.argmax(values))]
+        larger = [best | {"factors": factors} for factors in (128, 256)]
+        tried, values = tried + larger, values + [value(options) for options in larger]
+    options = tried[int(np.argmax(values))]
+    full = Likes.rated(train)
+    return make_lister(name, **options).fit(full, seed=seed, threads=threads).scores, options
+
+
+class Ours:
+    """Scores of an interaction model, asked with the weights that users' interactions have."""
+
+    def __init__(self, model: InteractionModel, rows: InteractionRows) -> None:
+        self._model, self._rows, self._next = model, rows, 0
+
+    def __call__(self, given: Likes) -> Any:
+        """Return the scores of the next users of the question."""
+        users = np.arange(self._next, self._next + len(given))
+        self._next += len(given)
+        return self._model.scores(self._rows.select(users))
+
+
+def measure(name: str, model: str, seed: int, threads: int) -> dict[str, Any]:
+    """Fit a model to a row and score it once."""
+    row = row_of(name, seed)
+    question, began, facts = row.question(), time.monotonic(), dict[str, Any]()
+    cpu = time.process_time()
+    if model == "cfnade":
+        parts = split(row.train, "all")
+        plan = implicit_plan(parts.train, seed=seed)
+        fitted = train_picks(parts, plan, threads=threads).fitted
+        assert fitted.interaction_model is not None
+        rows = InteractionRows.from_ratings(row.train).select(question.users)
+        scores: Any = Ours(fitted.interaction_model, rows)
+        facts["weights"] = dict(fitted.interaction_model.weights)
+    else:
+        scores, facts["options"] = tuned(model, row.train, seed, threads)
+    facts |= {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu}
+    estimates = score_lists(scores, question, ks=(10, 20)).estimates()
+    shape = [row.train.n_users, row.train.n_items, len(row.train)]
+    found = {key: [estimates[key].mean, estimates[key].error] for key in METRICS}
+    return {"row": name, "model": model, "seed": seed, "shape": shape, **found, **facts}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    rows, models = [*FILES, *RATINGS, *SHAPES], ["popularity", "item-knn", "ease", "ials", "cfnade"]
+    parser.add_argument("--only", choices=rows, nargs="+", default=rows)
+    parser.add_argument("--models", choices=models, nargs="+", default=models)
+    parser.add_argument("--seed", type=int, nargs="+", default=[0])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--report", action="store_true", help="write the page and measure nothing")
+    arguments = parser.parse_args()
+    wanted = [(r, m, s) for r in arguments.only for m in arguments.models for s in arguments.seed]
+    for name, model, seed in [] if arguments.report else wanted:
+        if model == "ease" and row_of(name, seed).train.n_items > EASE_ITEMS:
+            continue
+        found = measure(name, model, seed, arguments.threads)
+        print(json.dumps(found), flush=True)
+        held = json.loads(RECORD.read_text()) if RECORD.exists() else []
+        key = name, model, seed
+        held = [one for one in held if (one["row"], one["model"], one["seed"]) != key]
+        held.append(found | {"machine": machine(arguments.threads)})
+        RECORD.write_text(json.dumps(held, indent=1) + "\n")
+    write_page(RECORD, rows, models)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""Weights of components, found on users whose next interactions are known.
+
+Each component's scores are standardized per user (over all items), as `InteractionModel` does. A
+coordinate search over non-negative weights maximizes NDCG on the union of every component's first
+items. It runs on several random halves of the users, and the weights are averaged: steadier than
+one search. If the result is below the best component on all users, that component stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.implicit.base import ScoreArray
+from cfnade.implicit.rows import InteractionRows
+from cfnade.kernels.likeliest import log_softmax
+from cfnade.kernels.standardize import add_standardized
+from cfnade.kernels.top_items import blended_gain, candidates, relevant, top_items
+
+FloatArray = npt.NDArray[np.float64]
+
+DEPTH, WIDTH = 60, 400
+"""First items of each component that are candidates, and the most candidates of a user."""
+FIRST_STEPS = (0.05, 0.1, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5)
+"""Weights that are tried, times the largest one."""
+LATER_STEPS = (0.0, 0.6, 0.8, 1.25, 1.6)
+"""Factors of a weight that are tried from the second round on."""
+ROUNDS, HALVES, LEAST = 6, 8, 0.03
+SHARPNESS = np.exp(np.linspace(np.log(0.1), np.log(10.0), 41))
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is known of some users, and what they took up next."""
+
+    known: InteractionRows
+    answers: InteractionRows
+
+
+def discounts(k: int) -> FloatArray:
+    """Return 1 / log2(1 + place) of the first k places."""
+    return np.asarray(1 / np.log2(np.arange(2, k + 2)))
+
+
+def ideal_gain(answers: InteractionRows, k: int) -> FloatArray:
+    """Return the gain of each user's best list, 1 where there are no answers. (B,)."""
+    sums = np.concatenate([[1.0], np.cumsum(discounts(k))])
+    return np.asarray(sums[np.minimum(answers.counts, k)])
+
+
+def ndcg_of_scores(scores: ScoreArray, question: Question, k: int) -> FloatArray:
+    """Return the NDCG of each user's first k unknown items. (B,)."""
+    known, answers = question.known, question.answers
+    lists = top_items(scores, known.indptr, known.columns, k)
+    hits = relevant(lists, answers.indptr, answers.columns)
+    gain = hits @ discounts(k)[: lists.shape[1]]
+    return np.asarray(gain / ideal_gain(answers, k))
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Standardized scores of components on candidate items of some users."""
+
+    scores: ScoreArray  # (J, B, C)
+    hits: npt.NDArray[np.int8]  # (B, C) whether each is an answer, -1 behind the end
+    ideal: FloatArray  # (B,)
+    k: int
+
+    def ndcg(self, weights: Sequence[float] | FloatArray) -> FloatArray:
+        """Return the NDCG of each user's weighted sum. (B,)."""
+        gain = blended_gain(self.scores, self.hits, np.asarray(weights), discounts(self.k))
+        return np.asarray(gain / self.ideal)
+
+    def select(self, users: npt.NDArray[np.int64]) -> Candidates:
+        """Return some users."""
+        scores = np.ascontiguousarray(self.scores[:, users])
+        return Candidates(scores, self.hits[users], self.ideal[users], self.k)
+
+
+def collect_candidates(scores: Mapping[str, ScoreArray], question: Question, k: int) -> Candidates:
+    """Return candidates from the scores (B, M) of each component; the scores are kept."""
+    known, answers = question.known, question.answers
+    each = list(scores.values())
+    depth = max(k, DEPTH)
+    lists = [top_items(one, known.indptr, known.columns, depth) for one in each]
+    width = min(depth * len(each), WIDTH)
+    items = candidates(np.stack(lists), width, known.n_columns)
+    hits = relevant(items, answers.indptr, answers.columns)
+    hits[items < 0] = -1
+    places = np.maximum(items, 0)
+    standard = []
+    for one in each:
+        total = np.zeros_like(one)
+        add_standardized(one, 1.0, total)
+        standard.append(np.take_along_axis(total, places, 1))
+    return Candidates(np.stack(standard), hits, ideal_gain(answers, k), k)
+
+
+def join_candidates(parts: Sequence[Candidates]) -> Candidates:
+    """Return the users of several parts, one after the other."""
+    width = max(part.hits.shape[1] for part in parts)
+
+    def padded(part: Candidates) -> Candidates:
+        more = width - part.hits.shape[1]
+        scores = np.pad(part.scores, ((0, 0), (0, 0), (0, more)))
+        hits = np.pad(part.hits, ((0, 0), (0, more)), constant_values=-1)
+        return Candidates(scores, hits, part.ideal, part.k)
+
+    wide = [padded(part) for part in parts]
+    return Candidates(
+        np.concatenate([part.scores for part in wide], 1),
+        np.concatenate([part.hits for part in wide]),
+        np.concatenate([part.ideal for part in wide]),
+        parts[0].k,
+    )
+
+
+def search_weights(found: Candidates) -> FloatArray:
+    """Return weights that sum to 1, by coordinate search from the best component. (J,)."""
+    count = len(found.scores)
+    alone = np.array([found.ndcg(unit).mean() for unit in np.eye(count)])
+    weights = np.eye(count)[alone.argmax()]
+    best = float(alone.max())
+    for number in range(ROUNDS):
+        before = best
+        for j in np.argsort(-alone).tolist():
+            largest = weights.max()
+            steps = [step * largest for step in FIRST_STEPS]
+            if number > 0 and weights[j] > 0:
+                steps = [step * weights[j] for step in LATER_STEPS]
+            for step in steps:
+                trial = weights.copy()
+                trial[j] = step
+                if trial.any() and (value := float(found.ndcg(trial).mean())) > best:
+                    best, weights = value, trial
+        if best - before < 2e-5:
+            break
+    return np.asarray(weights / weights.sum())
+
+
+def _without_idle(found: Candidates, weights: FloatArray) -> FloatArray:
+    """Drop components whose gain is less than a tenth of its standard error, lightest first."""
+    for j in np.argsort(weights).tolist():
+        if weights[j] == 0 or np.count_nonzero(weights) == 1:
+            continue
+        fewer = weights.copy()
+        fewer[j] = 0.0
+        fewer /= fewer.sum()
+        gain = found.ndcg(weights) - found.ndcg(fewer)
+        if gain.mean() <= 0.1 * gain.std() / np.sqrt(len(gain)):
+            weights = fewer
+    return weights
+
+
+@dataclass(frozen=True)
+class Blend:
+    """The weight of each component, and the NDCG of each alone and of all together."""
+
+    weights: dict[str, float]
+    alone: dict[str, float]
+    ndcg: float
+
+
+def fit_weights(names: Sequence[str], found: Candidates, *, seed: int) -> Blend:
+    """Return averaged weights, or the best component alone where that is better."""
+    rng, users = np.random.default_rng(seed), len(found.hits)
+    count = len(names)
+    halves = [np.sort(rng.permutation(users)[: max(1, users // 2)]) for _ in range(HALVES)]
+    weights = np.mean([search_weights(found.select(half)) for half in halves], axis=0)
+    weights[weights < LEAST] = 0.0
+    weights = _without_idle(found, weights / weights.sum())
+    alone = np.array([found.ndcg(unit).mean() for unit in np.eye(count)])
+    together = float(found.ndcg(weights).mean())
+    if together < alone.max():
+        weights, together = np.eye(count)[alone.argmax()], float(alone.max())
+    return Blend(
+        {name: float(weight) for name, weight in zip(names, weights, strict=True)},
+        {name: float(value) for name, value in zip(names, alone, strict=True)},
+        together,
+    )
+
+
+def fit_sharpness(scores: ScoreArray, question: Question) -> float:
+    """Return the factor of scores (B, M) that makes the answers most likely."""
+    known, answers = question.known, question.answers
+    base = scores.copy()
+    base[known.rows, known.columns] = -np.inf
+
+    def likelihood(factor: float) -> float:
+        logs = log_softmax(np.float32(factor) * base)
+        return float(logs[answers.rows, answers.columns].mean(dtype=np.float64))
+
+    return float(max(SHARPNESS, key=likelihood))

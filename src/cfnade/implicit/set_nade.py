@@ -1,0 +1,142 @@
+"""CF-NADE over sets as an implicit component; models/choice_network.py has the equations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from cfnade._typing import IntArray
+from cfnade.implicit.base import (
+    ArraySpec,
+    DataShape,
+    FitCache,
+    ImplicitComponent,
+    Options,
+    ScoreArray,
+    SearchSpace,
+    register,
+)
+from cfnade.implicit.rows import InteractionRows, weigh
+from cfnade.implicit.weighted import FloatArray, multiply, times_transpose
+from cfnade.models.config import ChoiceConfig
+
+if TYPE_CHECKING:
+    from cfnade.models.choice_network import ChoiceNetwork
+
+EXACT_ITEMS = 8_000
+"""Beyond, the softmax is sampled, and the network earns nothing where interactions are few."""
+MOST_EPOCHS = 60
+LEAST = 200_000
+"""On fewer interactions the network earned no weight beside the least-squares components."""
+
+
+def binary(rows: InteractionRows) -> InteractionRows:
+    """Return the rows with a weight of 1 for each interaction."""
+    return weigh(rows, "binary")
+
+
+@register("set-nade")
+class SetNade(ImplicitComponent):
+    """Arrays W (M, H), c (H,), V (M, H) and b (M,)."""
+
+    gives_item_vectors = True
+    config_type = ChoiceConfig
+    config: ChoiceConfig
+
+    @classmethod
+    def of_network(cls, network: ChoiceNetwork) -> Self:
+        """Take the arrays of a network, in its memory."""
+        arrays = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
+        return cls(network.config, arrays | {"W": arrays["W"][0]})
+
+    @classmethod
+    def search_space(cls, shape: DataShape) -> SearchSpace | None:
+        sampled = shape.items > EXACT_ITEMS
+        if shape.interactions < LEAST or (sampled and shape.interactions < 100 * shape.items):
+            return None
+        return SearchSpace({}, {"epochs": MOST_EPOCHS}, 1)
+
+    @classmethod
+    def seconds(cls, shape: DataShape, options: Options) -> float:
+        from cfnade.implicit.set_nade_training import settings_for
+
+        plan = settings_for(shape.users, shape.items, shape.interactions, seed=0)
+        wide = (
+            min(shape.items, plan.head + plan.tail + 3 * plan.batch) if plan.head else shape.items
+        )
+        a_step = 6e-11 * plan.batch * wide * plan.hidden + 4e-9 * shape.items * plan.hidden
+        steps = shape.users / plan.batch
+        epochs = min(plan.epochs, options.get("epochs", plan.epochs), 35)  # most stop by then
+        return float(epochs * (steps * a_step + 2e-10 * shape.interactions * plan.hidden))
+
+    @classmethod
+    def fit(cls, rows: InteractionRows, options: Options, *, seed: int, cache: FitCache) -> Self:
+        return cls._trained(rows, options, seed, None)[0]
+
+    @classmethod
+    def fit_validated(
+        cls,
+        rows: InteractionRows,
+        options: Options,
+        *,
+        seed: int,
+        cache: FitCache,
+        value: Callable[[Self], float],
+    ) -> tuple[Self, Options]:
+        return cls._trained(rows, options, seed, value)
+
+    @classmethod
+    def _trained(
+        cls,
+        rows: InteractionRows,
+        options: Options,
+        seed: int,
+        value: Callable[[Self], float] | None,
+    ) -> tuple[Self, Options]:
+        from cfnade.implicit.set_nade_training import (
+            NetworkTraining,
+            SetNadeTrainer,
+            settings_for,
+        )
+
+        shape = len(rows), rows.n_columns, len(rows.columns)
+        settings = settings_for(*shape, seed=seed, epochs=options["epochs"])
+        training = NetworkTraining(
+            SetNadeTrainer(binary(rows), settings),
+            (lambda _: None) if value is None else (lambda network: value(cls.of_network(network))),
+        )
+        epochs = training.run()
+        return cls.of_network(training.trainer.best()), {"epochs": epochs}
+
+    def scores(self, rows: InteractionRows) -> ScoreArray:
+        total = times_transpose(self._states(*self._sums(rows)), self.arrays["V"])
+        total += self.arrays["b"]
+        return total
+
+    def scores_without(self, row: InteractionRows, places: IntArray) -> ScoreArray:
+        sums, counts = self._sums(row)
+        own, own_counts = self._sums(row.singly(places))
+        left = np.float32(len(row.columns) > 1)  # of a lone interaction nothing is left
+        states = self._states(left * (sums - own), left * (counts - own_counts))
+        return np.asarray(states @ self.arrays["V"].T + self.arrays["b"])
+
+    def _sums(self, rows: InteractionRows) -> tuple[ScoreArray, FloatArray]:
+        """Return the summed embeddings of each row, (B, H), and its interactions, (B,)."""
+        return multiply(binary(rows), self.arrays["W"]), rows.counts.astype(np.float64)
+
+    def _states(self, sums: ScoreArray, counts: FloatArray) -> ScoreArray:
+        """Return h(C) of each row, (B, H)."""
+        safe = np.maximum(counts, 1e-12)
+        factor = np.where(counts > 0, np.sqrt(self.config.usual / safe), 0.0)
+        return np.asarray(np.tanh(sums * factor.astype(np.float32)[:, None] + self.arrays["c"]))
+
+    def item_vectors(self) -> ScoreArray | None:
+        return self.arrays["V"]
+
+    @classmethod
+    def spec(cls, config: Any) -> dict[str, ArraySpec]:
+        M, H = config.columns, config.hidden
+        arrays = {"W": (M, H), "c": (H,), "V": (M, H), "b": (M,)}
+        return {name: ArraySpec(shape) for name, shape in arrays.items()}

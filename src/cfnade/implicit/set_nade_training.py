@@ -1,0 +1,493 @@
+"""How CF-NADE over sets is trained: sampled contexts, closed-form gradients, Adam, averaging.
+
+A step is four matrix products and two sparse sums. In a large catalog the softmax runs over the
+`head` most popular items, all targets of the batch, and some further items sampled at random, each
+of which stands for as many as there are of its kind: the sum of e^s over these is right on average.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from annotated_types import Ge, Gt, Le, Lt
+from torch import Tensor
+
+from cfnade._typing import IntArray
+from cfnade.exceptions import TrainingError
+from cfnade.group import ALONE, Group
+from cfnade.implicit.rows import InteractionRows
+from cfnade.kernels.ragged_sums import add_rows, sum_rows
+from cfnade.kernels.ragged_sums import transposed as transpose
+from cfnade.models.choice_network import ChoiceNetwork
+from cfnade.models.config import ChoiceConfig
+from cfnade.models.initialise import fill_columns_
+from cfnade.sides.column_part import ColumnPart
+from cfnade.utils.validation import options
+
+_START, _ORDER, _SAMPLE = range(3)  # streams of random numbers
+_NEVER = -1e4
+"""A score whose exponential is nothing beside any other."""
+
+EXACT_ITEMS, HEAD, TAIL = 8_000, 2_500, 1_000
+"""Up to so many items the softmax is exact; beyond, it has a head and a sampled tail."""
+LARGE = 5_000_000
+"""Interactions from which on networks are larger and pass over the data less often."""
+
+
+@options(TrainingError, "set NADE option")
+class SetNadeSettings:
+    """Everything that training depends on beside the data."""
+
+    hidden: Annotated[int, Ge(1)] = 300
+    epochs: Annotated[int, Ge(1)] = 60
+    batch: Annotated[int, Ge(1)] = 500
+    learning_rate: Annotated[float, Gt(0)] = 3e-3
+    weight_decay: Annotated[float, Ge(0)] = 4e-4
+    """Times the sum of squared weights, added to the mean cost of a user."""
+    context_rate: Annotated[float, Ge(0), Le(1)] = 0.5
+    """A user's interactions are context with a rate sampled between this and 1."""
+    target_power: Annotated[float, Ge(0), Le(1)] = 0.5
+    """γ: a user's targets count |T|^-γ each."""
+    average: Annotated[float, Ge(0), Lt(1)] = 0.98
+    average_every: Annotated[int, Ge(1)] = 2
+    falls: bool = False
+    """Whether the rate falls to a twentieth over the second half; else it stays."""
+    head: Annotated[int, Ge(0)] = 0
+    """Most popular items that are in every softmax; 0: all are, and nothing is sampled."""
+    tail: Annotated[int, Ge(1)] = 1000
+    """Further items sampled for each batch."""
+    check_every: Annotated[int, Ge(1)] = 5
+    """Epochs between two validations."""
+    patience: Annotated[int, Ge(1)] = 2
+    """Validations without a gain after which training stops."""
+    seed: Annotated[int, Ge(0)] = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def settings_for(
+    users: int, items: int, interactions: int, *, seed: int, epochs: int | None = None
+) -> SetNadeSettings:
+    """Return what suits data of this shape."""
+    large = interactions > LARGE
+    usual = 6 if large else 60
+    return SetNadeSettings(
+        hidden=500 if large else 300,
+        epochs=usual if epochs is None else min(usual, epochs),
+        batch=1000 if large else int(np.clip(users // 10, 50, 500)),
+        learning_rate=2e-3 if large else 3e-3,
+        weight_decay=min(0.01, 185 / max(1, interactions)),
+        average_every=5 if large else 2,
+        falls=large,
+        head=0 if items <= EXACT_ITEMS else HEAD,
+        tail=TAIL,
+        check_every=1 if large else 5,
+        patience=3 if large else 2,
+        seed=seed,
+    )
+
+
+class Hidden(NamedTuple):
+    """h(C) of some users, and what a gradient needs of it."""
+
+    state: Tensor  # (B, H)
+    factor: Tensor  # (B, 1)
+
+
+def largest_scores(scores: Tensor, group: Group) -> npt.NDArray[Any]:
+    """Return the largest score of each row (B, S) over all ranks, (B,)."""
+    tops = np.zeros((group.size, len(scores)), scores.numpy().dtype)
+    tops[group.rank] = scores.max(1).values.numpy()
+    return np.asarray(group.sum_(tops).max(0))
+
+
+def hidden_states(network: ChoiceNetwork, known: InteractionRows, group: Group = ALONE) -> Hidden:
+    """As ChoiceNetwork.hidden, without its gradient; for rows that a group's ranks share."""
+    table = network.W.detach()[0]  # (M, H)
+    sums = torch.from_numpy(sum_rows(known.indptr, known.columns, known.weights, table.numpy()))
+    total = np.bincount(known.rows, known.weights, minlength=len(known)).astype(np.float64)
+    group.scatter_sum(sums)
+    group.gather(sums)
+    group.sum_(total)
+    factor = np.sqrt(np.divide(network.config.usual, total, out=0 * total, where=total > 0))
+    scale = torch.from_numpy(factor.astype(np.float32)).unsqueeze(1)
+    return Hidden(sums.mul_(scale).add_(network.c.detach()).tanh_(), scale)
+
+
+def initial_network(
+    rows: InteractionRows, settings: SetNadeSettings, part: ColumnPart | None = None
+) -> ChoiceNetwork:
+    """Return a network with its start values: biases are log frequencies of items."""
+    M, H = rows.n_columns, settings.hidden
+    columns, group = (M, ALONE) if part is None else (part.whole, part.group)
+    active = max(1, int(np.count_nonzero(rows.counts if part is None else part.rows.counts)))
+    mean_count = max(1e-6, group.total(float(rows.weights.sum(dtype=np.float64))) / active)
+    network = ChoiceNetwork(ChoiceConfig(columns=M, levels=1, hidden=H, usual=mean_count))
+    generator = torch.Generator().manual_seed(settings.seed)
+    bound = math.sqrt(6 / (columns + H))
+
+    def sample(shape: tuple[int, ...]) -> Tensor:
+        return torch.empty(shape).uniform_(-bound, bound, generator=generator)
+
+    counts = np.bincount(rows.columns, rows.weights, minlength=M)
+    with torch.no_grad():
+        for table in (*network.W, network.V):
+            fill_columns_(table, sample, part and part.kept)
+        mean = counts.mean() if part is None else group.total(float(counts.sum())) / columns
+        bias = np.log(counts + 1) - np.log(max(mean, 1e-6))
+        network.b.copy_(torch.from_numpy(bias))
+        if part is not None:
+            network.b[len(part.columns) :] = _NEVER  # a padding column without interactions
+    return network
+
+
+class SetBatch(NamedTuple):
+    """Contexts and targets of a step."""
+
+    context: InteractionRows
+    rows: IntArray  # (T,) row of each target
+    columns: IntArray  # (T,)
+    weights: Tensor  # (T,) w_t |T|^-γ
+
+
+def sample_batch(
+    rows: InteractionRows,
+    users: IntArray,
+    settings: SetNadeSettings,
+    step: int,
+    part: ColumnPart | None = None,
+) -> SetBatch:
+    """Return the step of that number for these users."""
+    rng = np.random.default_rng((settings.seed, _SAMPLE, step))
+    selected = rows.select(users)
+    rates = rng.uniform(settings.context_rate, 1, len(users))
+    if part is None:
+        numbers = rng.random(len(selected.columns))
+    else:  # those of whole rows, of which these are some places
+        sizes = part.rows.counts[users].astype(np.int64)
+        starts = np.cumsum(sizes) - sizes
+        places = starts[selected.rows] + part.rows.places[rows.entries(users)]
+        numbers = rng.random(int(sizes.sum()))[places]
+    known = numbers < rates[selected.rows]
+    targets = selected.rows[~known].astype(np.int64)
+    counts = np.bincount(targets, minlength=len(users))
+    counts = np.maximum(counts if part is None else part.group.sum_(counts), 1)
+    weights = selected.weights[~known] * counts[targets] ** -settings.target_power
+    return SetBatch(
+        selected.where(known),
+        targets,
+        selected.columns[~known].astype(np.int64),
+        torch.from_numpy(weights.astype(np.float32)),
+    )
+
+
+class Candidates(NamedTuple):
+    """The items of a softmax, and how much each stands for."""
+
+    items: IntArray  # (S,)
+    log_weights: Tensor  # (S,)
+    place: IntArray  # (M,) of each item among them, -1 for none
+
+
+class CandidateSampler:
+    """Samples the candidates of steps; all items if there is no head."""
+
+    def __init__(
+        self, rows: InteractionRows, settings: SetNadeSettings, part: ColumnPart | None = None
+    ) -> None:
+        self._settings, self._M = settings, rows.n_columns
+        if part is not None and settings.head:  # its part of both
+            share = len(part.columns) / part.whole
+            own = max(1, round(settings.head * share)), max(1, round(settings.tail * share))
+            self._settings = replace(settings, head=own[0], tail=own[1])
+        counts = np.bincount(rows.columns, minlength=self._M)
+        self._order = np.argsort(-counts, kind="stable")
+        every = np.arange(self._M)
+        self._all = Candidates(every, torch.zeros(self._M), every)
+
+    def sample(self, targets: IntArray, step: int) -> Candidates:
+        """Return the candidates of a step with these targets."""
+        head, tail = self._settings.head, self._settings.tail
+        if head == 0:
+            return self._all
+        place = np.full(self._M, -1)
+        place[self._order[:head]] = 0
+        own = np.unique(targets[place[targets] < 0])
+        place[own] = 0
+        others = self._order[place[self._order] < 0]
+        if len(others) <= tail:  # all would be there, and all of them stand in their own order
+            return self._all
+        rng = np.random.default_rng((self._settings.seed, _ORDER, step, 1))
+        sampled = others[rng.choice(len(others), tail, replace=False)]
+        items = np.concatenate([self._order[:head], own, sampled])
+        logs = torch.zeros(len(items))
+        logs[head + len(own) :] = math.log(len(others) / tail)
+        place[items] = np.arange(len(items))
+        return Candidates(items, logs, place)
+
+
+def softmax_over_ranks(scores: Tensor, group: Group) -> Tensor:
+    """Return the softmax over the items of all ranks. scores (B, S) may be used up."""
+    if group.size == 1:
+        return torch.softmax(scores, 1)
+    top = torch.from_numpy(largest_scores(scores, group)).unsqueeze(1)
+    weights = scores.sub_(top).exp_()
+    total = group.sum_(weights.sum(1, dtype=torch.float64).numpy())
+    return weights.div_(torch.from_numpy(total).float().unsqueeze(1))
+
+
+def write_gradients(
+    network: ChoiceNetwork, batch: SetBatch, candidates: Candidates, group: Group = ALONE
+) -> float:
+    """Write the gradient of the cost into the parameters' `grad`. Return the cost."""
+    context, B = batch.context, len(batch.context)
+    exact = len(candidates.items) == network.config.columns
+    items = torch.from_numpy(candidates.items)
+    hidden = hidden_states(network, context, group)
+    V = network.V.detach() if exact else network.V.detach()[items]
+    bias = network.b.detach() if exact else network.b.detach()[items] + candidates.log_weights
+    probabilities = torch.addmm(bias, hidden.state, V.T)
+    places = candidates.place[context.columns]
+    seen = places >= 0
+    masked = torch.from_numpy(context.rows[seen].astype(np.int64)), torch.from_numpy(places[seen])
+    probabilities[masked] = _NEVER
+    probabilities = softmax_over_ranks(probabilities, group)
+    targets = torch.from_numpy(batch.rows), torch.from_numpy(candidates.place[batch.columns])
+    cost = -float((batch.weights * probabilities[targets].clamp(min=1e-30).log()).sum()) / B
+    totals = torch.zeros(B).index_add_(0, targets[0], batch.weights)
+    group.sum_(totals.numpy())
+    gradient = probabilities.mul_(totals.unsqueeze(1) / B)
+    gradient[targets] -= batch.weights / B
+    _backward(network, batch, hidden, gradient, V, None if exact else items, group)
+    return group.total(cost)
+
+
+def _backward(
+    network: ChoiceNetwork,
+    batch: SetBatch,
+    hidden: Hidden,
+    gradient: Tensor,
+    V: Tensor,
+    items: Tensor | None,
+    group: Group,
+) -> None:
+    """From the gradient (B, S) of the scores to that of all parameters."""
+    grads = {name: tensor.grad for name, tensor in network.named_parameters()}
+    gV, gb, gW, gc = (_grad(grads[name]) for name in "VbWc")
+    if items is None:
+        torch.mm(gradient.T, hidden.state, out=gV)
+        torch.sum(gradient, 0, out=gb)
+    else:
+        gV.zero_()[items] = gradient.T @ hidden.state
+        gb.zero_()[items] = gradient.sum(0)
+    below = gradient @ V
+    group.scatter_sum(below)
+    group.gather(below)
+    below.mul_(1 - hidden.state * hidden.state)
+    torch.sum(below, 0, out=gc)
+    context, table = batch.context, gW[0]
+    by_item = transpose(context.rows, context.columns, context.weights, len(table))
+    add_rows(*by_item, below.mul_(hidden.factor).numpy(), table.zero_().numpy())
+
+
+def _grad(tensor: Tensor | None) -> Tensor:
+    assert tensor is not None
+    return tensor
+
+
+class FusedAdam:
+    """torch.optim.Adam(fused=True), bit for bit. Its constructor imports torch._dynamo, which takes
+    two seconds of processor time."""
+
+    def __init__(self, groups: Sequence[tuple[list[Tensor], float]]) -> None:
+        """Take groups of parameters with their weight decay."""
+        self._groups = groups
+        self.state = [
+            {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+            for parameters, _ in groups
+            for parameter in parameters
+        ]
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> None:
+        """Move all parameters by their gradients."""
+        first = 0
+        for parameters, decay in self._groups:
+            states = self.state[first : first + len(parameters)]
+            first += len(parameters)
+            steps, means, squares = (
+                [state[name] for state in states] for name in ("step", "exp_avg", "exp_avg_sq")
+            )
+            torch._foreach_add_(steps, 1)
+            torch._fused_adam_(
+                parameters,
+                [_grad(parameter.grad) for parameter in parameters],
+                means,
+                squares,
+                [],
+                steps,
+                lr=learning_rate,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=decay,
+                eps=1e-8,
+                amsgrad=False,
+                maximize=False,
+            )
+
+
+class SetNadeTrainer:
+    """A network in training; `state` holds all that it remembers beside the network."""
+
+    def __init__(
+        self, rows: InteractionRows, settings: SetNadeSettings, part: ColumnPart | None = None
+    ) -> None:
+        self.rows, self.settings, self._part = rows, settings, part
+        self._group = ALONE if part is None else part.group
+        self.network = initial_network(rows, settings, part)
+        self.average = {name: t.detach().clone() for name, t in self.network.named_parameters()}
+        for tensor in self.network.parameters():
+            tensor.grad = torch.zeros_like(tensor)
+        self._candidates = CandidateSampler(rows, settings, part)
+        counts = rows.counts if part is None else part.rows.counts
+        self._users = np.flatnonzero(counts > 1)  # one interaction leaves no context
+        self._adam = self._optimizer()
+        self._best: dict[str, Tensor] = {}
+        self.step = 0
+
+    def _optimizer(self) -> FusedAdam:
+        W, V, c, b = (self.network.get_parameter(name) for name in "WVcb")
+        decay = 2 * self.settings.weight_decay  # of the sum of squares
+        return FusedAdam([([W, V], decay), ([c, b], 0.0)])
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return max(1, -(-len(self._users) // self.settings.batch))
+
+    def epoch(self, number: int) -> float:
+        """Train on all users once, in an order of that epoch's own. Return the mean cost."""
+        if not len(self._users):
+            return 0.0  # the start, log frequencies, is all that there is to learn
+        rng = np.random.default_rng((self.settings.seed, _ORDER, number, 0))
+        batches = np.array_split(rng.permutation(self._users), self.steps_per_epoch)
+        return float(np.mean([self._step(np.sort(batch)) for batch in batches]))
+
+    def _step(self, users: IntArray) -> float:
+        batch = sample_batch(self.rows, users, self.settings, self.step, self._part)
+        candidates = self._candidates.sample(batch.columns, self.step)
+        cost = write_gradients(self.network, batch, candidates, self._group)
+        self._adam.step(self.settings.learning_rate * self._rate_factor())
+        self.step += 1
+        if self.step % self.settings.average_every == 0:
+            self._update_average()
+        return cost
+
+    def _rate_factor(self) -> float:
+        left = 1 - self.step / (self.settings.epochs * self.steps_per_epoch)
+        return min(1.0, max(0.05, 2 * left)) if self.settings.falls else 1.0
+
+    def _update_average(self) -> None:
+        updates = self.step / self.settings.average_every
+        keep = min(self.settings.average, (1 + updates) / (4 + updates))
+        with torch.no_grad():
+            for name, tensor in self.network.named_parameters():
+                self.average[name].lerp_(tensor, 1 - keep)
+
+    def averaged(self) -> ChoiceNetwork:
+        """Return a network with the averaged weights; it shares their memory."""
+        return self._with(self.average)
+
+    def remember(self) -> None:
+        """Keep a copy of the averaged weights as the best."""
+        self._best = {name: tensor.clone() for name, tensor in self.average.items()}
+
+    def best(self) -> ChoiceNetwork:
+        """Return a network with the best weights, or the averaged ones if none were remembered."""
+        return self._with(self._best or self.average)
+
+    def _with(self, tensors: Mapping[str, Tensor]) -> ChoiceNetwork:
+        with torch.device("meta"):
+            network = ChoiceNetwork(self.network.config)
+        network.load_state_dict(dict(tensors), assign=True)
+        return network.requires_grad_(False)
+
+    # -- state --------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that an interrupted run needs to continue."""
+        parts = {
+            "model": dict(self.network.state_dict()),
+            "average": self.average,
+            "best": self._best,
+            **{f"adam{number}": one for number, one in enumerate(self._adam.state)},
+        }
+        return {f"{part}/{name}": t for part, held in parts.items() for name, t in held.items()}
+
+    def restore(self, state: Mapping[str, Tensor], step: int) -> None:
+        """Continue from a state after that many steps."""
+        parts: dict[str, dict[str, Tensor]] = {}
+        for key, tensor in state.items():
+            part, _, name = key.partition("/")
+            parts.setdefault(part, {})[name] = tensor
+        self.network.load_state_dict(parts["model"])
+        self.average, self._best = parts["average"], parts.get("best", {})
+        self._adam.state = [parts[f"adam{number}"] for number in range(len(self._adam.state))]
+        self.step = step
+
+
+@dataclass
+class NetworkTraining:
+    """Trains a set NADE until validation stops to improve."""
+
+    trainer: SetNadeTrainer
+    value: Callable[[ChoiceNetwork], float | None]
+    """NDCG of averaged weights on validation; None if there is nothing to validate on."""
+    report: Callable[[str], None] = lambda _: None
+    stop: Callable[[], bool] = lambda: False
+    save: Callable[[int, bool], None] = lambda *_: None
+    """Called with the number of epochs done, and whether these were the last ones."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def run(self, epoch: int = 0) -> int:
+        """Train from that epoch on. Return the best epoch, or the last one without validation."""
+        settings = self.trainer.settings
+        while epoch < settings.epochs and not self._finished():
+            cost = self.trainer.epoch(epoch)
+            epoch += 1
+            if epoch % settings.check_every == 0 or epoch == settings.epochs:
+                self._validate(epoch, cost)
+            self.save(epoch, False)
+            if self.stop():
+                break
+        self.save(epoch, True)
+        if not self._values():
+            return epoch
+        return int(max(self.history, key=lambda record: record["ndcg"])["epoch"])
+
+    def _values(self) -> list[float]:
+        return [record["ndcg"] for record in self.history if record["ndcg"] is not None]
+
+    def _finished(self) -> bool:
+        """Whether the last validations brought nothing."""
+        values, patience = self._values(), self.trainer.settings.patience
+        return len(values) > patience and int(np.argmax(values)) < len(values) - patience
+
+    def _validate(self, epoch: int, cost: float) -> None:
+        """Score the averaged weights, and remember them if they are the best so far."""
+        value, before = self.value(self.trainer.averaged()), self._values()
+        if value is None or not before or value > max(before):
+            self.trainer.remember()
+        self.history.append({"epoch": epoch, "cost": cost, "ndcg": value})
+        shown = "" if value is None else f", validation NDCG {value:.4f}"
+        self.report(f"set-nade: epoch {epoch}, cost {cost:.3f}{shown}")

@@ -1,0 +1,206 @@
+"""Regressions of each item on the items that it occurs with most, for catalogs of any size.
+
+Of XᵀX a line per item is kept: its own count and those of the `most` items with the largest cosine.
+Item j is then regressed on its m nearest ones by a Cholesky factorization of its own, in memory
+that does not grow with the catalog.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cfnade.kernels.compiled import inner, kernel, loose_inner
+from cfnade.kernels.likeliest import least_of_largest
+from cfnade.kernels.memory import Array, frozen
+from cfnade.kernels.ragged_sums import transposed
+from cfnade.kernels.threads import run, thread_count
+
+_RAISED, _TRIES = 1.5, 20  # of a diagonal: counts that were not kept may leave a matrix indefinite
+
+
+@kernel
+def _gram_lines(
+    first: int, step: int, by_item: Any, by_user: Any, norms: Any, most: int, out: Any
+) -> None:
+    """The `most` columns with the largest cosine, by rising column; -1 behind their end."""
+    starts, users, of_users = by_item
+    offsets, columns, weights = by_user
+    lines, values = out
+    M = len(lines)
+    counts, cosines = np.zeros(M, np.float32), np.empty(M, np.float32)
+    touched, heap = np.empty(M, np.int32), np.empty(most, np.float32)
+    for i in range(first, M, step):
+        met = 0
+        for p in range(starts[i], starts[i + 1]):
+            own = of_users[p]
+            for q in range(offsets[users[p]], offsets[users[p] + 1]):
+                j = columns[q]
+                if counts[j] == 0:
+                    touched[met] = j
+                    met += 1
+                counts[j] += own * weights[q]
+        near = 0
+        for t in range(met):
+            if touched[t] != i:
+                cosines[near] = counts[touched[t]] / norms[touched[t]]
+                near += 1
+        least, ties = np.float32(-np.inf), 0
+        if near > most:
+            least = least_of_largest(cosines, near, heap)
+            above = 0
+            for t in range(near):
+                above += cosines[t] > least
+            ties = most - above
+        kept = np.sort(touched[:met])  # of equal ones the lower columns are kept
+        place = 0
+        for t in range(met):
+            j = kept[t]
+            cosine = counts[j] / norms[j]
+            equal = j != i and cosine == least
+            if j != i and (cosine > least or (equal and ties > 0)):
+                ties -= equal
+                lines[i, place], values[i, place] = j, counts[j]
+                place += 1
+            counts[j] = 0.0
+
+
+def gram_lines(
+    offsets: Array, columns: Array, weights: Array, M: int, most: int
+) -> tuple[Array, Array, Array]:
+    """Return lines (M, most) of XᵀX, rising and -1 behind their end, their values, the diagonal."""
+    rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
+    by_item = transposed(rows, columns, weights, M)
+    by_user = tuple(map(frozen, (offsets, columns, weights)))
+    diagonal = np.bincount(columns, np.square(weights, dtype=np.float64), minlength=M)
+    norms = np.sqrt(np.maximum(diagonal, 1e-30)).astype(np.float32)
+    out = np.full((M, most), -1, np.int32), np.zeros((M, most), np.float32)
+    count = thread_count(None)
+    run(_gram_lines, [(n, count, by_item, by_user, norms, most, out) for n in range(count)])
+    return *out, diagonal.astype(np.float32)
+
+
+@inner
+def _find(line: Any, end: int, column: int) -> int:
+    """The place of a column in a rising line, or of the next larger one."""
+    low, high = 0, end
+    while low < high:
+        middle = (low + high) >> 1
+        if line[middle] < column:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inner
+def _length(line: Any) -> int:
+    """How many columns a line has."""
+    low, high = 0, len(line)
+    while low < high:
+        middle = (low + high) >> 1
+        if line[middle] >= 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@loose_inner
+def _factorize(matrix: Any, n: int) -> bool:
+    """Make the lower triangle the Cholesky factor; whether that is possible."""
+    for i in range(n):
+        for j in range(i + 1):
+            total = np.float64(matrix[i, j])
+            part = np.float32(0.0)
+            for k in range(j):
+                part += matrix[i, k] * matrix[j, k]
+            total -= part
+            if i == j:
+                if total <= 0:
+                    return False
+                matrix[i, i] = np.sqrt(total)
+            else:
+                matrix[i, j] = total / matrix[j, j]
+    return True
+
+
+@loose_inner
+def _solve(matrix: Any, n: int, vector: Any) -> None:
+    """vector becomes (L Lᵀ)⁻¹ vector."""
+    for i in range(n):
+        for k in range(i):
+            vector[i] -= matrix[i, k] * vector[k]
+        vector[i] /= matrix[i, i]
+    for i in range(n - 1, -1, -1):
+        vector[i] /= matrix[i, i]
+        for k in range(i):
+            vector[k] -= matrix[i, k] * vector[i]
+
+
+@inner
+def _fill(matrix: Any, chosen: Any, n: int, lines: Any, values: Any, diagonal: Any) -> None:
+    """The lower triangle of the chosen items' counts with each other."""
+    for a in range(n):
+        i = chosen[a]
+        end = _length(lines[i])
+        matrix[a, a] = diagonal[a]
+        for b in range(a):
+            j = chosen[b]
+            place = _find(lines[i], end, j)
+            if place < end and lines[i, place] == j:
+                matrix[a, b] = values[i, place]
+                continue
+            other = _length(lines[j])  # a count that either of two kept holds for both
+            place = _find(lines[j], other, i)
+            matrix[a, b] = values[j, place] if place < other and lines[j, place] == i else 0.0
+
+
+@kernel
+def _regressions(
+    first: int, step: int, lines: Any, values: Any, diagonal: Any, ridge: Any, m: int, out: Any
+) -> None:
+    """The neighbors of each item, rising, and the weights of their regression."""
+    neighbors, weights = out
+    M, most = lines.shape
+    matrix, ridged = np.empty((m, m), np.float32), np.empty(m, np.float32)
+    cosines, target = np.empty(most, np.float32), np.empty(m, np.float32)
+    for j in range(first, M, step):
+        near = _length(lines[j])
+        for q in range(near):
+            i = lines[j, q]
+            cosines[q] = -values[j, q] / np.sqrt(np.maximum(diagonal[i], np.float32(1e-30)))
+        n = min(m, near)
+        if n == 0:
+            continue
+        order = np.argsort(cosines[:near], kind="mergesort")[:n]
+        order.sort()
+        for a in range(n):
+            neighbors[j, a] = lines[j, order[a]]
+            ridged[a] = diagonal[neighbors[j, a]] + ridge[neighbors[j, a]]
+        for _ in range(_TRIES):
+            _fill(matrix, neighbors[j], n, lines, values, ridged)
+            if _factorize(matrix, n):
+                for a in range(n):
+                    target[a] = values[j, order[a]]
+                _solve(matrix, n, target)
+                for a in range(n):
+                    weights[j, a] = target[a]
+                break
+            for a in range(n):
+                ridged[a] *= _RAISED
+
+
+def neighbor_regressions(
+    lines: Array, values: Array, diagonal: Array, ridge: Array, m: int
+) -> tuple[Array, Array]:
+    """Return each item's m neighbors (M, m), -1 behind their end, and their weights (M, m).
+
+    lines, values and the diagonal are those of `gram_lines`; ridge (M,) is added to the diagonal.
+    """
+    out = np.full((len(lines), m), -1, np.int32), np.zeros((len(lines), m), np.float32)
+    data = *map(frozen, (lines, values, diagonal, ridge.astype(np.float32))), m, out
+    count = thread_count(None)
+    run(_regressions, [(first, count, *data) for first in range(count)])
+    return out

@@ -1,0 +1,326 @@
+"""The interaction model of a data set: components searched, blended and refitted, with no settings.
+
+Interactions of each user are hidden (implicit/holdout.py), every component is tuned on them within
+the time budget (implicit/search.py), non-negative weights are found (implicit/blend.py), and the
+components that earned a weight are fitted again to everything.
+
+The budget is kept by estimates and not by the clock: the same data, seed and threads give the same
+model on every machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from cfnade.data.dataset import Dataset
+from cfnade.data.splits import Split
+from cfnade.implicit.base import COMPONENTS, DataShape, ImplicitComponent, SearchSpace
+from cfnade.implicit.blend import (
+    Blend,
+    Candidates,
+    Question,
+    collect_candidates,
+    fit_sharpness,
+    fit_weights,
+    join_candidates,
+)
+from cfnade.implicit.holdout import HoldOut, hold_outs
+from cfnade.implicit.interaction_model import POPULARITY, InteractionModel
+from cfnade.implicit.popularity import Popularity
+from cfnade.implicit.rows import InteractionRows
+from cfnade.implicit.search import ComponentSearch, Trial, fit_trial
+from cfnade.kernels.standardize import add_standardized
+from cfnade.kernels.threads import one_torch_thread
+
+Report = Callable[[str], None]
+T = TypeVar("T")
+
+BASE_SECONDS, SECONDS_PER_100K, MOST_SECONDS = 15.0, 15.0, 90.0
+CORES = 1.7
+"""Core seconds in a second on two cores."""
+USES = 3
+"""Fits of a component at the least: one to search, one to blend, one of everything."""
+BLOCK_NUMBERS = 1 << 24
+"""Scores of each component that are held at once while weights are found."""
+DEFAULT_WEIGHTS = {"filter": 0.3, "ease": 0.4, "local": 0.2, "ials": 0.3}
+"""Without anything to validate on."""
+
+
+def default_seconds(interactions: int) -> float:
+    """Return the time budget of data of this size."""
+    return min(MOST_SECONDS, BASE_SECONDS + SECONDS_PER_100K * interactions / 100_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImplicitPlan:
+    """How an interaction model is selected and fitted."""
+
+    seconds: float
+    """Time budget on two cores, estimated."""
+    k: int = 20
+    """Places that NDCG looks at."""
+    seed: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def implicit_plan(
+    data: Dataset, *, seed: int = 0, time_budget: float | None = None, k: int = 20
+) -> ImplicitPlan:
+    """Return the plan for a data set; the budget is in minutes."""
+    seconds = default_seconds(len(data)) if time_budget is None else 60 * time_budget
+    return ImplicitPlan(seconds=seconds, k=k, seed=seed)
+
+
+def training_rows(split: Split) -> InteractionRows:
+    """Return all interactions of a split but the test part."""
+    return InteractionRows.from_ratings(split.train.concat(split.valid))
+
+
+@dataclass
+class ImplicitTraining:
+    """Selects and fits an interaction model; `facts` say what was tried."""
+
+    split: Split
+    plan: ImplicitPlan
+    report: Report = lambda _: None
+    stop: Callable[[], bool] = lambda: False
+    threads: int = 1
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def run(self) -> InteractionModel:
+        """Return the model. When stopped, it is the best of what has been tried."""
+        began = time.monotonic()
+        holdouts, rows = self._data()
+        shape = DataShape.of(rows)
+        chosen = _affordable(shape, self.plan.seconds, max(1, len(holdouts)))
+        names = ", ".join(name for name in chosen if name != POPULARITY)
+        self.report(f"interactions: {names}; about {self.plan.seconds:.0f} s on two cores")
+        if not holdouts:
+            return self._unvalidated(rows, chosen)
+        searches = self._search(holdouts, shape, chosen)
+        blend, trials, sharpness = self._blend(holdouts, searches, shape)
+        model = self._refit(rows, blend, trials, sharpness)
+        seconds = {"total_seconds": round(time.monotonic() - began, 2)}
+        self.facts |= seconds
+        return model
+
+    # -- data ---------------------------------------------------------------------------------
+
+    def _data(self) -> tuple[Sequence[HoldOut], InteractionRows]:
+        """Return hold-outs, and the rows of the final fit."""
+        split, seed = self.split, self.plan.seed
+        if len(split.fold_in):  # users are held out whole, and stay so
+            train = InteractionRows.from_ratings(split.train)
+            known = InteractionRows.from_ratings(split.train.concat(split.fold_in))
+            answers = InteractionRows.from_ratings(split.valid)
+            held = [HoldOut(train, known, answers)] if len(split.valid) else []
+            return held, train
+        ratings = split.train.concat(split.valid)
+        rows = InteractionRows.from_ratings(ratings)
+        times = _times(ratings) if split.name.startswith("time") else None
+        return hold_outs(rows, seed=seed, times=times), rows
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def _search(
+        self, holdouts: Sequence[HoldOut], shape: DataShape, chosen: Mapping[str, SearchSpace]
+    ) -> dict[str, ComponentSearch]:
+        frequent = [holdout.of_frequent_items() for holdout in holdouts]
+        budget = _search_seconds(shape, chosen, self.plan.seconds, len(holdouts))
+        fits = _fits(shape, chosen, budget, len(holdouts))
+
+        def run(name: str) -> ComponentSearch:
+            began = time.monotonic()
+            kind, space = COMPONENTS[name], chosen[name]
+            search = ComponentSearch(kind, space, frequent, self.plan.seed, self.plan.k)
+            search.run(fits[name], self.stop)
+            self._tell(name, search, time.monotonic() - began)
+            return search
+
+        return self._in_parallel(run, chosen)
+
+    def _in_parallel(self, function: Callable[[str], T], names: Iterable[str]) -> dict[str, T]:
+        """Call a function for each component; each call keeps to one thread.
+
+        Components are independent, and several threads within one fit would wait for each other.
+        """
+
+        def alone(name: str) -> T:
+            with one_torch_thread():
+                return function(name)
+
+        listed = list(names)
+        with ThreadPoolExecutor(self.threads) as pool:
+            return dict(zip(listed, pool.map(alone, listed), strict=True))
+
+    def _tell(self, name: str, search: ComponentSearch, seconds: float) -> None:
+        best, fits = search.best(), len(search.trials)
+        shown = f"{fits} fit{'s' if fits != 1 else ''} in {seconds:.1f} s"
+        self.report(f"interactions: {name}, NDCG@{self.plan.k} {best.value:.4f} ({shown})")
+        tried = self.facts.setdefault("tried", {})
+        tried[name] = [trial.to_dict() for trial in search.trials]
+        self.facts.setdefault("seconds", {})[name] = round(seconds, 2)
+
+    def _blend(
+        self, holdouts: Sequence[HoldOut], searches: Mapping[str, ComponentSearch], shape: DataShape
+    ) -> tuple[Blend, dict[str, Trial], float]:
+        """Return the better of two blends: of the default budget's options, and of the best ones.
+
+        More time never gives a lower validation score that way.
+        """
+        options = [{name: search.best() for name, search in searches.items()}]
+        default = self._default_trials(searches, shape, len(holdouts))
+        if default not in options:
+            options.insert(0, default)
+        found = [(*self._weights(holdouts, trials), trials) for trials in options]
+        blend, sharpness, trials = max(found, key=lambda one: one[0].ndcg)
+        self.facts |= {
+            "ndcg": round(blend.ndcg, 5),
+            "k": self.plan.k,
+            "alone": {name: round(value, 5) for name, value in blend.alone.items()},
+            "weights": {name: round(weight, 3) for name, weight in blend.weights.items()},
+            "plan": self.plan.to_dict(),
+        }
+        return blend, trials, sharpness
+
+    def _default_trials(
+        self, searches: Mapping[str, ComponentSearch], shape: DataShape, holdouts: int
+    ) -> dict[str, Trial]:
+        """Return the options that the default budget would have found."""
+        seconds = default_seconds(shape.interactions)
+        if self.plan.seconds <= seconds:
+            return {name: search.best() for name, search in searches.items()}
+        chosen = _affordable(shape, seconds, holdouts)
+        fits = _fits(shape, chosen, _search_seconds(shape, chosen, seconds, holdouts), holdouts)
+        return {n: search.best(fits[n]) for n, search in searches.items() if n in fits}
+
+    def _weights(
+        self, holdouts: Sequence[HoldOut], trials: Mapping[str, Trial]
+    ) -> tuple[Blend, float]:
+        parts: list[Candidates] = []
+        sharpness: list[float] = []
+        for holdout in holdouts:
+            fitted = self._fitted(holdout.rows, trials)
+            question = holdout.question(self.plan.seed)
+            parts += [
+                collect_candidates(scores, part, self.plan.k)
+                for part, scores in _scored(fitted, question)
+            ]
+            del fitted
+        blend = fit_weights(list(trials), join_candidates(parts), seed=self.plan.seed)
+        holdout = holdouts[0]
+        kept = {name: trial for name, trial in trials.items() if blend.weights[name] > 0}
+        fitted = self._fitted(holdout.rows, kept)
+        question = next(_scored({}, holdout.question(self.plan.seed)))[0]
+        total = np.zeros((len(question.known), holdout.rows.n_columns), np.float32)
+        for name, component in fitted.items():
+            add_standardized(component.scores(question.known), blend.weights[name], total)
+        sharpness.append(fit_sharpness(total, question))
+        return blend, sharpness[0]
+
+    def _fitted(
+        self, rows: InteractionRows, trials: Mapping[str, Trial]
+    ) -> dict[str, ImplicitComponent]:
+        return self._in_parallel(
+            lambda name: fit_trial(COMPONENTS[name], trials[name], rows, self.plan.seed), trials
+        )
+
+    def _refit(
+        self,
+        rows: InteractionRows,
+        blend: Blend,
+        trials: Mapping[str, Trial],
+        sharpness: float,
+    ) -> InteractionModel:
+        began = time.monotonic()
+        kept = {name: trials[name] for name in kept_components(blend, trials)}
+        components = self._fitted(rows, kept)
+        self.facts["seconds"]["refit"] = round(time.monotonic() - began, 2)
+        return InteractionModel(components, {n: blend.weights[n] for n in kept}, sharpness)
+
+    def _unvalidated(
+        self, rows: InteractionRows, chosen: Mapping[str, SearchSpace]
+    ) -> InteractionModel:
+        """Without a user of two interactions there is nothing to learn but popularity."""
+        del chosen
+        self.report("interactions: no user has two interactions, so items are ranked by popularity")
+        self.facts |= {"ndcg": None, "alone": {}, "weights": {POPULARITY: 1.0}, "seconds": {}}
+        trial = Trial({}, None, 0.0)
+        components = {POPULARITY: fit_trial(Popularity, trial, rows, self.plan.seed)}
+        return InteractionModel(components, {POPULARITY: 1.0})
+
+
+def kept_components(blend: Blend, names: Iterable[str]) -> list[str]:
+    """Return the components that a model needs: those with a weight, popularity for users without
+    interactions, and one with item vectors, which similar items and diversity use."""
+    listed = list(names)
+    kept = [name for name in listed if blend.weights[name] > 0]
+    with_vectors = [name for name in listed if COMPONENTS[name].gives_item_vectors]
+    if with_vectors and not set(kept) & set(with_vectors):
+        kept.append(max(with_vectors, key=lambda name: blend.alone[name]))
+    return kept if POPULARITY in kept else [*kept, POPULARITY]
+
+
+def _times(ratings: Dataset) -> Any:
+    """Return the times of interactions in the order of rows, if there are any."""
+    if ratings.times is None:
+        return None
+    return ratings.times[np.argsort(ratings.users, kind="stable")]
+
+
+def _affordable(shape: DataShape, seconds: float, holdouts: int) -> dict[str, SearchSpace]:
+    """Return the components that a budget has room for; always popularity and a cheapest one."""
+    spaces = {name: kind.search_space(shape) for name, kind in COMPONENTS.items()}
+    costs = {
+        name: (USES - 2 + 2 * holdouts) * COMPONENTS[name].seconds(shape, space.start)
+        for name, space in spaces.items()
+        if space is not None
+    }
+    cheapest = min((name for name in costs if name != POPULARITY), key=lambda name: costs[name])
+    chosen, spent = dict[str, SearchSpace](), costs[cheapest]
+    for name, cost in costs.items():
+        space = spaces[name]
+        assert space is not None
+        extra = 0.0 if name == cheapest else cost
+        if name in (POPULARITY, cheapest) or spent + extra <= CORES * seconds:
+            chosen[name] = space
+            spent += extra
+    return chosen
+
+
+def _search_seconds(
+    shape: DataShape, chosen: Mapping[str, SearchSpace], seconds: float, holdouts: int
+) -> float:
+    """Return what of a budget is left for the search, once blend and refit are paid for."""
+    each = [COMPONENTS[name].seconds(shape, space.start) for name, space in chosen.items()]
+    return max(0.0, CORES * seconds - sum(each) * (1 + holdouts))
+
+
+def _fits(
+    shape: DataShape, chosen: Mapping[str, SearchSpace], budget: float, holdouts: int
+) -> dict[str, int]:
+    """Share a budget among components; what the cheap ones leave goes to the dear ones."""
+    costs = {n: holdouts * COMPONENTS[n].seconds(shape, chosen[n].start) for n in chosen}
+    fits, left = dict[str, int](), len(chosen)
+    for name in sorted(chosen, key=lambda name: costs[name] * chosen[name].fits):
+        share = budget / left / max(1e-3, costs[name])
+        fits[name] = int(np.clip(share, 1, chosen[name].fits))
+        budget, left = max(0.0, budget - fits[name] * costs[name]), left - 1
+    return fits
+
+
+def _scored(components: Mapping[str, ImplicitComponent], question: Question) -> Any:
+    """Yield parts of a question with the scores of each component."""
+    step = max(16, BLOCK_NUMBERS // question.known.n_columns)
+    for first in range(0, len(question.known), step):
+        users = np.arange(first, min(first + step, len(question.known)))
+        part = Question(question.known.select(users), question.answers.select(users))
+        yield part, {name: one.scores(part.known) for name, one in components.items()}
