@@ -97,5 +97,5 @@ def test_what_is_wrong_with_the_items_is_named(
 def test_an_items_file_that_is_not_there_or_no_file_is_named(ratings: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.csv: there is no such file"):
         load(ratings, item_features=tmp_path / "nowhere.csv")
-    with pytest.raises(DataError, match="a int is not a table that can be read"):
+    with pytest.raises(DataError, match="data of type int is not a table that can be read"):
         load(ratings, item_features=3)

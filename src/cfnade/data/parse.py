@@ -43,7 +43,7 @@ _SAMPLE = 200  # distinct dates that a format is tried on first
 
 
 class DateError(DataError):
-    """A column of times whose format is unknown or ambiguous."""
+    """A column of times whose type or format is unknown, or ambiguous."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def parse_times(column: pl.Series, locate: Locate, *, exact: bool = False) -> Pa
         unit = {"ms": 10**3, "us": 10**6, "ns": 10**9}[dtype.time_unit]
         return _or_missing(column.cast(pl.Int64) // unit, column)
     if not (dtype.is_numeric() or dtype == pl.String):
-        raise _wrong_type("time", column, locate, "dates, numbers or texts")
+        raise DateError(str(_wrong_type("time", column, locate, "dates, numbers or texts")))
     if exact and dtype.is_signed_integer() and not column.null_count():
         return Parsed(column.cast(pl.Int64))
     fractions = dtype.is_float() or dtype.is_decimal()

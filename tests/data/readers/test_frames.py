@@ -145,9 +145,12 @@ def test_entries_stored_twice_are_repeated_ratings() -> None:
         ({"ann": 5}, "under 'ann' the dict holds '5', not a column"),
         ({"user": [1, 2], "item": [1], "rating": [1]}, "not equally long: {'user': 2, 'item': 1"),
         ({"user": {1, 2}, "item": [1, 2], "rating": [1, 2]}, "column 'user' holds"),
-        ((row for row in ROWS), "a generator is not a table.*a list of tuples or a dict"),
-        (None, "a NoneType is not a table"),
-        (5, "a int is not a table"),
+        (
+            (row for row in ROWS),
+            "type generator is not a table.*a list of tuples or a dict",
+        ),
+        (None, "data of type NoneType is not a table"),
+        (5, "data of type int is not a table"),
     ],
 )
 def test_anything_else_is_refused_in_words(data: Any, message: str) -> None:
@@ -227,3 +230,22 @@ def test_scipy_is_not_imported_for_other_tables() -> None:
     code = "import sys, cfnade; cfnade.load([(1, 2, 3), (1, 3, 4)]); print('scipy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pd.period_range("2024-01", periods=FRAME.height, freq="D"),
+        pd.to_timedelta(range(FRAME.height), unit="s"),
+        [[2005, 9, 6]] * FRAME.height,
+    ],
+)
+def test_times_of_a_type_that_says_no_date_are_ignored_unless_they_are_named(
+    times: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = FRAME.to_pandas().assign(time=times)
+    with caplog.at_level("INFO", "cfnade"):
+        assert load(data).times is None
+    assert "times are ignored" in caplog.text
+    with pytest.raises(DataError, match="must hold dates, numbers or texts"):
+        load(data, time="time")

@@ -128,7 +128,6 @@ def test_single_precision_keeps_the_decimal_that_was_meant() -> None:
         ({"rating": ["5", "x", "4"]}, "row 1, column 'rating': rating 'x' is not a number"),
         ({"item_id": [[1], [2], [3]]}, "column 'item_id': item id .* is of type List"),
         ({"item_id": ["a", " ", "b"]}, "row 1, column 'item_id': the item id is missing"),
-        ({"timestamp": [[1], [2], [3]]}, "column 'timestamp': time .* is of type List"),
         ({"user_id": [], "item_id": [], "rating": [], "timestamp": []}, "has columns but no rows"),
     ],
 )

@@ -101,7 +101,7 @@ def _from_frame(data: Any) -> pl.DataFrame:
         names = [str(name) for name in table.columns]
     except Exception:  # each library has its own error for a frame that is none
         raise DataError(
-            f"a {type(data).__name__} is not a table that can be read; {_TABLES}"
+            f"data of type {type(data).__name__} is not a table that can be read; {_TABLES}"
         ) from None
     if len(set(names)) < len(names):
         raise DataError(f"the columns of the frame have equal names: {names[:20]}; rename them")

@@ -203,7 +203,10 @@ def _to_raw(
     if scale != INTERACTIONS:
         assumed = roles.check_no_rating_ignored(header, column, len(names), label)
     parsed = parse_or_raise(
-        {role: _readable(column(place)) for role, place in roles.positions().items()},
+        {
+            role: column(place) if role == "time" else _readable(column(place))
+            for role, place in roles.positions().items()
+        },
         lambda row, role: f"{locate(row)}, column {names[roles.positions()[role]]!r}",
         exact_times=is_own,
         time_required=not roles.time_assumed,
