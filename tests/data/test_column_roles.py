@@ -35,8 +35,10 @@ PREFERENCES: list[tuple[str, list[Any]]] = [
     ("sentiment", [0.11, 0.37, 0.92, 0.58]),
     ("x", [0.5, 1.5, 2.0]),
     ("Note", ["3,5", "1,5", "2,0"]),
+    ("mood", ["pos", "neg"]),
+    ("satisfaction", ["very", "hardly", "so so"]),
 ]
-_WORDS = ("enjoyment", "opinion", "stars_given")
+_WORDS = ("enjoyment", "satisfaction", "mood", "opinion", "stars_given")
 
 
 @pytest.mark.parametrize(("name", "values"), PREFERENCES)
@@ -72,6 +74,7 @@ def test_only_a_column_above_zero_is_offered_as_a_weight() -> None:
 
 
 OTHERS: list[tuple[str, list[Any]]] = [
+    ("note", [f"seen with {n} friends" for n in range(40)]),
     ("comment", ["fine", "I like it", "meh"]),
     ("liked", [True]),
     ("label", [1]),

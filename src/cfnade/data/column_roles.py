@@ -94,6 +94,7 @@ _PREFERENCES = {
 }
 _OPINIONS = {
     *("true", "false", "yes", "no", "like", "dislike", "liked", "disliked", "positive"),
+    *("pos", "neg"),
     *("negative", "neutral", "up", "down", "good", "bad", "love", "hate"),
 }
 _ASKED = {
@@ -250,7 +251,10 @@ def _kind_of(column: pl.Series, name: str) -> str | None:
         if column.null_count():
             words = texts.unique()
             opinions = words.is_in(list(_OPINIONS)) | words.str.contains(_STARS)
-            if len(words) < 2 or not bool(opinions.all()):
+            named = bool(named_as & _PREFERENCES) and len(words) <= min(
+                _MAX_LEVELS, len(texts) // 2
+            )
+            if len(words) < 2 or not (named or bool(opinions.all())):
                 return None
             return "signed preference" if bool(words.is_in(["true", "false"]).all()) else "words"
     values = column.cast(pl.Float64).unique()
