@@ -97,7 +97,7 @@ _OPINIONS = {
     *("pos", "neg"),
     *("negative", "neutral", "up", "down", "good", "bad", "love", "hate"),
 }
-_ASKED = {
+_ADVICE = {
     "preference": "give rating={name!r} if it holds them, weight={name!r} if it counts or measures "
     "use (plays, hours), or implicit=True to ignore it",
     "signed preference": "give rating={name!r} if it holds them, or implicit=True to ignore it",
@@ -167,10 +167,10 @@ class ColumnRoles:
         for place in (place for place in range(width) if place not in used):
             name = place if names is None else names[place]
             kind = _kind_of(column(place).head(_SAMPLE), str(name))
-            if kind in _ASKED and self.weight is None:
+            if kind in _ADVICE and self.weight is None:
                 raise DataError(
                     f"{label}: column {name!r} looks like ratings, but is not named so; "
-                    + _ASKED[kind].format(name=name)
+                    + _ADVICE[kind].format(name=name)
                 )
             if kind == "amount":
                 amounts.append(name)
@@ -233,7 +233,7 @@ def _assumption(roles: ColumnRoles, names: Sequence[str] | None, amounts: Sequen
 
 
 def _kind_of(column: pl.Series, name: str) -> str | None:
-    """Return a key of `_ASKED`, "amount" or None, from the values of a column and its name."""
+    """Return a key of `_ADVICE`, "amount" or None, from the values of a column and its name."""
     import polars as pl
 
     from cfnade.data.parse import to_numbers

@@ -60,10 +60,10 @@ def join_target(X: Any, y: Any) -> Any:
     if isinstance(X, list | tuple) and X and isinstance(X[0], list | tuple):
         shape = (len(X), len(X[0]))
     if shape != (*size, 2):
-        given = f"of shape {shape}" if shape is not None else f"a {type(X).__name__}"
+        kind = f"of shape {shape}" if shape is not None else f"a {type(X).__name__}"
         raise DataError(
             "fit(X, y) takes users and items in the two columns of X and as many ratings in y; "
-            f"X is {given} and y has {size[0]:,} values"
+            f"X is {kind} and y has {size[0]:,} values"
         )
     frame = to_polars(X)
     ratings = _series("rating", y)
