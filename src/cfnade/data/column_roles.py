@@ -251,10 +251,9 @@ def _kind_of(column: pl.Series, name: str) -> str | None:
         if column.null_count():
             words = texts.unique()
             opinions = words.is_in(list(_OPINIONS)) | words.str.contains(_STARS)
-            named = bool(named_as & _PREFERENCES) and len(words) <= min(
-                _MAX_LEVELS, len(texts) // 2
-            )
-            if len(words) < 2 or not (named or bool(opinions.all())):
+            repeated = len(words) <= min(_MAX_LEVELS, len(texts) // 2)
+            has_name = repeated and bool(named_as & _PREFERENCES)
+            if len(words) < 2 or not (has_name or bool(opinions.all())):
                 return None
             return "signed preference" if bool(words.is_in(["true", "false"]).all()) else "words"
     values = column.cast(pl.Float64).unique()
