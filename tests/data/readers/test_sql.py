@@ -179,7 +179,7 @@ def test_a_query_needs_a_database(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def dbapi() -> Any:
-    return pytest.importorskip("adbc_driver_postgresql.dbapi", reason="needs cfnade[db]")
+    return pytest.importorskip("psycopg", reason="needs cfnade[db]")
 
 
 @pytest.fixture(scope="module")
