@@ -12,6 +12,7 @@ import torch
 from cfnade.implicit import InteractionModel
 from cfnade.implicit.base import COMPONENTS, FitCache, ImplicitComponent, Options
 from cfnade.implicit.rows import InteractionRows
+from cfnade.implicit.sharpness import Sharpness
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.models.config import ChoiceConfig
 
@@ -67,7 +68,8 @@ CASES: dict[str, Callable[[InteractionRows], ImplicitComponent]] = {
 def some_model(rows: InteractionRows) -> InteractionModel:
     """Return a model of four components, one with a weight of 0."""
     weights = {"ease": 0.5, "ials": 0.3, "filter": 0.2, "popularity": 0.0}
-    return InteractionModel({name: CASES[name](rows) for name in weights}, weights, 0.8)
+    components = {name: CASES[name](rows) for name in weights}
+    return InteractionModel(components, weights, Sharpness(0.8, 2.0))
 
 
 def matrix(rows: InteractionRows) -> npt.NDArray[np.float64]:
@@ -86,7 +88,8 @@ def summed_scores(model: InteractionModel, rows: InteractionRows) -> npt.NDArray
             spread = scores.std(1, keepdims=True)
             centered = scores - scores.mean(1, keepdims=True)
             total += model.weights[name] * centered / np.where(spread > 1e-9, spread, np.inf)
-    total *= model.sharpness
+    counts = rows.counts[:, None]
+    total *= model.sharpness.factor * counts / np.maximum(counts + model.sharpness.half_count, 1)
     empty = rows.counts == 0
     total[empty] = model.components["popularity"].scores(rows)[empty]
     return total

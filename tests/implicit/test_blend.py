@@ -14,12 +14,12 @@ from cfnade.implicit import blend as blend_module
 from cfnade.implicit.blend import (
     Question,
     collect_candidates,
-    fit_sharpness,
     fit_weights,
     join_candidates,
     ndcg_of_scores,
 )
 from cfnade.implicit.rows import InteractionRows
+from cfnade.implicit.sharpness import Observed, fit_sharpness, shorten
 from cfnade.training.implicit import kept_components
 
 ITEMS = 40
@@ -139,7 +139,37 @@ def test_parts_of_a_question_are_joined() -> None:
 def test_probabilities_are_calibrated(sharpness: float) -> None:
     truth = (1.5 * np.random.default_rng(3).standard_normal((3000, ITEMS))).astype(np.float32)
     question = question_of(truth, 4, answers=1)
-    assert fit_sharpness(truth / sharpness, question) == pytest.approx(sharpness, rel=0.15)
+    found = fit_sharpness([Observed(truth / sharpness, question.known, question.answers)])
+    factors = found.factors(question.known.counts)
+    np.testing.assert_allclose(factors, sharpness, rtol=0.15)
+
+
+def test_short_histories_are_less_sharp_where_they_say_less() -> None:
+    """Scores of users with n interactions are planted with a factor of n / (n + 8)."""
+    rng = np.random.default_rng(5)
+    truth = (1.5 * rng.standard_normal((4000, ITEMS))).astype(np.float32)
+    counts = np.array([1, 2, 4, 8, 16])[np.arange(4000) % 5]
+    known = np.argsort(rng.random(truth.shape), axis=1)
+    masks = np.zeros((2, *truth.shape), bool)
+    np.put_along_axis(masks[0], known, np.arange(ITEMS) < counts[:, None], 1)
+    keys = truth * (counts / (counts + 8.0))[:, None] + rng.gumbel(size=truth.shape)
+    keys[masks[0]] = -np.inf
+    masks[1][np.arange(4000), keys.argmax(1)] = True
+    found = fit_sharpness([Observed(truth, rows_of(masks[0]), rows_of(masks[1]))])
+    assert found.half_count in (4.0, 8.0, 16.0)
+    for n in (1, 4, 16):
+        planted = n / (n + 8)
+        assert float(found.factors(np.array([n]))[0]) == pytest.approx(planted, rel=0.35)
+
+
+def test_shortened_histories_lose_nothing() -> None:
+    rows = some_rows(200)
+    none = rows.where(np.zeros(len(rows.columns), bool))
+    known, answers = shorten(rows, none, 0)
+    np.testing.assert_array_equal(known.counts + answers.counts, rows.counts)
+    np.testing.assert_array_equal(matrix(known) + matrix(answers), matrix(rows))
+    assert known.counts[rows.counts > 0].min() >= 1
+    assert 0.3 < len(known.columns) / len(rows.columns) < 0.8
 
 
 # -- the model -------------------------------------------------------------------------------------
@@ -156,7 +186,8 @@ def test_a_model_is_the_softmax_of_weighted_standardized_scores() -> None:
             spread > 1e-9, spread, np.inf
         )
         total += model.weights[name] * standard
-    total *= model.sharpness
+    counts = rows.counts[:, None]
+    total *= 0.8 * counts / (counts + 2)
     counts = np.bincount(rows.columns, rows.weights, minlength=M)
     total[2] = np.log1p(counts)  # the user without interactions
     odds = np.exp(total)

@@ -151,7 +151,7 @@ def test_a_saved_model_gives_the_same_probabilities() -> None:
 def test_unknown_components_and_options_are_refused(
     name: str, fields: dict[str, float], message: str
 ) -> None:
-    described = {"sharpness": 1.0, "components": {name: {"weight": 1.0, "config": fields}}}
+    described = {"sharpness": {}, "components": {name: {"weight": 1.0, "config": fields}}}
     with pytest.raises(ModelError, match=message):
         saved_spec(described)
 

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from cfnade.implicit.base import ScoreArray
 from cfnade.implicit.rows import InteractionRows
-from cfnade.kernels.likeliest import log_softmax
 from cfnade.kernels.standardize import add_standardized
 from cfnade.kernels.top_items import blended_gain, candidates, relevant, top_items
 
@@ -29,7 +28,6 @@ FIRST_STEPS = (0.05, 0.1, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5)
 LATER_STEPS = (0.0, 0.6, 0.8, 1.25, 1.6)
 """Factors of a weight that are tried from the second round on."""
 ROUNDS, HALVES, LEAST = 6, 8, 0.03
-SHARPNESS = np.exp(np.linspace(np.log(0.1), np.log(10.0), 41))
 
 
 @dataclass(frozen=True)
@@ -181,16 +179,3 @@ def fit_weights(names: Sequence[str], found: Candidates, *, seed: int) -> Blend:
         {name: float(value) for name, value in zip(names, alone, strict=True)},
         together,
     )
-
-
-def fit_sharpness(scores: ScoreArray, question: Question) -> float:
-    """Return the factor of scores (B, M) that makes the answers most likely."""
-    known, answers = question.known, question.answers
-    base = scores.copy()
-    base[known.rows, known.columns] = -np.inf
-
-    def likelihood(factor: float) -> float:
-        logs = log_softmax(np.float32(factor) * base)
-        return float(logs[answers.rows, answers.columns].mean(dtype=np.float64))
-
-    return float(max(SHARPNESS, key=likelihood))

@@ -18,10 +18,12 @@ from cfnade._typing import IntArray
 from cfnade.exceptions import ModelError
 from cfnade.implicit.base import Arrays, ArraySpec, ImplicitComponent, ScoreArray, component_class
 from cfnade.implicit.rows import InteractionRows
+from cfnade.implicit.sharpness import Sharpness
 from cfnade.kernels.likeliest import log_softmax
 from cfnade.kernels.standardize import add_standardized
 
 POPULARITY = "popularity"
+PLAIN = Sharpness()
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +32,7 @@ class InteractionModel:
 
     components: Mapping[str, ImplicitComponent]
     weights: Mapping[str, float]
-    sharpness: float = 1.0
+    sharpness: Sharpness = PLAIN
     """What the sum of scores is multiplied by, so that probabilities are calibrated."""
 
     def __post_init__(self) -> None:
@@ -47,7 +49,7 @@ class InteractionModel:
         for name, component in self.components.items():
             if self.weights[name] > 0:
                 add_standardized(component.scores(rows), self.weights[name], total)
-        total *= np.float32(self.sharpness)
+        total *= self.sharpness.factors(rows.counts)[:, None]
         empty = np.flatnonzero(rows.counts == 0)
         if len(empty):
             total[empty] = self.components[POPULARITY].scores(rows.select(empty))
@@ -73,7 +75,7 @@ class InteractionModel:
             if self.weights[name] > 0:
                 scores = component.scores_without(row, places)
                 add_standardized(scores, self.weights[name], total)
-        total *= np.float32(self.sharpness)
+        total *= self.sharpness.factors(row.counts - 1)[:, None]
         if len(row.columns) == 1:
             total[:] = self.components[POPULARITY].scores(row)
         own = np.arange(len(places)), row.columns[places]
@@ -106,7 +108,7 @@ class InteractionModel:
             name: {"weight": float(self.weights[name]), "config": component.to_dict()}
             for name, component in self.components.items()
         }
-        return {"sharpness": self.sharpness, "components": parts}
+        return {"sharpness": self.sharpness._asdict(), "components": parts}
 
     def arrays(self) -> Arrays:
         """Return the arrays of all components, as component/array."""
@@ -134,7 +136,8 @@ def saved_model(described: Mapping[str, Any], arrays: Arrays) -> InteractionMode
         own = {key.removeprefix(prefix): a for key, a in arrays.items() if key.startswith(prefix)}
         components[name] = component_class(name).from_saved(part["config"], own)
     weights = {name: float(part["weight"]) for name, part in described["components"].items()}
-    return InteractionModel(components, weights, float(described["sharpness"]))
+    sharpness = Sharpness(**{name: float(x) for name, x in described["sharpness"].items()})
+    return InteractionModel(components, weights, sharpness)
 
 
 def _spec(name: str, fields: Mapping[str, Any]) -> dict[str, ArraySpec]:

@@ -103,6 +103,14 @@ class InteractionRows:
             out[met] = self.weights[held][order][places[met]]
         return out
 
+    def joined(self, other: InteractionRows) -> InteractionRows:
+        """Return the interactions of both, row by row."""
+        rows = np.concatenate([self.rows, other.rows])
+        order = np.argsort(rows, kind="stable")
+        columns = np.concatenate([self.columns, other.columns])[order]
+        weights = np.concatenate([self.weights, other.weights])[order]
+        return InteractionRows(self.indptr + other.indptr, columns, weights, self.n_columns)
+
     def with_weights(self, weights: npt.NDArray[Any]) -> InteractionRows:
         """Return the same interactions with other weights."""
         return replace(self, weights=np.ascontiguousarray(weights, np.float32))

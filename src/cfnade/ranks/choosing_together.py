@@ -18,7 +18,6 @@ from cfnade._typing import IntArray
 from cfnade.data.split_protocols import choose_positions
 from cfnade.evaluation.ranking_metrics import ndcg, ranked_hits
 from cfnade.group import Array
-from cfnade.implicit.blend import SHARPNESS
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.set_nade_training import (
     NetworkTraining,
@@ -27,6 +26,7 @@ from cfnade.implicit.set_nade_training import (
     hidden_states,
     largest_scores,
 )
+from cfnade.implicit.sharpness import FACTORS
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.ranks.owned import Owned
 from cfnade.ranks.rank_state import RankSaving
@@ -176,9 +176,9 @@ class ListJudge:
         own = scores[self._answers[0], self._answers[1].astype(np.int64)].numpy()
         tops = largest_scores(scores, self._group)
         likelihood = []
-        for factor in SHARPNESS:
+        for factor in FACTORS:
             weights = torch.exp(factor * (scores - torch.from_numpy(tops).unsqueeze(1))).sum(1)
             logs = np.log(self._group.sum_(weights.numpy()))
             mine = factor * (own - tops[self._answers[0]]) - logs[self._answers[0]]
             likelihood.append(self._group.total(float(mine.sum())))
-        return float(SHARPNESS[int(np.argmax(likelihood))])
+        return float(FACTORS[int(np.argmax(likelihood))])

@@ -31,6 +31,7 @@ from cfnade.fitted import FittedModel
 from cfnade.group import Array
 from cfnade.implicit import InteractionModel, Popularity, SetNade
 from cfnade.implicit.popularity import PopularityConfig
+from cfnade.implicit.sharpness import Sharpness
 from cfnade.ranks.choosing_together import SharedChoice
 from cfnade.ranks.owned import Owned, sizes_alone
 from cfnade.shards import Shards
@@ -246,4 +247,4 @@ def _blank_model(choice: SharedChoice, items: int) -> InteractionModel:
         "popularity": Popularity(PopularityConfig(columns=items), {}),
     }
     weights = {"set-nade": 1.0, "popularity": 0.0}
-    return InteractionModel(components, weights, choice.sharpness)
+    return InteractionModel(components, weights, Sharpness(choice.sharpness))

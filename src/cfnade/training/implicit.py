@@ -26,7 +26,6 @@ from cfnade.implicit.blend import (
     Candidates,
     Question,
     collect_candidates,
-    fit_sharpness,
     fit_weights,
     join_candidates,
 )
@@ -35,6 +34,7 @@ from cfnade.implicit.interaction_model import POPULARITY, InteractionModel
 from cfnade.implicit.popularity import Popularity
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.search import ComponentSearch, Trial, fit_trial
+from cfnade.implicit.sharpness import Observed, Sharpness, fit_sharpness, shorten
 from cfnade.kernels.standardize import add_standardized
 from cfnade.kernels.threads import one_torch_thread
 
@@ -46,10 +46,9 @@ CORES = 1.7
 """Core seconds in a second on two cores."""
 USES = 3
 """Fits of a component at the least: one to search, one to blend, one of everything."""
+SHARPNESS_USERS = 500
 BLOCK_NUMBERS = 1 << 24
 """Scores of each component that are held at once while weights are found."""
-DEFAULT_WEIGHTS = {"filter": 0.3, "ease": 0.4, "local": 0.2, "ials": 0.3}
-"""Without anything to validate on."""
 
 
 def default_seconds(interactions: int) -> float:
@@ -171,7 +170,7 @@ class ImplicitTraining:
 
     def _blend(
         self, holdouts: Sequence[HoldOut], searches: Mapping[str, ComponentSearch], shape: DataShape
-    ) -> tuple[Blend, dict[str, Trial], float]:
+    ) -> tuple[Blend, dict[str, Trial], Sharpness]:
         """Return the better of two blends: of the default budget's options, and of the best ones.
 
         More time never gives a lower validation score that way.
@@ -204,9 +203,8 @@ class ImplicitTraining:
 
     def _weights(
         self, holdouts: Sequence[HoldOut], trials: Mapping[str, Trial]
-    ) -> tuple[Blend, float]:
+    ) -> tuple[Blend, Sharpness]:
         parts: list[Candidates] = []
-        sharpness: list[float] = []
         for holdout in holdouts:
             fitted = self._fitted(holdout.rows, trials)
             question = holdout.question(self.plan.seed)
@@ -216,15 +214,22 @@ class ImplicitTraining:
             ]
             del fitted
         blend = fit_weights(list(trials), join_candidates(parts), seed=self.plan.seed)
-        holdout = holdouts[0]
+        return blend, self._sharpness(holdouts[0], trials, blend)
+
+    def _sharpness(self, holdout: HoldOut, trials: Mapping[str, Trial], blend: Blend) -> Sharpness:
+        """Fit to users as they are, and to shorter histories of theirs."""
         kept = {name: trial for name, trial in trials.items() if blend.weights[name] > 0}
         fitted = self._fitted(holdout.rows, kept)
-        question = next(_scored({}, holdout.question(self.plan.seed)))[0]
-        total = np.zeros((len(question.known), holdout.rows.n_columns), np.float32)
-        for name, component in fitted.items():
-            add_standardized(component.scores(question.known), blend.weights[name], total)
-        sharpness.append(fit_sharpness(total, question))
-        return blend, sharpness[0]
+        question = holdout.question(self.plan.seed)
+        users = np.arange(min(SHARPNESS_USERS, len(question.known)))
+        known, answers = question.known.select(users), question.answers.select(users)
+        observed = []
+        for one, wanted in ((known, answers), shorten(known, answers, self.plan.seed)):
+            total = np.zeros((len(one), holdout.rows.n_columns), np.float32)
+            for name, component in fitted.items():
+                add_standardized(component.scores(one), blend.weights[name], total)
+            observed.append(Observed(total, one, wanted))
+        return fit_sharpness(observed)
 
     def _fitted(
         self, rows: InteractionRows, trials: Mapping[str, Trial]
@@ -238,7 +243,7 @@ class ImplicitTraining:
         rows: InteractionRows,
         blend: Blend,
         trials: Mapping[str, Trial],
-        sharpness: float,
+        sharpness: Sharpness,
     ) -> InteractionModel:
         began = time.monotonic()
         kept = {name: trials[name] for name in kept_components(blend, trials)}
