@@ -96,8 +96,8 @@ KINDS = {
         recipe={"side": "user", "model": {"hidden": [12]}, "training": dict(_FAST)},
         options={"lists": True},
     ),
-    "implicit": Model(data=CLICKS),
-    "implicit weighted": Model(data=PLAYS, options={"weight": "plays"}),
+    "implicit": Model(data=CLICKS, options={"split": "paper:0"}),
+    "implicit weighted": Model(data=PLAYS, options={"weight": "plays", "split": "paper:0"}),
     "two seeds": Model(
         recipe={"side": "user", "model": {"hidden": [6]}, "training": dict(_FAST)},
         options={"seeds": 2},
