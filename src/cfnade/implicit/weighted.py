@@ -48,10 +48,10 @@ class LinearComponent(WeightedComponent):
 
 
 def weighed_rows(rows: InteractionRows, options: Options) -> tuple[InteractionRows, dict[str, Any]]:
-    """Return training rows with their weights, and the fields of the config that say so."""
+    """Return training rows with their weights, and the options as fields of a config."""
     weighting: Weighting = options.get("weighting", "binary")
     mean = mean_weight(rows, weighting)
-    fields = {"columns": rows.n_columns, "weighting": weighting, "mean_weight": mean}
+    fields = {"columns": rows.n_columns, "mean_weight": mean, **options, "weighting": weighting}
     return weigh(rows, weighting, mean), fields
 
 

@@ -78,11 +78,6 @@ def implicit_plan(
     return ImplicitPlan(seconds=seconds, k=k, seed=seed)
 
 
-def training_rows(split: Split) -> InteractionRows:
-    """Return all interactions of a split but the test part."""
-    return InteractionRows.from_ratings(split.train.concat(split.valid))
-
-
 @dataclass
 class ImplicitTraining:
     """Selects and fits an interaction model; `facts` say what was tried."""
@@ -103,7 +98,7 @@ class ImplicitTraining:
         names = ", ".join(name for name in chosen if name != POPULARITY)
         self.report(f"interactions: {names}; about {self.plan.seconds:.0f} s on two cores")
         if not holdouts:
-            return self._unvalidated(rows, chosen)
+            return self._unvalidated(rows)
         searches = self._search(holdouts, shape, chosen)
         blend, trials, sharpness = self._blend(holdouts, searches, shape)
         model = self._refit(rows, blend, trials, sharpness)
@@ -205,8 +200,10 @@ class ImplicitTraining:
         self, holdouts: Sequence[HoldOut], trials: Mapping[str, Trial]
     ) -> tuple[Blend, Sharpness]:
         parts: list[Candidates] = []
+        first: dict[str, ImplicitComponent] = {}
         for holdout in holdouts:
             fitted = self._fitted(holdout.rows, trials)
+            first = first or fitted
             question = holdout.question(self.plan.seed)
             parts += [
                 collect_candidates(scores, part, self.plan.k)
@@ -214,19 +211,20 @@ class ImplicitTraining:
             ]
             del fitted
         blend = fit_weights(list(trials), join_candidates(parts), seed=self.plan.seed)
-        return blend, self._sharpness(holdouts[0], trials, blend)
+        return blend, self._sharpness(holdouts[0], first, blend)
 
-    def _sharpness(self, holdout: HoldOut, trials: Mapping[str, Trial], blend: Blend) -> Sharpness:
+    def _sharpness(
+        self, holdout: HoldOut, fitted: Mapping[str, ImplicitComponent], blend: Blend
+    ) -> Sharpness:
         """Fit to users as they are, and to shorter histories of theirs."""
-        kept = {name: trial for name, trial in trials.items() if blend.weights[name] > 0}
-        fitted = self._fitted(holdout.rows, kept)
+        kept = {name: one for name, one in fitted.items() if blend.weights[name] > 0}
         question = holdout.question(self.plan.seed)
         users = np.arange(min(SHARPNESS_USERS, len(question.known)))
         known, answers = question.known.select(users), question.answers.select(users)
         observed = []
         for one, wanted in ((known, answers), shorten(known, answers, self.plan.seed)):
             total = np.zeros((len(one), holdout.rows.n_columns), np.float32)
-            for name, component in fitted.items():
+            for name, component in kept.items():
                 add_standardized(component.scores(one), blend.weights[name], total)
             observed.append(Observed(total, one, wanted))
         return fit_sharpness(observed)
@@ -251,11 +249,8 @@ class ImplicitTraining:
         self.facts["seconds"]["refit"] = round(time.monotonic() - began, 2)
         return InteractionModel(components, {n: blend.weights[n] for n in kept}, sharpness)
 
-    def _unvalidated(
-        self, rows: InteractionRows, chosen: Mapping[str, SearchSpace]
-    ) -> InteractionModel:
+    def _unvalidated(self, rows: InteractionRows) -> InteractionModel:
         """Without a user of two interactions there is nothing to learn but popularity."""
-        del chosen
         self.report("interactions: no user has two interactions, so items are ranked by popularity")
         self.facts |= {"ndcg": None, "alone": {}, "weights": {POPULARITY: 1.0}, "seconds": {}}
         trial = Trial({}, None, 0.0)
