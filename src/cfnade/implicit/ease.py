@@ -78,9 +78,8 @@ class Ease(LowRankComponent):
     @classmethod
     def fit(cls, rows: InteractionRows, options: Options, *, seed: int, cache: FitCache) -> Self:
         weighed, fields = weighed_rows(rows, options)
-        kept = {name: value for name, value in options.items() if name != "weighting"}
         rank = len(rows) if _by_users(len(rows), rows.n_columns) else 0
-        config = RidgeConfig(**(fields | kept | {"output_power": 0.0, "rank": rank}))
+        config = RidgeConfig(**(fields | {"output_power": 0.0, "rank": rank}))
         made = _fit_by_users(weighed, config) if rank else _fit_by_items(weighed, config, cache)
         return cls(config, *made)
 

@@ -74,8 +74,7 @@ class SpectralFilter(LowRankComponent):
     @classmethod
     def fit(cls, rows: InteractionRows, options: Options, *, seed: int, cache: FitCache) -> Self:
         weighed, fields = weighed_rows(rows, options)
-        kept = {name: value for name, value in options.items() if name != "weighting"}
-        config = RidgeConfig(**(fields | kept | {"output_power": 0.0}))
+        config = RidgeConfig(**(fields | {"output_power": 0.0}))
         users, items = ridge_weights(weighed, config.user_power, config.item_power)
         key = config.weighting, config.user_power, config.item_power
         each = scaled(weighed, np.sqrt(users), items**-0.5)

@@ -96,10 +96,9 @@ class ImplicitALS(WeightedComponent):
     @classmethod
     def fit(cls, rows: InteractionRows, options: Options, *, seed: int, cache: FitCache) -> Self:
         weighed, fields = weighed_rows(rows, options)
-        kept = {name: value for name, value in options.items() if name != "weighting"}
         active = max(1, int(np.count_nonzero(weighed.counts)))
         mean = max(1e-6, float(weighed.weights.sum(dtype=np.float64)) / active)
-        config = ImplicitALSConfig(**(fields | {"mean_count": mean} | kept))
+        config = ImplicitALSConfig(**(fields | {"mean_count": mean}))
         rng = np.random.default_rng(seed)
         if len(weighed) > MOST_USERS:
             weighed = weighed.select(np.sort(rng.permutation(len(weighed))[:MOST_USERS]))

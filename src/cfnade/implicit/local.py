@@ -98,8 +98,7 @@ class LocalRidge(LinearComponent):
     @classmethod
     def fit(cls, rows: InteractionRows, options: Options, *, seed: int, cache: FitCache) -> Self:
         weighed, fields = weighed_rows(rows, options)
-        kept = {name: value for name, value in options.items() if name != "weighting"}
-        config = LocalConfig(**(fields | kept | {"popularity_power": 0.0}))
+        config = LocalConfig(**(fields | {"popularity_power": 0.0}))
         m, M = min(config.neighbors, max(1, rows.n_columns - 1)), rows.n_columns
         config = replace(config, neighbors=m)
         users, items = ridge_weights(weighed, config.user_power, config.item_power)

@@ -22,6 +22,7 @@ from cfnade._typing import IntArray
 from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.implicit.rows import InteractionRows
+from cfnade.implicit.set_nade import EXACT_ITEMS
 from cfnade.kernels.ragged_sums import add_rows, sum_rows
 from cfnade.kernels.ragged_sums import transposed as transpose
 from cfnade.models.choice_network import ChoiceNetwork
@@ -34,8 +35,8 @@ _START, _ORDER, _SAMPLE = range(3)  # streams of random numbers
 _NEVER = -1e4
 """A score whose exponential is nothing beside any other."""
 
-EXACT_ITEMS, HEAD, TAIL = 8_000, 2_500, 1_000
-"""Up to so many items the softmax is exact; beyond, it has a head and a sampled tail."""
+HEAD, TAIL = 2_500, 1_000
+"""Items of a sampled softmax: the most popular ones, and some of the others."""
 LARGE = 5_000_000
 """Interactions from which on networks are larger and pass over the data less often."""
 
