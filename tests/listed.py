@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from cfnade.calibration.calibration import Calibration
 from cfnade.calibration.per_user import Calibrator
-from cfnade.lists import Lists
+from cfnade.components.base import NOTHING, Row, Who
+from cfnade.inference.lists import Lists
+from cfnade.inference.scorer import Scorer
 from cfnade.predictor.ranking import Best, RankBy, best
-from cfnade.scorer import Scorer
-from cfnade.sides.side import NOTHING, Row, Who
 
 
 def lines(scorer: Scorer, people: Sequence[Who], *, leave_out: bool = True) -> npt.NDArray[Any]:

@@ -10,11 +10,11 @@ from tests.implicit.cases import summed_scores
 from tests.predictor.given import make
 from tests.predictor.picked import ITEMS, data, first_of, picked_model, rated_model
 
+from cfnade.components.base import Row
 from cfnade.exceptions import PredictionError
 from cfnade.implicit.rows import InteractionRows
 from cfnade.predictor import Predictor
 from cfnade.predictor.likeness import unit_vectors
-from cfnade.sides.side import Row
 
 
 def chances(fitted: Any, known: list[int]) -> Any:

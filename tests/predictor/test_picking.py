@@ -21,12 +21,12 @@ from tests.predictor.picked import (
 )
 from tests.predictor.test_listing import assert_same
 
+from cfnade.components.base import Row
 from cfnade.implicit import InteractionModel, InteractionRows, Popularity
 from cfnade.implicit.popularity import PopularityConfig
 from cfnade.kernels.threads import torch_threads
 from cfnade.predictor import Predictor, listing, picking
 from cfnade.predictor.histories import Person
-from cfnade.sides.side import Row
 
 TASTES = [0, 0.25, 0.5, 0.75, 1]
 FITTED = {"rated": rated_model(), "both": rated_model("both"), "picked": picked_model()}

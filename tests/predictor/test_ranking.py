@@ -18,7 +18,7 @@ from tests.predictor.given import ITEMS, FloatArray, history_of, make, make_kind
 from cfnade.calibration.calibration import Calibration
 from cfnade.data.scale import Scale, bin_scale
 from cfnade.exceptions import PredictionError
-from cfnade.lists import distributions
+from cfnade.inference.lists import distributions
 from cfnade.predictor import Predictor
 from cfnade.predictor.ranking import level_edges, quantiles, rank_by
 
@@ -98,7 +98,7 @@ def test_few_candidates_give_the_list_of_all(
 @pytest.mark.parametrize("how", RANKS)
 def test_equal_scores_are_listed_by_id(how: dict[str, Any]) -> None:
     fitted = make("user")
-    network: Any = fitted.members[0].sides["user"].network
+    network: Any = fitted.members[0].components["user"].network
     with torch.no_grad():
         network.V.zero_()
         network.b.copy_(network.b[:1].expand(ITEMS, -1))

@@ -22,8 +22,11 @@ from annotated_types import Ge
 from cfnade.calibration.per_user import Calibrator
 from cfnade.checkpoint import load
 from cfnade.checkpoint.validate import validate_model
+from cfnade.components.base import What, Who
 from cfnade.exceptions import ModelError, PredictionError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.baseline import Baseline
+from cfnade.inference.scorer import Scorer
 from cfnade.predictor import frames, refusals
 from cfnade.predictor.asking import Interview
 from cfnade.predictor.atlas import laid_out
@@ -35,9 +38,6 @@ from cfnade.predictor.ids import Ids, listed, paired
 from cfnade.predictor.ranking import Answers, How, Ranking
 from cfnade.predictor.unknown_ids import check_unknown, with_unknown
 from cfnade.predictor.wishes import Wishes
-from cfnade.scorer import Scorer
-from cfnade.sides.side import What, Who
-from cfnade.unseen import NothingKnown
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.validation import check_scalar
 
@@ -297,7 +297,7 @@ class Predictor:
     @locked_cached_property
     def usual(self) -> FloatArray:
         """How people rated each item, whoever asks: what is said to a stranger. Returns (M, K)."""
-        return NothingKnown(self.fitted).frequencies()
+        return Baseline(self.fitted).frequencies()
 
     def item_map(self, n: int) -> tuple[IntArray, FloatArray]:
         """The n best known items, and places between 0 and 1 (n, 2), like ones near each other."""

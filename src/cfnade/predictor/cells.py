@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.calibration.per_user import Calibrator
+from cfnade.components.base import What
+from cfnade.inference.scorer import Scorer
 from cfnade.predictor import refusals
 from cfnade.predictor.histories import History, NewItems, Person
 from cfnade.predictor.ids import Ids
 from cfnade.predictor.ranking import Answers, means_of
 from cfnade.predictor.unknown_ids import Unknown
-from cfnade.scorer import Scorer
-from cfnade.sides.side import What
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -11,11 +11,11 @@ import polars as pl
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
+from cfnade.inference.scorer import Scorer
 from cfnade.predictor.catalogue import titles_of
 from cfnade.predictor.ids import Ids
 from cfnade.predictor.listing import Rankings
 from cfnade.predictor.ranking import Answers
-from cfnade.scorer import Scorer
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IndexArray
+from cfnade.components.base import Row, What, Who
 from cfnade.data.scale import LevelArray, Scale
 from cfnade.exceptions import PredictionError
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.ids import Ids
-from cfnade.sides.side import Row, What, Who
 
 FloatArray = npt.NDArray[np.float64]
 

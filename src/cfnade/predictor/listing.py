@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
+from cfnade.components.base import Who
+from cfnade.inference.scorer import Scorer
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
 from cfnade.predictor.ranking import Best, RankBy, best
-from cfnade.scorer import Scorer
-from cfnade.sides.side import Who
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
+from cfnade.components.base import Who
 from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.implicit.base import ScoreArray
+from cfnade.inference.scorer import Scorer
 from cfnade.kernels.likeliest import cells_between, nth_largest
 from cfnade.predictor.listing import Listable, Rankings
 from cfnade.predictor.ranking import Best, FloatArray, RankBy, first_of_each, means_of
-from cfnade.scorer import Scorer
-from cfnade.sides.side import Who
 
 TASTE = 0.5
 """Picked and liked."""

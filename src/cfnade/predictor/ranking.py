@@ -18,6 +18,7 @@ from cfnade.calibration.calibration import Calibration, unit_values
 from cfnade.calibration.per_user import Calibrator
 from cfnade.data.scale import Scale
 from cfnade.exceptions import PredictionError
+from cfnade.inference.lists import Lists
 from cfnade.kernels.bounds import (
     CHANCE,
     MEAN_SLACK,
@@ -26,7 +27,6 @@ from cfnade.kernels.bounds import (
     bounds,
     keep_possible,
 )
-from cfnade.lists import Lists
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

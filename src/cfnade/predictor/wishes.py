@@ -12,8 +12,10 @@ from annotated_types import Ge, Le
 
 from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
+from cfnade.components.base import Who
 from cfnade.exceptions import PredictionError
 from cfnade.implicit.base import ScoreArray
+from cfnade.inference.scorer import Scorer
 from cfnade.predictor.catalogue import Catalogue
 from cfnade.predictor.ids import listed
 from cfnade.predictor.likeness import (
@@ -36,8 +38,6 @@ from cfnade.predictor.listing import (
 from cfnade.predictor.picking import TASTE, PickedLists, with_picks
 from cfnade.predictor.ranking import How, Rank, RankBy, rank_by
 from cfnade.predictor.refusals import check_names
-from cfnade.scorer import Scorer
-from cfnade.sides.side import Who
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.validation import check_scalar
 

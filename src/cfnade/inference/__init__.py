@@ -1,0 +1,1 @@
+"""Answers of a fitted model: queries, scores, fold-in and baseline."""
