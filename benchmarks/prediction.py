@@ -31,9 +31,9 @@ from cfnade.components import KINDS, Axis, Member, component_names
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic_like
 from cfnade.fitted_model import FittedModel
+from cfnade.inference.predictor import Predictor
 from cfnade.inference.scorer import Scorer
 from cfnade.models import CFNADENetwork
-from cfnade.predictor import Predictor
 
 COLUMNS, LEVELS, ROWS, CELLS = 17_770, 5, 2_000, 1_000_000
 KNOWN, REQUESTS, BEST = 100, 1_000, 10
@@ -71,7 +71,7 @@ def latencies(fitted: FittedModel) -> dict[str, float]:
 
 
 def with_ridge(plain: FittedModel) -> FittedModel:
-    """A model of the same catalogue as the recipes make it: a ridge part, honest for everybody."""
+    """A model of the same catalog as the recipes make it: a ridge part, honest for everybody."""
     return random_model("user", plain.context, plain.trained_on, hidden=(100,), ridge=20)
 
 

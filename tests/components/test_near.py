@@ -23,9 +23,9 @@ from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split, apply_labels
 from cfnade.exceptions import TrainingError
+from cfnade.inference.predictor import Predictor
 from cfnade.inference.scorer import Scorer
 from cfnade.kernels.nearness import Nearness, near_weights
-from cfnade.predictor import Predictor
 from cfnade.training.gains import best_gains
 from cfnade.training.run import train
 

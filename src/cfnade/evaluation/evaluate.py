@@ -27,8 +27,8 @@ from cfnade.evaluation.ranking_metrics import (
 )
 from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
+from cfnade.inference.predictor import Predictor
 from cfnade.inference.scorer import Scorer
-from cfnade.predictor import Predictor
 from cfnade.utils.validation import check_scalar
 
 BUCKET_BOUNDS = (0, 1, 5, 20, 100)

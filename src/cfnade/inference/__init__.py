@@ -1,1 +1,1 @@
-"""Answers of a fitted model: queries, scores, fold-in and baseline."""
+"""Answers from a fitted model: predictions, top-n lists, explanations."""

@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy import select
 
 from cfnade.components.base import Row, What
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.serve.loading import Loaded
 from cfnade.serve.people import index_of, user_of
 from cfnade.store.opening import Store
