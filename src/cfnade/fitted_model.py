@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.calibration.calibration import Calibration
-from cfnade.components import AnsweringMember, Axis
+from cfnade.components import Member, Axis
 from cfnade.components.base import other_axis
 from cfnade.data.dataset import Dataset
 from cfnade.implicit import InteractionModel
-
-if TYPE_CHECKING:
-    from cfnade.components import Member
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class FittedModel:
     them) only histories given in a call can be used.
     """
 
-    answering: tuple[AnsweringMember, ...]
+    members: tuple[Member, ...]
     """How things are rated; none in a model of interactions, which have no ratings."""
     side: str
     """What was asked for, such as "user", "item" or "both": a name, on which nothing depends."""
@@ -50,20 +47,15 @@ class FittedModel:
     """For people who were not trained on, where it is another one."""
 
     @cached_property
-    def members(self) -> tuple[Member, ...]:
-        """The same as torch modules, in the same memory: those of a loaded model are made here."""
-        return tuple(member.trainable() for member in self.answering)
-
-    @cached_property
     def rates(self) -> bool:
         """Whether it knows how things are rated."""
-        return bool(self.answering)
+        return bool(self.members)
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
         """What the rows of its sides are: users, items or both."""
-        axes = dict.fromkeys(axis for member in self.answering for axis in member.axes)
-        return tuple(axes) if self.answering else ("user",)
+        axes = dict.fromkeys(axis for member in self.members for axis in member.axes)
+        return tuple(axes) if self.members else ("user",)
 
     @cached_property
     def takes_histories(self) -> bool:
@@ -73,7 +65,7 @@ class FittedModel:
     @cached_property
     def needs_times(self) -> bool:
         """Whether a prediction needs to know when."""
-        sides = (side for member in self.answering for side in member.components.values())
+        sides = (side for member in self.members for side in member.components.values())
         return any(side.needs_times for side in sides)
 
     def new(self, users: IntArray) -> npt.NDArray[np.bool_]:

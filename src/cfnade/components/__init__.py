@@ -1,54 +1,28 @@
 """Components: the additive parts of a model's scores.
 
-`base.py` defines them, `registry.py` lists them. What trains is imported on first use, so that
-prediction needs no torch.
+`base.py` defines them, `registry.py` has them by name, `new_member.py` makes new ones. What needs
+torch imports it when a component is fitted or trained, so that prediction does without.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from cfnade.components.base import AnsweringMember, Axis, Component
-
-if TYPE_CHECKING:
-    from cfnade.components.registry import (
-        KINDS,
-        WITH_RIDGE,
-        Kind,
-        are_made,
-        bytes_of_weights,
-        component_names,
-        kernel_task,
-        kernel_tasks,
-        new_member,
-        saved_member,
-    )
-    from cfnade.components.trainable import Member, TorchComponent
+from cfnade.components.base import (
+    ArraySpec,
+    Axis,
+    Component,
+    FitData,
+    Member,
+    RatingComponent,
+    Trainer,
+)
+from cfnade.components.registry import COMPONENTS, register
 
 __all__ = [
-    "KINDS",
-    "WITH_RIDGE",
-    "AnsweringMember",
+    "COMPONENTS",
+    "ArraySpec",
     "Axis",
     "Component",
-    "Kind",
+    "FitData",
     "Member",
-    "TorchComponent",
-    "are_made",
-    "bytes_of_weights",
-    "component_names",
-    "kernel_task",
-    "kernel_tasks",
-    "new_member",
-    "saved_member",
+    "RatingComponent",
+    "Trainer",
+    "register",
 ]
-
-_TRAINABLE = ("Member", "TorchComponent")
-_MODULES = dict.fromkeys(__all__, "registry") | dict.fromkeys(_TRAINABLE, "trainable")
-
-
-def __getattr__(name: str) -> Any:  # imports on first use
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,21 +1,31 @@
-"""What a component is: one additive term of a model's scores of rating levels.
+"""What a component is: one additive term of a model's scores, as a config and named arrays.
 
 A fitted model averages the distributions of its members; a member adds the scores of its
 components before the softmax. A component whose rows are users reads what a user rated and has
 weights of every item; one whose rows are items reads an item's ratings and has weights of every
 user. Code outside this package does not distinguish kinds of components.
 
-This module is free of torch; `trainable.py` has what trains a component. To add one: a subclass of
-`TorchComponent` in a module here (`plain.py` is a start, `tests/components/toy.py` an example), an
-entry in `registry.py`, a case in `tests/components/test_contract.py`. With `ComponentWeights` and
-an entry in `saved.py` a loaded model predicts without torch.
+Nothing here needs torch before a component is fitted or trained. To add a component: a subclass in
+a module of its own with `@register` (`tests/components/toy.py` is an example), its import in
+`registry.py`, and a line in `tests/components/cases.py`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, replace
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeVar,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +34,25 @@ from cfnade._typing import IndexArray, IntArray
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import LevelArray
+from cfnade.config import TrainingConfig
+from cfnade.exceptions import ModelError
+from cfnade.group import ALONE, Group
+from cfnade.kernels.grouping import CellArrays, RowRatings
 from cfnade.kernels.posterior import Evidence
+from cfnade.utils.caching import locked_cached_property
 
 if TYPE_CHECKING:
-    from cfnade.components.trainable import Member
+    import torch
+    from torch import Tensor, nn
+
+    from cfnade.components.batches import Batch
+    from cfnade.distributed.partition import ColumnPartition
+    from cfnade.kernels.adam import Rule
 
 Axis = Literal["user", "item"]
-Before = tuple[Axis | None, ...]
-"""What the rows of a member's earlier sides are."""
 
 Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
 BoolArray = npt.NDArray[np.bool_]
 
 
@@ -164,105 +183,256 @@ class Reading(Protocol):
         """
 
 
+class ArraySpec(NamedTuple):
+    """Shape and role of one named array."""
+
+    shape: tuple[int, ...]
+    column_axis: int | None = 0
+    """The axis that runs over columns. None: the array is the same on every rank."""
+    dtype: str = "float32"
+    trained: bool = True
+    """Whether gradients move it; in torch others are buffers."""
+
+
+@dataclass(frozen=True)
+class FitData:
+    """What components are fitted to."""
+
+    dataset: Dataset
+    training: TrainingConfig
+    generator: torch.Generator
+    preceding: tuple[Component, ...] = ()
+    """The components that stand before this one in its member."""
+    partition: ColumnPartition | None = None
+    """The columns of this rank, where ranks share them."""
+
+
 class Component(ABC):
-    """The half of a side that answers."""
+    """One additive term of a model's scores: a config and named arrays.
 
-    axis: Axis | None
-    """What its rows are; None: it reads no row."""
-    needs_times: bool = False
-    """Whether it says nothing of a cell without knowing when."""
+    `spec` declares the arrays. Checks of saved models, slices for ranks, extension to new ids and
+    estimates of memory follow from it.
+    """
 
+    head: ClassVar[Literal["rating", "interaction"]]
+    """Whether it scores the levels of ratings, or items."""
+    name: ClassVar[str]
+    config_type: ClassVar[type[Any]]
+    partition: ColumnPartition | None = None
+
+    def __init__(
+        self, config: Any, arrays: Arrays | None = None, axis: Axis | None = "user"
+    ) -> None:
+        self.config, self.axis = config, axis
+        self.arrays: dict[str, Array] = self._zeros() if arrays is None else dict(arrays)
+
+    def _zeros(self) -> dict[str, Array]:
+        specs = self.spec(self.config).items()
+        return {name: np.zeros(spec.shape, spec.dtype) for name, spec in specs}
+
+    @classmethod
     @abstractmethod
+    def spec(cls, config: Any) -> dict[str, ArraySpec]:
+        """Return shape and role of every array."""
+
+    @classmethod
+    def config_of(cls, fields: Mapping[str, Any]) -> Any:
+        """Return the config with these fields."""
+        try:
+            return cls.config_type(**fields)
+        except TypeError as error:
+            raise ModelError(f"component {cls.name!r}: {error}") from error
+
     def to_dict(self) -> dict[str, Any]:
-        """Its fields as plain values, for JSON."""
+        """Return the config as plain values, for JSON."""
+        return asdict(self.config)
 
-    def arrays(self) -> dict[str, Array]:
-        """What it keeps of the training ratings beside its parameters: the same in all members."""
-        return {}
+    def take_columns(self, places: IntArray, trained: BoolArray | None = None) -> Self:
+        """Return the component for other columns.
 
-    @abstractmethod
-    def fault(self, ratings: Dataset) -> str | None:
-        """Why it does not fit the id tables and the scale of these ratings; None if it does."""
+        Args:
+            places: Where each column is now, (M,); -1 is a new one.
+            trained: Which of the present columns had training ratings; a new column gets their
+                mean. None: all.
+        """
+        arrays = {
+            name: _take(self.arrays[name], spec.column_axis, places, trained)
+            for name, spec in self.spec(self.config).items()
+        }
+        return type(self)(replace(self.config, columns=len(places)), arrays, self.axis)
 
-    @abstractmethod
-    def reading(self, context: Dataset) -> Reading:
-        """What it says, given these ratings."""
+    def with_arrays(self, arrays: Arrays) -> Self:
+        """Return the component with some other arrays; nothing is copied."""
+        other = copy(self)
+        other.arrays = {**self.arrays, **arrays}
+        return other
 
-    @abstractmethod
-    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
-        """A vector for each user or item, if it has any. Returns (users or items, width)."""
-
-    @abstractmethod
-    def evidence(self) -> Evidence | None:
-        """What a rating tells of its row, where what is known of a row is a Gaussian."""
-
-
-class SavedComponent(NamedTuple):
-    """What a folder holds of a side."""
-
-    axis: Axis | None
-    fields: Mapping[str, Any]
-    """What `to_dict` gave."""
-    tables: Mapping[str, Array]
-    arrays: Mapping[str, Array]
-    """What it keeps of the training ratings."""
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "network"}
 
 
-class ComponentWeights(Component):
-    """A side as its numbers: tables by the names that its network has for them, and its fields.
-
-    Of a side in training they are the network's own memory, of one that was loaded the file's.
-    """
-
-    tables: Mapping[str, Array]
-    whole_numbers: ClassVar[tuple[str, ...]] = ()
-    """The tables of int32; all others are of floats."""
-
-    @classmethod
-    @abstractmethod
-    def shapes(cls, fields: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-        """What the tables of a side with these fields are like."""
-
-    @classmethod
-    @abstractmethod
-    def from_saved(cls, saved: SavedComponent) -> Self:
-        """A side as it was saved."""
-
-    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
-        del context, axis
-        return None
-
-    def evidence(self) -> Evidence | None:
-        return None
+def _take(
+    array: Array, axis: int | None, places: IntArray, trained: BoolArray | None
+) -> Array:
+    if axis is None:
+        return array.copy()
+    rows = np.moveaxis(array, axis, 0)
+    out = rows[np.maximum(places, 0)]
+    if (places < 0).any():
+        some = rows if trained is None or not trained.any() else rows[trained]
+        out[places < 0] = some.mean(0, dtype=np.float64).astype(array.dtype)
+    return np.ascontiguousarray(np.moveaxis(out, 0, axis))
 
 
-class RowWeights(ComponentWeights):
-    """The numbers of a side that reads rows: its configuration has so many columns and levels.
+class RatingComponent(Component):
+    """A term of the scores of rating levels."""
 
-    What CF-NADE, ridge, factor analysis and neighbourhoods have in common.
-    """
-
-    axis: Axis
-
-    def __init__(self, axis: Axis, config: Any, tables: Mapping[str, Array]) -> None:
-        self.axis, self.config, self.tables = axis, config, tables
-
-    @staticmethod
-    @abstractmethod
-    def config_of(fields: Mapping[str, Any]) -> Any:
-        """From what `to_dict` gave."""
+    head = "rating"
+    needs_times: ClassVar[bool] = False
+    """Whether it scores no pair without a timestamp."""
+    starts_well: ClassVar[bool] = False
+    """Whether its start is a model by itself, which validation may prefer to a trained one."""
+    tunes: ClassVar[bool] = False
+    """Whether it has arrays `gain` and `shift`, which are fitted to validation ratings after
+    training. Both are 0 before, and it takes no part in training."""
+    trust: ClassVar[float] = 1.0
+    """What a member with it counts beside others, as far as validation cannot tell."""
+    closed_form: ClassVar[bool] = False
+    """Whether it is fitted to the ratings at once, and nothing of it is trained."""
 
     @classmethod
-    def from_saved(cls, saved: SavedComponent) -> Self:
-        assert saved.axis is not None
-        return cls(saved.axis, cls.config_of(saved.fields), saved.tables)
+    def config_of(cls, fields: Mapping[str, Any]) -> Any:
+        return cls.config_type.from_dict(fields)
 
     def to_dict(self) -> dict[str, Any]:
         fields: dict[str, Any] = self.config.to_dict()
         return fields
 
+    @property
+    def group(self) -> Group:
+        """The ranks that have the other columns."""
+        return ALONE if self.partition is None else self.partition.group
+
+    # -- fitted -------------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def config_for(cls, axis: Axis | None, ratings: Dataset, options: Mapping[str, Any]) -> Any:
+        """Return the config for these ratings; options are those that do not follow from them."""
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:
+        """Return start values for gradient training, or the closed-form solution.
+
+        The first component of a member has the prior of the levels.
+        """
+
+    def take_over(self, earlier: Self, places: IntArray) -> None:
+        """Take the weights of an earlier component; places[j] is where column j was, or -1.
+
+        A closed-form component keeps its own: it is fitted in seconds, and knows the new ratings.
+        """
+
+    def update(self, data: FitData, counts: IntArray) -> None:
+        """Fit a closed form again from where it stands, after ratings have been added.
+
+        counts (M, K) are the ratings that each column had at each level until now.
+        """
+
+    def finish(self, ratings: Dataset, member: Member) -> None:
+        """Adjust arrays after training."""
+
+    # -- trained ------------------------------------------------------------------------------
+
+    @property
+    def trained(self) -> list[str]:
+        """Names of the arrays that gradients move."""
+        return [name for name, spec in self.spec(self.config).items() if spec.trained]
+
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+        """Return rate and L2 of each trained array.
+
+        share is 0 for a cost that is a mean over rows; for a mean over the targets of a block it
+        is the part of all columns that a block has.
+        """
+        del ratings, settings, share
+        return {}
+
+    @abstractmethod
+    def trainer(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
+    ) -> Trainer:
+        """Return what moves its arrays in place, on a CPU."""
+
+    def module(self) -> nn.Module:
+        """Return an empty module of its config, whose state has the names of arrays."""
+        raise NotImplementedError(f"{type(self).__name__} has no torch module")
+
+    @locked_cached_property
+    def network(self) -> Any:
+        """The torch module of its arrays, in the same memory; a closed form has none."""
+        import torch
+
+        with torch.device("meta"):
+            module = self.module()
+        names = module.state_dict()
+        tensors = {name: torch.from_numpy(self.arrays[name]) for name in names}
+        module.load_state_dict(tensors, assign=True)
+        return module
+
+    def torch_scores(self, network: Any, batch: Batch) -> Tensor:
+        """Return differentiable scores of a batch's targets by its module, (T, K)."""
+        raise NotImplementedError(f"{type(self).__name__} is not trained by torch")
+
+    def shared_scores(
+        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
+    ) -> Array:
+        """Scores of cells in the own columns, of rows of which each rank knows its own ratings.
+
+        All ranks ask of the same rows at once, each for its own cells; counts (B,) are those of
+        whole rows, trained (M,) the training ratings of the own columns. Returns (n, K).
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot be shared")
+
+    # -- asked --------------------------------------------------------------------------------
+
     def fault(self, ratings: Dataset) -> str | None:
+        """Return why it does not fit the id tables and the scale of these ratings, if so."""
+        assert self.axis is not None
         return column_fault(self.config, ratings, self.axis)
+
+    @abstractmethod
+    def reading(self, context: Dataset) -> Reading:
+        """What it says, given these ratings."""
+
+    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
+        """Return a vector of each user or item, if it has any: (users or items, width)."""
+        del context, axis
+        return None
+
+    def evidence(self) -> Evidence | None:
+        """Return what a rating tells of its row, where what is known of a row is a Gaussian."""
+        return None
+
+
+class Trainer(Protocol):
+    """Moves the arrays of one component in place; the loop owns schedule and validation."""
+
+    def add_scores(self, draw: Batch, scores: Array) -> None:
+        """Add to the scores (T, K) of the batch's targets."""
+
+    def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
+        """Step down the gradient (T, K) of the scores that `add_scores` added last."""
+
+    def fused_step(self, draw: Batch, rate: float) -> float | None:
+        """Take the whole step of a component that is alone; return its cost, or None."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what an interrupted run needs to resume, beside the arrays; shares memory."""
+
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        """Resume from a state after that many steps."""
 
 
 class _Sized(Protocol):
@@ -282,36 +452,42 @@ def column_fault(config: _Sized, ratings: Dataset, axis: Axis) -> str | None:
     return None
 
 
-class AnsweringMember(ABC):
-    """Sides by name, in order: their scores are added, and the first one holds the levels' prior.
+class Member:
+    """Components by name, in order: their scores are added, and the first has the levels' prior.
 
     For user u and item i, with u's other ratings and i's other ratings known, level k of a member
-    with a CF-NADE on each side scores
+    with a CF-NADE of users and one of items scores
 
         s^k = Σ_{j≤k} [ V^U_{i,j}·h_u + b^U_{i,j} ]  +  Σ_{j≤k} [ V^I_{u,j}·h_i + b^I_{u,j} ]
 
-    and p(r_ui = k) is the softmax of s. Trained on one cost, each side learns what the others leave
-    over.
+    and p(r_ui = k) is the softmax of s. Trained on one cost, each component learns what the others
+    leave over.
     """
 
-    @property
-    @abstractmethod
-    def components(self) -> Mapping[str, Component]:
-        """The sides by name, in their order."""
-
-    @abstractmethod
-    def tables(self) -> dict[str, Array]:
-        """All its numbers, as side.name."""
-
-    @abstractmethod
-    def trainable(self) -> Member:
-        """The same as torch modules, in the same memory."""
+    def __init__(self, components: Mapping[str, RatingComponent]) -> None:
+        self.components = dict(components)
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """What the rows of its sides are, in their order, each once."""
-        return tuple(dict.fromkeys(side.axis for side in self.components.values() if side.axis))
+        """What the rows of its components are, in their order, each once."""
+        return tuple(dict.fromkeys(one.axis for one in self.components.values() if one.axis))
+
+    def arrays(self) -> dict[str, Array]:
+        """All its arrays, as component.array."""
+        return {
+            f"{name}.{key}": array
+            for name, component in self.components.items()
+            for key, array in component.arrays.items()
+        }
+
+    def with_arrays(self, arrays: Mapping[str, Array]) -> Member:
+        """Return the same with some other arrays, such as averaged ones; nothing is copied."""
+        own: dict[str, dict[str, Array]] = {name: {} for name in self.components}
+        for key, array in arrays.items():
+            name, _, rest = key.partition(".")
+            own[name][rest] = array
+        return Member({name: one.with_arrays(own[name]) for name, one in self.components.items()})
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """The fields of each side as plain values."""
-        return {name: side.to_dict() for name, side in self.components.items()}
+        """Return the fields of each component as plain values."""
+        return {name: component.to_dict() for name, component in self.components.items()}

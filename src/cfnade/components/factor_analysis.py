@@ -1,35 +1,39 @@
-"""The side that is factor analysis alone: made in seconds, good on anything, trained no further.
+"""Bayesian factor analysis as a component: fitted in seconds, good on data of any size.
 
-Rows are users or items. Its mean is that of the analysis, which on small data no gradient betters;
-the shape of its distributions is found on training ratings, each left out of its own prediction.
+Its mean is that of the analysis, which on small data no gradient improves; the shape of its
+distributions is found on training ratings, each left out of its own prediction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from cfnade._typing import IntArray
-from cfnade.components.base import Array, Axis, Before, other_axis
-from cfnade.components.factor_rows import FactorRows, FactorWeights
-from cfnade.components.gibbs import sample_factor_analysis
-from cfnade.components.mean_link import MeanLink
-from cfnade.components.trainable import ClosedFormComponent, tables_of
-from cfnade.components.variational_bayes import (
-    Factors,
-    continue_factor_analysis,
-    fit_factor_analysis,
+from cfnade.components.base import (
+    NOTHING,
+    Array,
+    ArraySpec,
+    Axis,
+    FitData,
+    Row,
+    other_axis,
 )
-from cfnade.config import TrainingConfig
+from cfnade.components.closed_form import ClosedFormComponent
+from cfnade.components.gaussian import PosteriorRows
+from cfnade.components.mean_link import MeanLink
+from cfnade.components.registry import register
+from cfnade.components.row_states import StateFeatures, features_of
+from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
+from cfnade.kernels.posterior import Evidence, lower_products
 from cfnade.kernels.threads import thread_count
-from cfnade.models.batch import Context
 from cfnade.models.config import FactorConfig
-from cfnade.models.factor_network import FactorNetwork
+
+if TYPE_CHECKING:
+    from cfnade.components.variational_bayes import Factors
 
 SAMPLE = 10_000
 """Training ratings that the shape of distributions is found on."""
@@ -39,132 +43,235 @@ ROUNDS = 20
 """Of fitting the levels' weights; each brings them nearer to how often levels came."""
 
 
-def fill(network: FactorNetwork, number: int, factors: Factors) -> None:
-    """Make what was found one of the network's samples."""
-    *tables, noise = network.sample(number)
-    for name, into in zip(("a", "c", "mean", "importance"), tables, strict=True):
-        into.copy_(torch.from_numpy(getattr(factors, name)))
-    noise.fill_(factors.noise)
 
-
-def factors_in(network: FactorNetwork) -> Factors:
-    """The first sample, as an analysis found it."""
-    a, c, mean, importance, noise = network.sample(0)
-    tables = {"a": a, "c": c, "mean": mean, "importance": importance}
-    return Factors(**{n: table.numpy() for n, table in tables.items()}, noise=float(noise))
-
-
+@register("user-factors", axis="user")
+@register("item-factors", axis="item")
 class FactorComponent(ClosedFormComponent):
-    """Loadings of columns; a row is its posterior."""
+    """Loadings of columns; a row is its posterior. Of several samples each is an analysis.
 
-    network: FactorNetwork
+        Λ = I + Σ_C (a aᵀ + diag c) / s²      m = Λ⁻¹ Σ_C a (r - μ) / s²
+        η = μ_i + a_i·m                       the expected rating of column i
+        ω = Σ_d λ_d (Λ⁻¹)_dd / Σ_d λ_d        the share that is still unknown
+
+    Arrays: a, c (M, S D), mean μ (M, S), importance λ (S D), noise s² (S); of the link from (η, ω)
+    to levels log_weights (K) and variances where all and where nothing is known of a row.
+    """
+
+    config: FactorConfig
+    config_type = FactorConfig
     starts_well = True
-    usual: ClassVar[tuple[int, int]] = (20, 1)
+    default_size: ClassVar[tuple[int, int]] = (20, 1)
     """Dimensions if none are given, and samples."""
 
-    # -- made, saved, taken over --------------------------------------------------------------
+    @classmethod
+    def spec(cls, config: FactorConfig) -> dict[str, ArraySpec]:
+        M, K, S = config.columns, config.levels, config.samples
+        D = S * config.dimensions
+        columns = {"a": (M, D), "c": (M, D), "mean": (M, S)}
+        others = {"importance": (D,), "noise": (S,), "log_weights": (K,), "variances": (2,)}
+        return {name: ArraySpec(shape, trained=False) for name, shape in columns.items()} | {
+            name: ArraySpec(shape, None, trained=False) for name, shape in others.items()
+        }
+
+    # -- fitted -------------------------------------------------------------------------------
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
+    def config_for(
+        cls, axis: Axis | None, ratings: Dataset, options: Mapping[str, Any]
+    ) -> FactorConfig:
         assert axis is not None
-        config = FactorConfig(
+        return FactorConfig(
             columns=len(ratings.ids(other_axis(axis))),
             levels=len(ratings.scale),
-            dimensions=fields.get("ridge") or cls.usual[0],
-            samples=cls.usual[1],
+            dimensions=options.get("ridge") or cls.default_size[0],
+            samples=cls.default_size[1],
         )
-        return cls(axis, FactorNetwork(config))
 
-    @torch.no_grad()
-    def start(
-        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
-    ) -> None:
-        del generator, before
-        self._fill(self._sampled(ratings, settings.seed, thread_count(None)))
-        self._shape(ratings)
+    @classmethod
+    def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:
+        assert axis is not None
+        new = cls(cls.config_for(axis, data.dataset, options), axis=axis)
+        new._fill(new._samples(data.dataset, data.training.seed, thread_count(None)))
+        new._shape(data.dataset)
+        return new
 
-    @torch.no_grad()
-    def update(self, ratings: Dataset, trained: IntArray, settings: TrainingConfig) -> None:
-        del trained, settings
-        self._fill(self._sampled_again(ratings, thread_count(None)))
-        self._shape(ratings)
+    def update(self, data: FitData, counts: IntArray) -> None:
+        del counts
+        self._fill(self._updated_samples(data.dataset, thread_count(None)))
+        self._shape(data.dataset)
 
-    def _sampled(self, ratings: Dataset, seed: int, threads: int) -> list[Factors]:
-        """What the sample, or each of several, is."""
-        dimensions = self.network.config.dimensions
-        return [
-            fit_factor_analysis(ratings.rows(self.axis), dimensions, seed=seed, threads=threads)
-        ]
+    def _samples(self, ratings: Dataset, seed: int, threads: int) -> list[Factors]:
+        """Fit each sample."""
+        from cfnade.components.variational_bayes import fit_factor_analysis
 
-    def _sampled_again(self, ratings: Dataset, threads: int) -> list[Factors]:
-        """The same from where it stands."""
-        rows = ratings.rows(self.axis)
-        return [
-            continue_factor_analysis(
-                rows, factors_in(self.network), threads=threads, sweeps=MORE_SWEEPS
-            )
-        ]
+        dimensions, rows = self.config.dimensions, ratings.rows(self.axis)
+        return [fit_factor_analysis(rows, dimensions, seed=seed, threads=threads)]
 
-    def _fill(self, samples: list[Factors]) -> None:
+    def _updated_samples(self, ratings: Dataset, threads: int) -> list[Factors]:
+        """Fit each sample from where it stands."""
+        from cfnade.components.variational_bayes import Factors, continue_factor_analysis
+
+        own = {name: self.arrays[name] for name in ("a", "c", "importance")}
+        mean, noise = self.arrays["mean"][:, 0], float(self.arrays["noise"][0])
+        earlier, rows = Factors(**own, mean=mean, noise=noise), ratings.rows(self.axis)
+        return [continue_factor_analysis(rows, earlier, threads=threads, sweeps=MORE_SWEEPS)]
+
+    def _fill(self, samples: Sequence[Factors]) -> None:
         for number, factors in enumerate(samples):
-            fill(self.network, number, factors)
+            self.fill(number, factors)
+
+    def fill(self, number: int, factors: Factors) -> None:
+        """Make a fitted analysis one of the samples."""
+        own = self._own(number)
+        for name in ("a", "c"):
+            self.arrays[name][:, own] = getattr(factors, name)
+        self.arrays["mean"][:, number] = factors.mean
+        self.arrays["importance"][own] = factors.importance
+        self.arrays["noise"][number] = factors.noise
+
+    def _own(self, number: int) -> slice:
+        """The dimensions of one sample."""
+        D = self.config.dimensions
+        return slice(number * D, (number + 1) * D)
 
     def _shape(self, ratings: Dataset) -> None:
         """Variances and the levels' weights, from training ratings left out of their own."""
-        rows, net = ratings.rows(self.axis), self.network
+        rows = ratings.rows(self.axis)
         places = np.arange(rows.n_ratings)[:: -(-rows.n_ratings // SAMPLE)]
         numbers = np.searchsorted(rows.offsets, places, side="right") - 1
         columns, levels = rows.columns[places].astype(np.int64), rows.levels[places]
-        predicted = FactorRows(self.weights(), rows).posteriors.cells(numbers, columns)
-        means = net.mean.numpy().mean(1)[columns]
+        predicted = FactorRows(self, rows).posteriors.cells(numbers, columns)
+        means = self.arrays["mean"].mean(1)[columns]
         spread = float(np.square(levels - means).mean())
         error = float(np.square(levels - predicted[:, 0]).mean())
         # error = v at the mean ω, and v goes from the noise to the spread.
         unknown = min(float(predicted[:, 1].mean()), 0.9)
         noise = max((error - unknown * spread) / (1 - unknown), 0.05 * spread, 1e-3)
-        net.variances.copy_(torch.tensor([noise, max(spread, noise)]))
-        frequencies = np.bincount(levels, minlength=net.config.levels) + 0.5
-        net.log_weights.copy_(torch.from_numpy(_weights(predicted, frequencies, net)))
+        self.arrays["variances"][...] = noise, max(spread, noise)
+        frequencies = np.bincount(levels, minlength=self.config.levels) + 0.5
+        variances = self.arrays["variances"].tolist()
+        self.arrays["log_weights"][...] = _weights(predicted, frequencies, *variances)
 
-    def weights(self) -> FactorWeights:
-        return FactorWeights(self.axis, self.network.config, tables_of(self.network))
+    # -- asked --------------------------------------------------------------------------------
 
-    @staticmethod
-    def empty(fields: Mapping[str, Any]) -> FactorNetwork:
-        return FactorNetwork(FactorConfig.from_dict(fields))
+    def sample_evidence(self, number: int) -> Evidence:
+        """What ratings tell in one sample, as the kernels read it."""
+        D, arrays = self.config.dimensions, self.arrays
+        own = self._own(number)
+        a, c = (np.ascontiguousarray(arrays[name][:, own]) for name in ("a", "c"))
+        mean, noise = arrays["mean"][:, number], arrays["noise"][number]
+        k = np.arange(self.config.levels, dtype=a.dtype)
+        products = np.empty((len(a), D * (D + 1) // 2), a.dtype)
+        lower_products(a / np.sqrt(noise), c / noise, products)
+        told = a[:, None] * ((k - mean[:, None]) / noise)[:, :, None]  # (M, K, D)
+        importance = np.ascontiguousarray(arrays["importance"][own])
+        return Evidence(a, products, told, np.ones(D, a.dtype), importance)
 
-    # -- trained ------------------------------------------------------------------------------
+    def evidence(self) -> Evidence:
+        return self.sample_evidence(0)  # of several samples, each is one answer
 
-    def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
-        """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""
-        net = self.network
-        predicted = net.predicted(net.hidden(context), rows, columns)
-        return torch.from_numpy(self.weights().link().scores(predicted.cpu().numpy())).to(net.a)
+    def link(self) -> MeanLink:
+        """From (η, ω) to scores, for the weights and variances as they are."""
+        noise, spread = self.arrays["variances"].tolist()
+        return MeanLink(self.arrays["log_weights"], noise, spread)
+
+    def row_reading(self, rows: CsrRows) -> FactorRows:
+        return FactorRows(self, rows)
+
+    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
+        """Of a row its state (m, ω), of a column its loadings."""
+        if axis != self.axis:
+            return self.arrays["a"]
+        rows = context.rows(axis)
+        return FactorRows(self, rows).posteriors.states_down(-1, np.arange(len(rows)), NOTHING)
 
 
+@register("user-samples", axis="user")
 class SampledFactorComponent(FactorComponent):
     """The same by sampling: better where ratings are few."""
 
-    usual = (7, 10)
+    default_size = (7, 10)
     trust = 3.0
 
-    def _sampled(self, ratings: Dataset, seed: int, threads: int) -> list[Factors]:
-        config, own = self.network.config, ratings.rows(self.axis)
+    def _samples(self, ratings: Dataset, seed: int, threads: int) -> list[Factors]:
+        from cfnade.components.gibbs import sample_factor_analysis
+
+        config, own = self.config, ratings.rows(self.axis)
         others, count = ratings.rows(other_axis(self.axis)), config.samples
         return sample_factor_analysis(
             own, others, config.dimensions, count=count, seed=seed, threads=threads
         )
 
-    def _sampled_again(self, ratings: Dataset, threads: int) -> list[Factors]:
-        return self._sampled(ratings, 0, threads)
+    def _updated_samples(self, ratings: Dataset, threads: int) -> list[Factors]:
+        return self._samples(ratings, 0, threads)
+
+
+class FactorRows:
+    """A RowReading: (η, ω) of cells by the posteriors of their rows, turned into scores."""
+
+    def __init__(self, component: FactorComponent, rows: CsrRows) -> None:
+        self._arrays, self._link = component.arrays, component.link()
+        a, S = component.arrays["a"], component.config.samples
+        self.rows, self.dtype = rows, a.dtype
+        M, D = a.shape
+        self.loadings = a / S, component.arrays["mean"].mean(1)
+        output = np.zeros((M, 2, D + 1), a.dtype)  # of (m, ω)
+        output[:, 0, :D], output[:, 1, D] = self.loadings[0], 1.0
+        bias = np.stack([self.loadings[1], np.zeros_like(output[:, 0, 0])], 1)
+        evidence = [component.sample_evidence(number) for number in range(S)]
+        self.posteriors = PosteriorRows(rows, evidence, output, bias, shared=False)
+
+    def _linked_scores(self, predicted: Array) -> Array:
+        return self._link.scores(predicted).astype(self.dtype)
+
+    def cells(self, rows: IntArray, columns: IntArray) -> Array:
+        return self._linked_scores(self.posteriors.cells(rows, columns))
+
+    def some(self, row: Row, columns: IntArray) -> Array:
+        return self._linked_scores(self.posteriors.some(row, columns))
+
+    def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
+        return self._linked_scores(self.posteriors.many(rows, which, columns))
+
+    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Array:
+        return self._linked(self.posteriors.all(rows, leave_out=leave_out))
+
+    def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
+        return self._linked(self.posteriors.across(columns, raters, leave_out=leave_out))
+
+    def _linked(self, lists: Array) -> Array:
+        """Of (η, ω) as (B, M, 2). Returns (B, M, K), in memory levels before columns."""
+        B, M, _ = lists.shape
+        scores = self._linked_scores(lists.reshape(-1, 2)).reshape(B, M, self.rows.n_levels)
+        return np.ascontiguousarray(scores.transpose(0, 2, 1)).transpose(0, 2, 1)
+
+    def down(self, column: int, rows: IntArray, raters: Row) -> Array:
+        return self._linked_scores(self.posteriors.down(column, rows, raters))
+
+    def without_each(self, row: Row, column: int) -> Array:
+        return self._linked_scores(self.posteriors.without_each(row, column))
+
+    def without_levels(self, row: Row, column: int) -> Array:
+        return self._linked_scores(self.posteriors.without_levels(row, column))
+
+    def features(self, counts: IntArray, *, mean_only: bool = False) -> StateFeatures | None:
+        """For a column without loadings: by bells that are not tilted, whose scores are linear."""
+        (a, means), k = self.loadings, np.arange(self.rows.n_levels)
+        (M, D), variance = a.shape, float(self._arrays["variances"][0])
+        table = np.zeros((M, len(k), D + 1), a.dtype)
+        table[:, :, :D] = a[:, None] * (k / variance)[:, None]
+        bells = -np.square(k - means[:, None]) / (2 * variance)
+        bias = self._arrays["log_weights"] + bells
+        return features_of(
+            self.posteriors, table, bias.astype(a.dtype), counts, mean_only=mean_only
+        )
 
 
 LEAST_EXPECTED = 1e-300
 
 
-def _weights(predicted: Array, frequencies: Array, network: FactorNetwork) -> Array:
+def _weights(predicted: Array, frequencies: Array, noise: float, spread: float) -> Array:
     """log w (K,) with which levels are expected as often as they came."""
-    noise, spread = network.variances.tolist()
     weights, came = np.zeros(len(frequencies)), np.log(frequencies / frequencies.sum())
     link = None
     for _ in range(ROUNDS):

@@ -1,35 +1,47 @@
-"""The side that knows what is near: a sparse correction of what the others of its member leave.
+"""A neighborhood: a sparse correction of what the other components of its member leave.
 
 Rows are users, whose columns are films that go together beyond all factors, or items, whose columns
-are people who do. It is made from ratings in seconds (models/near_network.py has the equations) and
-says nothing until training has ended; then validation says how much it counts (training/gains.py).
+are users who do. It is fitted to ratings in seconds and scores 0 until training has ended; then
+validation decides how much it counts (training/gains.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from cfnade.components.base import Array, Axis, Before, other_axis
-from cfnade.components.factor_analysis import fill
-from cfnade.components.factor_rows import FactorRows
-from cfnade.components.neighborhood_rows import NeighborhoodWeights, residuals_of
-from cfnade.components.trainable import ClosedFormComponent, Member, tables_of
-from cfnade.components.variational_bayes import fit_factor_analysis
-from cfnade.config import TrainingConfig
-from cfnade.data.csr import CsrRows, index_counts, index_sums
+from cfnade._typing import IntArray
+from cfnade.components.base import (
+    Array,
+    ArraySpec,
+    Axis,
+    BoolArray,
+    FitData,
+    Member,
+    Reading,
+    Row,
+    other_axis,
+)
+from cfnade.components.closed_form import ClosedFormComponent
+from cfnade.components.factor_analysis import FactorComponent, FactorRows
+from cfnade.components.registry import register
+from cfnade.components.row_states import PIECE, as_ratings, rows_in_pieces
+from cfnade.data.csr import CsrRows, index_counts, index_sums, offsets_from_counts
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
 from cfnade.kernels.cooccurrence import co_picks
-from cfnade.kernels.grouping import ratings_of
-from cfnade.kernels.threads import thread_count
-from cfnade.models.batch import Context
+from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
+from cfnade.kernels.nearness import Nearness, near_cells, near_column, near_row, near_weights
+from cfnade.kernels.threads import run, thread_count
 from cfnade.models.config import NearConfig
-from cfnade.models.near_network import NearNetwork
+from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.cancellation import check_cancelled
+
+_FACTORS = "factors."
 
 DIMENSIONS, SWEEPS = 4, 15
 """Of the factor analysis. More dimensions explain away what is near."""
@@ -51,86 +63,307 @@ LEAST_DEFINITE = 0.05
 """The smallest eigenvalue of variances and covariances, relative to the variances."""
 
 
-class NeighborhoodComponent(ClosedFormComponent):
-    """Pairs of columns with their covariances; a row is what its known ratings leave."""
+class _Weighed(NamedTuple):
+    """Rows given by their ratings, and w of each rating."""
 
-    network: NearNetwork
+    ratings: RowRatings
+    weights: Array
+
+    @property
+    def ragged(self) -> tuple[Array, Array]:
+        return np.array(self.ratings.offsets), np.array(self.ratings.columns)
+
+
+@register("user-near", axis="user")
+@register("item-near", axis="item")
+class NeighborhoodComponent(ClosedFormComponent):
+    """A sparse Gaussian correction: pairs of columns with their covariances.
+
+    A factor analysis of few dimensions explains what many columns have in common. What it leaves
+    of a row's rating of column j, without that rating itself, is e_j = r_j - μ_j - a_j·m_{-j}.
+    Such residuals of columns i and j have the covariance R_ij, which is 0 for nearly all pairs,
+    and the variance v_j. Given a context C, column i is expected to be off by
+
+        w = (R_CC + diag v)⁻¹ e_C        c_i = Σ_{j ∈ C} R_ij w_j
+
+    which scores level k by s_k = k·(g·c_i + h): the mean moves by g·c_i + h times the variance of
+    the other components' distribution. The gain g and the shift h, for components whose means are
+    a little too high, are fitted to validation ratings; until then they are 0.
+
+    Arrays: factors.* of the analysis; R by column as starts (M+1), others (P) and covariances (P);
+    variances v (M); gain g and shift h. P are pairs of columns, each in both orders.
+    """
+
+    config: NearConfig
+    config_type = NearConfig
     tunes = True
     _gains: tuple[float, float] = (0.0, 0.0)
     """Gain and shift where no validation part is there to find them."""
 
-    # -- made, saved, taken over --------------------------------------------------------------
+    @classmethod
+    def spec(cls, config: NearConfig) -> dict[str, ArraySpec]:
+        M, P = config.columns, config.pairs
+        factors = FactorComponent.spec(config.factors)
+        return {f"{_FACTORS}{name}": spec for name, spec in factors.items()} | {
+            "starts": ArraySpec((M + 1,), None, "int32", trained=False),
+            "others": ArraySpec((P,), None, "int32", trained=False),
+            "covariances": ArraySpec((P,), None, trained=False),
+            "variances": ArraySpec((M,), trained=False),
+            "gain": ArraySpec((), None, trained=False),
+            "shift": ArraySpec((), None, trained=False),
+        }
+
+    # -- fitted -------------------------------------------------------------------------------
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
+    def config_for(
+        cls, axis: Axis | None, ratings: Dataset, options: Mapping[str, Any]
+    ) -> NearConfig:
         assert axis is not None
         columns = len(ratings.ids(other_axis(axis)))
-        config = NearConfig(columns=columns, levels=len(ratings.scale), dimensions=DIMENSIONS)
-        side = cls(axis, NearNetwork(config))
-        of_users, of_items, shift = fields.get("gains", (0.0, 0.0, 0.0))
-        side._gains = (of_users, shift) if axis == "user" else (of_items, 0.0)
-        return side
+        return NearConfig(columns=columns, levels=len(ratings.scale), dimensions=DIMENSIONS)
 
-    @torch.no_grad()
-    def start(
-        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
-    ) -> None:
-        del generator
-        if not before:
-            raise TrainingError(
-                f"a neighbourhood corrects what other sides say; give one before {self.axis}-near, "
-                f"such as {self.axis}+{self.axis}-near"
-            )
-        columns = self.network.config.columns
-        if columns > MOST_COLUMNS:
-            raise TrainingError(
-                f"a neighbourhood of {columns:,} {other_axis(self.axis)}s is too large (at most "
-                f"{MOST_COLUMNS:,}); leave out {self.axis}-near"
-            )
-        rows, threads = ratings.rows(self.axis), thread_count(None)
-        factors = fit_factor_analysis(
-            rows, DIMENSIONS, seed=settings.seed, threads=threads, sweeps=SWEEPS
-        )
-        fill(self.network.factors, 0, factors)
-        self._pair(rows, (settings.seed, threads))
+    @classmethod
+    def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:
+        from cfnade.components.variational_bayes import fit_factor_analysis
 
-    def _pair(self, rows: CsrRows, made: tuple[int, int]) -> None:
-        """made: from which seed the analysis was, and by how many threads."""
+        assert axis is not None
+        config, rows = cls.config_for(axis, data.dataset, options), data.dataset.rows(axis)
+        if not data.preceding:
+            raise TrainingError(
+                f"a neighborhood corrects other components; give one before {axis}-near, such as "
+                f"{axis}+{axis}-near"
+            )
+        if config.columns > MOST_COLUMNS:
+            raise TrainingError(
+                f"a neighborhood of {config.columns:,} {other_axis(axis)}s is too large (at most "
+                f"{MOST_COLUMNS:,}); leave out {axis}-near"
+            )
+        seed, threads = data.training.seed, thread_count(None)
+        factors = FactorComponent(config.factors, axis=axis)
+        found = fit_factor_analysis(rows, DIMENSIONS, seed=seed, threads=threads, sweeps=SWEEPS)
+        factors.fill(0, found)
 
         def find() -> Pairs:
-            left = _left_of(FactorRows(self.weights().factors, rows), rows)
-            return pairs_of(rows, left, SURE[self.axis], made[1])
+            left = _left_of(FactorRows(factors, rows), rows)
+            return pairs_of(rows, left, SURE[axis], threads)
 
         # Several members of a model may have the same neighborhood.
-        pairs = rows.memo(("pairs", self.axis, *made), find)
-        config = NearConfig(**self.network.config.to_dict() | {"pairs": len(pairs.others)})
-        filled = NearNetwork(config)
-        filled.factors = self.network.factors
-        for name, array in pairs._asdict().items():
-            getattr(filled, name).copy_(torch.from_numpy(array))
-        self.network = filled
-
-    @staticmethod
-    def empty(fields: Mapping[str, Any]) -> NearNetwork:
-        return NearNetwork(NearConfig.from_dict(fields))
-
-    def weights(self) -> NeighborhoodWeights:
-        return NeighborhoodWeights(self.axis, self.network.config, tables_of(self.network))
-
-    def fault(self, ratings: Dataset) -> str | None:
-        return self.weights().fault(ratings)
-
-    # -- trained ------------------------------------------------------------------------------
+        pairs = rows.memo(("pairs", axis, seed, threads), find)
+        new = cls(replace(config, pairs=len(pairs.others)), axis=axis)
+        own = {f"{_FACTORS}{name}": array for name, array in factors.arrays.items()}
+        for name, array in (own | pairs._asdict()).items():
+            new.arrays[name][...] = array
+        of_users, of_items, shift = options.get("gains", (0.0, 0.0, 0.0))
+        new._gains = (of_users, shift) if axis == "user" else (of_items, 0.0)
+        return new
 
     def finish(self, ratings: Dataset, member: Member) -> None:
         del ratings, member
-        gain, shift = self._gains
-        self.network.gain.fill_(gain)
-        self.network.shift.fill_(shift)
+        self.set_gain(*self._gains)
 
-    def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
-        """Scores of cells in plain torch, each of a row of the context. Returns (n, K)."""
-        return self.network.scores(context, rows, columns)
+    def set_gain(self, gain: float, shift: float) -> None:
+        """Set how much corrections count."""
+        self.arrays["gain"][...], self.arrays["shift"][...] = gain, shift
+
+    def take_columns(self, places: IntArray, trained: BoolArray | None = None) -> Self:
+        """Return the component for other columns; a new one has no pairs."""
+        now = np.full(self.config.columns, -1)
+        now[places[places >= 0]] = np.flatnonzero(places >= 0)
+        i = now[np.repeat(np.arange(len(now)), np.diff(self.arrays["starts"]))]
+        j = now[self.arrays["others"]]
+        kept = np.flatnonzero((i >= 0) & (j >= 0))
+        kept = kept[np.lexsort((j[kept], i[kept]))]
+        generic = super().take_columns(places, trained).arrays
+        counts = np.bincount(i[kept], minlength=len(places))
+        own = generic | {
+            "starts": offsets_from_counts(counts).astype(np.int32),
+            "others": j[kept].astype(np.int32),
+            "covariances": self.arrays["covariances"][kept],
+        }
+        config = replace(self.config, columns=len(places), pairs=len(kept))
+        return type(self)(config, own, self.axis)
+
+    # -- asked --------------------------------------------------------------------------------
+
+    @property
+    def factors(self) -> FactorComponent:
+        """The analysis that residuals are of."""
+        own = {
+            name.removeprefix(_FACTORS): array
+            for name, array in self.arrays.items()
+            if name.startswith(_FACTORS)
+        }
+        return FactorComponent(self.config.factors, own, self.axis)
+
+    def nearness(self) -> Nearness:
+        """The pairs as the kernels read them."""
+        starts, others = self.arrays["starts"].astype(np.int64), self.arrays["others"]
+        exact = (self.arrays[name].astype(np.float64) for name in ("covariances", "variances"))
+        return Nearness(starts, others, *exact)
+
+    def row_reading(self, rows: CsrRows) -> NeighborhoodRows:
+        return NeighborhoodRows(self, rows)
+
+    def reading(self, context: Dataset) -> Reading:
+        reading = super().reading(context)
+        reading.learns = None  # without pairs there is no correction, and nothing to fold in
+        return reading
+
+    def fault(self, ratings: Dataset) -> str | None:
+        starts, others = self.arrays["starts"], self.arrays["others"]
+        M, P = self.config.columns, self.config.pairs
+        if starts[0] != 0 or starts[-1] != P or (np.diff(starts) < 0).any():
+            return f"the pairs of {self.axis}-near are not those of {M:,} columns"
+        if P and not 0 <= others.min() <= others.max() < M:
+            return f"the pairs of {self.axis}-near run beyond the {M:,} columns there are"
+        if not (self.arrays["variances"] > 0).all() or not self.arrays["factors.noise"] > 0:
+            return f"{self.axis}-near has variances that are not above 0"
+        return super().fault(ratings)
+
+
+def residuals_of(factors: FactorRows, ratings: RowRatings) -> Array:
+    """What the analysis leaves of each rating, predicted without it. Returns (C,) float64."""
+    cells = ratings.rows.astype(np.int64), ratings.columns.astype(np.int64), ratings.levels
+    states = factors.posteriors.states_without(ratings, *cells)  # (C, D + 1)
+    a, mean = factors.loadings
+    columns = cells[1]
+    predicted = mean[columns] + np.einsum("cd,cd->c", a[columns], states[:, :-1])
+    return np.asarray(ratings.levels - predicted.astype(np.float64))
+
+
+class NeighborhoodRows:
+    """A RowReading: scores that are corrections times the level."""
+
+    def __init__(self, component: NeighborhoodComponent, rows: CsrRows) -> None:
+        arrays = component.arrays
+        self.rows, self.dtype = rows, arrays["variances"].dtype
+        self._near, self._factors = component.nearness(), FactorRows(component.factors, rows)
+        self._gain, self._shift = float(arrays["gain"]), float(arrays["shift"])
+        self._k = np.arange(rows.n_levels)
+
+    # -- scores of rows given by their ratings ------------------------------------------------
+
+    def cells(self, rows: IntArray, columns: IntArray) -> Array:
+        out = np.empty((len(rows), self.rows.n_levels), self.dtype)
+
+        def score(ratings: RowRatings, which: IntArray, mine: IntArray) -> None:
+            out[mine] = self._cells(ratings, which, columns[mine])
+
+        pieces = rows_in_pieces(self.rows, rows, self.rows.n_levels)
+        while some := list(islice(pieces, thread_count(None))):
+            run(score, some)
+        return out
+
+    def some(self, row: Row, columns: IntArray) -> Array:
+        return self._cells(as_ratings([row]), 0 * columns, columns)
+
+    def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
+        if not len(which):
+            return self._said(np.zeros(0))
+        return self._cells(as_ratings(rows), which, columns)
+
+    def down(self, column: int, rows: IntArray, raters: Row) -> Array:
+        del raters  # the rows themselves say who rated the column
+        return self.cells(rows, np.full(len(rows), column))
+
+    def without_each(self, row: Row, column: int) -> Array:
+        size = len(row.columns)
+        out = np.empty((size, self.rows.n_levels), self.dtype)
+        step = max(1, PIECE // max(1, size * (1 + self._factors.posteriors.width)))
+        for first in range(0, size, step):
+            rows = [row.without(int(other)) for other in row.columns[first : first + step]]
+            out[first : first + step] = self.many(
+                rows, np.arange(len(rows)), np.full(len(rows), column)
+            )
+            check_cancelled()
+        return out
+
+    def without_levels(self, row: Row, column: int) -> Array:
+        kept = [row.levels != level for level in range(self.rows.n_levels)]
+        rows = [Row(row.columns[keep], row.levels[keep]) for keep in kept]
+        return self.many(rows, np.arange(len(rows)), np.full(len(rows), column))
+
+    def _cells(self, ratings: RowRatings, which: IntArray, columns: IntArray) -> Array:
+        """Cells of these rows; a known one of a row of its own, which lacks it. (n, K)."""
+        held = levels_of(ratings, which, columns, self.rows.n_columns) >= 0
+        mine, rows = np.flatnonzero(held), which.copy()
+        if len(mine):
+            rows[mine] = len(ratings.offsets) - 1 + np.arange(len(mine))
+            ratings = _with_reduced(ratings, which[mine], columns[mine])
+        order = np.argsort(rows, kind="stable")
+        weighed, out = self._weighed(ratings), np.empty(len(rows))
+        cells = rows[order].astype(np.int64), np.maximum(columns[order], 0).astype(np.int64)
+        near_cells(cells, weighed.ragged, weighed.weights, self._near, out)
+        corrections = np.empty(len(rows))
+        corrections[order] = out
+        return self._said(corrections)
+
+    def _weighed(self, ratings: RowRatings) -> _Weighed:
+        left, out = residuals_of(self._factors, ratings), np.empty(len(ratings.columns))
+        ragged = np.array(ratings.offsets), np.array(ratings.columns)
+        near_weights(*ragged, left, self._near, out)
+        return _Weighed(ratings, out)
+
+    def _said(self, corrections: Array) -> Array:
+        """Scores of corrections (n,). Returns (n, K)."""
+        slopes = self._gain * corrections + self._shift
+        return np.asarray((slopes[:, None] * self._k).astype(self.dtype))
+
+    # -- all columns of rows, and all rows of columns ------------------------------------------
+
+    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Array:
+        out = np.zeros((len(rows), self.rows.n_columns))
+        for row, own in zip(rows, out, strict=True):
+            if len(row.columns):
+                weighed = self._weighed(as_ratings([row]))
+                near_row(weighed.ragged[1], weighed.weights, self._near, own)
+        scores = self._listed(out)
+        for row, own in zip(rows, scores, strict=True):
+            if leave_out and len(row.columns):
+                own[row.columns] = self.some(row, row.columns.astype(np.int64))
+        return scores
+
+    def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
+        out, weighed = np.zeros((len(columns), len(self.rows))), self._every
+        for column, own in zip(columns.tolist(), out, strict=True):
+            near_column(column, weighed.ragged, weighed.weights, self._near, own)
+        scores = self._listed(out)
+        for column, row, own in zip(columns.tolist(), raters, scores, strict=True):
+            if leave_out and len(row.columns):
+                own[row.columns] = self.down(column, row.columns.astype(np.int64), row)
+        return scores
+
+    def _listed(self, corrections: Array) -> Array:
+        """Scores of lists (B, M). Returns (B, M, K), in memory levels before columns."""
+        slopes = self._gain * corrections + self._shift
+        scores = slopes[:, None] * self._k[:, None]  # (B, K, M)
+        return np.asarray(scores.astype(self.dtype).transpose(0, 2, 1))
+
+    @locked_cached_property
+    def _every(self) -> _Weighed:
+        """All rows of the context."""
+        data = self.rows
+        return self._weighed(
+            ratings_of(data.offsets, data.columns, data.levels, np.arange(len(data)))
+        )
+
+
+def _with_reduced(ratings: RowRatings, rows: IntArray, columns: IntArray) -> RowRatings:
+    """These rows, and behind them some of them without a column that they have."""
+    starts, ends = ratings.offsets[rows], ratings.offsets[rows + 1]
+    sizes = ends - starts
+    which = np.repeat(np.arange(len(rows)), sizes)
+    places = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + starts[which]
+    keep = ratings.columns[places] != columns[which]
+    which, places = which[keep], places[keep]
+    first = len(ratings.offsets) - 1
+    return RowRatings(
+        np.concatenate([ratings.offsets, ratings.offsets[-1] + np.cumsum(sizes - 1)]),
+        np.concatenate([ratings.rows, (first + which).astype(ratings.rows.dtype)]),
+        np.concatenate([ratings.columns, ratings.columns[places]]),
+        np.concatenate([ratings.levels, ratings.levels[places]]),
+    )
 
 
 class Pairs(NamedTuple):

@@ -1,40 +1,45 @@
-"""A stepper for any side by its plain torch, and Adam by our rules in plain torch."""
+"""Trainers for any component: by autograd of its torch module, with Adam in plain torch."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from cfnade.components.base import Array
+from cfnade.components.base import Array, Axis
 from cfnade.components.batches import Batch
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.threads import one_torch_thread
 
 if TYPE_CHECKING:
-    from cfnade.components.trainable import TorchComponent
+    from cfnade.components.base import RatingComponent
 
 
 class Adam:
-    """Adam over a side's parameters, each by its rule, as torch has it.
+    """Adam over a module's parameters, each by its rule, as torch has it.
 
     Torch's own class brings in a compiler when the first one is made: three seconds for nothing.
     """
 
-    def __init__(self, side: TorchComponent, rules: Mapping[str, Rule]) -> None:
-        named = dict(side.network.named_parameters())
+    def __init__(self, network: nn.Module, rules: Mapping[str, Rule]) -> None:
+        self._named = named = dict(network.named_parameters())
         self._rules = [rules[name] for name in named]
         self._parameters: list[Tensor] = list(named.values())
         self._moments = [torch.zeros_like(one) for one in self._parameters]
         self._squares = [torch.zeros_like(one) for one in self._parameters]
         self._steps = 0
 
-    @torch.no_grad()
-    def move(self, rate: float) -> None:
-        """Step by the gradients that are there, at so much of the usual rates, and clear them."""
+    def move(self, rate: float, gradients: Mapping[str, Array] | None = None) -> None:
+        """Step at a factor of the usual rates by these gradients, or by those of the parameters."""
+        for name, gradient in (gradients or {}).items():
+            self._named[name].grad = torch.from_numpy(gradient)
+        with one_torch_thread(), torch.no_grad():
+            self._step(rate)
+
+    def _step(self, rate: float) -> None:
         self._steps += 1
         state = self._parameters, self._moments, self._squares, self._rules
         for parameter, moment, square, rule in zip(*state, strict=True):
@@ -71,26 +76,26 @@ _KEPT = ("moment", "square")
 
 
 class TorchTrainer:
-    """Trains any side by its plain torch: for small networks, and for new ones."""
+    """Trains any component by its torch module: for small ones, and for new ones."""
 
-    def __init__(self, side: TorchComponent, rules: Mapping[str, Rule]) -> None:
-        self._side, self._adam = side, Adam(side, rules)
+    def __init__(self, component: RatingComponent, rules: Mapping[str, Rule]) -> None:
+        self._component, self._adam = component, Adam(component.network, rules)
         self._added: Tensor | None = None
 
     def add_scores(self, draw: Batch, scores: Array) -> None:
         with one_torch_thread():
-            self._added = self._side.plain_scores(draw)
+            self._added = self._component.torch_scores(self._component.network, draw)
         scores += self._added.detach().numpy()
 
-    def fit(self, draw: Batch, slopes: Array, rate: float) -> None:
+    def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
         del draw
         assert self._added is not None
         with one_torch_thread():
-            self._added.backward(torch.from_numpy(slopes))  # type: ignore[no-untyped-call]
+            self._added.backward(torch.from_numpy(gradient))  # type: ignore[no-untyped-call]
             self._adam.move(rate)
         self._added = None
 
-    def step_at_once(self, draw: Batch, rate: float) -> float | None:
+    def fused_step(self, draw: Batch, rate: float) -> float | None:
         del draw, rate
         return None
 
@@ -103,19 +108,19 @@ class TorchTrainer:
 
 
 class FixedTrainer:
-    """Of a side without parameters: it says what it says, and does not move."""
+    """Of a closed-form component: it adds its scores and does not move."""
 
-    def __init__(self, side: TorchComponent) -> None:
-        self._side = side
+    def __init__(self, component: RatingComponent) -> None:
+        self._component = component
 
     def add_scores(self, draw: Batch, scores: Array) -> None:
-        with one_torch_thread():
-            scores += self._side.plain_scores(draw).numpy()
+        assert self._component.axis is not None
+        scores += self._component.batch_scores(draw)
 
-    def fit(self, draw: Batch, slopes: Array, rate: float) -> None:
+    def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
         pass
 
-    def step_at_once(self, draw: Batch, rate: float) -> float | None:
+    def fused_step(self, draw: Batch, rate: float) -> float | None:
         del draw, rate
         return None
 
@@ -124,3 +129,12 @@ class FixedTrainer:
 
     def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
         pass
+
+
+def network_scores(network: Any, batch: Batch, axis: Axis) -> Tensor:
+    """Scores of a batch's targets by a network with `hidden` and `scores`. Returns (T, K)."""
+    device = next(iter(network.state_dict().values())).device
+    drawn = batch.batch(axis, device)
+    targets = drawn.targets
+    scores: Tensor = network.scores(network.hidden(drawn.context), targets.rows, targets.columns)
+    return scores

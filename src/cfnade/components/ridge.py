@@ -1,52 +1,57 @@
-"""The ridge side: a Bayesian fold-in (models/ridge_network.py) on rows of users or of items.
+"""A trained Bayesian fold-in (models/ridge_network.py) with the kernels that train it.
 
-It starts from variational factor analysis (factors.py), which is a good model by itself, and is
-then trained by the same cost as the other sides. u and e stay near their start.
+It starts where variational factor analysis ends (variational_bayes.py), which is a model already,
+and finds in a few epochs what Gaussian ratings cannot say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from cfnade._typing import IntArray
-from cfnade.components.base import Array, Axis, Before, other_axis
-from cfnade.components.batches import Batch
-from cfnade.components.gaussian import posteriors_of
-from cfnade.components.optimizers import Adam
-from cfnade.components.rank_posteriors import posteriors_of_ranks, solved_by_ranks
-from cfnade.components.rank_scores import OutputTable, rank_scores
-from cfnade.components.ridge_rows import SETTLED_SMOOTHING, RidgeWeights
-from cfnade.components.trainable import Member, TorchComponent, TorchRowComponent, tables_of
-from cfnade.components.variational_bayes import (
-    Factors,
-    continue_factor_analysis,
-    fit_factor_analysis,
+from cfnade.components.base import (
+    NOTHING,
+    Array,
+    ArraySpec,
+    Axis,
+    FitData,
+    Member,
+    RatingComponent,
+    Reading,
+    Trainer,
+    other_axis,
 )
+from cfnade.components.closed_form import rows_of_batch
+from cfnade.components.gaussian import PosteriorRows, posteriors_of
+from cfnade.components.readings import reading_of
+from cfnade.components.registry import register
 from cfnade.config import TrainingConfig
+from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.drawing import DrawnBatch
 from cfnade.kernels.grouping import CellArrays, RowRatings
 from cfnade.kernels.posterior import (
     Evidence,
     Posteriors,
     RaggedRows,
     add_state_scores,
+    lower_products,
     posterior_slopes,
     state_slopes,
 )
-from cfnade.kernels.threads import one_torch_thread, thread_count
-from cfnade.models.batch import Context
+from cfnade.kernels.threads import thread_count
 from cfnade.models.config import RidgeConfig
-from cfnade.models.initialise import smoothed_log_frequencies, steps
-from cfnade.models.ridge_network import RidgeNetwork
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from cfnade.components.batches import Batch
+    from cfnade.components.variational_bayes import Factors
+    from cfnade.kernels.adam import Rule
 
 DIMENSIONS = 20
 NOISE = 0.71
@@ -59,161 +64,267 @@ MORE_SWEEPS = 2
 """Of the analysis when ratings have come."""
 PRIOR_FACTOR = 3.0
 """The prior's rate over that of the rest."""
+SETTLED_SMOOTHING = 2.0
+"""Imagined ratings of a column where nothing is known of the row."""
 
 
-class RidgeComponent(TorchRowComponent):
-    """Loadings, evidence and output weights of columns; a row is its posterior."""
+@register("user-ridge", axis="user")
+@register("item-ridge", axis="item")
+class RidgeComponent(RatingComponent):
+    """Loadings, evidence and output weights of columns; a row is its posterior.
 
-    network: RidgeNetwork
+    Arrays have the names of models/ridge_network.py, which has the equations.
+    """
+
+    axis: Axis
+    config: RidgeConfig
+    config_type = RidgeConfig
     starts_well = True
-    by_column = ("u_added", "e_added", "W", "V", "b", "u_start", "e_start", "q")
-
-    # -- made, saved, taken over --------------------------------------------------------------
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
+    def spec(cls, config: RidgeConfig) -> dict[str, ArraySpec]:
+        M, K, D = config.columns, config.levels, config.ridge
+        trained = {
+            "u_added": (M, D),
+            "e_added": (M, K),
+            "W": (M, K, D),
+            "V": (M, K, D + 1),
+            "b": (M, K),
+        }
+        fixed = {"u_start": (M, D), "e_start": (M, K), "q": (M, D)}
+        return {
+            **{name: ArraySpec(shape) for name, shape in trained.items()},
+            **{name: ArraySpec(shape, trained=False) for name, shape in fixed.items()},
+            "log_prior": ArraySpec((D,), None),
+            "importance": ArraySpec((D,), None, trained=False),
+            "start_noise": ArraySpec((), None, trained=False),
+        }
+
+    # -- fitted -------------------------------------------------------------------------------
+
+    @classmethod
+    def config_for(
+        cls, axis: Axis | None, ratings: Dataset, options: Mapping[str, Any]
+    ) -> RidgeConfig:
         assert axis is not None
         counts = ratings.level_counts(other_axis(axis))
-        spread = fields.get("spread") or spread_of(counts)
-        config = RidgeConfig(
+        spread = options.get("spread") or spread_of(counts)
+        return RidgeConfig(
             columns=len(counts),
             levels=counts.shape[1],
-            ridge=fields.get("ridge") or DIMENSIONS,
+            ridge=options.get("ridge") or DIMENSIONS,
             spread=spread,
             noise=NOISE * spread,
         )
-        return cls(axis, RidgeNetwork(config))
 
-    def start(
-        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
-    ) -> None:
-        del generator
-        if before:
-            raise TrainingError("a ridge side must be the first of a member")
-        rows = ratings.rows(self.axis)
-        D, threads = self.network.config.ridge, thread_count(None)
-        factors = fit_factor_analysis(rows, D, seed=settings.seed, threads=threads, part=self.part)
-        self.fill(factors, ratings.level_counts(other_axis(self.axis)), settings.smoothing)
+    @classmethod
+    def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:
+        from cfnade.components.variational_bayes import fit_factor_analysis
 
-    @torch.no_grad()
+        assert axis is not None
+        if data.preceding:
+            raise TrainingError("a ridge component must be the first of a member")
+        new = cls(cls.config_for(axis, data.dataset, options), axis=axis)
+        new.partition = data.partition
+        factors = fit_factor_analysis(
+            data.dataset.rows(axis),
+            new.config.ridge,
+            seed=data.training.seed,
+            threads=thread_count(None),
+            part=data.partition,
+        )
+        counts = data.dataset.level_counts(other_axis(axis))
+        new.fill(factors, counts, data.training.smoothing)
+        return new
+
     def fill(self, factors: Factors, counts: Array, smoothing: float) -> None:
-        """Parameters that say what the factors say, and of an empty row the level frequencies.
+        """Set arrays that predict as the factors do, and for an empty row the level frequencies.
 
         The likelihood of a level around a prediction is Gaussian with variance σ²; scores are its
         logarithm, linear in γ m, with the column's own frequencies in place of the prior's.
         """
-        net, config = self.network, self.network.config
-        noise = self._evidence_noise(factors.noise)
+        arrays, config = self.arrays, self.config
+        noise, total = self._evidence_noise(factors.noise), self._totals()
         k = np.arange(config.levels)
-        net.u_start.copy_(torch.from_numpy(factors.a / np.sqrt(noise)))
-        net.q.copy_(torch.from_numpy(factors.c / noise))
-        net.e_start.copy_(torch.from_numpy((k - factors.mean[:, None]) / np.sqrt(noise)))
-        net.importance.copy_(torch.from_numpy(factors.importance))
-        net.start_noise.fill_(factors.noise)
-        total = None if self.part is None else torch.from_numpy(self.part.totals)
+        arrays["u_start"][...] = factors.a / np.sqrt(noise)
+        arrays["q"][...] = factors.c / noise
+        arrays["e_start"][...] = (k - factors.mean[:, None]) / np.sqrt(noise)
+        arrays["importance"][...] = factors.importance
+        arrays["start_noise"][...] = factors.noise
         means, variances = _moments(counts, smoothing, total)
-        net.V[:, 1:, :-1] = torch.from_numpy(factors.a / variances[:, None]).unsqueeze(1).float()
-        gap = (factors.mean - means) / variances * net.config.gain(0.0)
+        arrays["V"][:, 1:, :-1] = (factors.a / variances[:, None])[:, None]
+        gap = (factors.mean - means) / variances * config.gain(0.0)
         sharper = 0.5 * (1 / config.noise - 1 / config.spread)
         sharpened = k * gap[:, None] - sharper * np.square(k - factors.mean[:, None])
-        steps_known = steps(torch.from_numpy(sharpened)).float()
+        steps_known = level_steps(sharpened).astype(np.float32)
         steps_known[:, 0] = 0.0
-        frequencies = smoothed_log_frequencies(torch.from_numpy(counts), smoothing, total)
-        net.b.copy_(steps(frequencies).float() + steps_known)
-        net.V[:, :, -1] = -steps_known  # at ω = 1 nothing is known, and the frequencies remain
+        frequencies = _log_frequencies(counts, smoothing, total)
+        arrays["b"][...] = level_steps(frequencies).astype(np.float32) + steps_known
+        arrays["V"][:, :, -1] = -steps_known  # at ω = 1 the frequencies remain
 
-    def weights(self) -> RidgeWeights:
-        return RidgeWeights(self.axis, self.network.config, tables_of(self.network))
+    def update(self, data: FitData, counts: IntArray) -> None:
+        """Start again from a few more sweeps; what training added to the last start stays added."""
+        from cfnade.components.variational_bayes import continue_factor_analysis
 
-    @staticmethod
-    def empty(fields: Mapping[str, Any]) -> RidgeNetwork:
-        return RidgeNetwork(RidgeConfig.from_dict(fields))
-
-    def take_over(
-        self, earlier: TorchComponent, ratings: Dataset, earlier_ratings: Dataset
-    ) -> None:
-        """Nothing: its start takes seconds and knows the new ratings."""
-
-    @torch.no_grad()
-    def update(self, ratings: Dataset, trained: IntArray, settings: TrainingConfig) -> None:
-        """The start of a few more sweeps; what training added to the last one stays added to it."""
-        net, before = self.network, self._factors()
-        rows, threads = ratings.rows(self.axis), thread_count(None)
+        before = self._factors()
+        rows, threads = data.dataset.rows(self.axis), thread_count(None)
         factors = continue_factor_analysis(rows, before, threads=threads, sweeps=MORE_SWEEPS)
-        counts = ratings.level_counts(other_axis(self.axis))
-        was, now = (RidgeComponent(self.axis, RidgeNetwork(net.config)) for _ in range(2))
-        was.fill(before, trained, settings.smoothing)
-        now.fill(factors.turned_like(before, counts.sum(1)), counts, settings.smoothing)
-        met = torch.from_numpy(trained.sum(1) > 0)
-        for name in ("V", "b"):
-            added = net.get_parameter(name) - was.network.get_parameter(name)
-            added[~met] = added[met].mean(0)
-            net.get_parameter(name).copy_(now.network.get_parameter(name) + added)
-        for name, buffer in now.network.named_buffers():
-            net.get_buffer(name).copy_(buffer)
+        now_counts = data.dataset.level_counts(other_axis(self.axis))
+        was, now = (RidgeComponent(self.config, axis=self.axis) for _ in range(2))
+        was.fill(before, counts, data.training.smoothing)
+        turned = factors.turned_like(before, now_counts.sum(1))
+        now.fill(turned, now_counts, data.training.smoothing)
+        met = counts.sum(1) > 0
+        for name, spec in self.spec(self.config).items():
+            array, start = self.arrays[name], now.arrays[name]
+            if name in ("V", "b"):
+                added = array - was.arrays[name]
+                added[~met] = added[met].mean(0)
+                array[...] = start + added
+            elif not spec.trained:
+                array[...] = start
 
     def _factors(self) -> Factors:
-        """The analysis that this side began with."""
-        net = self.network
-        noise = self._evidence_noise(float(net.start_noise))
+        """The analysis that this component started from."""
+        from cfnade.components.variational_bayes import Factors
+
+        arrays, start_noise = self.arrays, float(self.arrays["start_noise"])
+        noise = self._evidence_noise(start_noise)
         return Factors(
-            a=net.u_start.numpy() * np.float32(np.sqrt(noise)),
-            c=net.q.numpy() * np.float32(noise),
-            mean=-net.e_start[:, 0].numpy() * np.float32(np.sqrt(noise)),
-            noise=float(net.start_noise),
-            importance=net.importance.numpy(),
+            a=arrays["u_start"] * np.float32(np.sqrt(noise)),
+            c=arrays["q"] * np.float32(noise),
+            mean=-arrays["e_start"][:, 0] * np.float32(np.sqrt(noise)),
+            noise=start_noise,
+            importance=arrays["importance"],
         )
 
     def _evidence_noise(self, noise: float) -> float:
         """Return the noise of a rating as evidence, given that of the factor analysis."""
-        return max(noise, EVIDENCE_NOISE * self.network.config.spread)
+        return max(noise, EVIDENCE_NOISE * self.config.spread)
+
+    def _totals(self) -> IntArray | None:
+        """Ratings of all columns at each level, where ranks share the columns."""
+        return None if self.partition is None else self.partition.totals
+
+    def finish(self, ratings: Dataset, member: Member) -> None:
+        """Set V's ω column so that for an empty row the member has smoothed frequencies."""
+        import torch
+
+        from cfnade.models.batch import Context
+
+        V, columns = self.arrays["V"], torch.arange(self.config.columns)
+        nothing = torch.zeros(0, dtype=torch.int64)
+        empty = Context(torch.zeros(2, dtype=torch.int64), nothing, nothing)
+        V[:, :, -1] = 0.0
+        same = (one for one in member.components.values() if one.axis == self.axis)
+        with torch.no_grad():
+            networks = [one.network for one in same if not one.closed_form]
+            scores = [net.scores(net.hidden(empty), 0 * columns, columns) for net in networks]
+            total = torch.stack(scores).sum(0).numpy()  # (M, K)
+            unknown = self.network.hidden(empty)[0, -1].numpy()
+        counts = ratings.level_counts(other_axis(self.axis))
+        missing = _log_frequencies(counts, SETTLED_SMOOTHING, self._totals()) - total
+        missing = level_steps(missing)
+        missing[:, 0] = 0.0  # the same for all levels has no effect on a softmax
+        V[:, :, -1] = missing.astype(V.dtype) / unknown
 
     # -- trained ------------------------------------------------------------------------------
 
     def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+        from cfnade.kernels.adam import Rule
+
         del ratings, share
-        rate, names = settings.learning_rate, [name for name, _ in self.network.named_parameters()]
-        rules = {name: Rule(rate=rate, decay=2 * DECAY.get(name, 0.0)) for name in names}
+        rate = settings.learning_rate
+        rules = {name: Rule(rate=rate, decay=2 * DECAY.get(name, 0.0)) for name in self.trained}
         return rules | {"log_prior": Rule(rate=PRIOR_FACTOR * rate)}
 
-    @torch.no_grad()
-    def finish(self, ratings: Dataset, member: Member) -> None:
-        """Of a row of which nothing is known the member says the columns' smoothed frequencies."""
-        net, columns = self.network, torch.arange(self.network.config.columns)
-        nothing = torch.zeros(0, dtype=torch.int64)
-        empty = Context(torch.zeros(2, dtype=torch.int64), nothing, nothing)
-        net.V[:, :, -1] = 0.0
-        alike = [
-            side.scores_given(empty, 0 * columns, columns)
-            for side in member.components.values()
-            if isinstance(side, TorchRowComponent) and side.axis == self.axis
-        ]
-        said = torch.stack(alike).sum(0)  # (M, K)
-        counts = torch.from_numpy(ratings.level_counts(other_axis(self.axis)))
-        total = None if self.part is None else torch.from_numpy(self.part.totals)
-        missing = steps(smoothed_log_frequencies(counts, SETTLED_SMOOTHING, total) - said)
-        missing[:, 0] = 0.0  # the same for all levels, which no softmax feels
-        net.V[:, :, -1] = missing.to(net.V.dtype) / net.hidden(empty)[0, -1]
-
-    def stepper(
+    def trainer(
         self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
-    ) -> RidgeTrainer:
+    ) -> Trainer:
         return RidgeTrainer(self, self.rules(ratings, settings, share=share), threads)
+
+    def module(self) -> nn.Module:
+        from cfnade.models.ridge_network import RidgeNetwork
+
+        return RidgeNetwork(self.config)
+
+    def torch_scores(self, network: Any, batch: Batch) -> Tensor:
+        from cfnade.components.optimizers import network_scores
+
+        return network_scores(network, batch, self.axis)
 
     def shared_scores(
         self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
     ) -> Array:
+        from cfnade.components.rank_posteriors import posteriors_of_ranks
+        from cfnade.components.rank_scores import OutputTable, rank_scores
+
         del counts
-        net, parts = self.network, (known.offsets, known.columns, known.levels)
-        rows = RaggedRows(*(np.array(part) for part in parts))
-        posteriors = posteriors_of_ranks(rows, self.weights().evidence(), self.group)
-        gain = net.config.gain(posteriors.unknown).astype(posteriors.means.dtype)[:, None]
+        rows = RaggedRows(*(np.array(part) for part in (known.offsets, *known[2:])))
+        posteriors = posteriors_of_ranks(rows, self.evidence(), self.group)
+        gain = self.config.gain(posteriors.unknown).astype(posteriors.means.dtype)[:, None]
         states = np.concatenate([posteriors.means * gain, posteriors.unknown[:, None]], 1)
-        output = OutputTable(net.V.detach().numpy(), net.b.detach().numpy(), True)
+        output = OutputTable(self.arrays["V"], self.arrays["b"], True)
         return rank_scores(self.group, output, states, cells, trained)
 
+    # -- asked --------------------------------------------------------------------------------
 
-def spread_of(counts: Array, group: Group = ALONE, total: Tensor | None = None) -> float:
+    @property
+    def u(self) -> Array:
+        """What a rating of each column is about. (M, D)."""
+        return np.asarray(self.arrays["u_start"] + self.arrays["u_added"])
+
+    @property
+    def e(self) -> Array:
+        """How far along u a rating at each level says that the row is. (M, K)."""
+        return np.asarray(self.arrays["e_start"] + self.arrays["e_added"])
+
+    def evidence(self) -> Evidence:
+        u, e, evidence = self.u, self.e, self.arrays["W"].copy()  # (M, K, D)
+        for k in range(
+            1, evidence.shape[1]
+        ):  # one after the other: numpy's cumsum takes thrice as long
+            evidence[:, k] += evidence[:, k - 1]
+        for k in range(evidence.shape[1]):
+            evidence[:, k] += u * e[:, k, None]
+        M, D = u.shape
+        products = np.empty((M, D * (D + 1) // 2), u.dtype)
+        lower_products(u, self.arrays["q"], products)
+        prior = np.exp(self.arrays["log_prior"])
+        return Evidence(u, products, evidence, prior, self.arrays["importance"])
+
+    def rows(self, rows: CsrRows) -> PosteriorRows:
+        """What it says of its rows and columns."""
+        output, gain = (self.arrays["V"], self.arrays["b"]), self.config.gain
+        return PosteriorRows(rows, [self.evidence()], *output, gain=gain)
+
+    def reading(self, context: Dataset) -> Reading:
+        return reading_of(self.axis, self.rows(context.rows(self.axis)), context)
+
+    def vectors(self, context: Dataset, axis: Axis) -> Array | None:
+        """Of a row its state (γ m, ω), of a column the output weights of its levels."""
+        if axis != self.axis:
+            return self.arrays["V"].reshape(len(self.arrays["V"]), -1)
+        rows = context.rows(axis)
+        return self.rows(rows).states_down(-1, np.arange(len(rows)), NOTHING)
+
+
+def level_steps(cumulative: Array) -> Array:
+    """Return what must be added up over levels to give these scores, (M, K)."""
+    return np.concatenate([cumulative[:, :1], np.diff(cumulative, axis=1)], 1)
+
+
+def _log_frequencies(counts: Array, smoothing: float, total: IntArray | None) -> Array:
+    """Return the smoothed log frequencies of levels of each column, (M, K)."""
+    import torch
+
+    from cfnade.models.initialise import smoothed_log_frequencies
+
+    whole = None if total is None else torch.from_numpy(total)
+    return np.asarray(smoothed_log_frequencies(torch.from_numpy(counts), smoothing, whole).numpy())
+
+
+def spread_of(counts: Array, group: Group = ALONE, total: IntArray | None = None) -> float:
     """τ² of columns with these training ratings at each level; of all ranks' together."""
     _, variances = _moments(counts, TrainingConfig.smoothing, total)
     weights = counts.sum(1) + 1e-9
@@ -223,10 +334,13 @@ def spread_of(counts: Array, group: Group = ALONE, total: Tensor | None = None) 
     return max(whole, 1e-6)
 
 
-def _moments(counts: Array, smoothing: float, total: Tensor | None = None) -> tuple[Array, Array]:
+def _moments(
+    counts: Array, smoothing: float, total: IntArray | None = None
+) -> tuple[Array, Array]:
     """Mean and variance of each column's smoothed frequencies, in levels. Both (M,)."""
-    logs = smoothed_log_frequencies(torch.from_numpy(counts), smoothing, total)
-    chances = logs.exp().numpy()
+    import torch
+
+    chances = torch.from_numpy(_log_frequencies(counts, smoothing, total)).exp().numpy()
     k = np.arange(counts.shape[1])
     means = chances @ k
     return means, chances @ np.square(k) - np.square(means)
@@ -245,39 +359,46 @@ class _Asked(NamedTuple):
 class RidgeTrainer:
     """Posteriors and their gradients in compiled kernels; the tables are small."""
 
-    def __init__(self, side: RidgeComponent, rules: Mapping[str, Rule], threads: int) -> None:
-        self._side, self._axis, self._network = side, side.axis, side.network
-        self._threads = threads
-        self._group = side.group
-        self._adam = Adam(side, rules)
+    def __init__(
+        self, component: RidgeComponent, rules: Mapping[str, Rule], threads: int
+    ) -> None:
+        from cfnade.components.optimizers import Adam
+
+        self._component, self._axis = component, component.axis
+        self._threads, self._group = threads, component.group
+        self._adam = Adam(component.network, rules)
         self._asked: _Asked | None = None
 
     def add_scores(self, draw: Batch, scores: Array) -> None:
-        evidence, rows = self._side.weights().evidence(), _by_row(draw.batches[self._axis])
+        evidence = self._component.evidence()
+        rows = rows_of_batch(draw.batches[self._axis])
         if self._group.size == 1:
             posteriors = posteriors_of(rows, evidence, self._threads)
         else:
+            from cfnade.components.rank_posteriors import posteriors_of_ranks
+
             posteriors = posteriors_of_ranks(rows, evidence, self._group)
-        gain = self._network.config.gain(posteriors.unknown).astype(posteriors.means.dtype)[:, None]
+        gain = self._component.config.gain(posteriors.unknown).astype(posteriors.means.dtype)[:, None]
         states = np.concatenate([posteriors.means * gain, posteriors.unknown[:, None]], 1)
         self._asked = _Asked(rows, evidence, posteriors, gain, states)
-        output = self._network.V.detach().numpy(), self._network.b.detach().numpy()
+        output = self._component.arrays["V"], self._component.arrays["b"]
         add_state_scores(self._cells(draw), states, *output, scores)
 
-    def fit(self, draw: Batch, slopes: Array, rate: float) -> None:
+    def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
         assert self._asked is not None
         rows, evidence, posteriors, gain, states = self._asked
-        network, d_states = self._network, np.zeros_like(states)
-        d_V, d_b = (np.zeros(p.shape, states.dtype) for p in (network.V, network.b))
-        V = network.V.detach().numpy()
-        state_slopes(self._cells(draw), states, V, slopes, (d_V, d_b, d_states))
+        arrays, d_states = self._component.arrays, np.zeros_like(states)
+        d_V, d_b = (np.zeros(arrays[name].shape, states.dtype) for name in ("V", "b"))
+        state_slopes(self._cells(draw), states, arrays["V"], gradient, (d_V, d_b, d_states))
         d_means = np.ascontiguousarray(d_states[:, :-1] * gain)
         if self._group.size > 1:
+            from cfnade.components.rank_posteriors import solved_by_ranks
+
             posteriors, d_means = solved_by_ranks(posteriors, d_means, self._group)
         d_u, d_E = np.zeros_like(evidence.u), np.zeros_like(evidence.E)
         d_prior = np.zeros_like(evidence.prior)
         posterior_slopes(rows, evidence, posteriors, d_means, (d_u, d_E, d_prior))
-        e = network.e.detach().numpy()
+        e = self._component.e
         grads = {
             "V": d_V,
             "b": d_b,
@@ -286,12 +407,9 @@ class RidgeTrainer:
             "W": np.ascontiguousarray(d_E[:, ::-1].cumsum(1)[:, ::-1]),
             "log_prior": d_prior * evidence.prior,  # β = exp(log β)
         }
-        with one_torch_thread():
-            for name, grad in grads.items():
-                network.get_parameter(name).grad = torch.from_numpy(grad)
-            self._adam.move(rate)
+        self._adam.move(rate, grads)
 
-    def step_at_once(self, draw: Batch, rate: float) -> float | None:
+    def fused_step(self, draw: Batch, rate: float) -> float | None:
         del draw, rate
         return None
 
@@ -305,12 +423,3 @@ class RidgeTrainer:
     def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
         del steps
         self._adam.restore(state)
-
-
-def _by_row(batch: DrawnBatch) -> RaggedRows:
-    """The contexts row by row."""
-    context = batch.context
-    order = np.argsort(context.rows, kind="stable")
-    columns = np.repeat(np.arange(context.n_columns, dtype=np.int32), np.diff(context.starts))
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(context.rows, minlength=batch.size))])
-    return RaggedRows(offsets, columns[order], context.levels[order])

@@ -1,137 +1,263 @@
-"""The side that knows when: what the moment of a rating adds to its scores.
+"""The effect of a rating's timestamp on its scores.
 
-It reads no rows, only the time features of a cell (components/time_features.py), so it makes no
-lists: a prediction needs a timestamp.
+It reads no rows, only the time features of a pair (time_features.py), so it makes no lists: a
+prediction needs a timestamp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import numpy as np
-import torch
-from torch import Tensor
+from annotated_types import Ge
 
 from cfnade._typing import IntArray
-from cfnade.components.base import Array, Axis, Before
-from cfnade.components.batches import Batch
-from cfnade.components.optimizers import TorchTrainer
+from cfnade.components.base import (
+    Array,
+    ArraySpec,
+    Axis,
+    BoolArray,
+    FitData,
+    RatingComponent,
+    Row,
+    Trainer,
+    What,
+    Who,
+)
+from cfnade.components.registry import register
 from cfnade.components.time_features import FEATURES, TimeFeatures
-from cfnade.components.time_reading import TimeWeights, check_features
-from cfnade.components.trainable import TorchComponent, tables_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
-from cfnade.exceptions import TrainingError
-from cfnade.kernels.adam import Rule
-from cfnade.models.time_network import TimeNetwork
+from cfnade.exceptions import ModelError, PredictionError, TrainingError
+from cfnade.models.config import TIME_UNITS, Sizes
+from cfnade.utils.caching import locked_cached_property
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from cfnade.components.batches import Batch
+    from cfnade.kernels.adam import Rule
 
 DECAY = 1e-4
 """L2 of the weights, in the gradient of the mean cost of a target."""
 
 
-class TimeComponent(TorchComponent):
-    """A small network of time features beside sides that read rows."""
+@dataclass(frozen=True, kw_only=True)
+class TimeConfig(Sizes, of="time features"):
+    """The sizes of a time component."""
 
-    axis: Axis | None = None
+    levels: Annotated[int, Ge(2)]
+    users: Annotated[int, Ge(0)]
+    items: Annotated[int, Ge(0)]
+    ratings: Annotated[int, Ge(0)]
+    """Training ratings, which the features of later ones are computed from."""
+    shared: bool = True
+    features: int = len(FEATURES)
+
+
+@register("time", axis=None)
+class TimeComponent(RatingComponent):
+    """A small network of time features, with the names of models/time_network.py.
+
+    The histories that features are computed from are arrays as well.
+    """
+
+    axis: None
+    config: TimeConfig
+    config_type = TimeConfig
     needs_times = True
-    network: TimeNetwork
-
-    def __init__(self, network: TimeNetwork, features: TimeFeatures) -> None:
-        super().__init__()
-        self.network, self._moments = network, Moments(features)
-
-    @property
-    def features(self) -> TimeFeatures:
-        return self._moments.features
-
-    # -- made, saved, taken over --------------------------------------------------------------
+    _of_training: TimeFeatures | None = None
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
+    def spec(cls, config: TimeConfig) -> dict[str, ArraySpec]:
+        if config.features != len(FEATURES):
+            raise ModelError(
+                f"the model has {config.features} time features; this version of cfnade knows "
+                f"{len(FEATURES)}"
+            )
+        F, K, n = config.features, config.levels, config.ratings
+        trained = {"A": (F, K), "M1": (F, TIME_UNITS), "m1": (TIME_UNITS,), "M2": (TIME_UNITS, K)}
+        numbers = {"period": (2,), "centre": (F,), "spread": (F,)}
+        histories = {}
+        for name, count in (("user", config.users), ("item", config.items)):
+            histories[f"{name}.offsets"] = (count + 1,), "int64"
+            histories[f"{name}.times"] = (n,), "int64"
+            histories[f"{name}.others"] = (n,), "int32"
+            histories[f"{name}.residuals"] = (n,), "int32"
+        return {
+            **{name: ArraySpec(shape, None) for name, shape in trained.items()},
+            **{name: ArraySpec(s, None, "float64", trained=False) for name, s in numbers.items()},
+            **{
+                name: ArraySpec(shape, None, dtype, trained=False)
+                for name, (shape, dtype) in histories.items()
+            },
+        }
+
+    @locked_cached_property
+    def features(self) -> TimeFeatures:
+        """What time features are computed from."""
+        return TimeFeatures.from_arrays(self.arrays)
+
+    # -- fitted -------------------------------------------------------------------------------
+
+    @classmethod
+    def config_for(
+        cls, axis: Axis | None, ratings: Dataset, options: Mapping[str, Any]
+    ) -> TimeConfig:
         del axis
+        sizes = {"users": ratings.n_users, "items": ratings.n_items, "ratings": len(ratings)}
+        shared = options.get("shared", True)
+        return TimeConfig(levels=len(ratings.scale), shared=shared, **sizes)
+
+    @classmethod
+    def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:
+        ratings = data.dataset
         if ratings.times is None:
             raise TrainingError("time features need ratings with timestamps; these have none")
-        shared = fields.get("shared", True)
-        network = TimeNetwork(len(FEATURES), len(ratings.scale), shared=shared)
-        return cls(network, TimeFeatures.of(ratings))
+        if not data.preceding:
+            raise TrainingError(
+                "time features go beside another component, such as user, item or both"
+            )
+        new = cls(cls.config_for(axis, ratings, options), axis=None)
+        new._of_training = TimeFeatures.of(ratings)
+        new.arrays |= new._of_training.arrays()
+        new.network.initialise(data.generator)
+        return new
 
-    def start(
-        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
-    ) -> None:
-        del ratings, settings
-        if not before:
-            raise TrainingError("time features go beside another side, such as user, item or both")
-        self.network.initialise(generator)
+    def take_over(self, earlier: Self, places: IntArray) -> None:
+        del places
+        for name in self.trained:
+            self.arrays[name][...] = earlier.arrays[name]
 
-    def weights(self) -> TimeWeights:
-        return TimeWeights(tables_of(self.network), self.features, shared=self.network.shared)
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.weights().to_dict()
-
-    @classmethod
-    def from_saved(
-        cls, axis: Axis | None, fields: Mapping[str, Any], arrays: Mapping[str, Array]
-    ) -> Self:
-        del axis
-        check_features(fields)
-        network = TimeNetwork(len(FEATURES), int(fields["levels"]), shared=bool(fields["shared"]))
-        return cls(network, TimeFeatures.from_arrays(arrays))
-
-    def arrays(self) -> dict[str, Array]:
-        return self.features.arrays()
-
-    def take_over(
-        self, earlier: TorchComponent, ratings: Dataset, earlier_ratings: Dataset
-    ) -> None:
-        del ratings, earlier_ratings
-        self.network.load_state_dict(earlier.network.state_dict())
-
-    def fault(self, ratings: Dataset) -> str | None:
-        return self.weights().fault(ratings)
+    def take_columns(self, places: IntArray, trained: BoolArray | None = None) -> NoReturn:
+        del places, trained
+        raise TrainingError(
+            "a model with timestamps cannot be refreshed, only trained anew; refresh models of "
+            "users, of items or of both"
+        )
 
     # -- trained ------------------------------------------------------------------------------
 
     def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+        from cfnade.kernels.adam import Rule
+
         del ratings, share
-        names = [name for name, _ in self.network.named_parameters()]
         rate = settings.learning_rate
-        return {name: Rule(rate=rate, decay=0.0 if name == "m1" else DECAY) for name in names}
+        return {n: Rule(rate=rate, decay=0.0 if n == "m1" else DECAY) for n in self.trained}
 
-    def plain_scores(self, draw: Batch) -> Tensor:
-        features = self._moments.of_training(draw.cells["user"], draw.cells["item"])
-        added: Tensor = self.network(features.to(self.network.A))
-        return added
-
-    def stepper(
+    def trainer(
         self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
-    ) -> TorchTrainer:
+    ) -> Trainer:
+        from cfnade.components.optimizers import TorchTrainer
+
         del threads
         return TorchTrainer(self, self.rules(ratings, settings, share=share))
 
+    def module(self) -> nn.Module:
+        from cfnade.models.time_network import TimeNetwork
 
-class Moments:
-    """The features of the training ratings, found by user and item. It does not change."""
+        return TimeNetwork(self.config.features, self.config.levels, shared=self.config.shared)
 
-    def __init__(self, features: TimeFeatures) -> None:
-        self.features = features
+    def torch_scores(self, network: Any, batch: Batch) -> Tensor:
+        import torch
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Moments:
-        return self  # averaged weights share it
+        keys, features = self._training_table
+        cells = batch.cells["item"] * self.config.users + batch.cells["user"]
+        scores: Tensor = network(torch.from_numpy(features[np.searchsorted(keys, cells)]).to(network.A))
+        return scores
 
-    def of_training(self, users: IntArray, items: IntArray) -> Tensor:
-        """Features of training ratings, each left out of its own. Returns (n, F)."""
-        keys, features = self._table
-        cells = items * len(self.features.user) + users
-        return features[torch.from_numpy(np.searchsorted(keys, cells))]
-
-    @cached_property
-    def _table(self) -> tuple[IntArray, Tensor]:
-        train = self.features.training
-        if train is None:
+    @locked_cached_property
+    def _training_table(self) -> tuple[IntArray, Array]:
+        """Training ratings as rising keys, and the features of each without itself."""
+        found = self._of_training
+        if found is None or found.training is None:
             raise TrainingError("training needs the time features of the training ratings")
+        train = found.training
         keys = train.items.astype(np.int64) * train.n_users + train.users
         order = np.argsort(keys)  # by item and user: the order of a block's targets, nearly
-        return keys[order], torch.from_numpy(self.features.features_of_training()[order])
+        return keys[order], found.features_of_training()[order]
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = ("network", "_of_training", "_training_table")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
+
+    # -- asked --------------------------------------------------------------------------------
+
+    def fault(self, ratings: Dataset) -> str | None:
+        if (self.config.users, self.config.items) != (ratings.n_users, ratings.n_items):
+            return "the time features are those of other users or items"
+        if self.config.levels != len(ratings.scale):
+            return f"the scale {ratings.scale} has {len(ratings.scale)} levels"
+        return None
+
+    def reading(self, context: Dataset) -> TimeReading:
+        del context
+        return TimeReading(self)
+
+
+class TimeReading:
+    """What the moment adds to given cells."""
+
+    learns: Axis | None = None
+
+    def __init__(self, component: TimeComponent) -> None:
+        self._component = component
+
+    def cells(self, users: IntArray, items: IntArray, times: Array | None) -> Array:
+        if times is None:
+            _refuse("a prediction needs to know when; give times=, in whole seconds since 1970")
+        tables = self._component.arrays
+        features = self._component.features.features(users, items, times)
+        features = features.astype(tables["A"].dtype)
+        units = np.tanh(features @ tables["M1"] + tables["m1"])
+        steps: Array = features @ tables["A"] + units @ tables["M2"]
+        return np.cumsum(steps, 1) if self._component.config.shared else steps
+
+    def person(self, who: Who, items: IntArray) -> Array:
+        del who, items
+        return _no_lists()
+
+    def person_without(self, who: Who, left_out: IntArray, items: IntArray) -> Array:
+        del who, left_out, items
+        return _no_lists()
+
+    def item(self, what: What, users: IntArray) -> Array:
+        del what, users
+        return _no_lists()
+
+    def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
+        del people, which, items
+        return _no_lists()
+
+    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Array:
+        del people, leave_out
+        return _no_lists()
+
+    def without_each(self, who: Who, item: int) -> Array:
+        del who, item
+        return _no_lists()
+
+    def without_raters(self, raters: Row, who: Who, item: int) -> Array:
+        del raters, who, item
+        return _no_lists()
+
+    def without_levels(self, raters: Row, who: Who, item: int) -> Array:
+        del raters, who, item
+        return _no_lists()
+
+    def folding(self, counts: IntArray, *, mean_only: bool = False) -> None:
+        """Nobody has weights here, so nobody lacks them."""
+        del counts, mean_only
+
+
+def _no_lists() -> NoReturn:
+    _refuse(
+        "it predicts given ratings at given times, and makes no lists or explanations; train one "
+        "without time features for these"
+    )
+
+
+def _refuse(why: str) -> NoReturn:
+    raise PredictionError(f"this model knows time: {why}")

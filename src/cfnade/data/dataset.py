@@ -457,3 +457,14 @@ def match_ids(table: IdArray, ids: Array) -> IntArray:
         return np.full(np.shape(ids), -1)
     index = np.minimum(np.searchsorted(table, ids), len(table) - 1)
     return np.where(table[index] == ids, index, -1)
+
+
+def match_ids(ids: npt.NDArray[Any], earlier: npt.NDArray[Any]) -> IntArray:
+    """Return where each id was in an earlier table, -1 for a new one, (n,).
+
+    Whole numbers and texts that are written alike are the same: a store has both as texts.
+    """
+    if (ids.dtype == object) != (earlier.dtype == object):
+        ids, earlier = (np.array([str(one) for one in some], object) for some in (ids, earlier))
+    before = {raw: place for place, raw in enumerate(earlier.tolist())}
+    return np.array([before.get(raw, -1) for raw in ids.tolist()], np.int64)
