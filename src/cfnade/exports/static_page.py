@@ -65,7 +65,7 @@ def write_web(predictor: Predictor, folder: Path, *, noun: str | None = None) ->
 
 def _page() -> dict[str, bytes]:
     """The page's files, with answers of its own."""
-    parts = files("cfnade.serve") / "page", files("cfnade.exports") / "static"
+    parts = files("cfnade.server") / "page", files("cfnade.exports") / "static"
     contents = {f"page/{one.name}": one.read_bytes() for part in parts for one in part.iterdir()}
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'.encode()
     return contents | {"index.html": contents.pop("page/index.html").replace(_HEAD, _HEAD + policy)}
