@@ -38,6 +38,8 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.split_protocols import TRAIN
 from cfnade.data.splits import Split, apply_labels
 from cfnade.fitted import FittedModel
+from cfnade.inference.histories import UserHistory
+from cfnade.inference.predictor import Predictor
 from cfnade.online.bulk import import_events
 from cfnade.online.engine import Store, open_store
 from cfnade.online.event_store import Event, keep
@@ -45,8 +47,6 @@ from cfnade.online.holdout import by_newest
 from cfnade.online.publish import fingerprint
 from cfnade.online.refresh import ratings_for, refresh
 from cfnade.online.schema import EVENTS, PREDICTED
-from cfnade.predictor import Predictor
-from cfnade.predictor.histories import Person
 from cfnade.recipes import load_recipe
 from cfnade.sides.widening import places_of
 from cfnade.training.run import train
@@ -148,7 +148,9 @@ class Replay:
                 before = mine[: np.searchsorted(mine, at)]
                 met = items[data.items[before]]
                 rated = met[met >= 0].astype(np.int32), data.levels[before[met >= 0]]
-                people[at] = Person(*rated, (), int(users[data.users[at]]) if len(before) else -1)
+                people[at] = UserHistory(
+                    *rated, (), int(users[data.users[at]]) if len(before) else -1
+                )
             raws = predictor.items.table[items[data.items[part[some]]]]
             out[some] = predictor.predict(list(people), raws, histories=people)
         return out

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.server.given import KINDS, Asking, ClientOf, ModelOf, TestClient, trained
 
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.server.app import create_app
 from cfnade.server.model_registry import ModelRegistry
 from cfnade.server.settings import Limits

@@ -152,7 +152,7 @@ def test_more_connections_than_allowed_close_the_silent_ones(
     service: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The service allows 40; with 60 silent ones, everybody who speaks is answered."""
-    with caplog.at_level(logging.WARNING, "cfnade.serve"), ExitStack() as stack:
+    with caplog.at_level(logging.WARNING, "cfnade.server"), ExitStack() as stack:
         for _ in range(60):
             stack.enter_context(closing(connect(service)))
         for _ in range(3):

@@ -23,7 +23,7 @@ from tests.server.given import (
 
 from cfnade.data.splits import split
 from cfnade.exceptions import CfnadeError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.server.item_metadata import validate_item_name
 
 # -- usual, genres, decades ----------------------------------------------------------------------

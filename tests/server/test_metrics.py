@@ -114,7 +114,7 @@ def test_others_add_figures_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
     )
     metrics.add("shop_late", "Not known yet.", lambda: None)
     metrics.add("shop_broken", "Fails.", lambda: float(os.fspath(Path("no number"))))
-    with caplog.at_level(logging.ERROR, "cfnade.serve"):
+    with caplog.at_level(logging.ERROR, "cfnade.server"):
         samples = read(metrics.text().decode())
     assert samples == {
         ("shop_ratings", ()): 7.5,

@@ -18,7 +18,7 @@ from tests.server.given import history, rated
 
 from cfnade import checkpoint
 from cfnade.exceptions import CheckpointError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.server import model_registry
 from cfnade.server.app import create_app
 from cfnade.server.errors import ApiError
@@ -80,7 +80,7 @@ def test_a_broken_model_leaves_the_old_one_and_is_tried_again(
     before = models.current()
     # As a copy that is under way: the description is there, the weights are the old ones.
     shutil.copy(other_model / "model.json", folder / "model.json")
-    with caplog.at_level(logging.ERROR, "cfnade.serve"):
+    with caplog.at_level(logging.ERROR, "cfnade.server"):
         assert models.changed()
         assert not models.reload()
         assert not models.reload()
@@ -146,7 +146,7 @@ def test_a_new_model_takes_over_without_a_failed_request(
             await _until(lambda: len(said) > count + 20)
 
     said: list[tuple[int, float]] = []
-    with caplog.at_level(logging.ERROR, "cfnade.serve"):
+    with caplog.at_level(logging.ERROR, "cfnade.server"):
         asyncio.run(visit(said))
     assert {status for status, _ in said} == {200}
     first_new = said.index((200, new))

@@ -15,10 +15,10 @@ import pytest
 from tests.close import assert_close
 from tests.server.given import KINDS, TITLES, Asking, ModelOf, TestClient, history
 
+from cfnade.inference.predictor import Predictor
 from cfnade.online.engine import Store, open_store
 from cfnade.online.event_store import Event, keep, name_item
 from cfnade.online.prequential import foreseen_ratings
-from cfnade.predictor import Predictor
 from cfnade.server.auth import LEEWAY_SECONDS, Authenticator
 
 KEY = "sesame"

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from sqlalchemy import select
 
+from cfnade.inference.predictor import Predictor
 from cfnade.online.engine import Store
 from cfnade.online.schema import EVENTS, ITEMS
-from cfnade.predictor import Predictor
 from cfnade.server.model_registry import LoadedModel
 from cfnade.server.queries import index_of, user_of
 from cfnade.sides.side import Row, What

@@ -21,7 +21,7 @@ from cfnade.server.errors import problem_body
 from cfnade.server.middleware import HEADERS
 from cfnade.server.settings import Limits
 
-_log = logging.getLogger("cfnade.serve")
+_log = logging.getLogger("cfnade.server")
 _WARN_SECONDS = 60.0
 """A full service says so once in this time."""
 

@@ -24,7 +24,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from cfnade.server.model_registry import ModelRegistry
 
-_log = logging.getLogger("cfnade.serve")
+_log = logging.getLogger("cfnade.server")
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 """Names the folder in which several workers count together; the library reads it."""

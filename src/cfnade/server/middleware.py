@@ -20,7 +20,7 @@ from cfnade.exceptions import CfnadeError
 from cfnade.server.errors import ApiError, problem_response
 from cfnade.server.settings import Limits
 
-_log = logging.getLogger("cfnade.serve")
+_log = logging.getLogger("cfnade.server")
 
 KEY_VARIABLE = "CFNADE_API_KEY"
 KEY_LENGTH = 16

@@ -20,7 +20,7 @@ from cfnade.online.prequential import note_predictions
 from cfnade.server.model_registry import LoadedModel
 from cfnade.server.queries import resolve_stored_user, user_of
 
-_log = logging.getLogger("cfnade.serve")
+_log = logging.getLogger("cfnade.server")
 _WAITING = 5_000
 _PAUSE = 0.2
 """Seconds in which more may come: to note many takes hardly longer than to note one."""

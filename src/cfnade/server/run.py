@@ -29,7 +29,7 @@ from cfnade.server.model_registry import ModelRegistry
 from cfnade.server.request_log import ACCESS_LOG, Style
 from cfnade.server.settings import Limits
 
-_log = logging.getLogger("cfnade.serve")
+_log = logging.getLogger("cfnade.server")
 _FINISH = 30
 """Seconds in which requests under way may finish after a signal to stop."""
 _START = 120

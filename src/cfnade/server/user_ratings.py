@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from cfnade.exceptions import StoreError, StoreUnavailableError
+from cfnade.inference.predictor import Predictor
 from cfnade.online.batch_writer import EventWriter
 from cfnade.online.engine import Store, open_store
 from cfnade.online.erasure import forget
@@ -31,7 +32,6 @@ from cfnade.online.event_store import (
     standing,
 )
 from cfnade.online.prequential import event_count, online
-from cfnade.predictor import Predictor
 from cfnade.server.arrivals import Arrivals
 from cfnade.server.errors import ApiError
 from cfnade.server.model_registry import LoadedModel
