@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser
 from tests.browser.films import GENRES, ITEM
 from tests.browser.test_static_page import handed_out
+from tests.server.conftest import asking as asking  # the fixture
 from tests.server.given import Asking
 
 from cfnade import checkpoint
