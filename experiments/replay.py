@@ -33,11 +33,12 @@ from sqlalchemy import select
 from benchmarks.store_load import service
 from cfnade import checkpoint, load
 from cfnade.cli.keeping import table_of
+from cfnade.components.widening import places_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.split_protocols import TRAIN
 from cfnade.data.splits import Split, apply_labels
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.inference.histories import UserHistory
 from cfnade.inference.predictor import Predictor
 from cfnade.online.bulk import import_events
@@ -48,7 +49,6 @@ from cfnade.online.publish import fingerprint
 from cfnade.online.refresh import ratings_for, refresh
 from cfnade.online.schema import EVENTS, PREDICTED
 from cfnade.recipes import load_recipe
-from cfnade.sides.widening import places_of
 from cfnade.training.run import train
 from experiments.replay_means import OnlineMeans
 

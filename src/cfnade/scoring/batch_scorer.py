@@ -24,7 +24,7 @@ from cfnade.data.validate import build
 from cfnade.evaluation.evaluate import match_test
 from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
-from cfnade.scorer import FEW_CELLS
+from cfnade.inference.scorer import FEW_CELLS
 from cfnade.scoring.tables_in import column, people_of, raw_ids, tells_histories
 from cfnade.utils.validation import check_choice
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from sqlalchemy import select
 
+from cfnade.components.base import Row, What
 from cfnade.inference.predictor import Predictor
 from cfnade.online.engine import Store
 from cfnade.online.schema import EVENTS, ITEMS
 from cfnade.server.model_registry import LoadedModel
 from cfnade.server.queries import index_of, user_of
-from cfnade.sides.side import Row, What
 
 _SECONDS = 5.0
 """For which a look is good."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import __version__
+from cfnade.components.base import What
 from cfnade.evaluation.rating_metrics import quantiles
 from cfnade.inference.objectives import RankBy
 from cfnade.inference.predictor import Predictor
@@ -30,7 +31,6 @@ from cfnade.server.queries import (
     new_items_in,
     resolve_user,
 )
-from cfnade.sides.side import What
 from cfnade.utils.cancellation import check_cancelled
 
 Answer = dict[str, Any]
