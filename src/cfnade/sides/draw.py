@@ -18,14 +18,13 @@ import torch
 
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
+from cfnade.distributed.partition import ColumnPartition, PairExchange, make_pair_exchange
+from cfnade.distributed.process_group import SINGLE_PROCESS
 from cfnade.exceptions import TrainingError
-from cfnade.group import ALONE
 from cfnade.kernels.block_drawing import BlockSampler
 from cfnade.kernels.drawing import DrawnBatch, Sampler
 from cfnade.kernels.grouping import Grouped
 from cfnade.models.batch import Batch, Context, Targets
-from cfnade.sides.column_part import ColumnPart
-from cfnade.sides.meeting import Meeting, meeting_of
 
 Array = npt.NDArray[Any]
 
@@ -40,7 +39,7 @@ class Draw:
     """The cost is the weighted sum over targets divided by this: rows, or targets of a block."""
     empty: bool
     """Whether there are no targets, on other ranks neither."""
-    meeting: Meeting | None = None
+    meeting: PairExchange | None = None
     """Where the scores of users and of items meet, if they lie on several ranks."""
 
     @property
@@ -113,7 +112,7 @@ def draws_of(
     settings: TrainingConfig,
     target_weight: str,
     threads: int,
-    parts: Mapping[Literal["user", "item"], ColumnPart] | None = None,
+    parts: Mapping[Literal["user", "item"], ColumnPartition] | None = None,
 ) -> Draws:
     """Rows if all sides read the same ones, blocks if both users and items are read.
 
@@ -140,7 +139,7 @@ class _RowDraws:
         settings: TrainingConfig,
         target_weight: str,
         threads: int,
-        part: ColumnPart | None,
+        part: ColumnPartition | None,
     ) -> None:
         rows = ratings.rows(axis)
         self.n_rows, self.settings, self._axis = len(rows), settings, axis
@@ -158,7 +157,7 @@ class _RowDraws:
             weights=target_weight,
             threads=threads,
             whole=part and part.rows,
-            group=ALONE if part is None else part.group,
+            group=SINGLE_PROCESS if part is None else part.group,
         )
 
     def share(self, axis: str | None) -> float:
@@ -193,7 +192,7 @@ class _BlockDraws:
         ratings: Dataset,
         settings: TrainingConfig,
         threads: int,
-        parts: Mapping[Literal["user", "item"], ColumnPart] | None,
+        parts: Mapping[Literal["user", "item"], ColumnPartition] | None,
     ) -> None:
         shared = [parts["user"], parts["item"]] if parts else []
         self._parts = shared
@@ -210,7 +209,7 @@ class _BlockDraws:
             rate=settings.context_range or (0.0, 1.0),
             threads=threads,
             parts=(shared[0].block, shared[1].block) if shared else None,
-            group=shared[0].group if shared else ALONE,
+            group=shared[0].group if shared else SINGLE_PROCESS,
         )
 
     def expect(self, batches: Sequence[Array], step: int) -> None:
@@ -227,7 +226,7 @@ class _BlockDraws:
             return Draw(batches, rows_of, max(1, block.n_targets), empty=block.n_targets == 0)
         of_user, of_item = self._parts
         by_item, by_user = block.user.targets, block.item.targets
-        meeting = meeting_of(
+        meeting = make_pair_exchange(
             of_user.group,
             of_user.owner,
             (block.users[by_item.rows], of_user.columns[by_item.columns()]),

@@ -12,8 +12,8 @@ import torch
 
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
+from cfnade.distributed.partition import ColumnPartition
 from cfnade.exceptions import ModelError, TrainingError
-from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.factor_side import FactorSide, SampledSide
 from cfnade.sides.made_side import MadeSide
 from cfnade.sides.nade import NadeSide
@@ -97,7 +97,7 @@ def new_member(
     ratings: Dataset,
     fields: Mapping[str, Any],
     settings: TrainingConfig,
-    parts: Mapping[Axis, ColumnPart] | None = None,
+    parts: Mapping[Axis, ColumnPartition] | None = None,
 ) -> Member:
     """A member for these ratings with its start values.
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from cfnade._typing import IntArray
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import TrainingError
-from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch
 from cfnade.kernels.grouping import CellArrays, RowRatings
@@ -208,7 +208,9 @@ class RidgeSide(RowSide):
         return rank_scores(self.group, output, states, cells, trained)
 
 
-def spread_of(counts: Array, group: Group = ALONE, total: Tensor | None = None) -> float:
+def spread_of(
+    counts: Array, group: ProcessGroup = SINGLE_PROCESS, total: Tensor | None = None
+) -> float:
     """τ² of columns with these training ratings at each level; of all ranks' together."""
     _, variances = _moments(counts, TrainingConfig.smoothing, total)
     weights = counts.sum(1) + 1e-9

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from cfnade._typing import IntArray
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
-from cfnade.group import ALONE, Group
+from cfnade.distributed.partition import ColumnPartition
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.grouping import CellArrays, RowRatings
 from cfnade.kernels.posterior import Evidence
-from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.draw import Draw
 from cfnade.sides.side import (
     AnsweringMember,
@@ -63,15 +63,15 @@ class Side(nn.Module, AnsweringSide):
     trust: float = 1.0
     """What a member with it counts beside others, as far as validation cannot tell."""
     network: nn.Module
-    part: ColumnPart | None = None
+    part: ColumnPartition | None = None
     """Which columns it has, if ranks share them; it is then made for ratings in these alone."""
     by_column: tuple[str, ...] = ()
     """Its tensors that have a row for each column; without any, ranks cannot share it."""
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ProcessGroup:
         """Who has the other columns."""
-        return ALONE if self.part is None else self.part.group
+        return SINGLE_PROCESS if self.part is None else self.part.group
 
     # -- made, saved, taken over --------------------------------------------------------------
 

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
+from cfnade.distributed.partition import PairExchange
 from cfnade.kernels.costing import Cost, cost_of
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.costs import hybrid_cost
 from cfnade.sides import Member, Side
 from cfnade.sides.draw import Array, Draw, Draws, draws_of
-from cfnade.sides.meeting import Meeting
 from cfnade.sides.stepping import PlainAdam
 
 RowIds = npt.NDArray[np.int64]
@@ -110,15 +110,15 @@ class KernelStepper:
             threads=self._threads,
         )
 
-    def _step_of_two(self, draw: Draw, meeting: Meeting, scores: Array, rate: float) -> float:
+    def _step_of_two(self, draw: Draw, meeting: PairExchange, scores: Array, rate: float) -> float:
         """A step whose targets have two owners: the rank with the item makes the cost."""
         of_user, of_item = self._sides["user"], self._sides["item"]
         more = np.zeros((len(meeting.there), self._levels), self._dtype)
         of_user.add_scores(draw, scores)
         of_item.add_scores(draw, more)
-        meeting.bring(scores, more)
+        meeting.add_scores(scores, more)
         cost = self._cost(draw, scores)
-        back = meeting.take_back(cost.slopes)
+        back = meeting.return_slopes(cost.slopes)
         of_user.fit(draw, cost.slopes, rate)
         of_item.fit(draw, back, rate)
         return self._group.total(cost.total)

@@ -14,7 +14,7 @@ from tests.serve.browser.test_static_page import handed_out
 from tests.serve.given import Asking
 
 from cfnade import Predictor, checkpoint
-from cfnade.exports.static_page import write_web
+from cfnade.integrations.static_site import write_web
 
 CALL = """async ([path, body]) => {
   const { call } = await import("./page/api.js");

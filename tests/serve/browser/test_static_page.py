@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.exports.given import HISTORIES, KINDS, asked, predictor_of
+from tests.integrations.exported import HISTORIES, KINDS, asked, predictor_of
 from tests.serve.browser.conftest import Open
 from tests.serve.browser.films import LOVE
 
 import cfnade
 from cfnade import Predictor
-from cfnade.exports.portable import portable
-from cfnade.exports.static_page import write_web
+from cfnade.integrations.fold_in_export import portable
+from cfnade.integrations.static_site import write_web
 
 ASK = """async (histories) => {
   const { loadModel } = await import("./page/model.js");
