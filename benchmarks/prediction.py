@@ -30,8 +30,8 @@ from cfnade.calibration.calibration import Calibration
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic_like
 from cfnade.fitted import FittedModel
+from cfnade.inference.predictor import Predictor
 from cfnade.models import CFNADENetwork
-from cfnade.predictor import Predictor
 from cfnade.scorer import Scorer
 from cfnade.sides import KINDS, Axis, Member, side_names
 
@@ -71,7 +71,7 @@ def latencies(fitted: FittedModel) -> dict[str, float]:
 
 
 def with_ridge(plain: FittedModel) -> FittedModel:
-    """A model of the same catalogue as the recipes make it: a ridge part, honest for everybody."""
+    """A model of the same catalog as the recipes make it: a ridge part, honest for everybody."""
     return random_model("user", plain.context, plain.trained_on, hidden=(100,), ridge=20)
 
 

@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from cfnade.calibration.calibration import Calibration
 from cfnade.calibration.per_user import Calibrator
+from cfnade.inference.objectives import Objective
+from cfnade.inference.results import RankedItems
+from cfnade.inference.top_n import best
 from cfnade.lists import Lists
-from cfnade.predictor.ranking import Best, RankBy, best
 from cfnade.scorer import Scorer
 from cfnade.sides.side import NOTHING, Row, Who
 
@@ -27,12 +29,12 @@ def best_of(
     scores: npt.NDArray[Any],
     allowed: npt.NDArray[np.bool_],
     n: int,
-    by: RankBy,
+    by: Objective,
     calibration: Calibration | None,
     *,
     rated: Row = NOTHING,
     among: Any = None,
-) -> Best:
+) -> RankedItems:
     """The best of one line of scores (M, K), of somebody among the users of a fitted model."""
     told: Any = among or SimpleNamespace(
         calibration=calibration,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.folded import Cell, Problem, cost, least, rule, side_scores
+from tests.inference.cases import UNTRAINED_ITEM, make_kind
 from tests.listed import lines
-from tests.predictor.given import UNTRAINED_ITEM, make_kind
 from tests.sides.given import N_ITEMS, N_USERS, STARS
 from tests.test_scorer import NEW_ITEM, NEW_USER, SIDES, known_of, make, said
 

@@ -47,7 +47,7 @@ FLOW = [
     *("training", "journals"),
     *(
         "checkpoint",
-        "predictor",
+        "inference",
         "evaluation.evaluate",
         "distributed",
         "native",
@@ -56,8 +56,8 @@ FLOW = [
         "questions",
         "estimator",
         "fresh",
-        "integrations",
         "serve",
+        "integrations",
         "cli",
     ),
     "__main__",

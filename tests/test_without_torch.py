@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 import torch
 from tests.close import assert_close
-from tests.predictor.given import KINDS as GIVEN
-from tests.predictor.given import make, make_kind
-from tests.predictor.picked import picked_model, rated_model
+from tests.inference.cases import KINDS as GIVEN
+from tests.inference.cases import make, make_kind
+from tests.inference.implicit_cases import picked_model, rated_model
 
 from cfnade import CFNADE, synthetic
 from cfnade.checkpoint import load, save
@@ -43,7 +43,8 @@ MODELS: dict[str, Callable[[], FittedModel]] = {
 
 IMPORT = """
 import sys
-from cfnade import CFNADE, Predictor, load, load_split, split, synthetic
+from cfnade import CFNADE, load, load_split, split, synthetic
+from cfnade.inference.predictor import Predictor
 model = CFNADE(hidden=(6,), seed=3)
 assert model.get_params()["seed"] == 3
 assert "torch" not in sys.modules
@@ -65,7 +66,7 @@ def test_the_estimator_imports_torch_when_training_starts(tmp_path: Path) -> Non
 
 ASK = """
 import sys
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 def asked(folder):
     predictor = Predictor.load(folder)

@@ -153,7 +153,7 @@ class Scorer:
         return self._mean(lambda member: member.pair(who, what), np.array([-1]))
 
     def lists(self, people: Sequence[Who], wanted: IntArray, *, leave_out: bool) -> Lists:
-        """Of so many people as fit into memory with all items (predictor/listing.py).
+        """Of so many people as fit into memory with all items (inference/top_n.py).
 
         Every item has scores, but only those of the wanted ones hold where training saw nothing.
         If leave_out, what a person rated is scored from the other ratings.

@@ -13,7 +13,7 @@ import pytest
 from cfnade.cli.crowd import refuse
 from cfnade.distributed.shards import ShardedRatings
 from cfnade.exceptions import PredictionError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 Shell = Any
 

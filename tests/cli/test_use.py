@@ -13,7 +13,7 @@ import pytest
 from tests.close import assert_close
 
 from cfnade.checkpoint import load
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 Shell = Any
 

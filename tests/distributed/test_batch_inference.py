@@ -15,7 +15,7 @@ from tests.distributed.batches import ITEMS, cells, known, newcomers, saved_mode
 
 from cfnade.distributed.batch_inference import BatchPredictor
 from cfnade.exceptions import PredictionError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 
 @pytest.fixture(scope="module")

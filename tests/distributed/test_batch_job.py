@@ -19,7 +19,7 @@ from cfnade.distributed.batch_inference import BatchPredictor
 from cfnade.distributed.batch_job import predict_to_parquet
 from cfnade.distributed.engines import Task, open_engine
 from cfnade.exceptions import CfnadeError, PredictionError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 
 @pytest.fixture(scope="module")

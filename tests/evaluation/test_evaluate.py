@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 import torch
 from tests.close import assert_close
-from tests.predictor.given import known_cells, literal
+from tests.inference.cases import known_cells, literal
 
 from cfnade.calibration.calibration import Calibration, fit_calibration
 from cfnade.config import TrainingConfig
@@ -76,7 +76,7 @@ def model_of(side: str, context: Dataset, **fields: Any) -> FittedModel:
 
 
 def predicted_by_hand(fitted: FittedModel, test: Dataset) -> FloatArray:
-    """Plain torch, cell by cell (tests/predictor/given.py)."""
+    """Plain torch, cell by cell (tests/inference/cases.py)."""
     cells = zip(test.users.tolist(), test.items.tolist(), strict=True)
     known = known_cells(fitted.context)
     return np.array([literal(fitted, user, item, known) for user, item in cells])

@@ -130,7 +130,7 @@ def fixed_blend(_: Mapping[str, float]) -> contextlib.AbstractContextManager[Non
 
 def opened(folder: Path) -> Any:
     """A saved model, to be asked."""
-    from cfnade.predictor import Predictor
+    from cfnade.inference.predictor import Predictor
 
     return Predictor.load(folder)
 

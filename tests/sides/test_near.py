@@ -19,8 +19,8 @@ from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split, apply_labels
 from cfnade.exceptions import TrainingError
+from cfnade.inference.predictor import Predictor
 from cfnade.kernels.nearness import Nearness, near_weights
-from cfnade.predictor import Predictor
 from cfnade.scorer import Scorer
 from cfnade.sides import Axis, new_member, side_names
 from cfnade.sides import near_side as module

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.predictor.given import known_cells, literal, make_kind, ratings
+from tests.inference.cases import known_cells, literal, make_kind, ratings
 
 from cfnade.calibration import calibration
 from cfnade.calibration.calibration import fit_calibration

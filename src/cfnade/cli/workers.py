@@ -1,4 +1,4 @@
-"""Ranks as workers of an engine: Ray's TorchTrainer or Spark's TorchDistributor.
+"""GlooGroup as workers of an engine: Ray's TorchTrainer or Spark's TorchDistributor.
 
 Each worker calls the same function that torchrun's ranks run. What ranks have to say comes back to
 the process that was asked; workers that are lost are started again as often as was asked for.

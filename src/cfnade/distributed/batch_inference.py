@@ -24,7 +24,7 @@ from cfnade.data.validate import build
 from cfnade.distributed.batch_tables import column, parse_histories, raw_ids, tells_histories
 from cfnade.evaluation.evaluate import match_test
 from cfnade.exceptions import PredictionError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.scorer import FEW_CELLS
 from cfnade.utils.validation import check_choice
 

@@ -27,7 +27,7 @@ from cfnade.evaluation.ranking_metrics import (
 )
 from cfnade.exceptions import PredictionError
 from cfnade.fitted import FittedModel
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.scorer import Scorer
 from cfnade.utils.validation import check_scalar
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import select
 
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.serve.loading import Loaded
 from cfnade.serve.people import index_of, user_of
 from cfnade.sides.side import Row, What

@@ -13,7 +13,8 @@ from tests.serve.browser.films import GENRES, ITEM
 from tests.serve.browser.test_static_page import handed_out
 from tests.serve.given import Asking
 
-from cfnade import Predictor, checkpoint
+from cfnade import checkpoint
+from cfnade.inference.predictor import Predictor
 from cfnade.integrations.static_site import write_web
 
 CALL = """async ([path, body]) => {

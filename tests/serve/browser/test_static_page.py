@@ -18,7 +18,7 @@ from tests.serve.browser.conftest import Open
 from tests.serve.browser.films import LOVE
 
 import cfnade
-from cfnade import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.integrations.fold_in_export import portable
 from cfnade.integrations.static_site import write_web
 
@@ -34,7 +34,7 @@ ASK = """async (histories) => {
 
 
 SOURCE = Path(cfnade.__file__).parent
-FOLDERS = SOURCE / "serve" / "page", SOURCE / "exports" / "static"
+FOLDERS = SOURCE / "serve" / "page", SOURCE / "integrations" / "static_site"
 PAGE = {f"page/{one.name}" for folder in FOLDERS for one in folder.iterdir()}
 
 
