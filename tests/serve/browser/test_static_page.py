@@ -35,7 +35,12 @@ ASK = """async (histories) => {
 
 SOURCE = Path(cfnade.__file__).parent
 FOLDERS = SOURCE / "serve" / "page", SOURCE / "integrations" / "static_site"
-PAGE = {f"page/{one.name}" for folder in FOLDERS for one in folder.iterdir()}
+PAGE = {
+    f"page/{one.name}"
+    for folder in FOLDERS
+    for one in folder.iterdir()
+    if one.is_file() and one.suffix != ".py"
+}
 
 
 class _Quiet(SimpleHTTPRequestHandler):
