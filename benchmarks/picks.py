@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import cfnade
 from benchmarks.common import machine, save, seconds
 from cfnade.data.dataset import Dataset, Interactions
-from cfnade.fitted import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.implicit import Ease, InteractionModel, InteractionRows, Popularity, SetNade
 from cfnade.implicit.base import FitCache
 from cfnade.implicit.low_rank import RidgeConfig

@@ -41,12 +41,12 @@ SHAPES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 
 def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     """What a rank owns of ratings that are in memory: as shards give it, without the disk."""
+    from cfnade.components.base import other_axis
     from cfnade.data.csr import CsrRows, row_offsets
     from cfnade.distributed.partition import ColumnPartition
     from cfnade.distributed.rank_data import RankData, RankRatings, nameless, owner_of
     from cfnade.distributed.sharding.layout import owned as owned_columns
     from cfnade.kernels.marking import WholeRows
-    from cfnade.sides.side import other_axis
 
     rows = ratings.rows(axis)
     columns = owned_columns(rows.n_columns, group.rank, group.size)
@@ -73,8 +73,8 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
 
 
 def stepper_on(group: Any, ratings: Any, name: str) -> tuple[Any, int]:
+    from cfnade.components import new_member
     from cfnade.config import TrainingConfig
-    from cfnade.sides import new_member
     from cfnade.training.steps import stepper_of
 
     axis, fields, settings = SHAPES[name]

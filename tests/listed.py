@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from cfnade.calibration.calibration import Calibration
 from cfnade.calibration.per_user import Calibrator
+from cfnade.components.base import NOTHING, Row, Who
+from cfnade.inference.lists import Lists
 from cfnade.inference.objectives import Objective
 from cfnade.inference.results import RankedItems
+from cfnade.inference.scorer import Scorer
 from cfnade.inference.top_n import best
-from cfnade.lists import Lists
-from cfnade.scorer import Scorer
-from cfnade.sides.side import NOTHING, Row, Who
 
 
 def lines(scorer: Scorer, people: Sequence[Who], *, leave_out: bool = True) -> npt.NDArray[Any]:

@@ -24,11 +24,11 @@ from tests.inference.implicit_cases import picked_model, rated_model
 
 from cfnade import CFNADE, synthetic
 from cfnade.checkpoint import load, save
-from cfnade.fitted import FittedModel
-from cfnade.scorer import Scorer
-from cfnade.sides import KINDS
-from cfnade.sides.kinds import network_shapes
-from cfnade.sides.saved import SAVED, Expected, SavedMember, expected_tables
+from cfnade.components import KINDS
+from cfnade.components.registry import network_shapes
+from cfnade.components.saved import SAVED, Expected, SavedMember, expected_tables
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.scorer import Scorer
 
 MODELS: dict[str, Callable[[], FittedModel]] = {
     **{kind: lambda kind=kind: make_kind(kind) for kind in GIVEN},  # type: ignore[misc]
@@ -168,7 +168,7 @@ def test_what_answers_is_known_of_all_kinds_of_sides() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_tables_are_expected_as_networks_have_them(name: str) -> None:
     for member in MODELS[name]().members:
-        kept = {name: side.arrays() for name, side in member.sides.items()}
+        kept = {name: side.arrays() for name, side in member.components.items()}
         shapes = network_shapes(member.to_dict(), kept)
         assert expected_tables(member.to_dict(), kept) == {
             name: Expected(*kind) for name, kind in shapes.items()

@@ -18,7 +18,7 @@ from cfnade.config import TrainingConfig
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split
 from cfnade.exceptions import CfnadeError, CheckpointError, PredictionError, TrainingError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.inference.predictor import Predictor
 from cfnade.native import kind_of
 from cfnade.parameters import Arguments, restored_arguments, saved_arguments

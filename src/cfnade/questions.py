@@ -16,7 +16,7 @@ from cfnade.evaluation.evaluate import (
     evaluate_ranking,
 )
 from cfnade.exceptions import PredictionError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.inference.cells import Beside
 from cfnade.inference.histories import History
 from cfnade.inference.objectives import How

@@ -33,15 +33,15 @@ from cfnade.calibration import per_user
 from cfnade.calibration.calibration import Calibration
 from cfnade.calibration.per_user import Calibrator, LevelPreferences
 from cfnade.checkpoint import load, save
+from cfnade.components.base import NOTHING, Row, Who, row_of
 from cfnade.data.scale import Scale
 from cfnade.evaluation import rating_metrics as metrics
 from cfnade.evaluation.evaluate import evaluate
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.inference.objectives import resolve_objective
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.scorer import Scorer
 from cfnade.inference.top_n import best
-from cfnade.scorer import Scorer
-from cfnade.sides.side import NOTHING, Row, Who, row_of
 
 FloatArray = npt.NDArray[np.float64]
 WEIGHTS = (0.2, -0.1, 0.3, 0.0, -0.4, 0.1, 0.0, 0.2, -0.2, 0.1)

@@ -13,7 +13,7 @@ from cfnade import checkpoint
 from cfnade.cli.job import load_parts
 from cfnade.config import TrainingConfig
 from cfnade.distributed.train import train_distributed
-from cfnade.scorer import Scorer
+from cfnade.inference.scorer import Scorer
 
 
 @pytest.mark.parametrize("ridge", [0, 3])

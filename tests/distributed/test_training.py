@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from cfnade import checkpoint
 from cfnade.cli import app
 from cfnade.cli.job import load_parts
+from cfnade.components import Member, component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.distributed.load_partition import load_partition, verify_model
@@ -25,7 +26,6 @@ from cfnade.distributed.state import RankStateStore
 from cfnade.distributed.train import train_distributed
 from cfnade.distributed.validation import DistributedValidation
 from cfnade.exceptions import CheckpointError, TrainingError
-from cfnade.sides import Member, new_member, side_names
 from cfnade.training.state import write_state
 from cfnade.training.steps import Stepper, TorchStepper, stepper_of
 
@@ -68,7 +68,7 @@ def stepped(
     rows: int = 16,
 ) -> Stepped:
     side, fields = MODELS[name]
-    names = side_names(side)
+    names = component_names(side)
     axes: list[Any] = [*names]
     owned = {axis: load_rank_data(group, shards, axis) for axis in axes}
     one = owned[names[0]]
@@ -92,14 +92,14 @@ def whole_gradient(
 ) -> tuple[dict[Any, Any], float]:
     """The gradient of the first step by autograd, in one process, by side and parameter."""
     side, fields = MODELS[name]
-    member = new_member(side_names(side), parts.train, fields, settings)
+    member = new_member(component_names(side), parts.train, fields, settings)
     stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=1)
     plain = TorchStepper(member, parts.train, stepper.draws, 1.0)
     cost = plain.step(rows_of(stepper, rows), step=0, rate=1.0)
     moments = plain.state()
     firsts = {
         (axis, key): 10 * moments[f"{axis}/{i}.moment"]
-        for axis, one in member.sides.items()
+        for axis, one in member.components.items()
         for i, (key, _) in enumerate(one.network.named_parameters())
     }
     return firsts, cost
@@ -129,7 +129,7 @@ def test_one_rank_has_the_bits_of_one_process(
     shards: ShardedRatings, parts: Split, name: str
 ) -> None:
     side, fields = MODELS[name]
-    member = new_member(side_names(side), parts.train, fields, FEW)
+    member = new_member(component_names(side), parts.train, fields, FEW)
     stepper = stepper_of(member, parts.train, fields, FEW, device="cpu", threads=1)
     for step in range(3):
         stepper.step(rows_of(stepper), step=step, rate=1.0)
@@ -144,7 +144,7 @@ def test_validation_by_ranks_is_that_of_the_whole(
     shards: ShardedRatings, parts: Split, ranks: int, name: str, tmp_path: Path
 ) -> None:
     found = on_ranks(ranks, lambda group: trained(group, shards, tmp_path, name))
-    from cfnade.scorer import Scorer
+    from cfnade.inference.scorer import Scorer
 
     fitted = checkpoint.load(tmp_path)
     fitted = replace(fitted, context=parts.train, calibration=None)
@@ -338,8 +338,8 @@ def test_ranks_load_the_columns_of_their_own_ids(
     for some in (slice(0, None, 2), slice(1, None, 2)):
         own: Any = {axis: all_ids[some] for axis, all_ids in ids.items()}
         part = load_partition(tmp_path, own)
-        for side_name, side in part.members[0].sides.items():
-            full = whole.members[0].sides[side_name].network.state_dict()
+        for side_name, side in part.members[0].components.items():
+            full = whole.members[0].components[side_name].network.state_dict()
             for key, tensor in side.network.state_dict().items():
                 wanted = full[key][some] if key in side.by_column else full[key]
                 assert torch.equal(tensor, wanted), (side_name, key)
@@ -359,7 +359,9 @@ def test_ranks_go_on_from_a_model_with_some_of_the_items(
         earlier.context.user_ids, later.context.user_ids, return_indices=True
     )
     assert len(old) > 0
-    before, after = (one.members[0].sides["item"].network.state_dict() for one in (earlier, later))
+    before, after = (
+        one.members[0].components["item"].network.state_dict() for one in (earlier, later)
+    )
     for key in ("A", "P", "b"):
         torch.testing.assert_close(after[key][new], before[key][old], atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(after["Q"], before["Q"], atol=1e-6, rtol=1e-5)

@@ -37,7 +37,7 @@ from cfnade.evaluation import evaluate
 from cfnade.evaluation.evaluate import evaluate_ranking
 from cfnade.evaluation.ranking_metrics import METRICS, ranked_hits
 from cfnade.exceptions import PredictionError
-from cfnade.fitted import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.implicit.rows import InteractionRows
 from cfnade.inference.predictor import Predictor
 

@@ -143,7 +143,7 @@ def weights(folder: Path) -> Arrays:
     found: Arrays = {}
     for number, member in enumerate(model.answering):
         found |= {f"{number}.{name}": table for name, table in member.tables().items()}
-        for name, side in member.sides.items():
+        for name, side in member.components.items():
             found |= {f"{number}.{name}.{key}": array for key, array in side.arrays().items()}
     return {name: np.asarray(array) for name, array in found.items()}
 

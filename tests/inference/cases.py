@@ -18,12 +18,12 @@ from tests.folded import Cell, frequencies, side_scores, unknown
 from tests.raw_tables import raw_table
 
 from cfnade.calibration.calibration import Calibration
+from cfnade.components import Member, component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.validate import build
-from cfnade.fitted import FittedModel, trained_on
-from cfnade.sides import Member, new_member, side_names
+from cfnade.fitted_model import FittedModel, trained_on
 
 FloatArray = npt.NDArray[np.float64]
 Cells = Mapping[tuple[int, int], int]
@@ -85,7 +85,7 @@ def make(
     """A model of that side, with so many members."""
     context = ratings() if data is None else data
     trained = context.select((context.users != UNTRAINED_USER) & (context.items != UNTRAINED_ITEM))
-    names = side_names(side, ridge=fields.get("ridge", 0), time=time)
+    names = component_names(side, ridge=fields.get("ridge", 0), time=time)
     fields = {"hidden": (6,)} | fields
     members = [new_member(names, trained, fields, TrainingConfig()) for _ in range(seeds)]
     generator = torch.Generator().manual_seed(seed)
@@ -132,7 +132,7 @@ def literal(
     members = []
     for member in fitted.members:
         total = np.zeros(len(fitted.context.scale))
-        for number in range(len(member.sides)):
+        for number in range(len(member.components)):
             total += _side_scores(fitted, member, number, Cell(user, item), cells, time)
         weights = np.exp(total - total.max())
         members.append(weights / weights.sum())
@@ -143,7 +143,7 @@ def _side_scores(
     fitted: FittedModel, member: Member, number: int, cell: Cell, cells: Cells, time: int
 ) -> FloatArray:
     """What one side says: given its row without the cell, or of what it has no weights for."""
-    side = list(member.sides.values())[number]
+    side = list(member.components.values())[number]
     if side.axis is not None:
         return side_scores(fitted, member, number, cell, cells)
     moment: Any = side

@@ -13,7 +13,7 @@ from tests.inference.cases import FloatArray, make
 from cfnade.calibration.calibration import Calibration
 from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import INTERACTIONS, Scale
-from cfnade.fitted import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.implicit.rows import InteractionRows
 
 USERS, ITEMS = 12, 60

@@ -45,7 +45,9 @@ def brute_force(
     predictor: Predictor, rated: dict[int, int], open_: set[int]
 ) -> dict[int, NDArray[np.float64]]:
     """By item, the expected reduction for an answer at each level, as shares of a stranger's."""
-    (side,) = [s for s in predictor.fitted.members[0].sides.values() if s.evidence() is not None]
+    (side,) = [
+        s for s in predictor.fitted.members[0].components.values() if s.evidence() is not None
+    ]
     network = side.network
     assert isinstance(network, RidgeNetwork)
     items, levels = [*rated], [*rated.values()]

@@ -20,8 +20,8 @@ from tests.inference.cases import (
 )
 from tests.inference.implicit_cases import rated_model
 
-from cfnade import newcomers
 from cfnade.exceptions import PredictionError
+from cfnade.inference import fold_in
 from cfnade.inference.predictor import Predictor
 from cfnade.utils.cancellation import ComputationCancelledError, cancelled_by
 
@@ -35,7 +35,7 @@ def test_explaining_is_leaving_out_each_rating(
     kind: str, user: int, item: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of known people and of somebody new (-1), who rated what user 1 did."""
-    monkeypatch.setattr(newcomers, "FEW", few)
+    monkeypatch.setattr(fold_in, "FEW", few)
     fitted = make_kind(kind)
     data, values, cells = fitted.context, fitted.context.scale.array(), known_cells(fitted.context)
     rated = history_of(data, 1 if user < 0 else user)

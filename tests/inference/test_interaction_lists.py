@@ -21,13 +21,13 @@ from tests.inference.implicit_cases import (
 )
 from tests.inference.test_top_n import assert_same
 
+from cfnade.components.base import Row
 from cfnade.implicit import InteractionModel, InteractionRows, Popularity
 from cfnade.implicit.popularity import PopularityConfig
 from cfnade.inference import top_n
 from cfnade.inference.histories import UserHistory
 from cfnade.inference.predictor import Predictor
 from cfnade.kernels.threads import torch_threads
-from cfnade.sides.side import Row
 
 TASTES = [0, 0.25, 0.5, 0.75, 1]
 FITTED = {"rated": rated_model(), "both": rated_model("both"), "picked": picked_model()}

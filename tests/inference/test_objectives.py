@@ -18,9 +18,9 @@ from tests.listed import best_of
 from cfnade.calibration.calibration import Calibration
 from cfnade.data.scale import Scale, bin_scale
 from cfnade.exceptions import PredictionError
+from cfnade.inference.lists import distributions
 from cfnade.inference.objectives import level_edges, quantiles, resolve_objective
 from cfnade.inference.predictor import Predictor
-from cfnade.lists import distributions
 
 STARS = Scale((1.0, 2.0, 3.0, 4.0, 5.0))
 CRITERIA: list[dict[str, Any]] = [
@@ -98,7 +98,7 @@ def test_few_candidates_give_the_list_of_all(
 @pytest.mark.parametrize("how", CRITERIA)
 def test_equal_scores_are_listed_by_id(how: dict[str, Any]) -> None:
     fitted = make("user")
-    network: Any = fitted.members[0].sides["user"].network
+    network: Any = fitted.members[0].components["user"].network
     with torch.no_grad():
         network.V.zero_()
         network.b.copy_(network.b[:1].expand(ITEMS, -1))

@@ -37,7 +37,7 @@ from tests.inference.cases import (
 from cfnade.checkpoint import drop_context, save
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import PredictionError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.similarity import embeddings
 from cfnade.models.batch import Context
@@ -326,7 +326,7 @@ def test_a_vector_is_the_state_of_a_row_or_the_weights_of_a_column(kind: str, ax
     frame = embeddings(fitted, axis)
     assert frame[axis].to_list() == fitted.context.ids(axis).tolist()
     assert ("title" in frame.columns) == (axis == "item")
-    sides = [side for side in fitted.members[0].sides.values() if side.axis]
+    sides = [side for side in fitted.members[0].components.values() if side.axis]
     side = next((side for side in sides if side.axis == axis), sides[0])
     network: Any = side.network
     for number in (0, 3, 5):

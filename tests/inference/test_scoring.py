@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from cfnade.components import nade_rows
+from cfnade.components.base import NOTHING, Row
+from cfnade.components.nade_rows import NadeRows, NadeWeights
+from cfnade.components.trainable import tables_of
 from cfnade.data.csr import CsrRows
-from cfnade.lists import distributions
+from cfnade.inference.lists import distributions
 from cfnade.models.batch import Context
 from cfnade.models.cfnade import CFNADENetwork
-from cfnade.sides import nade_rows
-from cfnade.sides.nade_rows import NadeRows, NadeWeights
-from cfnade.sides.side import NOTHING, Row
-from cfnade.sides.trainable import tables_of
 
 ACTIVATIONS = ["tanh", "sigmoid", "relu", "softplus", "elu"]
 

@@ -10,11 +10,11 @@ from tests.implicit.cases import summed_scores
 from tests.inference.cases import make
 from tests.inference.implicit_cases import ITEMS, data, first_of, picked_model, rated_model
 
+from cfnade.components.base import Row
 from cfnade.exceptions import PredictionError
 from cfnade.implicit.rows import InteractionRows
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.similarity import unit_vectors
-from cfnade.sides.side import Row
 
 
 def chances(fitted: Any, known: list[int]) -> Any:

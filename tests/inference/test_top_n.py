@@ -12,7 +12,7 @@ import torch
 from tests.inference.cases import FOR_PEOPLE, ITEMS, TIMELESS, history_of, make, make_kind
 
 from cfnade.calibration.calibration import Calibration
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.inference import top_n
 from cfnade.inference.predictor import Predictor
 from cfnade.kernels.threads import torch_threads
@@ -74,7 +74,7 @@ def alike(fitted: FittedModel) -> FittedModel:
     """Every third item has the weights of the first."""
     with torch.no_grad():
         for member in fitted.members:
-            network: Any = member.sides["user"].network
+            network: Any = member.components["user"].network
             network.V[::3], network.b[::3] = network.V[:1].clone(), network.b[:1].clone()
     counts = np.ones_like(fitted.trained_on["item"])
     return replace(fitted, trained_on={"item": counts})

@@ -25,7 +25,7 @@ from cfnade.distributed.batch_tables import column, parse_histories, raw_ids, te
 from cfnade.evaluation.evaluate import match_test
 from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
-from cfnade.scorer import FEW_CELLS
+from cfnade.inference.scorer import FEW_CELLS
 from cfnade.utils.validation import check_choice
 
 WHAT = ("recommend", "predict", "evaluate")

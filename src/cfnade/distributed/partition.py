@@ -73,7 +73,7 @@ class PairExchange(NamedTuple):
         return back
 
 
-def make_pair_exchange(
+def pair_exchange(
     group: ProcessGroup,
     owner: Owner,
     here: tuple[Array, Array],

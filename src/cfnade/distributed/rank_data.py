@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IndexArray, IntArray
+from cfnade.components.base import Axis, other_axis
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.distributed.partition import ColumnPartition
@@ -17,7 +18,6 @@ from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.sharding.layout import part_of
 from cfnade.distributed.shards import HeldCells, ShardedRatings
 from cfnade.kernels.marking import WholeRows
-from cfnade.sides.side import Axis, other_axis
 
 
 class RankRatings(Dataset):

@@ -13,6 +13,9 @@ import torch
 
 from cfnade import __version__
 from cfnade.calibration.calibration import Calibration
+from cfnade.components import KINDS, Axis, Member, component_names, new_member
+from cfnade.components.base import other_axis
+from cfnade.components.ridge import spread_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import make_dataset
 from cfnade.distributed.checkpoint import PartitionedModel, write_model
@@ -30,9 +33,6 @@ from cfnade.distributed.validation import DistributedValidation
 from cfnade.exceptions import TrainingError
 from cfnade.implicit.set_nade_training import settings_for
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.sides import KINDS, Axis, Member, new_member, side_names
-from cfnade.sides.ridge import spread_of
-from cfnade.sides.side import other_axis
 from cfnade.training.loop import Reporter, Run
 from cfnade.training.member import settle_member, take_over
 from cfnade.training.run import PICKS
@@ -109,7 +109,9 @@ def _member(
     how: RankRun, side: str, fields: dict[str, Any], settings: TrainingConfig
 ) -> tuple[PartitionedModel, Calibration | None, dict[str, Any]]:
     """How things are rated."""
-    names = side_names(side, ridge=fields.get("ridge", 0), time=bool(fields.pop("time", False)))
+    names = component_names(
+        side, ridge=fields.get("ridge", 0), time=bool(fields.pop("time", False))
+    )
     axis, *more = _axes(names, settings)
     owned = load_rank_data(how.group, how.shards, axis)
     other = load_rank_data(how.group, how.shards, more[0]) if more else None
@@ -131,7 +133,7 @@ def _member(
         identity=identity,
         reporter=how.reporter,
     )
-    if any(part.starts_well for part in member.sides.values()):
+    if any(part.starts_well for part in member.components.values()):
         run.consider_start()
     diverged = run.go_or_keep_best(how.ended)
     settle_member(member, ratings)

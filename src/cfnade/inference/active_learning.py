@@ -15,11 +15,11 @@ import numpy.typing as npt
 import polars as pl
 from annotated_types import Ge
 
+from cfnade.components.base import Who
 from cfnade.exceptions import PredictionError
 from cfnade.inference.results import item_columns
+from cfnade.inference.scorer import Scorer
 from cfnade.kernels.posterior import Evidence
-from cfnade.scorer import Scorer
-from cfnade.sides.side import Who
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.cancellation import check_cancelled
 from cfnade.utils.validation import check_scalar
@@ -142,6 +142,6 @@ class Interview:
     @locked_cached_property
     def _uncertainty(self) -> Uncertainty | None:
         members = self._scorer.fitted.answering
-        sides = [side for member in members for side in member.sides.values()]
+        sides = [side for member in members for side in member.components.values()]
         evidence = [side.evidence() for side in sides if side.axis == "user"]
         return next((Uncertainty(one) for one in evidence if one is not None), None)

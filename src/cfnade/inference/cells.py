@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.calibration.per_user import Calibrator
+from cfnade.components.base import What
 from cfnade.inference import refusals
 from cfnade.inference.catalog import IdIndex
 from cfnade.inference.histories import History, NewItems, UserHistory
 from cfnade.inference.objectives import means_of
 from cfnade.inference.results import Predictions
+from cfnade.inference.scorer import Scorer
 from cfnade.inference.unknown_ids import Unknown
-from cfnade.scorer import Scorer
-from cfnade.sides.side import What
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

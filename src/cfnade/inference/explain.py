@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from cfnade.components.base import Who
 from cfnade.inference.objectives import means_of
 from cfnade.inference.results import item_columns
+from cfnade.inference.scorer import Scorer
 from cfnade.inference.top_n import known_interactions
-from cfnade.scorer import Scorer
-from cfnade.sides.side import Who
 from cfnade.utils.cancellation import check_cancelled
 
 _SCORES = 1 << 22  # of all items, without some interactions, that are made together

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IndexArray
+from cfnade.components.base import Row, What, Who
 from cfnade.data.scale import LevelArray, Scale
 from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import Catalog, IdIndex
-from cfnade.sides.side import Row, What, Who
 
 FloatArray = npt.NDArray[np.float64]
 

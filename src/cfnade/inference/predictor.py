@@ -22,11 +22,13 @@ from annotated_types import Ge
 from cfnade.calibration.per_user import Calibrator
 from cfnade.checkpoint import load
 from cfnade.checkpoint.validate import validate_model
+from cfnade.components.base import What, Who
 from cfnade.exceptions import ModelError, PredictionError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.implicit.base import ScoreArray
 from cfnade.inference import refusals, results
 from cfnade.inference.active_learning import Interview
+from cfnade.inference.baseline import Baseline
 from cfnade.inference.catalog import Catalog, IdIndex, listed, paired
 from cfnade.inference.cells import Beside, Cells, CellsAsked
 from cfnade.inference.explain import explanation
@@ -40,10 +42,8 @@ from cfnade.inference.histories import (
 from cfnade.inference.objectives import How
 from cfnade.inference.ranking_options import Wishes
 from cfnade.inference.results import Predictions, UserTopN
+from cfnade.inference.scorer import Scorer
 from cfnade.inference.unknown_ids import check_unknown, with_unknown
-from cfnade.scorer import Scorer
-from cfnade.sides.side import What, Who
-from cfnade.unseen import NothingKnown
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.validation import check_scalar
 
@@ -303,7 +303,7 @@ class Predictor:
     @locked_cached_property
     def usual(self) -> FloatArray:
         """How people rated each item, whoever asks: what is said to a stranger. Returns (M, K)."""
-        return NothingKnown(self.fitted).frequencies()
+        return Baseline(self.fitted).frequencies()
 
     @property
     def item_vectors(self) -> ScoreArray:

@@ -12,12 +12,14 @@ from annotated_types import Ge, Le
 
 from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
+from cfnade.components.base import Who
 from cfnade.exceptions import PredictionError
 from cfnade.implicit.base import ScoreArray
 from cfnade.inference.catalog import Catalog, listed
 from cfnade.inference.objectives import How, Objective, RankBy, resolve_objective
 from cfnade.inference.refusals import check_names
 from cfnade.inference.results import TopN
+from cfnade.inference.scorer import Scorer
 from cfnade.inference.similarity import (
     LONGER,
     similar_by_picks,
@@ -37,8 +39,6 @@ from cfnade.inference.top_n import (
     rankings,
     with_picks,
 )
-from cfnade.scorer import Scorer
-from cfnade.sides.side import Who
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.validation import check_scalar
 

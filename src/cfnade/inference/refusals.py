@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cfnade.exceptions import PredictionError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.utils.validation import describe_unknown
 
 

@@ -13,7 +13,7 @@ import polars as pl
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
 from cfnade.inference.catalog import IdIndex, titles_of
-from cfnade.scorer import Scorer
+from cfnade.inference.scorer import Scorer
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

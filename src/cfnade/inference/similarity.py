@@ -6,15 +6,15 @@ import numpy as np
 import polars as pl
 
 from cfnade._typing import IntArray
+from cfnade.components import Axis
+from cfnade.components.base import Row
 from cfnade.exceptions import PredictionError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.implicit.base import ScoreArray
 from cfnade.inference.objectives import FloatArray
 from cfnade.inference.results import RankedItems, id_series, item_columns
-from cfnade.scorer import Scorer
-from cfnade.sides import Axis
-from cfnade.sides.side import Row
+from cfnade.inference.scorer import Scorer
 
 POPULAR = 0.5
 """How far an item's popularity counts: 0 lists the least known of the like, 1 the best known."""
@@ -53,7 +53,7 @@ def _vectors(fitted: FittedModel, axis: Axis) -> ScoreArray:
         vectors = fitted.interaction_model.item_vectors()
         if vectors is not None:
             return vectors
-    sides = [side for member in fitted.answering[:1] for side in member.sides.values()]
+    sides = [side for member in fitted.answering[:1] for side in member.components.values()]
     for side in sorted(sides, key=lambda side: side.axis != axis):
         if side.axis == axis and not fitted.has_context:
             raise PredictionError("this model was saved without ratings: it knows no such row")

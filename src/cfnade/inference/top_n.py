@@ -16,10 +16,13 @@ import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
+from cfnade.components.base import Who
 from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.implicit.base import ScoreArray
+from cfnade.inference.lists import Lists
 from cfnade.inference.objectives import FloatArray, Objective, means_of
 from cfnade.inference.results import RankedItems, TopN
+from cfnade.inference.scorer import Scorer
 from cfnade.kernels.bounds import (
     MEAN_SLACK,
     bounds,
@@ -27,9 +30,6 @@ from cfnade.kernels.bounds import (
 )
 from cfnade.kernels.likeliest import cells_between, nth_largest
 from cfnade.kernels.threads import one_torch_thread, run, thread_count
-from cfnade.lists import Lists
-from cfnade.scorer import Scorer
-from cfnade.sides.side import Who
 
 BoolArray = npt.NDArray[np.bool_]
 

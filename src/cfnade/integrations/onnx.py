@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.integrations.fold_in_export import NadePart, Part, Portable, RidgePart, portable
 from cfnade.utils.files import atomic_write
 

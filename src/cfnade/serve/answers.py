@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import __version__
+from cfnade.components.base import What
 from cfnade.evaluation.rating_metrics import quantiles
 from cfnade.inference.objectives import RankBy
 from cfnade.inference.predictor import Predictor
@@ -22,7 +23,6 @@ from cfnade.serve.own_part import length_to_rank, weighed
 from cfnade.serve.people import Asked, asked_by, indices_of, item_of, known_ids, new_items_in
 from cfnade.serve.problems import Problem
 from cfnade.serve.shelf import asked_items
-from cfnade.sides.side import What
 from cfnade.utils.cancellation import check_cancelled
 
 Answer = dict[str, Any]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.components.base import What, Who
 from cfnade.data.scale import LevelArray
 from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import IdIndex
@@ -17,7 +18,6 @@ from cfnade.inference.histories import UserHistory
 from cfnade.inference.predictor import Predictor
 from cfnade.serve.problems import Problem
 from cfnade.serve.schemas import Asker, NewItem, Rated
-from cfnade.sides.side import What, Who
 from cfnade.utils.cancellation import check_cancelled
 
 if TYPE_CHECKING:
