@@ -15,8 +15,8 @@ from tests.server.conftest import asking as asking  # the fixture
 from tests.server.given import Asking
 
 from cfnade import checkpoint
-from cfnade.exports.static_page import write_web
 from cfnade.inference.predictor import Predictor
+from cfnade.integrations.static_site import write_web
 
 CALL = """async ([path, body]) => {
   const { call } = await import("./page/api.js");
