@@ -42,7 +42,7 @@ SHAPES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     """What a rank owns of ratings that are in memory: as shards give it, without the disk."""
     from cfnade.data.csr import CsrRows, row_offsets
-    from cfnade.kernels.marking import WholeRows
+    from cfnade.kernels.row_splits import WholeRows
     from cfnade.ranks.owned import Owned, RankRatings, nameless, owner_of
     from cfnade.shards.layout import owned as owned_columns
     from cfnade.sides.column_part import ColumnPart

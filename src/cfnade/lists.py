@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IntArray
-from cfnade.kernels.bounds import mean_levels
+from cfnade.kernels.top_k import mean_levels
 from cfnade.sides.side import Array, Who
 
 FloatArray = npt.NDArray[np.float64]

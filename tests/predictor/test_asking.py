@@ -13,7 +13,7 @@ from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import PredictionError
 from cfnade.kernels.posterior import Evidence
 from cfnade.models.batch import Context
-from cfnade.models.ridge_network import RidgeNetwork
+from cfnade.models.ridge import RidgeNetwork
 from cfnade.predictor import Predictor
 from cfnade.predictor.asking import Uncertainty
 from cfnade.training.run import train

@@ -17,9 +17,9 @@ from tests.sides.given import N_ITEMS, N_USERS, some_member, some_ratings
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
-from cfnade.models.batch import Batch, Context
-from cfnade.models.costs import hybrid_cost
-from cfnade.models.ordered import ordered_cost
+from cfnade.models.batch import Context, ModelBatch
+from cfnade.models.likelihood import ordered_cost
+from cfnade.models.losses import hybrid_cost
 from cfnade.sides import Axis
 from cfnade.sides.draw import Draw, Draws, draws_of
 from cfnade.sides.nade import NadeSide
@@ -43,7 +43,7 @@ def table(axis: Axis) -> dict[tuple[int, int], int]:
     return LEVELS if axis == "user" else {(i, u): level for (u, i), level in LEVELS.items()}
 
 
-def cells_of(batch: Batch) -> tuple[dict[Any, int], dict[Any, int]]:
+def cells_of(batch: ModelBatch) -> tuple[dict[Any, int], dict[Any, int]]:
     """(row, column) -> level of context and of targets; none may come twice."""
     known = list(zip(batch.context.rows().tolist(), batch.context.columns.tolist(), strict=True))
     asked = list(zip(batch.targets.rows.tolist(), batch.targets.columns.tolist(), strict=True))

@@ -110,7 +110,7 @@ def _named(job: Job) -> Job:
 def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
     from cfnade.cli.show import TrainingView
     from cfnade.config import TrainingConfig
-    from cfnade.kernels.tasks import TASKS
+    from cfnade.kernels.warmup import TASKS
     from cfnade.ranks import rank_state
     from cfnade.ranks.rank_training import train_together
     from cfnade.shards import Shards

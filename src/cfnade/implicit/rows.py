@@ -12,7 +12,7 @@ import numpy.typing as npt
 from cfnade._typing import IndexArray, IntArray
 from cfnade.data.csr import row_offsets, stable_order
 from cfnade.data.dataset import Dataset
-from cfnade.kernels.ragged_sums import transposed
+from cfnade.kernels.sparse import transposed
 from cfnade.sides.side import Row
 
 WeightArray = npt.NDArray[np.float32]

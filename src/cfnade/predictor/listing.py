@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
-from cfnade.kernels.threads import one_torch_thread, run, thread_count
+from cfnade.kernels.threads import run_parallel, single_torch_thread, thread_count
 from cfnade.predictor.ranking import Best, RankBy, best
 from cfnade.scorer import Scorer
 from cfnade.sides.side import Who
@@ -132,7 +132,9 @@ def rankings(
         step = -(-len(people) // (threads * rounds))  # no thread waits for the last step of another
     firsts = range(0, len(people), step)
     shares = [firsts[thread::threads] for thread in range(min(threads, len(firsts)))]
-    ranked = run(_some, [(lister, people, mine, step) for mine in shares]) if shares else []
+    ranked = (
+        run_parallel(_some, [(lister, people, mine, step) for mine in shares]) if shares else []
+    )
     parts = sorted((part for share in ranked for part in share), key=lambda part: part[0])
     nobody = Best.none(len(scorer.fitted.context.scale))
     tops = [nobody, *(top._replace(which=first + top.which) for first, top, _ in parts)]
@@ -150,5 +152,5 @@ def _some(
 ) -> list[tuple[int, Best, IntArray]]:
     """Of the next people from each of these on."""
     # Of a few, what is made once and kept must have the bits that any other question gives it.
-    with nullcontext() if len(people) <= FEW else one_torch_thread():
+    with nullcontext() if len(people) <= FEW else single_torch_thread():
         return [(first, *lister.lists(people[first : first + step])) for first in firsts]

@@ -19,7 +19,7 @@ from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
 from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.implicit.base import ScoreArray
-from cfnade.kernels.likeliest import cells_between, nth_largest
+from cfnade.kernels.top_k import cells_between, nth_largest
 from cfnade.predictor.listing import Listable, Rankings
 from cfnade.predictor.ranking import Best, FloatArray, RankBy, first_of_each, means_of
 from cfnade.scorer import Scorer

@@ -18,13 +18,13 @@ from cfnade.calibration.calibration import Calibration, unit_values
 from cfnade.calibration.per_user import Calibrator
 from cfnade.data.scale import Scale
 from cfnade.exceptions import PredictionError
-from cfnade.kernels.bounds import (
-    CHANCE,
+from cfnade.kernels.top_k import (
     MEAN_SLACK,
+    PROBABILITY,
     QUANTILE,
     Criterion,
-    bounds,
-    keep_possible,
+    criterion_bounds,
+    keep_candidates,
 )
 from cfnade.lists import Lists
 
@@ -142,7 +142,7 @@ class RankBy:
         temperature."""
         nothing = (0.0,) * len(self.scale)
         return Criterion(
-            kind=CHANCE if self.rank == "at_least" else QUANTILE,
+            kind=PROBABILITY if self.rank == "at_least" else QUANTILE,
             unit=self.unit,
             sharpness=1 / calibrations[0].temperature,
             log_weights=np.array([one.log_weights or nothing for one in calibrations]),
@@ -227,7 +227,7 @@ def best(
 
     Of equal ones the lower index comes first, so the list never depends on chance.
     """
-    keep_possible(*_bounds(lists, by, calibrator), n, allowed)
+    keep_candidates(*_bounds(lists, by, calibrator), n, allowed)
     which, items = np.nonzero(allowed)
     chances = lists.chances(which, items)
     means = means_of(chances, by.scale.array())
@@ -263,7 +263,7 @@ def _bounds(
     for temperature in np.unique(sharp):  # one, unless known and new people are asked at once
         mine = np.flatnonzero(sharp == temperature)
         some = scores if len(mine) == len(sharp) else scores[mine]
-        lower[mine], upper[mine] = bounds(some, by.criterion([each[n] for n in mine]))
+        lower[mine], upper[mine] = criterion_bounds(some, by.criterion([each[n] for n in mine]))
     for below, above, who in zip(lower, upper, lists.people, strict=True):
         below[who.rated.columns], above[who.rated.columns] = -np.inf, np.inf
     return lower, upper

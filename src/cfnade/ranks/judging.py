@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from cfnade.calibration.calibration import MAX_FIT_RATINGS, Calibration, fit_calibration
 from cfnade.evaluation.rating_metrics import calibration_error, nll
-from cfnade.kernels.grouping import NO_WEIGHTS, CellArrays, ratings_of
+from cfnade.kernels.column_groups import NO_WEIGHTS, Cells, take_rows
 from cfnade.lists import distributions
 from cfnade.ranks.owned import Owned
 from cfnade.sides import Member
@@ -138,10 +138,10 @@ class _Questions:
         for first in range(0, len(self._rows), ROWS):
             numbers = self._rows[first : first + ROWS]
             lo, hi = np.searchsorted(rows, (numbers[0], numbers[-1] + 1))
-            ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
+            ratings = take_rows(data.offsets, data.columns, data.levels, numbers)
             counts = owned.part.rows.counts[numbers].astype(np.int64)
             local = np.searchsorted(numbers, rows[lo:hi])
-            cells = CellArrays(local, columns[lo:hi], self.levels[lo:hi], NO_WEIGHTS)
+            cells = Cells(local, columns[lo:hi], self.levels[lo:hi], NO_WEIGHTS)
             asked = ratings, counts, cells, self._trained
             out[lo:hi] = sum(side.shared_scores(*asked) for side in sides)
         return out

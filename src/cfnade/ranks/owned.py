@@ -13,7 +13,7 @@ from cfnade._typing import IndexArray, IntArray
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.group import Group
-from cfnade.kernels.marking import WholeRows
+from cfnade.kernels.row_splits import WholeRows
 from cfnade.shards import HeldCells, Shards
 from cfnade.shards.layout import part_of
 from cfnade.sides.column_part import ColumnPart

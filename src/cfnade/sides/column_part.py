@@ -9,9 +9,9 @@ import torch
 
 from cfnade._typing import IndexArray, IntArray
 from cfnade.group import Group
-from cfnade.kernels.block_drawing import BlockPart
-from cfnade.kernels.marking import WholeRows
-from cfnade.models.initialise import KeptColumns
+from cfnade.kernels.row_splits import WholeRows
+from cfnade.kernels.sampling import BlockPart
+from cfnade.models.initialization import OwnedColumns
 from cfnade.sides.meeting import Owner
 
 
@@ -35,9 +35,9 @@ class ColumnPart(NamedTuple):
         return BlockPart(self.columns, self.rows)
 
     @property
-    def kept(self) -> KeptColumns:
+    def kept(self) -> OwnedColumns:
         """The same, as start values are drawn for it."""
-        return KeptColumns(torch.from_numpy(self.columns.astype(np.int64)), self.whole)
+        return OwnedColumns(torch.from_numpy(self.columns.astype(np.int64)), self.whole)
 
     def __deepcopy__(self, memo: object) -> ColumnPart:
         """Copies of a side have the same part."""

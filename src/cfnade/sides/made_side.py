@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
-from cfnade.kernels.adam import Rule
+from cfnade.kernels.adam import AdamRule
 from cfnade.sides.row_side import RowSide
 from cfnade.sides.stepping import FixedStepper
 from cfnade.sides.trainable import Side
@@ -16,7 +16,9 @@ class MadeSide(RowSide):
     def take_over(self, earlier: Side, ratings: Dataset, earlier_ratings: Dataset) -> None:
         """Nothing: it is made in seconds and knows the new ratings."""
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         del ratings, settings, share
         return {}
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from cfnade._typing import IntArray
 from cfnade.group import Array, Group
-from cfnade.kernels.forward import cell_scores
-from cfnade.kernels.grouping import CellArrays
+from cfnade.kernels.column_groups import Cells
+from cfnade.kernels.scoring import cell_scores
 from cfnade.sides.directions import THIN
 
 
@@ -23,7 +23,7 @@ class OutputTable(NamedTuple):
 
 
 def rank_scores(
-    group: Group, output: OutputTable, states: Array, cells: CellArrays, trained: IntArray
+    group: Group, output: OutputTable, states: Array, cells: Cells, trained: IntArray
 ) -> Array:
     """trained (M,) are the columns' training ratings. Returns (n, K)."""
     table, bias, shared = output

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cfnade._typing import IntArray
-from cfnade.kernels import request
+from cfnade.kernels import scoring
 from cfnade.sides.directions import Directions, directions, gram, mean_column
 from cfnade.sides.side import NOTHING, Array, Row
 from cfnade.utils.caching import locked_cached_property
@@ -76,4 +76,4 @@ class StateFeatures:
         return self._of(self._rows.states_down(-1, numbers, NOTHING))
 
     def _of(self, states: Array) -> Array:
-        return request.affine(states, self._table, self._bias).reshape(-1, *self._shape)
+        return scoring.affine(states, self._table, self._bias).reshape(-1, *self._shape)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.threads import one_torch_thread
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.threads import single_torch_thread
 from cfnade.sides.draw import Draw
 from cfnade.sides.side import Array
 from cfnade.sides.trainable import Side
@@ -21,7 +21,7 @@ class PlainAdam:
     Torch's own class brings in a compiler when the first one is made: three seconds for nothing.
     """
 
-    def __init__(self, side: Side, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, side: Side, rules: Mapping[str, AdamRule]) -> None:
         named = dict(side.network.named_parameters())
         self._rules = [rules[name] for name in named]
         self._parameters: list[Tensor] = list(named.values())
@@ -70,19 +70,19 @@ _KEPT = ("moment", "square")
 class AutogradStepper:
     """Trains any side by its plain torch: for small networks, and for new ones."""
 
-    def __init__(self, side: Side, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, side: Side, rules: Mapping[str, AdamRule]) -> None:
         self._side, self._adam = side, PlainAdam(side, rules)
         self._added: Tensor | None = None
 
     def add_scores(self, draw: Draw, scores: Array) -> None:
-        with one_torch_thread():
+        with single_torch_thread():
             self._added = self._side.plain_scores(draw)
         scores += self._added.detach().numpy()
 
     def fit(self, draw: Draw, slopes: Array, rate: float) -> None:
         del draw
         assert self._added is not None
-        with one_torch_thread():
+        with single_torch_thread():
             self._added.backward(torch.from_numpy(slopes))  # type: ignore[no-untyped-call]
             self._adam.move(rate)
         self._added = None
@@ -106,7 +106,7 @@ class FixedStepper:
         self._side = side
 
     def add_scores(self, draw: Draw, scores: Array) -> None:
-        with one_torch_thread():
+        with single_torch_thread():
             scores += self._side.plain_scores(draw).numpy()
 
     def fit(self, draw: Draw, slopes: Array, rate: float) -> None:

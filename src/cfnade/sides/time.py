@@ -19,8 +19,8 @@ from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.time_features import FEATURES, TimeFeatures
 from cfnade.exceptions import TrainingError
-from cfnade.kernels.adam import Rule
-from cfnade.models.time_network import TimeNetwork
+from cfnade.kernels.adam import AdamRule
+from cfnade.models.time import TimeNetwork
 from cfnade.sides.draw import Draw
 from cfnade.sides.side import Array, Axis, Before
 from cfnade.sides.stepping import AutogradStepper
@@ -92,11 +92,13 @@ class TimeSide(Side):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         del ratings, share
         names = [name for name, _ in self.network.named_parameters()]
         rate = settings.learning_rate
-        return {name: Rule(rate=rate, decay=0.0 if name == "m1" else DECAY) for name in names}
+        return {name: AdamRule(rate=rate, decay=0.0 if name == "m1" else DECAY) for name in names}
 
     def plain_scores(self, draw: Draw) -> Tensor:
         features = self._moments.of_training(draw.cells["user"], draw.cells["item"])

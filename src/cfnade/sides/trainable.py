@@ -17,8 +17,8 @@ from cfnade._typing import IntArray
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.group import ALONE, Group
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.grouping import CellArrays, RowRatings
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.column_groups import Cells, RowRatings
 from cfnade.kernels.posterior import Evidence
 from cfnade.sides.column_part import ColumnPart
 from cfnade.sides.draw import Draw
@@ -109,7 +109,9 @@ class Side(nn.Module, AnsweringSide):
         """A last touch after training, if it has any, beside the other sides of its member."""
 
     @abstractmethod
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         """Rate and L2 of each parameter by its name in the network.
 
         share is 0 for a cost that is a mean over rows; for a mean over the targets of a block it
@@ -127,7 +129,7 @@ class Side(nn.Module, AnsweringSide):
         """What trains it on a CPU."""
 
     def shared_scores(
-        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
+        self, known: RowRatings, counts: IntArray, cells: Cells, trained: IntArray
     ) -> Array:
         """Scores of cells in the own columns, of rows of which each rank knows its own ratings.
 

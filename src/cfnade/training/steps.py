@@ -15,9 +15,9 @@ from torch import Tensor
 
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
-from cfnade.kernels.costing import Cost, cost_of
+from cfnade.kernels.ordinal_cost import Cost, cost_of_scores
 from cfnade.models.config import CFNADEConfig
-from cfnade.models.costs import hybrid_cost
+from cfnade.models.losses import hybrid_cost
 from cfnade.sides import Member, Side
 from cfnade.sides.draw import Array, Draw, Draws, draws_of
 from cfnade.sides.meeting import Meeting
@@ -102,7 +102,7 @@ class KernelStepper:
         return self._group.total(cost.total)
 
     def _cost(self, draw: Draw, scores: Array) -> Cost:
-        return cost_of(
+        return cost_of_scores(
             scores,
             draw.levels,
             draw.weights,
