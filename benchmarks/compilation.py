@@ -2,7 +2,7 @@
 
     python benchmarks/compilation.py [TASK ...]
 
-Tasks are those of `cfnade.kernels.tasks`, one after the other in one process: a function that two
+Tasks are those of `cfnade.kernels.warmup`, one after the other in one process: a function that two
 of them need counts with the first.
 """
 

@@ -18,11 +18,11 @@ from cfnade.kernels.simd import data_pointer
 LANES = 16
 
 
-def copy_of_tiles(wide: bool) -> ModuleType:
+def module_copy(wide: bool) -> ModuleType:
     """The module as it is on a machine with, or without, registers of 16 numbers."""
     if wide == jit.HAS_AVX512:
         return register_products
-    name, path = "tests.kernels.other_tiles", str(register_products.__file__)
+    name, path = "tests.kernels.other_register_products", str(register_products.__file__)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -39,9 +39,9 @@ def copy_of_tiles(wide: bool) -> ModuleType:
 @pytest.fixture(scope="module", params=[False, True], ids=["narrow", "wide"])
 def loops(request: pytest.FixtureRequest) -> Any:
     """Scores, gradient of the block and gradient of the states of one tile."""
-    module = copy_of_tiles(request.param)
-    tile_scores, tile_outer, tile_back = module.tile_scores, module.tile_outer, module.tile_back
-    Soon = module.Soon
+    module = module_copy(request.param)
+    tile_scores, PrefetchBlock = module.tile_scores, module.PrefetchBlock
+    add_block_gradient, add_state_gradient = module.add_block_gradient, module.add_state_gradient
 
     @njit
     def run(
@@ -54,10 +54,10 @@ def loops(request: pytest.FixtureRequest) -> Any:
             scratch.slopes[i] = slopes[i]
         for t in range(count):
             scratch.begins[t] = begins[t]
-        soon = Soon(scratch.block, shape.levels)
+        soon = PrefetchBlock(scratch.block, shape.levels)
         tile_scores(data_pointer(states), count, shape, scratch, soon)
-        tile_outer(data_pointer(states), count, shape, scratch, soon)
-        tile_back(data_pointer(d_states), count, shape, scratch, soon)
+        add_block_gradient(data_pointer(states), count, shape, scratch, soon)
+        add_state_gradient(data_pointer(d_states), count, shape, scratch, soon)
         scores, d_block = np.empty(len(slopes)), np.empty(len(block))
         for i in range(len(slopes)):
             scores[i] = scratch.scores[i]

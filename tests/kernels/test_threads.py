@@ -111,11 +111,11 @@ SCRIPT = """
 import sys, threading, time
 import numpy as np, polars, torch
 import cfnade
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.drawing import Sampler
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.sampling import RowSampler
 from cfnade.kernels.engine import Engine
 from cfnade.kernels.network import Network
-from cfnade.kernels.threads import one_torch_thread, run, torch_threads
+from cfnade.kernels.threads import single_torch_thread, run_parallel, torch_threads
 
 SQUARE = torch.ones(600, 600)
 
@@ -143,16 +143,16 @@ def use_everything():
     table = torch.zeros(2, 2, 8)
     network = Network(table, table.clone(), torch.zeros(2, 2), torch.zeros(8))
     data = np.array([0, 2]), np.array([0, 1], np.int32), np.zeros(2, np.uint8)
-    batch = Sampler(*data, n_columns=2, n_levels=2).sample(np.zeros(1, int), seed=0, step=0)
+    batch = RowSampler(*data, n_columns=2, n_levels=2).sample(np.zeros(1, int), seed=0, step=0)
     for threads in (1, 2, 3):
-        engine = Engine(network, dict.fromkeys(network.named(), Rule()), threads=threads)
+        engine = Engine(network, dict.fromkeys(network.named(), AdamRule()), threads=threads)
         engine.step(batch)
-    run(torch.get_num_threads, [(), (), ()])
+    run_parallel(torch.get_num_threads, [(), (), ()])
     with torch_threads(1):
         assert (torch.get_num_threads(), shared()) == (1, False)
         assert newborns()[0] == before[0], "newborns inside"
-    with one_torch_thread():
-        run(shared, [(), ()])
+    with single_torch_thread():
+        run_parallel(shared, [(), ()])
     cells = np.arange(60)
     ratings = polars.DataFrame({"user": cells // 5, "item": cells % 5, "rating": cells % 3})
     cfnade.CFNADE(side="user", hidden=(4,), epochs=1, threads=1).fit(ratings)

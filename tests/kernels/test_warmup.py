@@ -36,25 +36,27 @@ event.register("numba:compile", compiled)
 
 ONE_KERNEL = """
 import numpy as np
-from cfnade.kernels import grouping, prepare
+from cfnade.kernels import column_groups, warmup
 
 cell = np.zeros(1, int)
-prepare.TASKS["sort"] = (lambda: grouping.counting_sort(cell, 1), (grouping._sort,))
-print(*prepare.cache_state("sort"), len(compiled.names))
-print(prepare.prepare(print, "sort"), len(compiled.names), *prepare.cache_state("sort"))
+kernels = (column_groups._counting_sort,)
+warmup.TASKS["sort"] = (lambda: column_groups.counting_sort(cell, 1), kernels)
+print(*warmup.cache_state("sort"), len(compiled.names))
+print(warmup.compile_kernels(print, "sort"), len(compiled.names), *warmup.cache_state("sort"))
 """
 
 ELSEWHERE = """
 import os
-from cfnade.kernels import grouping, prepare
+from cfnade.kernels import column_groups, warmup
 
 os.cpu_count = lambda: 2
-prepare.POSTERIORS, prepare.NEWCOMERS, prepare.WORTH_IT = "ranks", "ranks", 1  # soon done
-prepare.TASKS["ridge"] = (
-    lambda: (prepare.SecondProcess.wait(), prepare.TASKS["ranks"][0]()),
-    (grouping._sort, *prepare.TASKS["ranks"][1]),
+warmup.POSTERIORS, warmup.NEWCOMERS = "ranks", "ranks"  # soon done
+warmup.MIN_KERNELS_PER_PROCESS = 1
+warmup.TASKS["ridge"] = (
+    lambda: (warmup.CompileProcess.wait(), warmup.TASKS["ranks"][0]()),
+    (column_groups._counting_sort, *warmup.TASKS["ranks"][1]),
 )
-found = prepare.prepare(print, "ridge")
+found = warmup.compile_kernels(print, "ridge")
 print(found, len(compiled.names))
 """
 
@@ -63,12 +65,12 @@ import sys
 import numpy as np
 import polars
 import cfnade
-from cfnade.kernels.prepare import cache_state, prepare
+from cfnade.kernels.warmup import cache_state, compile_kernels
 
-prepare()
+compile_kernels()
 compiled.names.clear()
 assert cache_state().missing == 0
-assert not prepare(print)
+assert not compile_kernels(print)
 rng = np.random.default_rng(0)
 cells = rng.permutation(600)[:300]
 stars = rng.integers(1, 6, 300)
@@ -168,13 +170,13 @@ def refuse(*_, **options):  # how Numba tries whether a folder is writable
 tempfile.TemporaryFile = refuse
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    from cfnade.kernels import mean_tilt, prepare, spelling
-    chances = mean_tilt.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
+    from cfnade.kernels import newton, warmup, spelling
+    chances = newton.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
 print(*[warning.category.__name__ for warning in caught])
 print("NUMBA_CACHE_DIR" in str(caught[0].message))
 print(np.round(chances, 6).tolist())
-folder, compiled_here = prepare.cache_folder_of_kernels(), prepare.prepare(None, "newcomers")
-print(folder, compiled_here, prepare.SecondProcess.process)
+folder, compiled_here = warmup.kernel_cache_folder(), warmup.compile_kernels(None, "newcomers")
+print(folder, compiled_here, warmup.CompileProcess.process)
 """
 
 
@@ -193,9 +195,9 @@ def fail(self, *_):
 caching.IndexDataCacheFile.save = fail
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    from cfnade.kernels import grouping, mean_tilt
-    grouping.counting_sort(np.array([2, 0, 1]), 3)
-    mean_tilt.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
+    from cfnade.kernels import column_groups, newton
+    column_groups.counting_sort(np.array([2, 0, 1]), 3)
+    newton.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
 print(len(caught), "No space left" in str(caught[0].message))
 """
 
@@ -207,11 +209,11 @@ def test_a_full_disk_of_the_cache_is_one_warning(tmp_path: Path) -> None:
 PYTHON = """
 import cfnade.implicit.ease
 import numpy as np
-from cfnade.kernels import grouping
+from cfnade.kernels import column_groups
 
 for size in (2, 3):
-    grouping.counting_sort(np.zeros(size, int), 1)
-    grouping.counting_sort(np.zeros(size, np.int32), 1)
+    column_groups.counting_sort(np.zeros(size, int), 1)
+    column_groups.counting_sort(np.zeros(size, np.int32), 1)
 """
 
 
