@@ -19,8 +19,8 @@ import torch
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.distributed.partition import ColumnPartition, PairExchange, pair_exchange
+from cfnade.distributed.process_group import SINGLE_PROCESS
 from cfnade.exceptions import TrainingError
-from cfnade.group import ALONE
 from cfnade.kernels.column_groups import ColumnGroups
 from cfnade.kernels.sampling import BlockSampler, GroupedBatch, RowSampler
 from cfnade.models.batch import Context, ModelBatch, Targets
@@ -156,7 +156,7 @@ class _RowDraws:
             weights=target_weight,
             threads=threads,
             whole=part and part.rows,
-            group=ALONE if part is None else part.group,
+            group=SINGLE_PROCESS if part is None else part.group,
         )
 
     def share(self, axis: str | None) -> float:
@@ -208,7 +208,7 @@ class _BlockDraws:
             rate=settings.context_range or (0.0, 1.0),
             threads=threads,
             parts=(shared[0].block, shared[1].block) if shared else None,
-            group=shared[0].group if shared else ALONE,
+            group=shared[0].group if shared else SINGLE_PROCESS,
         )
 
     def expect(self, batches: Sequence[Array], step: int) -> None:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import ModelError
-from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import AdamParameter, AdamRule
 from cfnade.kernels.buffers import Array, aligned_zeros
 from cfnade.kernels.column_groups import ColumnGroups, partition_columns
@@ -65,7 +65,7 @@ class Engine:
         rowwise: bool = False,
         touched_only: bool = False,
         threads: int | None = None,
-        group: Group = ALONE,
+        group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         check_network(network)
         check_rules(network, rules)
@@ -163,7 +163,7 @@ class Engine:
                 shares,
             )
         states = unpad(self._rows.state, self._out.shape)
-        self.group.gather(states)
+        self.group.all_gather_rows(states)
         return states
 
     def _receive(self, context: ColumnGroups, scale: Array | None) -> None:
@@ -243,7 +243,7 @@ class Engine:
             lambda _, share: self._hidden.backward(share.number, NO_WAIT, share.rows, self._rows),
             shares,
         )
-        self.group.gather(self._in.matrix())
+        self.group.all_gather_rows(self._in.matrix())
         self._hidden.add_up_ranks()
         self._together(lambda _, share: self._move(NO_WAIT, share), shares)
 
@@ -274,10 +274,10 @@ class Engine:
         """Add what threads found of rows, then what ranks did, into the first buffer."""
         with self._hidden.alone():
             run_parallel(memory.merge, even_ranges(0, memory.rows, self.threads))
-        self.group.scatter_sum(memory.matrix())
+        self.group.reduce_scatter_rows(memory.matrix())
 
     def _row_ranges(self) -> list[tuple[int, int]]:
-        return even_ranges(*self.group.share(self._in.rows), self.threads)
+        return even_ranges(*self.group.row_range(self._in.rows), self.threads)
 
     def _update(self, name: str) -> AdamParameter:
         """A parameter, flat, with its moments and its rule at this step."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.group import Group
+from cfnade.distributed.process_group import ProcessGroup
 from cfnade.kernels.adam import AdamParameter
 from cfnade.kernels.buffers import Array, aligned_zeros, pad_width
 from cfnade.kernels.column_passes import update_flat
@@ -74,7 +74,7 @@ class HiddenLayers(Protocol):
         """Adam on the thread's share of the weights, once all threads have been back."""
 
 
-def make_hidden_layers(network: Network, threads: int, group: Group) -> HiddenLayers:
+def make_hidden_layers(network: Network, threads: int, group: ProcessGroup) -> HiddenLayers:
     """By kernels if there are any for this network. Ranks add up gradients: that is torch's."""
     plain = network.B is None or network.deep or network.activation != "tanh"
     if plain or group.size > 1:
@@ -143,7 +143,7 @@ def _merge_rows_after_barrier(lo: int, hi: int, gate: Any, sums: Any, shape: Any
 class TorchHiddenLayers:
     """Any layers, cut by rows so that every thread runs its own products."""
 
-    def __init__(self, network: Network, threads: int, group: Group) -> None:
+    def __init__(self, network: Network, threads: int, group: ProcessGroup) -> None:
         self._network, self._group = network, group
         self._traces: list[Trace] = [Trace(torch.empty(0))] * threads
         self._grads, self._places = _gradient_buffers(network, threads)
@@ -206,7 +206,7 @@ class TorchHiddenLayers:
         for others in self._grads[1:]:
             self._grads[0] += others
             others[:] = 0.0
-        self._group.sum_(self._grads[0])
+        self._group.all_reduce(self._grads[0])
 
 
 def _gradient_buffers(network: Network, threads: int) -> tuple[Array, dict[str, slice]]:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import ModelError
-from cfnade.group import ALONE, Group
 from cfnade.kernels.buffers import Array, readonly
 from cfnade.kernels.column_groups import (
     NO_WEIGHTS,
@@ -105,7 +105,7 @@ class RowSampler:
         weights: str = "paper",
         threads: int | None = None,
         whole: WholeRows | None = None,
-        group: Group = ALONE,
+        group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         _check(offsets, columns, levels, rate, weights)
         require_inside("columns", columns, n_columns, "columns")
@@ -195,7 +195,7 @@ class RowSampler:
                 run_parallel(both, parts)
             else:
                 run_parallel(mark_rows, parts)
-                self._group.sum_(counts)
+                self._group.all_reduce(counts)
                 run_parallel(write_columns, [(thread,) for thread in range(self._threads)])
         except BaseException:
             self._tallies.counts[:] = 0  # as a batch leaves them that was drawn to its end
@@ -384,7 +384,7 @@ class BlockSampler:
         rate: tuple[float, float],
         threads: int | None = None,
         parts: tuple[BlockPart, BlockPart] | None = None,
-        group: Group = ALONE,
+        group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         n_users, n_items = len(by_user[0]) - 1, len(by_item[0]) - 1
         if not 1 <= columns <= n_items:
