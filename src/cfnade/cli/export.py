@@ -71,10 +71,10 @@ def export(
     elif onnx is not None:
         _graph(Predictor.load(model), onnx)
     elif web is not None:
-        from cfnade.exports.static_page import write_web
-        from cfnade.serve.shelf import checked_noun
+        from cfnade.integrations.static_site import write_web
+        from cfnade.server.item_metadata import validate_item_name
 
-        written = write_web(Predictor.load(model), web, noun=checked_noun(noun))
+        written = write_web(Predictor.load(model), web, noun=validate_item_name(noun))
         size = f"{written.bytes / 1e6:.2f} MB in all"
         print(f"{web}: a page with {count_of(written.items, 'item')}, {size}")
         print(f"to look at it: python -m http.server -d {web}; any web server can hand it out")
@@ -97,7 +97,7 @@ def _table(model: Path, out: Path, what: str, n: int) -> None:
 
 def _graph(predictor: Predictor, out: Path) -> None:
     try:
-        from cfnade.exports.onnx_graph import write_onnx
+        from cfnade.integrations.onnx import write_onnx
     except ImportError:
         raise PredictionError(
             "writing ONNX needs the package onnx; install it with: pip install 'cfnade[onnx]'"

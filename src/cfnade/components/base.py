@@ -36,8 +36,8 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.scale import LevelArray
 from cfnade.config import TrainingConfig
 from cfnade.exceptions import ModelError
-from cfnade.group import ALONE, Group
-from cfnade.kernels.grouping import CellArrays, RowRatings
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from cfnade.kernels.column_groups import Cells, RowRatings
 from cfnade.kernels.posterior import Evidence
 from cfnade.utils.caching import locked_cached_property
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from cfnade.components.batches import Batch
     from cfnade.distributed.partition import ColumnPartition
-    from cfnade.kernels.adam import Rule
+    from cfnade.kernels.adam import AdamRule
 
 Axis = Literal["user", "item"]
 
@@ -309,9 +309,9 @@ class RatingComponent(Component):
         return fields
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ProcessGroup:
         """The ranks that have the other columns."""
-        return ALONE if self.partition is None else self.partition.group
+        return SINGLE_PROCESS if self.partition is None else self.partition.group
 
     # -- fitted -------------------------------------------------------------------------------
 
@@ -350,7 +350,7 @@ class RatingComponent(Component):
         """Names of the arrays that gradients move."""
         return [name for name, spec in self.spec(self.config).items() if spec.trained]
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, AdamRule]:
         """Return rate and L2 of each trained array.
 
         share is 0 for a cost that is a mean over rows; for a mean over the targets of a block it
@@ -386,7 +386,7 @@ class RatingComponent(Component):
         raise NotImplementedError(f"{type(self).__name__} is not trained by torch")
 
     def shared_scores(
-        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
+        self, known: RowRatings, counts: IntArray, cells: Cells, trained: IntArray
     ) -> Array:
         """Scores of cells in the own columns, of rows of which each rank knows its own ratings.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cfnade.components.base import Trainer
     from cfnade.components.batches import Batch
-    from cfnade.kernels.drawing import DrawnBatch
+    from cfnade.kernels.sampling import GroupedBatch
 
 
 class ClosedFormComponent(RatingComponent):
@@ -57,7 +57,7 @@ class ClosedFormComponent(RatingComponent):
         return self.row_reading(rows).cells(targets.rows, targets.columns)
 
 
-def rows_of_batch(batch: DrawnBatch) -> RaggedRows:
+def rows_of_batch(batch: GroupedBatch) -> RaggedRows:
     """Return the contexts of a batch row by row."""
     context = batch.context
     order = np.argsort(context.rows, kind="stable")

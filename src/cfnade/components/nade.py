@@ -28,9 +28,9 @@ from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
-from cfnade.kernels import request
-from cfnade.kernels.forward import context_sum
-from cfnade.kernels.grouping import CellArrays, RowRatings, group, ratings_of
+from cfnade.kernels import scoring
+from cfnade.kernels.scoring import context_sum
+from cfnade.kernels.column_groups import Cells, RowRatings, group_by_column, take_rows
 from cfnade.models.config import CFNADEConfig
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.cancellation import check_cancelled
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from cfnade.components.batches import Batch
-    from cfnade.kernels.adam import Rule
-    from cfnade.kernels.drawing import DrawnBatch
+    from cfnade.kernels.adam import AdamRule
+    from cfnade.kernels.sampling import GroupedBatch
     from cfnade.kernels.network import Network
     from cfnade.models.cfnade import CFNADENetwork
 
@@ -129,7 +129,7 @@ class NadeComponent(RatingComponent):
         """
         import torch
 
-        from cfnade.models.initialise import smoothed_log_frequencies, steps
+        from cfnade.models.initialization import level_steps, smoothed_log_frequencies
 
         assert axis is not None
         new = cls(cls.config_for(axis, data.dataset, options), axis=axis)
@@ -142,7 +142,7 @@ class NadeComponent(RatingComponent):
             if data.preceding:
                 nobody = torch.zeros(1, counts.shape[1], dtype=counts.dtype)
                 everyone = smoothed_log_frequencies(nobody, smoothing, total)  # (1, K)
-                network.b.sub_(steps(everyone) if new.config.shared else everyone)
+                network.b.sub_(level_steps(everyone) if new.config.shared else everyone)
             new._has_biases = axis not in (one.axis for one in data.preceding)
             if not new._has_biases:
                 network.b.zero_()
@@ -168,14 +168,14 @@ class NadeComponent(RatingComponent):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, AdamRule]:
         """Return rates and L2. The paper's L2 is Σ w² beside the mean cost of a row.
 
         The mean cost of a block's target is that of a row divided by the ratings of a row. A
         touched column's output weights take part in one of 1/share steps only, so each time the
         pull is that much stronger.
         """
-        from cfnade.kernels.adam import Rule
+        from cfnade.kernels.adam import AdamRule
 
         count, rated = ratings.row_totals(self.axis)
         per_target = rated / max(1, count) if share else 1.0
@@ -184,7 +184,7 @@ class NadeComponent(RatingComponent):
             often = share if share and name in ("V", "P") and settings.touched_only else 1.0
             decay = _decay(name, settings) * per_target / often
             rate = _rate(name, settings) if name != "b" or self._has_biases else 0.0
-            rules[name] = Rule(rate=rate, decay=decay)
+            rules[name] = AdamRule(rate=rate, decay=decay)
         return rules
 
     def trainer(
@@ -203,7 +203,7 @@ class NadeComponent(RatingComponent):
         return network_scores(network, batch, self.axis)
 
     def shared_scores(
-        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
+        self, known: RowRatings, counts: IntArray, cells: Cells, trained: IntArray
     ) -> Array:
         import torch
 
@@ -212,11 +212,11 @@ class NadeComponent(RatingComponent):
         rows = NadeRows(self, CsrRows(*known[:1], *known[2:], *self.input_table.shape[:2]))
         sums = torch.from_numpy(rows.sums(known))
         group = self.group
-        group.scatter_sum(sums)
-        lo, hi = group.share(len(counts))
+        group.reduce_scatter_rows(sums)
+        lo, hi = group.row_range(len(counts))
         states = torch.zeros(len(counts), self.output_table.shape[2])
         states[lo:hi] = torch.from_numpy(rows.states_of_sums(sums[lo:hi].numpy(), counts[lo:hi]))
-        group.gather(states)
+        group.all_gather_rows(states)
         output = OutputTable(self.output_table, self.arrays["b"], self.config.shared)
         return rank_scores(group, output, states.numpy(), cells, trained)
 
@@ -245,19 +245,19 @@ class NadeRows(StateRows):
         self._deep = [(tables[f"deep_W.{n}"], tables[f"deep_c.{n}"]) for n in layers]
 
     def states(self, ratings: RowRatings) -> Array:
-        sums = request.sum_ratings(ratings, self._input, shared=self.shared)  # (B, D)
+        sums = scoring.sum_ratings(ratings, self._input, shared=self.shared)  # (B, D)
         return self._states(sums, np.diff(ratings.offsets))
 
     def states_without(
         self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
     ) -> Array:
         out = np.empty((len(rows), self._output.shape[2]), self.dtype)
-        sums = request.sum_ratings(ratings, self._input, shared=self.shared)
+        sums = scoring.sum_ratings(ratings, self._input, shared=self.shared)
         counts = np.diff(ratings.offsets)
         step = max(1, PIECE // self._input.shape[2])
         for first in range(0, len(out), step):
             part = slice(first, first + step)
-            own = request.embed(columns[part], levels[part], self._input, shared=self.shared)
+            own = scoring.embed(columns[part], levels[part], self._input, shared=self.shared)
             out[part] = self._states(sums[rows[part]] - own, counts[rows[part]] - 1)
         return out
 
@@ -265,8 +265,8 @@ class NadeRows(StateRows):
         """Leave pairs of ratings out of a row: `LeavesPairsOut` in readings.py. (b, n, K)."""
         level = np.zeros(len(self._bias), np.int64)
         level[row.columns] = row.levels
-        embed = partial(request.embed, table=self._input, shared=self.shared)
-        whole = request.sum_ratings(as_ratings([row]), self._input, shared=self.shared)
+        embed = partial(scoring.embed, table=self._input, shared=self.shared)
+        whole = scoring.sum_ratings(as_ratings([row]), self._input, shared=self.shared)
         counts = np.full(max(len(left_out), len(columns)), len(row.columns) - 2)
         # What comes before the first activation is linear in the sum, so it is computed once for
         # each rating, not for each pair.
@@ -274,20 +274,20 @@ class NadeRows(StateRows):
             whole - embed(left_out, level[left_out]),
             counts[: len(left_out)],
             self._c,
-            request.affine,
+            scoring.affine,
         )
         terms = self._before_activation(
             embed(columns, level[columns]),
             counts[: len(columns)],
             np.zeros_like(self._c),
-            request.affine,
+            scoring.affine,
         )
         out = np.empty((len(columns), len(left_out), self._bias.shape[1]), self.dtype)
         for column, term, scores in zip(columns.tolist(), terms, out, strict=True):
             check_cancelled()
-            h = self._later_layers(self._g(rest - term), request.affine)
-            states = self._projected(h, request.affine)
-            scores[:] = request.affine(states, self._output[column], self._bias[column])
+            h = self._later_layers(self._g(rest - term), scoring.affine)
+            states = self._projected(h, scoring.affine)
+            scores[:] = scoring.affine(states, self._output[column], self._bias[column])
         if self.shared:
             np.cumsum(out, axis=2, out=out)
         return out.swapaxes(0, 1)
@@ -298,7 +298,7 @@ class NadeRows(StateRows):
     def _many_without(
         self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
     ) -> Array:
-        own = request.embed(columns, levels, self._input, shared=self.shared)
+        own = scoring.embed(columns, levels, self._input, shared=self.shared)
         sums = self.sums(ratings)[rows] - own
         return self._states(sums, np.diff(ratings.offsets)[rows] - 1, _product)
 
@@ -306,7 +306,7 @@ class NadeRows(StateRows):
         """Return summed embeddings of rows given by their ratings, (B, D)."""
         M, K, _ = self._input.shape
         cells, size = (ratings.rows, ratings.columns, ratings.levels), len(ratings.offsets) - 1
-        context = group(*cells, size=size, n_columns=M, n_levels=K)
+        context = group_by_column(*cells, n_rows=size, n_columns=M, n_levels=K)
         return context_sum(self._input, context, shared=self.shared)
 
     # -- rows by number: what is summed is kept, so that a rating can be taken off -------------
@@ -314,7 +314,7 @@ class NadeRows(StateRows):
     def _without_column(self, column: int, rows: IntArray, levels: IntArray) -> Array:
         sums, counts = self._sums_by_number(rows)
         own = np.full(len(rows), column), levels
-        return self._states(sums - request.embed(*own, self._input, shared=self.shared), counts - 1)
+        return self._states(sums - scoring.embed(*own, self._input, shared=self.shared), counts - 1)
 
     def _by_number(self, rows: IntArray) -> Array:
         if len(self.rows) <= KEPT:
@@ -346,7 +346,7 @@ class NadeRows(StateRows):
 
     def _some(self, numbers: IntArray) -> tuple[Array, IntArray]:
         data = self.rows
-        ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
+        ratings = take_rows(data.offsets, data.columns, data.levels, numbers)
         return self.sums(ratings), np.diff(ratings.offsets)
 
     def states_of_sums(self, sums: Array, counts: IntArray) -> Array:
@@ -360,7 +360,7 @@ class NadeRows(StateRows):
 
     # -- pieces -------------------------------------------------------------------------------
 
-    def _states(self, sums: Array, counts: IntArray, affine: Affine = request.affine) -> Array:
+    def _states(self, sums: Array, counts: IntArray, affine: Affine = scoring.affine) -> Array:
         """What meets the output table, for sums (B, D) of counts (B,) ratings each: (B, S)."""
         return self._projected(self._hidden(sums, counts, affine), affine)
 
@@ -399,7 +399,7 @@ Affine = Callable[[Array, Array, Array], Array]
 
 
 def _product(rows: Array, weights: Array, bias: Array) -> Array:
-    """The same as request.affine of many rows: a matrix product, for which threads may help."""
+    """The same as scoring.affine of many rows: a matrix product, for which threads may help."""
     out = rows @ weights.T
     out += bias
     return out
@@ -433,7 +433,7 @@ class NadeTrainer:
     def __init__(
         self,
         component: NadeComponent,
-        rules: Mapping[str, Rule],
+        rules: Mapping[str, AdamRule],
         settings: TrainingConfig,
         threads: int,
     ) -> None:
@@ -457,7 +457,7 @@ class NadeTrainer:
         self._engine.add_scores(draw.targets(self._axis), scores)
 
     def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
-        self._engine.begin(rate)
+        self._engine.start_step(rate)
         self._engine.fit_scores(draw.targets(self._axis), gradient)
         self._engine.fit_context(draw.batches[self._axis].context)
 
@@ -465,11 +465,11 @@ class NadeTrainer:
         batch = draw.batches[self._axis]
         return self._engine.step(batch, scale=self._scale(batch), rate=rate)
 
-    def _scale(self, batch: DrawnBatch) -> Array | None:
+    def _scale(self, batch: GroupedBatch) -> Array | None:
         """What multiplies the summed context of each row. Returns (B,)."""
         if self._mean is None:
             return None
-        return np.asarray(np.sqrt(self._mean / np.maximum(batch.counts, 1)))
+        return np.asarray(np.sqrt(self._mean / np.maximum(batch.context_sizes, 1)))
 
     def state(self) -> dict[str, Tensor]:
         pairs = self._engine.moments.items()

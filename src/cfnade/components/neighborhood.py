@@ -33,10 +33,10 @@ from cfnade.components.row_states import PIECE, as_ratings, rows_in_pieces
 from cfnade.data.csr import CsrRows, index_counts, index_sums, offsets_from_counts
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
-from cfnade.kernels.cooccurrence import co_picks
-from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
-from cfnade.kernels.nearness import Nearness, near_cells, near_column, near_row, near_weights
-from cfnade.kernels.threads import run, thread_count
+from cfnade.kernels.sparse import cooccurrence
+from cfnade.kernels.column_groups import RowRatings, lookup_levels, take_rows
+from cfnade.kernels.neighborhood import ResidualCovariance, correct_cells, correct_column, correct_row, solve_weights
+from cfnade.kernels.threads import run_parallel, thread_count
 from cfnade.models.config import NearConfig
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.cancellation import check_cancelled
@@ -196,11 +196,11 @@ class NeighborhoodComponent(ClosedFormComponent):
         }
         return FactorComponent(self.config.factors, own, self.axis)
 
-    def nearness(self) -> Nearness:
+    def nearness(self) -> ResidualCovariance:
         """The pairs as the kernels read them."""
         starts, others = self.arrays["starts"].astype(np.int64), self.arrays["others"]
         exact = (self.arrays[name].astype(np.float64) for name in ("covariances", "variances"))
-        return Nearness(starts, others, *exact)
+        return ResidualCovariance(starts, others, *exact)
 
     def row_reading(self, rows: CsrRows) -> NeighborhoodRows:
         return NeighborhoodRows(self, rows)
@@ -252,7 +252,7 @@ class NeighborhoodRows:
 
         pieces = rows_in_pieces(self.rows, rows, self.rows.n_levels)
         while some := list(islice(pieces, thread_count(None))):
-            run(score, some)
+            run_parallel(score, some)
         return out
 
     def some(self, row: Row, columns: IntArray) -> Array:
@@ -286,7 +286,7 @@ class NeighborhoodRows:
 
     def _cells(self, ratings: RowRatings, which: IntArray, columns: IntArray) -> Array:
         """Cells of these rows; a known one of a row of its own, which lacks it. (n, K)."""
-        held = levels_of(ratings, which, columns, self.rows.n_columns) >= 0
+        held = lookup_levels(ratings, which, columns, self.rows.n_columns) >= 0
         mine, rows = np.flatnonzero(held), which.copy()
         if len(mine):
             rows[mine] = len(ratings.offsets) - 1 + np.arange(len(mine))
@@ -294,7 +294,7 @@ class NeighborhoodRows:
         order = np.argsort(rows, kind="stable")
         weighed, out = self._weighed(ratings), np.empty(len(rows))
         cells = rows[order].astype(np.int64), np.maximum(columns[order], 0).astype(np.int64)
-        near_cells(cells, weighed.ragged, weighed.weights, self._near, out)
+        correct_cells(cells, weighed.ragged, weighed.weights, self._near, out)
         corrections = np.empty(len(rows))
         corrections[order] = out
         return self._said(corrections)
@@ -302,7 +302,7 @@ class NeighborhoodRows:
     def _weighed(self, ratings: RowRatings) -> _Weighed:
         left, out = residuals_of(self._factors, ratings), np.empty(len(ratings.columns))
         ragged = np.array(ratings.offsets), np.array(ratings.columns)
-        near_weights(*ragged, left, self._near, out)
+        solve_weights(*ragged, left, self._near, out)
         return _Weighed(ratings, out)
 
     def _said(self, corrections: Array) -> Array:
@@ -317,7 +317,7 @@ class NeighborhoodRows:
         for row, own in zip(rows, out, strict=True):
             if len(row.columns):
                 weighed = self._weighed(as_ratings([row]))
-                near_row(weighed.ragged[1], weighed.weights, self._near, own)
+                correct_row(weighed.ragged[1], weighed.weights, self._near, own)
         scores = self._listed(out)
         for row, own in zip(rows, scores, strict=True):
             if leave_out and len(row.columns):
@@ -327,7 +327,7 @@ class NeighborhoodRows:
     def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
         out, weighed = np.zeros((len(columns), len(self.rows))), self._every
         for column, own in zip(columns.tolist(), out, strict=True):
-            near_column(column, weighed.ragged, weighed.weights, self._near, own)
+            correct_column(column, weighed.ragged, weighed.weights, self._near, own)
         scores = self._listed(out)
         for column, row, own in zip(columns.tolist(), raters, scores, strict=True):
             if leave_out and len(row.columns):
@@ -345,7 +345,7 @@ class NeighborhoodRows:
         """All rows of the context."""
         data = self.rows
         return self._weighed(
-            ratings_of(data.offsets, data.columns, data.levels, np.arange(len(data)))
+            take_rows(data.offsets, data.columns, data.levels, np.arange(len(data)))
         )
 
 
@@ -380,7 +380,7 @@ def _left_of(factors: FactorRows, rows: CsrRows) -> Array:
     left = np.empty(rows.n_ratings, np.float32)
     for first in range(0, len(rows), ROWS_AT_ONCE):
         end = min(first + ROWS_AT_ONCE, len(rows))
-        some = ratings_of(rows.offsets, rows.columns, rows.levels, np.arange(first, end))
+        some = take_rows(rows.offsets, rows.columns, rows.levels, np.arange(first, end))
         left[rows.offsets[first] : rows.offsets[end]] = residuals_of(factors, some)
     return left
 
@@ -396,8 +396,8 @@ def pairs_of(rows: CsrRows, left: Array, sure: float, threads: int) -> Pairs:
     counts = index_counts(columns, M)
     squares = index_sums(columns, M, lambda some: np.square(left[some], dtype=np.float64))
     variances = (squares + COLUMN_DOUBT * left.var()) / (counts + COLUMN_DOUBT)
-    sums = co_picks(offsets, columns, left.astype(np.float32), M, threads=threads)
-    common = co_picks(offsets, columns, np.ones(len(left), np.float32), M, threads=threads)
+    sums = cooccurrence(offsets, columns, left.astype(np.float32), M, threads=threads)
+    common = cooccurrence(offsets, columns, np.ones(len(left), np.float32), M, threads=threads)
     np.fill_diagonal(sums, 0.0)
     i, j = np.nonzero(_stand_out(sums, common, variances, sure))
     sums, common = sums[i, j].astype(np.float64), common[i, j]

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from cfnade.components.base import Array, Axis
 from cfnade.components.batches import Batch
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.threads import one_torch_thread
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.threads import single_torch_thread
 
 if TYPE_CHECKING:
     from cfnade.components.base import RatingComponent
@@ -24,7 +24,7 @@ class Adam:
     Torch's own class brings in a compiler when the first one is made: three seconds for nothing.
     """
 
-    def __init__(self, network: nn.Module, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, network: nn.Module, rules: Mapping[str, AdamRule]) -> None:
         self._named = named = dict(network.named_parameters())
         self._rules = [rules[name] for name in named]
         self._parameters: list[Tensor] = list(named.values())
@@ -36,7 +36,7 @@ class Adam:
         """Step at a factor of the usual rates by these gradients, or by those of the parameters."""
         for name, gradient in (gradients or {}).items():
             self._named[name].grad = torch.from_numpy(gradient)
-        with one_torch_thread(), torch.no_grad():
+        with single_torch_thread(), torch.no_grad():
             self._step(rate)
 
     def _step(self, rate: float) -> None:
@@ -78,19 +78,19 @@ _KEPT = ("moment", "square")
 class TorchTrainer:
     """Trains any component by its torch module: for small ones, and for new ones."""
 
-    def __init__(self, component: RatingComponent, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, component: RatingComponent, rules: Mapping[str, AdamRule]) -> None:
         self._component, self._adam = component, Adam(component.network, rules)
         self._added: Tensor | None = None
 
     def add_scores(self, draw: Batch, scores: Array) -> None:
-        with one_torch_thread():
+        with single_torch_thread():
             self._added = self._component.torch_scores(self._component.network, draw)
         scores += self._added.detach().numpy()
 
     def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
         del draw
         assert self._added is not None
-        with one_torch_thread():
+        with single_torch_thread():
             self._added.backward(torch.from_numpy(gradient))  # type: ignore[no-untyped-call]
             self._adam.move(rate)
         self._added = None

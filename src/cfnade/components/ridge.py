@@ -1,4 +1,4 @@
-"""A trained Bayesian fold-in (models/ridge_network.py) with the kernels that train it.
+"""A trained Bayesian fold-in (models/ridge.py) with the kernels that train it.
 
 It starts where variational factor analysis ends (variational_bayes.py), which is a model already,
 and finds in a few epochs what Gaussian ratings cannot say.
@@ -32,16 +32,16 @@ from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
-from cfnade.group import ALONE, Group
-from cfnade.kernels.grouping import CellArrays, RowRatings
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from cfnade.kernels.column_groups import Cells, RowRatings
 from cfnade.kernels.posterior import (
     Evidence,
     Posteriors,
     RaggedRows,
     add_state_scores,
     lower_products,
-    posterior_slopes,
-    state_slopes,
+    posterior_gradients,
+    state_gradients,
 )
 from cfnade.kernels.threads import thread_count
 from cfnade.models.config import RidgeConfig
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from cfnade.components.batches import Batch
     from cfnade.components.variational_bayes import Factors
-    from cfnade.kernels.adam import Rule
+    from cfnade.kernels.adam import AdamRule
 
 DIMENSIONS = 20
 NOISE = 0.71
@@ -73,7 +73,7 @@ SETTLED_SMOOTHING = 2.0
 class RidgeComponent(RatingComponent):
     """Loadings, evidence and output weights of columns; a row is its posterior.
 
-    Arrays have the names of models/ridge_network.py, which has the equations.
+    Arrays have the names of models/ridge.py, which has the equations.
     """
 
     axis: Axis
@@ -230,13 +230,13 @@ class RidgeComponent(RatingComponent):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
-        from cfnade.kernels.adam import Rule
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, AdamRule]:
+        from cfnade.kernels.adam import AdamRule
 
         del ratings, share
         rate = settings.learning_rate
-        rules = {name: Rule(rate=rate, decay=2 * DECAY.get(name, 0.0)) for name in self.trained}
-        return rules | {"log_prior": Rule(rate=PRIOR_FACTOR * rate)}
+        rules = {name: AdamRule(rate=rate, decay=2 * DECAY.get(name, 0.0)) for name in self.trained}
+        return rules | {"log_prior": AdamRule(rate=PRIOR_FACTOR * rate)}
 
     def trainer(
         self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
@@ -244,7 +244,7 @@ class RidgeComponent(RatingComponent):
         return RidgeTrainer(self, self.rules(ratings, settings, share=share), threads)
 
     def module(self) -> nn.Module:
-        from cfnade.models.ridge_network import RidgeNetwork
+        from cfnade.models.ridge import RidgeNetwork
 
         return RidgeNetwork(self.config)
 
@@ -254,7 +254,7 @@ class RidgeComponent(RatingComponent):
         return network_scores(network, batch, self.axis)
 
     def shared_scores(
-        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
+        self, known: RowRatings, counts: IntArray, cells: Cells, trained: IntArray
     ) -> Array:
         from cfnade.components.rank_posteriors import posteriors_of_ranks
         from cfnade.components.rank_scores import OutputTable, rank_scores
@@ -318,13 +318,13 @@ def _log_frequencies(counts: Array, smoothing: float, total: IntArray | None) ->
     """Return the smoothed log frequencies of levels of each column, (M, K)."""
     import torch
 
-    from cfnade.models.initialise import smoothed_log_frequencies
+    from cfnade.models.initialization import smoothed_log_frequencies
 
     whole = None if total is None else torch.from_numpy(total)
     return np.asarray(smoothed_log_frequencies(torch.from_numpy(counts), smoothing, whole).numpy())
 
 
-def spread_of(counts: Array, group: Group = ALONE, total: IntArray | None = None) -> float:
+def spread_of(counts: Array, group: ProcessGroup = SINGLE_PROCESS, total: IntArray | None = None) -> float:
     """τ² of columns with these training ratings at each level; of all ranks' together."""
     _, variances = _moments(counts, TrainingConfig.smoothing, total)
     weights = counts.sum(1) + 1e-9
@@ -360,7 +360,7 @@ class RidgeTrainer:
     """Posteriors and their gradients in compiled kernels; the tables are small."""
 
     def __init__(
-        self, component: RidgeComponent, rules: Mapping[str, Rule], threads: int
+        self, component: RidgeComponent, rules: Mapping[str, AdamRule], threads: int
     ) -> None:
         from cfnade.components.optimizers import Adam
 
@@ -389,7 +389,7 @@ class RidgeTrainer:
         rows, evidence, posteriors, gain, states = self._asked
         arrays, d_states = self._component.arrays, np.zeros_like(states)
         d_V, d_b = (np.zeros(arrays[name].shape, states.dtype) for name in ("V", "b"))
-        state_slopes(self._cells(draw), states, arrays["V"], gradient, (d_V, d_b, d_states))
+        state_gradients(self._cells(draw), states, arrays["V"], gradient, (d_V, d_b, d_states))
         d_means = np.ascontiguousarray(d_states[:, :-1] * gain)
         if self._group.size > 1:
             from cfnade.components.rank_posteriors import solved_by_ranks
@@ -397,7 +397,7 @@ class RidgeTrainer:
             posteriors, d_means = solved_by_ranks(posteriors, d_means, self._group)
         d_u, d_E = np.zeros_like(evidence.u), np.zeros_like(evidence.E)
         d_prior = np.zeros_like(evidence.prior)
-        posterior_slopes(rows, evidence, posteriors, d_means, (d_u, d_E, d_prior))
+        posterior_gradients(rows, evidence, posteriors, d_means, (d_u, d_E, d_prior))
         e = self._component.e
         grads = {
             "V": d_V,

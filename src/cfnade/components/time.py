@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from cfnade.components.batches import Batch
-    from cfnade.kernels.adam import Rule
+    from cfnade.kernels.adam import AdamRule
 
 DECAY = 1e-4
 """L2 of the weights, in the gradient of the mean cost of a target."""
@@ -59,7 +59,7 @@ class TimeConfig(Sizes, of="time features"):
 
 @register("time", axis=None)
 class TimeComponent(RatingComponent):
-    """A small network of time features, with the names of models/time_network.py.
+    """A small network of time features, with the names of models/time.py.
 
     The histories that features are computed from are arrays as well.
     """
@@ -140,12 +140,12 @@ class TimeComponent(RatingComponent):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
-        from cfnade.kernels.adam import Rule
+    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, AdamRule]:
+        from cfnade.kernels.adam import AdamRule
 
         del ratings, share
         rate = settings.learning_rate
-        return {n: Rule(rate=rate, decay=0.0 if n == "m1" else DECAY) for n in self.trained}
+        return {n: AdamRule(rate=rate, decay=0.0 if n == "m1" else DECAY) for n in self.trained}
 
     def trainer(
         self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
@@ -156,7 +156,7 @@ class TimeComponent(RatingComponent):
         return TorchTrainer(self, self.rules(ratings, settings, share=share))
 
     def module(self) -> nn.Module:
-        from cfnade.models.time_network import TimeNetwork
+        from cfnade.models.time import TimeNetwork
 
         return TimeNetwork(self.config.features, self.config.levels, shared=self.config.shared)
 

@@ -19,9 +19,9 @@ from cfnade.components.optimizers import Adam
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.distributed.partition import PairExchange
-from cfnade.kernels.costing import Cost, cost_of
+from cfnade.kernels.ordinal_cost import Cost, cost_of_scores
 from cfnade.models.config import CFNADEConfig
-from cfnade.models.costs import hybrid_cost
+from cfnade.models.losses import hybrid_cost
 
 RowIds = npt.NDArray[np.int64]
 
@@ -102,7 +102,7 @@ class KernelStepper:
         return self._group.total(cost.total)
 
     def _cost(self, draw: Batch, scores: Array) -> Cost:
-        return cost_of(
+        return cost_of_scores(
             scores,
             draw.levels,
             draw.weights,
@@ -116,9 +116,9 @@ class KernelStepper:
         more = np.zeros((len(meeting.there), self._levels), self._dtype)
         of_user.add_scores(draw, scores)
         of_item.add_scores(draw, more)
-        meeting.bring(scores, more)
+        meeting.add_scores(scores, more)
         cost = self._cost(draw, scores)
-        back = meeting.take_back(cost.slopes)
+        back = meeting.return_slopes(cost.slopes)
         of_user.fit(draw, cost.slopes, rate)
         of_item.fit(draw, back, rate)
         return self._group.total(cost.total)
