@@ -27,7 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common import SEED, fastest, machine, save, unvisited
 from cfnade._typing import IntArray
 from cfnade.calibration.calibration import Calibration
-from cfnade.components import KINDS, Axis, Member, component_names
+from cfnade.components import Axis, Member
+from cfnade.components.new_member import component_names
+from cfnade.components.optimizers import member_network
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic_like
 from cfnade.fitted_model import FittedModel
@@ -83,7 +85,7 @@ def random_model(
     sides = {name: kind.side.sized(kind.axis, context, fields) for name, kind in kinds.items()}
     member, generator = Member(sides).eval(), torch.Generator().manual_seed(SEED)
     with torch.no_grad():
-        for parameter in member.parameters():
+        for parameter in member_network(member).parameters():
             parameter.normal_(0.0, 0.1, generator=generator)
         for fixed in member.buffers():
             fixed.uniform_(0.0, 0.1, generator=generator)

@@ -73,7 +73,7 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
 
 
 def stepper_on(group: Any, ratings: Any, name: str) -> tuple[Any, int]:
-    from cfnade.components import new_member
+    from cfnade.components.new_member import new_member
     from cfnade.config import TrainingConfig
     from cfnade.training.steps import stepper_of
 

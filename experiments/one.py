@@ -59,7 +59,7 @@ def score(
     record |= _outcome(trained) | {"test": test, "test_seconds": _since(began)}
     if configuration.members > 1 or configuration.beside:
         first = trained.fitted.members[: configuration.members]  # those of the first kind
-        alone = [replace(trained.fitted, answering=(one,), shares=()) for one in first]
+        alone = [replace(trained.fitted, members=(one,), shares=()) for one in first]
         record["members"] = [evaluate(fitted, parts.test).rmse for fitted in alone]
     return record
 

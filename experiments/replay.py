@@ -33,7 +33,7 @@ from sqlalchemy import select
 from benchmarks.store_load import service
 from cfnade import checkpoint, load
 from cfnade.cli.keeping import table_of
-from cfnade.components.widening import places_of
+from cfnade.components.widening import match_ids
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.split_protocols import TRAIN
@@ -137,8 +137,8 @@ class Replay:
     def _foreseen(self, predictor: Predictor, part: Indices) -> Floats:
         """What a model expects of each rating, from all that its person said before."""
         data = self.data
-        items = places_of(data.item_ids, predictor.items.table)
-        users = places_of(data.user_ids, predictor.users.table)
+        items = match_ids(data.item_ids, predictor.items.table)
+        users = match_ids(data.user_ids, predictor.users.table)
         out = np.full(len(part), np.nan)
         asked = np.flatnonzero(items[data.items[part]] >= 0)
         for some in np.array_split(asked, max(1, len(asked) // AT_ONCE)):

@@ -22,7 +22,8 @@ import numpy as np
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from cfnade.components import new_member
+from cfnade.components.new_member import new_member
+from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.load import load_split
 from cfnade.data.splits import Split, split
@@ -66,7 +67,7 @@ def measure(parts: Split, side: str, factors: int | None, layers: int, threads: 
     counts = trained_on(member.axes, parts.train)
     scorer = Scorer(FittedModel((member,), side, parts.train, counts))
     return {
-        "parameters": sum(p.numel() for p in member.parameters()),
+        "parameters": sum(p.numel() for p in member_network(member).parameters()),
         "epoch_seconds": fastest(epoch),
         "test_seconds": fastest(lambda: scorer.probabilities(parts.test.users, parts.test.items)),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),

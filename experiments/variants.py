@@ -18,13 +18,11 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from cfnade.components import KINDS, Axis, Kind
+from cfnade.components import Axis, Kind, Trainer, tables_of
 from cfnade.components.base import Array, Before
 from cfnade.components.batches import Batch
-from cfnade.components.nade import NadeComponent, NadeTrainer
-from cfnade.components.nade_rows import NadeWeights
+from cfnade.components.nade import NadeComponent, NadeTrainer, NadeWeights
 from cfnade.components.optimizers import TorchTrainer
-from cfnade.components.trainable import Trainer, tables_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import CfnadeError

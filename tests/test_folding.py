@@ -226,7 +226,7 @@ def test_who_is_known_by_nothing_gets_what_the_items_get(side: str) -> None:
 
 def test_sides_without_features_keep_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = make("both")
-    monkeypatch.setattr("cfnade.components.nade_rows.NadeRows.features", lambda *_, **__: None)
+    monkeypatch.setattr("cfnade.components.nade.NadeRows.features", lambda *_, **__: None)
     who = Who(-1, row(c6=3, c2=3))
     answer = Scorer(fitted).of_person(who, np.array([1]))
     chances = []

@@ -244,7 +244,7 @@ def test_other_weights_can_be_asked_about_the_same_cells() -> None:
 def test_single_precision_is_close_to_double() -> None:
     exact = Scorer(make("both")).probabilities(*every_cell())
     fitted = make("both")
-    single = replace(fitted, answering=tuple(member.float() for member in fitted.members))
+    single = replace(fitted, members=tuple(member.float() for member in fitted.members))
     np.testing.assert_allclose(Scorer(single).probabilities(*every_cell()), exact, atol=2e-5)
 
 

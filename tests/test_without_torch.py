@@ -24,7 +24,6 @@ from tests.inference.implicit_cases import picked_model, rated_model
 
 from cfnade import CFNADE, synthetic
 from cfnade.checkpoint import load, save
-from cfnade.components import KINDS
 from cfnade.components.registry import network_shapes
 from cfnade.components.saved import SAVED, Expected, SavedMember, expected_tables
 from cfnade.fitted_model import FittedModel
@@ -188,7 +187,7 @@ def test_tables_are_the_file_and_networks_are_the_tables(tmp_path: Path, name: s
     save(MODELS[name](), tmp_path)
     file = tmp_path / "model.safetensors"
     before, fitted = file.read_bytes(), load(tmp_path)
-    [member] = fitted.answering
+    [member] = fitted.members
     assert isinstance(member, SavedMember)
     tables = member.tables()
     places = mapped_places(file)
@@ -216,10 +215,10 @@ def test_a_network_that_was_asked_for_is_what_answers(tmp_path: Path) -> None:
             parameter.mul_(0.5)
     after = Scorer(fitted).probabilities([1], [2])
     assert not np.allclose(before, after)
-    own = replace(fitted, answering=fitted.members)
+    own = replace(fitted, members=fitted.members)
     assert_close(after, Scorer(own).probabilities([1], [2]))
-    assert fitted.answering[0].tables()["user.W"].dtype == np.float64
-    assert fitted.answering[0].trainable() is fitted.members[0]
+    assert fitted.members[0].tables()["user.W"].dtype == np.float64
+    assert fitted.members[0].trainable() is fitted.members[0]
 
 
 def test_sides_that_are_not_known_to_answer_come_as_networks(
@@ -228,8 +227,8 @@ def test_sides_that_are_not_known_to_answer_come_as_networks(
     fitted = make_kind("user")
     save(fitted, tmp_path)
     monkeypatch.delitem(SAVED, "user")
-    [member] = load(tmp_path).answering
+    [member] = load(tmp_path).members
     assert member.trainable() is member
-    ours, theirs = member.tables(), fitted.answering[0].tables()
+    ours, theirs = member.tables(), fitted.members[0].tables()
     for name, table in theirs.items():
         np.testing.assert_array_equal(ours[name], table)

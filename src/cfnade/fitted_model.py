@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.calibration.calibration import Calibration
-from cfnade.components import Member, Axis
+from cfnade.components import Axis, Member
 from cfnade.components.base import other_axis
-from cfnade.data.dataset import Dataset
+from cfnade.data.dataset import Dataset, match_tables
 from cfnade.implicit import InteractionModel
 
 
@@ -79,6 +79,39 @@ class FittedModel:
         """Known ratings of each user or item at each level, counted once and not to be written to.
         Returns (n, K)."""
         return self.context.memo(("level counts", axis), lambda: self.context.level_counts(axis))
+
+    def counts_for(self, ratings: Dataset) -> dict[Axis, IntArray]:
+        """Return `trained_on` by the ids of other ratings; nothing was counted of new ones."""
+        counts = {}
+        for axis, levels in self.trained_on.items():
+            places = match_tables(ratings.ids(axis), self.context.ids(axis))
+            counts[axis] = np.where(places[:, None] >= 0, levels[places], 0)
+        return counts
+
+    def extend(self, ratings: Dataset) -> FittedModel:
+        """Return the same weights with the ids of other ratings, which become the context.
+
+        A new user or item gets the mean of the trained columns.
+        """
+        places = {
+            axis: match_tables(ratings.ids(axis), self.context.ids(axis))
+            for axis in self.trained_on
+        }
+        trained = {axis: counts.sum(1) > 0 for axis, counts in self.trained_on.items()}
+        members = []
+        for member in self.members:
+            components = {}
+            for name, component in member.components.items():
+                axis = other_axis(component.axis or "user")
+                components[name] = component.take_columns(places[axis], trained[axis])
+            members.append(Member(components))
+        return replace(
+            self,
+            members=tuple(members),
+            context=ratings,
+            trained_on=self.counts_for(ratings),
+            interaction_model=None,
+        )
 
     @property
     def level_frequencies(self) -> npt.NDArray[np.float64]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from annotated_types import Ge, Le
 
-from cfnade.components.base import AnsweringMember
+from cfnade.components.base import Member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import pair_keys
 from cfnade.data.merge import merge
@@ -206,7 +206,7 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
         own = {"minutes": fitted.facts["auto"]["minutes"], "seed": run["settings"]["seed"]}
         own |= {name: fitted.facts["auto"][name] for name in ("lists", "refit")}
         return own | {"threads": run.get("threads"), "device": run.get("device", "cpu")}
-    fields = {"ridge": 0} | member_fields(fitted.answering[0])
+    fields = {"ridge": 0} | member_fields(fitted.members[0])
     base = default_recipe(fitted.side, fields["ridge"])
     usual, model = base.training.to_dict(), _PLAIN | base.model
     settings = TrainingConfig.from_dict(run["settings"]).to_dict() if "settings" in run else usual
@@ -228,7 +228,7 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
         },
         **{name: settings[name] for name in TRAINING if name not in _OPTIONAL},
         "time": fitted.needs_times,
-        "seeds": len(fitted.answering) - fitted.side.count(","),
+        "seeds": len(fitted.members) - fitted.side.count(","),
         "settings": rare or None,
         "lists": True if fitted.interaction_model is not None else None,
         "threads": run.get("threads"),
@@ -236,7 +236,7 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
     }
 
 
-def member_fields(member: AnsweringMember) -> dict[str, Any]:
+def member_fields(member: Member) -> dict[str, Any]:
     """The fields of all sides; where several have one, that of the first counts."""
     fields: dict[str, Any] = {}
     for side in reversed(member.to_dict().values()):

@@ -11,7 +11,8 @@ from tests.implicit.cases import CASES, some_model
 from tests.raw_tables import raw_table
 
 from cfnade.calibration.calibration import Calibration
-from cfnade.components import component_names, new_member
+from cfnade.components.new_member import component_names, new_member
+from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
@@ -69,13 +70,11 @@ def make(
 ) -> FittedModel:
     context = ratings() if data is None else data
     names, fields = component_names(side, time=time), {"hidden": (6,)} | fields
-    members = tuple(
-        new_member(names, context, fields, TrainingConfig()).eval() for _ in range(seeds)
-    )
+    members = tuple(new_member(names, context, fields, TrainingConfig()) for _ in range(seeds))
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for member in members:
-            for parameter in member.parameters():
+            for parameter in member_network(member).parameters():
                 parameter.normal_(0.0, 0.5, generator=generator)
     counts = trained_on(members[0].axes, context)
     facts = {"context": "train + valid", "seed": seed, "metrics": {"rmse": 0.8312345678901234}}

@@ -18,6 +18,7 @@ from tests.implicit.cases import some_model, some_rows
 
 from cfnade.checkpoint import load, save
 from cfnade.checkpoint.manifest import FILES
+from cfnade.components.optimizers import member_network
 from cfnade.exceptions import CheckpointError
 from cfnade.utils.safetensors_io import Arrays, digest_file, digest_text, open_arrays, write_arrays
 
@@ -301,7 +302,7 @@ def test_a_diverged_model_is_not_saved(tmp_path: Path) -> None:
     for value in (float("nan"), float("inf")):
         bad = make()
         with torch.no_grad():
-            next(bad.members[0].parameters()).view(-1)[0] = value
+            next(member_network(bad.members[0]).parameters()).view(-1)[0] = value
         with pytest.raises(CheckpointError, match="W contains NaN or infinity"):
             save(bad, tmp_path)
     assert same(load(tmp_path), make())

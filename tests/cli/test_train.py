@@ -14,6 +14,7 @@ import pytest
 from tests.cli.forks import Run, Server
 
 from cfnade.checkpoint import load
+from cfnade.components.optimizers import member_network
 from cfnade.utils.safetensors_io import digest_file
 
 Shell = Any
@@ -189,7 +190,9 @@ def test_divergence_keeps_the_best_model_and_fails(
     best = min(history, key=lambda record: record["valid_rmse"])
     assert kept.facts["best_epoch"] == best["epoch"]
     assert kept.facts["valid"]["rmse"] == best["valid_rmse"]
-    assert all(bool(weight.isfinite().all()) for weight in kept.members[0].parameters())
+    assert all(
+        bool(weight.isfinite().all()) for weight in member_network(kept.members[0]).parameters()
+    )
     # What it suggests can be followed: nothing is left to go on with.
     before = weights(out)
     assert shell("train", ratings_file, *options(out, 6), "--force").code == 0

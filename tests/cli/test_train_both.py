@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from cfnade.checkpoint import load
+from cfnade.components.optimizers import member_network
 from cfnade.training import state
 
 Shell = Any
@@ -17,7 +18,9 @@ SMALL = ["--hidden", "8", "--epochs", "3", "--threads", "1", "--out"]
 
 def weights(out: Path) -> torch.Tensor:
     members = load(out).members
-    return torch.cat([p.detach().flatten() for member in members for p in member.parameters()])
+    return torch.cat(
+        [p.detach().flatten() for member in members for p in member_network(member).parameters()]
+    )
 
 
 def test_side_both_takes_its_own_recipe_and_can_be_evaluated(

@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from tests.components.factor_network import FactorNetwork
+from tests.components.near_network import NearNetwork
 
-from cfnade.components import Member, new_member
+from cfnade.components import Member, RatingComponent
+from cfnade.components.factor_analysis import FactorComponent
 from cfnade.components.neighborhood import NeighborhoodComponent
+from cfnade.components.new_member import new_member
+from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
-from cfnade.models.near_network import NearNetwork
 
 N_USERS, N_ITEMS, STARS = 9, 8, (0.5, 1.0, 3.0, 4.0)
 
@@ -74,34 +78,58 @@ def some_member(
 ) -> Member:
     """In double precision, all parameters random, biases too."""
     ratings = some_ratings() if ratings is None else ratings
-    member = new_member(names, ratings, fields, settings or TrainingConfig()).double()
+    member = cast(new_member(names, ratings, fields, settings or TrainingConfig()), np.float64)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in member.parameters():
+        for parameter in member_network(member).parameters():
             parameter.normal_(0.0, size, generator=generator)
     for side in member.components.values():
         if isinstance(side, NeighborhoodComponent):
             make_up_pairs(side)
-    return member.eval()
+    return member
 
 
-@torch.no_grad()
+def cast(member: Member, kind: type[Any]) -> Member:
+    """With all weights in another precision."""
+    return Member({name: cast_component(one, kind) for name, one in member.components.items()})
+
+
+def cast_component(component: RatingComponent, kind: type[Any]) -> Any:
+    specs = component.spec(component.config).items()
+    floats = [name for name, spec in specs if spec.dtype == "float32"]
+    return component.with_arrays({n: component.arrays[n].astype(kind) for n in floats})
+
+
+def network_of(component: RatingComponent) -> Any:
+    """Plain torch in the memory of the arrays, for closed forms the references here."""
+    if isinstance(component, FactorComponent):
+        network: torch.nn.Module = FactorNetwork(component.config)
+    elif isinstance(component, NeighborhoodComponent):
+        network = NearNetwork(component.config)
+    else:
+        return component.network
+    tensors = {name: torch.from_numpy(array) for name, array in component.arrays.items()}
+    network.load_state_dict(tensors, assign=True)
+    return network
+
+
 def make_up_pairs(side: NeighborhoodComponent, seed: int = 5) -> None:
     """Covariances of half of all pairs, where so few ratings would show none; with a gain."""
-    old, M = side.network, side.network.config.columns
-    random = np.random.default_rng(seed)
+    M, random = side.config.columns, np.random.default_rng(seed)
     table = np.triu(random.normal(size=(M, M)) * (random.random((M, M)) < 0.5), 1)
     table = 0.4 * (table + table.T) / M
     i, j = np.nonzero(table)
-    side.network = NearNetwork(replace(old.config, pairs=len(i))).double()
-    side.network.factors = old.factors
-    side.network.starts[1:] = torch.from_numpy(np.cumsum(np.bincount(i, minlength=M)))
-    side.network.others.copy_(torch.from_numpy(j))
-    side.network.covariances.copy_(torch.from_numpy(table[i, j]))
-    side.network.variances.uniform_(0.8, 1.2, generator=torch.Generator().manual_seed(seed))
-    side.network.gain.fill_(0.8)
-    side.network.shift.fill_(-0.1)
+    side.config = replace(side.config, pairs=len(i))
+    side.arrays |= {
+        "starts": np.cumsum([0, *np.bincount(i, minlength=M)]).astype(np.int32),
+        "others": j.astype(np.int32),
+        "covariances": table[i, j],
+        "variances": random.uniform(0.8, 1.2, M),
+    }
+    side.set_gain(0.8, -0.1)
 
 
-def weights(module: torch.nn.Module) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in module.parameters()])
+def weights(member: Member) -> torch.Tensor:
+    """All trained weights in one vector."""
+    parameters = member_network(member).parameters()
+    return torch.cat([p.detach().flatten() for p in parameters])

@@ -129,7 +129,7 @@ def test_drawn_costs_average_to_the_exact_cost(ordinal_weight: float) -> None:
         for step in range(250):
             one = source.draw(np.array([user]), step)
             levels = torch.from_numpy(one.levels.astype(np.int64))
-            each = hybrid_cost(side.plain_scores(one), levels, ordinal_weight)
+            each = hybrid_cost(side.torch_scores(side.network, one), levels, ordinal_weight)
             costs.append(float((torch.from_numpy(one.weights) * each).sum()))
     error = np.std(costs, ddof=1) / np.sqrt(len(costs))
     assert abs(np.mean(costs) - float(exact.detach())) < 4 * error

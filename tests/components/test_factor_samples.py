@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from cfnade.components.gibbs import sample_factor_analysis
 from cfnade.components.variational_bayes import Doubles, Factors, fit_factor_analysis
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
-from cfnade.models.config import FactorConfig
-from cfnade.models.factor_network import FactorNetwork
 
 
 def expected(found: list[Factors], known: Dataset, asked: Dataset) -> Doubles:
@@ -70,11 +67,3 @@ def test_the_noise_is_found_where_there_is_nothing_else() -> None:
     )
     assert abs(np.mean([one.noise for one in found]) - 2) < 0.1
     assert max(float(np.abs(one.mean - 2).max()) for one in found) < 0.5
-
-
-def test_one_sample_that_was_saved_before_there_were_several_is_read() -> None:
-    network = FactorNetwork(FactorConfig(columns=3, levels=5, dimensions=2))
-    state = network.state_dict() | {"mean": torch.arange(3.0), "noise": torch.tensor(0.5)}
-    network.load_state_dict(state)
-    assert network.mean.tolist() == [[0.0], [1.0], [2.0]]
-    assert network.noise.tolist() == [0.5]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.components.given import network_of
 
 from cfnade import CFNADE
-from cfnade.components import Axis, new_member
+from cfnade.components import Axis
 from cfnade.components.factor_analysis import FactorComponent
+from cfnade.components.new_member import new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
@@ -31,7 +33,7 @@ def some_side(axis: Axis) -> FactorComponent:
 def test_the_expected_rating_is_that_of_bayesian_regression(axis: Axis) -> None:
     """A row's ratings against the loadings of their columns, by ridge regression on all of them."""
     side = some_side(axis)
-    net, rows = side.network.double(), RATINGS.rows(axis)
+    net, rows = network_of(side).double(), RATINGS.rows(axis)
     a, c, mean, noise = (part.numpy() for part in (net.a, net.c, net.mean[:, 0], net.noise[0]))
     reading = side.reading(RATINGS)
     column = 3

@@ -11,13 +11,21 @@ import pytest
 import torch
 from scipy.optimize import minimize
 from tests.close import assert_close
-from tests.components.given import N_ITEMS, N_USERS, make_up_pairs, some_member, some_ratings
+from tests.components.given import (
+    N_ITEMS,
+    N_USERS,
+    make_up_pairs,
+    network_of,
+    some_member,
+    some_ratings,
+)
 
 from cfnade.checkpoint import load, save
-from cfnade.components import Axis, component_names, new_member
+from cfnade.components import Axis
 from cfnade.components import neighborhood as module
 from cfnade.components.base import Row, Who
 from cfnade.components.neighborhood import NeighborhoodComponent, pairs_of
+from cfnade.components.new_member import component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
@@ -42,7 +50,7 @@ def near_of(axis: Axis, ratings: Dataset = RATINGS) -> NeighborhoodComponent:
 
 def by_hand(side: NeighborhoodComponent, columns: Any, levels: Any, column: int) -> float:
     """c of a column by dense algebra: each residual by a regression without its own rating."""
-    net = side.network
+    net = network_of(side)
     a, c = net.factors.a.numpy(), net.factors.c.numpy()
     mean, noise = net.factors.mean.numpy()[:, 0], float(net.factors.noise)
     left = []
@@ -60,7 +68,7 @@ def by_hand(side: NeighborhoodComponent, columns: Any, levels: Any, column: int)
 @pytest.mark.parametrize("axis", BOTH)
 def test_a_correction_is_that_of_refitting_without_the_rating(axis: Axis) -> None:
     side = near_of(axis)
-    gain, shift = float(side.network.gain), float(side.network.shift)
+    gain, shift = float(side.arrays["gain"]), float(side.arrays["shift"])
     rows, reading = RATINGS.rows(axis), side.reading(RATINGS)
     met = 0
     for row in range(1, len(rows)):
@@ -283,7 +291,7 @@ def trained() -> Any:
 
 def twin_of_most(trained: Any) -> int:
     """A film whose twin is the one that it goes together with most of all."""
-    table = trained.members[0].components["user-near"].network.dense().numpy()
+    table = network_of(trained.members[0].components["user-near"]).dense().numpy()
     best = int(table.max(1).argmax())
     assert table[best].argmax() == best ^ 1
     return best
@@ -291,9 +299,9 @@ def twin_of_most(trained: Any) -> int:
 
 def test_twins_are_found_and_said_to_be_why(trained: Any) -> None:
     side = trained.members[0].components["user-near"]
-    table, film = side.network.dense().numpy(), twin_of_most(trained)
+    table, film = network_of(side).dense().numpy(), twin_of_most(trained)
     assert (table.argmax(1) == np.arange(40) ^ 1).sum() > 20  # some are explained by factors
-    assert float(side.network.gain) > 0.3
+    assert float(side.arrays["gain"]) > 0.3
     predictor, others = Predictor(trained), [i for i in range(40) if i // 2 != film // 2][:2]
     fan, other = ({film ^ 1: stars} | dict.fromkeys(others, 3.0) for stars in (5.0, 1.0))
     liked, disliked = (
@@ -317,8 +325,8 @@ def test_a_refit_keeps_the_gains(trained: Any) -> None:
     settings = TrainingConfig(**SETTINGS.to_dict() | {"refit": True})
     again = train(twins(), side="near", architecture={"hidden": (4,)}, settings=settings).fitted
     for name in ("user-near", "item-near"):
-        one: Any = trained.members[0].components[name].network
-        other: Any = again.members[0].components[name].network
+        one: Any = network_of(trained.members[0].components[name])
+        other: Any = network_of(again.members[0].components[name])
         assert one.gain == other.gain
         assert one.shift == other.shift
         assert one.factors.a.shape == other.factors.a.shape
@@ -331,7 +339,7 @@ def test_without_validation_gains_are_those_given() -> None:
     whole = Split(parts.name, parts.train, nothing, parts.test, parts.fold_in, parts.fingerprint)
     fields = {"hidden": (4,), "gains": (1.5, 2.5, -0.1)}
     fitted = train(whole, side="near", architecture=fields, settings=SETTINGS).fitted
-    nets: list[Any] = [s.network for s in fitted.members[0].components.values() if s.tunes]
+    nets: list[Any] = [network_of(s) for s in fitted.members[0].components.values() if s.tunes]
     assert [float(net.gain) for net in nets] == pytest.approx([1.5, 2.5])
     assert [float(net.shift) for net in nets] == pytest.approx([-0.1, 0.0])
 
@@ -345,11 +353,10 @@ def test_nothing_is_said_while_the_others_are_trained() -> None:
         side = member.components[name]
         assert isinstance(side, NeighborhoodComponent)
         make_up_pairs(side)
-        side.network.gain.fill_(0.0)
-        side.network.shift.fill_(0.0)
+        side.set_gain(0.0, 0.0)
         assert not side.reading(RATINGS).cells(users, items, None).any()
         side.finish(RATINGS, member)
-        assert side.network.gain == 1.0
+        assert side.arrays["gain"] == 1.0
 
 
 def test_the_others_are_trained_as_if_it_were_not_there() -> None:
@@ -361,15 +368,11 @@ def test_the_others_are_trained_as_if_it_were_not_there() -> None:
     own, same = (one.fitted.members[0].components["user"].network for one in (alone, with_near))
     for name, weights in own.state_dict().items():
         assert torch.equal(weights, same.state_dict()[name])
-    assert (
-        float(with_near.fitted.members[0].components["user-near"].network.state_dict()["gain"]) > 0
-    )
+    assert with_near.fitted.members[0].components["user-near"].arrays["gain"] > 0
 
 
 def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        TrainingError, match="corrects what other sides say; give one before user-near"
-    ):
+    with pytest.raises(TrainingError, match="corrects other components; give one before user-near"):
         new_member(("user-near",), RATINGS, {}, SETTINGS)
     monkeypatch.setattr(module, "MOST_COLUMNS", 5)
     with pytest.raises(
@@ -400,5 +403,5 @@ def test_pairs_that_lead_astray_are_refused(
 ) -> None:
     side = deepcopy(trained.members[0].components["user-near"])
     assert side.fault(trained.context) is None
-    getattr(side.network, name)[place] = value
+    side.arrays[name][place] = value
     assert reason in side.fault(trained.context)

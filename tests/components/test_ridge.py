@@ -10,11 +10,10 @@ import pytest
 import torch
 from tests.components.given import some_member, some_ratings
 
-from cfnade.components import new_member, ridge
+from cfnade.components import FitData, Member, variational_bayes
 from cfnade.components.base import NOTHING, Who
-from cfnade.components.ridge import RidgeComponent
-from cfnade.components.ridge_rows import SETTLED_SMOOTHING
-from cfnade.components.trainable import Member
+from cfnade.components.new_member import new_member
+from cfnade.components.ridge import SETTLED_SMOOTHING, RidgeComponent
 from cfnade.components.variational_bayes import Factors, fit_factor_analysis
 from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
@@ -63,7 +62,7 @@ def test_a_refresh_continues_from_the_analysis_that_the_side_started_from(
     counts, rows = RATINGS.level_counts("item"), RATINGS.rows("user")
     planted = replace(
         fit_factor_analysis(rows, FIELDS["ridge"], seed=0, threads=1),
-        noise=noise * side.network.config.spread,
+        noise=noise * side.config.spread,
     )
     side.fill(planted, counts, 4.0)
     continued_from = []
@@ -72,8 +71,9 @@ def test_a_refresh_continues_from_the_analysis_that_the_side_started_from(
         continued_from.append(factors)
         return factors
 
-    monkeypatch.setattr(ridge, "continue_factor_analysis", continued)
-    side.update(RATINGS, counts, TrainingConfig(smoothing=4.0))
+    monkeypatch.setattr(variational_bayes, "continue_factor_analysis", continued)
+    data = FitData(RATINGS, TrainingConfig(smoothing=4.0), torch.Generator())
+    side.update(data, counts)
     (factors,) = continued_from
     for field in fields(Factors):
         found, expected = (getattr(one, field.name) for one in (factors, planted))

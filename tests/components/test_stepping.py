@@ -19,7 +19,7 @@ def test_it_moves_as_torchs_adam_does_and_goes_on_from_its_state() -> None:
         {"params": [copies[name]], "lr": rule.rate, "weight_decay": rule.decay}
         for name, rule in rules.items()
     ]
-    theirs, ours = torch.optim.Adam(groups), Adam(side, rules)
+    theirs, ours = torch.optim.Adam(groups), Adam(side.network, rules)
     generator = torch.Generator().manual_seed(0)
     for step in range(6):
         for name, one in named.items():
@@ -32,7 +32,7 @@ def test_it_moves_as_torchs_adam_does_and_goes_on_from_its_state() -> None:
         ours.move(rate)
         if step == 2:
             state = {name: tensor.clone() for name, tensor in ours.state().items()}
-            ours = Adam(side, rules)
+            ours = Adam(side.network, rules)
             ours.restore(state)
         for name, one in named.items():
             torch.testing.assert_close(one.detach(), copies[name].detach(), rtol=1e-9, atol=1e-12)

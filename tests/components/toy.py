@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from cfnade.components import Axis, TorchComponent
+from cfnade.components import Axis, RatingComponent
 from cfnade.components.base import Before
 from cfnade.components.plain import PlainComponent
 from cfnade.config import TrainingConfig
@@ -41,7 +41,7 @@ class ToySide(PlainComponent):
         return nn.ParameterDict({name: torch.zeros(size) for name, size in sizes.items()})
 
     def take_over(
-        self, earlier: TorchComponent, ratings: Dataset, earlier_ratings: Dataset
+        self, earlier: RatingComponent, ratings: Dataset, earlier_ratings: Dataset
     ) -> None:
         self.network.load_state_dict(earlier.network.state_dict())
 

@@ -11,7 +11,7 @@ import torch
 from tests.distributed.thread_group import on_ranks, small_shards
 
 from cfnade.cli.job import load_parts
-from cfnade.components import new_member
+from cfnade.components.new_member import new_member
 from cfnade.components.variational_bayes import Factors, fit_factor_analysis
 from cfnade.config import TrainingConfig
 from cfnade.distributed.process_group import ProcessGroup

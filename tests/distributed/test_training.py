@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from cfnade import checkpoint
 from cfnade.cli import app
 from cfnade.cli.job import load_parts
-from cfnade.components import Member, component_names, new_member
+from cfnade.components import Member
+from cfnade.components.new_member import component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.distributed.load_partition import load_partition, verify_model

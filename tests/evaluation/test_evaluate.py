@@ -16,7 +16,8 @@ from tests.close import assert_close
 from tests.inference.cases import known_cells, literal
 
 from cfnade.calibration.calibration import Calibration, fit_calibration
-from cfnade.components import component_names, new_member
+from cfnade.components.new_member import component_names, new_member
+from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
@@ -65,12 +66,10 @@ def model_of(side: str, context: Dataset, **fields: Any) -> FittedModel:
     seeds, time = fields.pop("seeds", 1), fields.pop("time", False)
     names = component_names(side, time=time)
     generator = torch.Generator().manual_seed(3)
-    members = tuple(
-        new_member(names, context, fields, TrainingConfig()).eval() for _ in range(seeds)
-    )
+    members = tuple(new_member(names, context, fields, TrainingConfig()) for _ in range(seeds))
     with torch.no_grad():
         for member in members:
-            for parameter in member.parameters():
+            for parameter in member_network(member).parameters():
                 parameter.normal_(0.0, 0.4, generator=generator)
     return FittedModel(members, side, context, trained_on(members[0].axes, context))
 

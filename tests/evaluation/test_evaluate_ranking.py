@@ -28,6 +28,7 @@ from tests.inference.cases import (
 from tests.raw_tables import raw_table
 
 from cfnade import CFNADE, load
+from cfnade.components.optimizers import member_network
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.splits import split
@@ -140,7 +141,7 @@ def test_equal_scores_of_all_items_are_averaged_over_orders(k: int) -> None:
     fitted = make_kind("user")
     fitted = replace(fitted, trained_on=trained_on(fitted.axes, fitted.context))
     with torch.no_grad():
-        for parameter in fitted.members[0].parameters():
+        for parameter in member_network(fitted.members[0]).parameters():
             parameter.zero_()
     test, expected = held_out(fitted.context), []
     # Users without ratings get item frequencies, which differ from item to item.

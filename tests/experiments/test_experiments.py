@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.experiments.plans import CHOICE, HEAD, plan_file
 
-from cfnade.components import KINDS, new_member
+from cfnade.components.new_member import new_member
 from cfnade.components.plain import PlainRows
 from cfnade.components.readings import reading_of
 from cfnade.config import TrainingConfig

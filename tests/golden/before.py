@@ -123,7 +123,7 @@ def weights(folder: Path) -> Arrays:
 
     model = load(folder)
     found: Arrays = {}
-    for number, member in enumerate(model.answering):
+    for number, member in enumerate(model.members):
         found |= {f"{number}.{name}": table for name, table in member.tables().items()}
         for name, side in member.sides.items():
             found |= {f"{number}.{name}.{key}": array for key, array in side.arrays().items()}

@@ -141,10 +141,8 @@ def weights(folder: Path) -> Arrays:
 
     model = load(folder)
     found: Arrays = {}
-    for number, member in enumerate(model.answering):
-        found |= {f"{number}.{name}": table for name, table in member.tables().items()}
-        for name, side in member.components.items():
-            found |= {f"{number}.{name}.{key}": array for key, array in side.arrays().items()}
+    for number, member in enumerate(model.members):
+        found |= {f"{number}/{name}": array for name, array in member.arrays().items()}
     return {name: np.asarray(array) for name, array in found.items()}
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from cfnade.implicit import InteractionModel
-from cfnade.implicit.base import COMPONENTS, FitCache, ImplicitComponent, Options
+from cfnade.implicit.base import FitCache, ImplicitComponent, Options, component_class
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.sharpness import Sharpness
 from cfnade.models.choice_network import ChoiceNetwork
@@ -49,7 +49,7 @@ def some_network(*, hidden: int = 5, columns: int = M, seed: int = 0) -> Any:
 
 def fit(name: str, rows: InteractionRows, options: Options, variant: float | None = None) -> Any:
     """Return a fitted component."""
-    component = COMPONENTS[name].fit(rows, options, seed=0, cache=FitCache())
+    component = component_class(name).fit(rows, options, seed=0, cache=FitCache())
     return component if variant is None else component.with_variant(variant)
 
 

@@ -10,8 +10,8 @@ import pytest
 from tests.implicit.cases import CASES, M, some_model, some_rows
 
 from cfnade.exceptions import ModelError
-from cfnade.implicit import COMPONENTS, ImplicitComponent, saved_model, saved_spec
-from cfnade.implicit.base import DataShape, FitCache
+from cfnade.implicit import ImplicitComponent, interaction_components, saved_model, saved_spec
+from cfnade.implicit.base import DataShape, FitCache, component_class
 from cfnade.implicit.rows import InteractionRows
 
 ROWS = some_rows(weighted=True)
@@ -23,7 +23,7 @@ def fitted(name: str) -> ImplicitComponent:
 
 
 def test_every_component_has_a_case() -> None:
-    assert set(CASES) == set(COMPONENTS)
+    assert set(CASES) == set(interaction_components())
 
 
 @each_component
@@ -88,7 +88,7 @@ def test_a_saved_component_gives_the_same_scores(name: str) -> None:
 
 @each_component
 def test_a_search_space_starts_inside_and_costs_something(name: str) -> None:
-    kind = COMPONENTS[name]
+    kind = component_class(name)
     shape = DataShape(5000, 2000, 600_000, 90_000_000)
     space = kind.search_space(shape)
     assert space is not None
@@ -106,7 +106,7 @@ def test_a_variant_is_the_fit_with_factors_of_the_scores(name: str) -> None:
         "filter": {"penalty": 2.0, "item_power": 0.25, "user_power": 0.5, "rank": 3},
         "local": {"penalty": 2.0, "item_power": 0.25, "user_power": 0.5, "neighbors": 4},
     }[name]
-    component = COMPONENTS[name].fit(ROWS, options, seed=0, cache=FitCache())
+    component = component_class(name).fit(ROWS, options, seed=0, cache=FitCache())
     plain = component.scores(ROWS)
     for value, factors in component.variants().items():
         np.testing.assert_allclose(
@@ -121,8 +121,8 @@ def test_a_cache_does_not_change_a_fit(name: str) -> None:
         options = {"penalty": penalty, "item_power": 0.25, "user_power": 0.5}
         options |= {"rank": 3} if name == "filter" else {}
         options |= {"neighbors": 4} if name == "local" else {}
-        shared = COMPONENTS[name].fit(ROWS, options, seed=0, cache=cache)
-        fresh = COMPONENTS[name].fit(ROWS, options, seed=0, cache=FitCache())
+        shared = component_class(name).fit(ROWS, options, seed=0, cache=cache)
+        fresh = component_class(name).fit(ROWS, options, seed=0, cache=FitCache())
         np.testing.assert_array_equal(shared.scores(ROWS), fresh.scores(ROWS))
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from tests.implicit.cases import some_rows
 
-from cfnade.implicit import COMPONENTS
-from cfnade.implicit.base import SearchSpace
+from cfnade.implicit.base import SearchSpace, component_class
 from cfnade.implicit.holdout import hold_outs
 from cfnade.implicit.search import ComponentSearch, climb
 
@@ -111,7 +110,7 @@ def test_a_component_search_keeps_its_best_trial() -> None:
         {"penalty": 10.0, "item_power": 0.0, "user_power": 0.0},
         12,
     )
-    search = ComponentSearch(COMPONENTS["ease"], space, hold_outs(rows, seed=0), 0, 5)
+    search = ComponentSearch(component_class("ease"), space, hold_outs(rows, seed=0), 0, 5)
     search.run(8)
     values = [trial.value for trial in search.trials]
     assert search.best().value == max(values)

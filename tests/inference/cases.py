@@ -18,7 +18,9 @@ from tests.folded import Cell, frequencies, side_scores, unknown
 from tests.raw_tables import raw_table
 
 from cfnade.calibration.calibration import Calibration
-from cfnade.components import Member, component_names, new_member
+from cfnade.components import Member
+from cfnade.components.new_member import component_names, new_member
+from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
@@ -102,7 +104,7 @@ def make_kind(kind: str, **more: Any) -> FittedModel:
 
 @torch.no_grad()
 def _fill(member: Member, generator: torch.Generator) -> None:
-    for parameter in member.eval().parameters():
+    for parameter in member_network(member).parameters():
         parameter.normal_(0.0, 0.4, generator=generator)
 
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from cfnade.components import nade_rows
+from cfnade.components import nade_rows, tables_of
 from cfnade.components.base import NOTHING, Row
-from cfnade.components.nade_rows import NadeRows, NadeWeights
-from cfnade.components.trainable import tables_of
+from cfnade.components.nade import NadeRows, NadeWeights
 from cfnade.data.csr import CsrRows
 from cfnade.inference.lists import distributions
 from cfnade.models.batch import Context

@@ -17,7 +17,7 @@ from tests.server.given import KINDS, ratings, trained
 from cfnade import checkpoint
 from cfnade.components.ridge import RidgeComponent
 from cfnade.components.variational_bayes import continue_factor_analysis, fit_factor_analysis
-from cfnade.components.widening import places_of, recounted
+from cfnade.components.widening import match_ids, recounted
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
@@ -49,7 +49,7 @@ def test_what_was_known_is_said_as_before(kind: str, tmp_path: Path) -> None:
     fitted = checkpoint.load(trained(tmp_path / kind, KINDS[kind]))
     context = fitted.context
     wide = extend_model(fitted, more(context))
-    here = (places_of(ids, wide) for ids, wide in _tables(context, wide.context))
+    here = (match_ids(ids, wide) for ids, wide in _tables(context, wide.context))
     users, items = (places[np.arange(20)] for places in here)
     before = Scorer(fitted).probabilities(np.arange(20), np.arange(20))
     after = Scorer(wide).probabilities(users, items)
@@ -68,7 +68,7 @@ def test_new_columns_are_the_mean_of_the_trained_and_count_as_untrained(tmp_path
     fitted = checkpoint.load(trained(tmp_path / "user", KINDS["user"]))
     wide = extend_model(fitted, more(fitted.context))
     old, new = (model.members[0].components["user"] for model in (fitted, wide))
-    places = places_of(wide.context.item_ids, fitted.context.item_ids)
+    places = match_ids(wide.context.item_ids, fitted.context.item_ids)
     seen = torch.from_numpy(fitted.trained_on["item"].sum(1) > 0)
     for name, table in old.network.state_dict().items():
         wider = new.network.state_dict()[name]
@@ -87,8 +87,8 @@ def test_new_columns_are_the_mean_of_the_trained_and_count_as_untrained(tmp_path
 
 def test_ids_are_found_by_how_they_are_written() -> None:
     texts = np.array(["1", "10", "x"], object)
-    assert places_of(texts, np.array([1, 2, 10])).tolist() == [0, 2, -1]
-    assert places_of(np.array([10, 3]), np.array([1, 3, 10])).tolist() == [2, 1]
+    assert match_ids(texts, np.array([1, 2, 10])).tolist() == [0, 2, -1]
+    assert match_ids(np.array([10, 3]), np.array([1, 3, 10])).tolist() == [2, 1]
     assert recounted(np.array([[1, 2], [3, 4]]), np.array([1, -1])).tolist() == [[3, 4], [0, 0]]
 
 
@@ -130,7 +130,7 @@ def test_going_on_trains_each_member_from_its_own_weights(tmp_path: Path) -> Non
     for before, after in zip(fitted.members, done.fitted.members, strict=True):
         for name, table in before.state_dict().items():
             torch.testing.assert_close(after.state_dict()[name], table)
-    one = replace(fitted, answering=fitted.members[:1])
+    one = replace(fitted, members=fitted.members[:1])
     with pytest.raises(ValueError):
         train(
             parts,
@@ -166,7 +166,7 @@ def test_what_training_added_is_added_to_the_new_start_too(tmp_path: Path) -> No
     other = gone_on(fitted, wide, settings).components["user-ridge"]
     assert isinstance(one, RidgeComponent)
     assert isinstance(other, RidgeComponent)
-    places = places_of(wide.item_ids, fitted.context.item_ids)
+    places = match_ids(wide.item_ids, fitted.context.item_ids)
     old = torch.from_numpy(places >= 0)
     for name, place, at, added in (("b", 3, (), 0.5), ("V", 4, (1,), -0.25)):
         gap = other.network.get_parameter(name) - one.network.get_parameter(name)

@@ -12,7 +12,7 @@ from cfnade.data.dataset import Interactions
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic_interactions
 from cfnade.exceptions import TrainingError
-from cfnade.implicit import COMPONENTS, InteractionModel
+from cfnade.implicit import InteractionModel, interaction_components
 from cfnade.implicit.base import DataShape
 from cfnade.implicit.blend import Question, ndcg_of_scores
 from cfnade.implicit.rows import InteractionRows
@@ -170,7 +170,7 @@ def test_the_default_budget_grows_with_the_data_up_to_a_limit() -> None:
 )
 def test_components_that_cost_too_much_are_left_out(shape: DataShape, left_out: set[str]) -> None:
     seconds = default_seconds(shape.interactions)
-    assert set(COMPONENTS) - set(_affordable(shape, seconds, 1)) == left_out
+    assert set(interaction_components()) - set(_affordable(shape, seconds, 1)) == left_out
     cheap = _affordable(shape, 0.01, 1)
     assert "popularity" in cheap
     assert len(cheap) == 2

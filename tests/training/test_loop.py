@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from cfnade.components import Member, new_member
+from cfnade.components import Member
+from cfnade.components.new_member import new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError

@@ -307,7 +307,7 @@ def test_who_counts_nothing_is_not_asked(fitted: CFNADE, monkeypatch: pytest.Mon
     count = len(members)
     shares = ((0.5 / count, 1 / count),) * count + ((0.5 / count, 0.0),) * count
     silent = range(count, 2 * count)
-    scorer = Scorer(replace(fitted.fitted_, answering=members * 2, shares=shares))
+    scorer = Scorer(replace(fitted.fitted_, members=members * 2, shares=shares))
     for number in silent:
         monkeypatch.setattr(scorer._members[number], "person", None)
         monkeypatch.setattr(scorer._members[number], "lists", None)

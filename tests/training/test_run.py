@@ -14,6 +14,7 @@ import pytest
 import torch
 from tests.listed import lines
 
+from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.evaluation.evaluate import evaluate
@@ -51,7 +52,9 @@ def fit(
 
 
 def weights(fitted: FittedModel) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for m in fitted.members for p in m.parameters()])
+    return torch.cat(
+        [p.detach().flatten() for m in fitted.members for p in member_network(m).parameters()]
+    )
 
 
 @pytest.fixture

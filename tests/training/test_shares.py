@@ -69,7 +69,7 @@ def test_members_of_each_kind_are_trained_and_mixed_by_their_shares(
     np.testing.assert_allclose(shares.sum(0), 1.0)
     np.testing.assert_allclose(shares[0], shares[1])
     users, items = parts.test.users[:300].astype(int), parts.test.items[:300].astype(int)
-    alone = [Scorer(replace(fitted, answering=(one,), shares=())) for one in fitted.members]
+    alone = [Scorer(replace(fitted, members=(one,), shares=())) for one in fitted.members]
     each = np.stack([one.probabilities(users, items) for one in alone])
     expected = np.einsum("m,mnk->nk", shares[:, 0], each)
     np.testing.assert_allclose(Scorer(fitted).probabilities(users, items), expected, atol=1e-6)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from cfnade.components import new_member
+from cfnade.components.new_member import new_member
+from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.training.steps import TorchStepper, stepper_of
@@ -24,7 +25,7 @@ def after_steps(
     stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=1)
     for step in range(3):
         stepper.step(np.arange(10), step=step, rate=1.0)
-    return torch.cat([p.detach().flatten() for p in member.parameters()])
+    return torch.cat([p.detach().flatten() for p in member_network(member).parameters()])
 
 
 @pytest.mark.parametrize(

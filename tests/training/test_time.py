@@ -13,6 +13,7 @@ from tests.close import assert_close
 
 from cfnade import checkpoint
 from cfnade.components import Member
+from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split, split
@@ -84,7 +85,7 @@ def test_predictions_need_times_and_change_with_them(parts: Split, fitted: Fitte
     # What the moment says is added to the scores of the others.
     sides = fitted.members[0].components
     timeless = Member({name: side for name, side in sides.items() if name != "time"})
-    others = Scorer(replace(fitted, answering=(timeless,)))
+    others = Scorer(replace(fitted, members=(timeless,)))
     added = (
         sides["time"]
         .reading(fitted.context)
@@ -109,7 +110,7 @@ def test_a_resumed_run_ends_with_the_same_bits(parts: Split, tmp_path: Path) -> 
     def fit(**more: Any) -> torch.Tensor:
         options: dict[str, Any] = {"architecture": FIELDS, "settings": QUICK, "threads": 2}
         member = train(parts, side="both", **options, **more).fitted.members[0]
-        return torch.cat([p.detach().flatten() for p in member.parameters()])
+        return torch.cat([p.detach().flatten() for p in member_network(member).parameters()])
 
     fit(saving=Saving(tmp_path), stop=lambda: True)
     assert torch.equal(fit(saving=Saving(tmp_path, resume=True)), fit())

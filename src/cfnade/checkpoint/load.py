@@ -25,8 +25,8 @@ from cfnade.checkpoint.manifest import (
 )
 from cfnade.checkpoint.save import required_files
 from cfnade.checkpoint.validate import validate_model
-from cfnade.components import AnsweringMember, Axis
-from cfnade.components.saved import Expected, expected_tables, loaded_member
+from cfnade.components import ArraySpec, Axis, Member
+from cfnade.components.new_member import member_spec, saved_member
 from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import Scale
 from cfnade.data.storage import open_dataset
@@ -70,7 +70,7 @@ def _load(folder: Path) -> FittedModel:
         verify_files(manifest["files"], paths)
         members, implicit, counts = _components(manifest, paths[WEIGHTS])
         model = FittedModel(
-            answering=members,
+            members=members,
             side=str(manifest["side"]),
             context=_context(manifest, paths),
             trained_on=counts,
@@ -109,7 +109,7 @@ def _calibration(saved: dict[str, Any] | None) -> Calibration | None:
 
 def _components(
     manifest: dict[str, Any], path: Path
-) -> tuple[tuple[AnsweringMember, ...], InteractionModel | None, dict[Axis, Array]]:
+) -> tuple[tuple[Member, ...], InteractionModel | None, dict[Axis, Array]]:
     """Return the members, the implicit model and the training counts."""
     try:
         arrays, _ = open_arrays(path, verify=False, writable=True)
@@ -119,44 +119,23 @@ def _components(
     counts: dict[Axis, Array] = {
         axis: arrays.pop(f"{COUNTS}/{axis}") for axis in _AXES if f"{COUNTS}/{axis}" in arrays
     }
-    sides = {side for described in members for side in described}
-    shared = {side: _with_prefix(f"{side}/", arrays) for side in sides}
-    for side, tables in shared.items():
-        for name in tables:
-            del arrays[f"{side}/{name}"]
-    check_arrays(path, arrays, _expected(members, implicit, shared))
+    check_arrays(path, arrays, _expected(members, implicit))
     loaded = [
-        loaded_member(
-            described,
-            {side: _with_prefix(f"members/{number}/{side}/", arrays) for side in described},
-            shared,
-        )
+        saved_member(described, _with_prefix(f"members/{number}/", arrays))
         for number, described in enumerate(members)
     ]
-    names = {f"{side}/{name}" for side, tables in shared.items() for name in tables}
-    expected = {
-        f"{side}/{name}"
-        for member in loaded
-        for side, component in member.components.items()
-        for name in component.arrays()
-    }
-    if names != expected:
-        raise CheckpointError(f"{path}: holds {sorted(names)}; the model has {sorted(expected)}")
     tables = _with_prefix("implicit/", arrays)
     return tuple(loaded), None if implicit is None else saved_model(implicit, tables), counts
 
 
-def _expected(
-    members: list[Any], implicit: dict[str, Any] | None, shared: dict[str, Arrays]
-) -> dict[str, Expected]:
-    expected = {}
-    for number, described in enumerate(members):
-        for name, table in expected_tables(described, shared).items():
-            side, _, parameter = name.partition(".")
-            expected[f"members/{number}/{side}/{parameter}"] = table
-    for name, spec in ({} if implicit is None else saved_spec(implicit)).items():
-        expected[f"implicit/{name}"] = Expected(np.dtype(spec.dtype), spec.shape)
-    return expected
+def _expected(members: list[Any], implicit: dict[str, Any] | None) -> dict[str, ArraySpec]:
+    expected = {
+        f"members/{number}/{name}": spec
+        for number, described in enumerate(members)
+        for name, spec in member_spec(described).items()
+    }
+    specs = {} if implicit is None else saved_spec(implicit)
+    return expected | {f"implicit/{name}": spec for name, spec in specs.items()}
 
 
 def _with_prefix(prefix: str, arrays: Arrays) -> Arrays:

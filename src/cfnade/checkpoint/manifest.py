@@ -15,7 +15,7 @@ import polars as pl
 
 import cfnade
 from cfnade._typing import Array
-from cfnade.components.saved import Expected
+from cfnade.components import ArraySpec
 from cfnade.exceptions import CheckpointError
 from cfnade.fitted_model import FittedModel
 from cfnade.utils.safetensors_io import Arrays, digest_file, digest_text
@@ -59,7 +59,7 @@ def write_manifest(model: FittedModel, folder: Path, names: list[str]) -> None:
         "format": FORMAT,
         "version": VERSION,
         "side": model.side,
-        "members": [member.to_dict() for member in model.answering],
+        "members": [member.to_dict() for member in model.members],
         "member_weights": model.shares,
         "implicit": None if model.interaction_model is None else model.interaction_model.to_dict(),
         "scale": {"values": scale.values, "edges": scale.edges},
@@ -116,7 +116,9 @@ def verify_files(files: Mapping[str, Any], paths: Mapping[str, Path]) -> None:
             )
 
 
-def check_arrays(path: Path, arrays: Mapping[str, Array], expected: Mapping[str, Expected]) -> None:
+def check_arrays(
+    path: Path, arrays: Mapping[str, Array], expected: Mapping[str, ArraySpec]
+) -> None:
     """Raise a CheckpointError unless the arrays have these names, dtypes and shapes."""
     if set(arrays) != set(expected):
         raise CheckpointError(
@@ -124,7 +126,7 @@ def check_arrays(path: Path, arrays: Mapping[str, Array], expected: Mapping[str,
             path=path,
         )
     for name, array in arrays.items():
-        dtype, shape = expected[name]
+        dtype, shape = np.dtype(expected[name].dtype), expected[name].shape
         if (array.dtype, array.shape) != (dtype, shape):
             raise CheckpointError(
                 f"{path}: {name} is {array.dtype} of shape {array.shape}; {MANIFEST} describes "

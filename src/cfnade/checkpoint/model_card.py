@@ -121,7 +121,7 @@ def _available(metrics: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _summary(model: FittedModel) -> str:
-    scale, n_items, n_members = model.context.scale, model.context.n_items, len(model.answering)
+    scale, n_items, n_members = model.context.scale, model.context.n_items, len(model.members)
     if model.context.implicit:
         return (
             f"It predicts which of {n_items:,} items a user interacts with next, from the user's "

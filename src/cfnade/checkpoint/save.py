@@ -123,13 +123,9 @@ def _write_files(model: FittedModel, part: Path) -> list[str]:
 def _arrays(model: FittedModel) -> Arrays:
     """Return the arrays of the model by the names that docs/checkpoint.md lists."""
     arrays: Arrays = {}
-    for number, member in enumerate(model.answering):
-        for name, table in member.tables().items():
-            side, _, parameter = name.partition(".")
-            arrays[f"members/{number}/{side}/{parameter}"] = table
-    for member in reversed(model.answering):  # members share the arrays of a side
-        for side, component in member.components.items():
-            arrays |= {f"{side}/{name}": array for name, array in component.arrays().items()}
+    for number, member in enumerate(model.members):
+        own = member.arrays().items()
+        arrays |= {f"members/{number}/{name}": array for name, array in own}
     if model.interaction_model is not None:
         interactions = model.interaction_model.arrays()
         arrays |= {f"implicit/{name}": array for name, array in interactions.items()}

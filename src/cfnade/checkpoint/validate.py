@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from cfnade._typing import Array
+from cfnade.components import Component
 from cfnade.components.base import other_axis
 from cfnade.exceptions import ModelError
 from cfnade.fitted_model import FittedModel
@@ -40,7 +40,7 @@ def _check_components(model: FittedModel) -> None:
             raise ModelError(
                 f"the implicit component {name} has {part.n_items:,} items, the model {n_items:,}"
             )
-    for member in model.answering:
+    for member in model.members:
         for name, side in member.components.items():
             if reason := side.fault(model.context):
                 raise ModelError(f"component {name}: {reason}")
@@ -49,26 +49,30 @@ def _check_components(model: FittedModel) -> None:
 def _check_member_weights(model: FittedModel) -> None:
     weights = np.array(model.shares, np.float64)
     if len(weights) and (
-        len(weights) != len(model.answering)
+        len(weights) != len(model.members)
         or not (weights >= 0).all()
         or not np.allclose(weights.sum(0), 1.0)
     ):
         raise ModelError(
-            f"the weights {model.shares} of {len(model.answering)} members must add up to 1"
+            f"the weights {model.shares} of {len(model.members)} members must add up to 1"
         )
 
 
 def _check_weights(model: FittedModel) -> None:
-    parts: list[Mapping[str, Array]] = [member.tables() for member in model.answering]
-    parts += [model.interaction_model.arrays()] if model.interaction_model else []
-    for part in parts:
-        for name, table in part.items():
-            if table.dtype == np.int32:
-                continue  # item indices of a sparse matrix
-            if table.dtype != np.float32:
-                raise ModelError(f"{name} is {table.dtype}; give float32")
-            if not _all_finite(table):
+    for component in _all_components(model):
+        for name, spec in component.spec(component.config).items():
+            array = component.arrays[name]
+            if array.dtype != np.dtype(spec.dtype):
+                raise ModelError(f"{name} is {array.dtype}; give {spec.dtype}")
+            if array.dtype.kind == "f" and not _all_finite(array):
                 raise ModelError(f"{name} contains NaN or infinity; training diverged")
+
+
+def _all_components(model: FittedModel) -> Iterator[Component]:
+    for member in model.members:
+        yield from member.components.values()
+    if model.interaction_model is not None:
+        yield from model.interaction_model.components.values()
 
 
 def _all_finite(table: npt.NDArray[np.float32]) -> bool:

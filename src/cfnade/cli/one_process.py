@@ -15,7 +15,7 @@ from cfnade.cli.at_work import compile_kernels, interruptible, next_command, say
 from cfnade.cli.folder import begin_run, end_run, nothing_lost
 from cfnade.cli.job import Job, plans_of, settings_of_members, with_plans
 from cfnade.cli.show import TrainingView, show_tried
-from cfnade.components import component_names, kernel_tasks
+from cfnade.components.new_member import component_names, kernel_tasks
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.fitting import lists_plan

@@ -109,7 +109,7 @@ def _named(job: Job) -> Job:
 
 def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
     from cfnade.cli.show import TrainingView
-    from cfnade.components import component_names, kernel_task
+    from cfnade.components.new_member import component_names, kernel_task
     from cfnade.config import TrainingConfig
     from cfnade.distributed import state as rank_state
     from cfnade.distributed.shards import ShardedRatings

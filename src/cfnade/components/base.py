@@ -13,7 +13,7 @@ a module of its own with `@register` (`tests/components/toy.py` is an example), 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from typing import (
@@ -24,19 +24,18 @@ from typing import (
     NamedTuple,
     Protocol,
     Self,
-    TypeVar,
 )
 
 import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IndexArray, IntArray
+from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import LevelArray
-from cfnade.config import TrainingConfig
-from cfnade.exceptions import ModelError
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from cfnade.exceptions import ModelError
 from cfnade.kernels.column_groups import Cells, RowRatings
 from cfnade.kernels.posterior import Evidence
 from cfnade.utils.caching import locked_cached_property
@@ -271,9 +270,7 @@ class Component(ABC):
         return {name: value for name, value in self.__dict__.items() if name != "network"}
 
 
-def _take(
-    array: Array, axis: int | None, places: IntArray, trained: BoolArray | None
-) -> Array:
+def _take(array: Array, axis: int | None, places: IntArray, trained: BoolArray | None) -> Array:
     if axis is None:
         return array.copy()
     rows = np.moveaxis(array, axis, 0)
@@ -297,6 +294,8 @@ class RatingComponent(Component):
     training. Both are 0 before, and it takes no part in training."""
     trust: ClassVar[float] = 1.0
     """What a member with it counts beside others, as far as validation cannot tell."""
+    partitionable: ClassVar[bool] = False
+    """Whether ranks can share its columns."""
     closed_form: ClassVar[bool] = False
     """Whether it is fitted to the ratings at once, and nothing of it is trained."""
 
@@ -350,7 +349,9 @@ class RatingComponent(Component):
         """Names of the arrays that gradients move."""
         return [name for name, spec in self.spec(self.config).items() if spec.trained]
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, AdamRule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         """Return rate and L2 of each trained array.
 
         share is 0 for a cost that is a mean over rows; for a mean over the targets of a block it
@@ -473,9 +474,9 @@ class Member:
         return tuple(dict.fromkeys(one.axis for one in self.components.values() if one.axis))
 
     def arrays(self) -> dict[str, Array]:
-        """All its arrays, as component.array."""
+        """All its arrays, as component/array."""
         return {
-            f"{name}.{key}": array
+            f"{name}/{key}": array
             for name, component in self.components.items()
             for key, array in component.arrays.items()
         }
@@ -484,9 +485,15 @@ class Member:
         """Return the same with some other arrays, such as averaged ones; nothing is copied."""
         own: dict[str, dict[str, Array]] = {name: {} for name in self.components}
         for key, array in arrays.items():
-            name, _, rest = key.partition(".")
+            name, _, rest = key.partition("/")
             own[name][rest] = array
         return Member({name: one.with_arrays(own[name]) for name, one in self.components.items()})
+
+    def assign(self, arrays: Mapping[str, Array]) -> None:
+        """Set the values of some arrays in place."""
+        own = self.arrays()
+        for name, array in arrays.items():
+            own[name][...] = array
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Return the fields of each component as plain values."""

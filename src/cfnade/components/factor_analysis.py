@@ -43,7 +43,6 @@ ROUNDS = 20
 """Of fitting the levels' weights; each brings them nearer to how often levels came."""
 
 
-
 @register("user-factors", axis="user")
 @register("item-factors", axis="item")
 class FactorComponent(ClosedFormComponent):
@@ -72,6 +71,11 @@ class FactorComponent(ClosedFormComponent):
         return {name: ArraySpec(shape, trained=False) for name, shape in columns.items()} | {
             name: ArraySpec(shape, None, trained=False) for name, shape in others.items()
         }
+
+    def _zeros(self) -> dict[str, Array]:
+        arrays = super()._zeros()
+        arrays["variances"][...] = 1.0  # a link exists before its variances are fitted
+        return arrays
 
     # -- fitted -------------------------------------------------------------------------------
 

@@ -29,8 +29,8 @@ from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
 from cfnade.kernels import scoring
-from cfnade.kernels.scoring import context_sum
 from cfnade.kernels.column_groups import Cells, RowRatings, group_by_column, take_rows
+from cfnade.kernels.scoring import context_sum
 from cfnade.models.config import CFNADEConfig
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.cancellation import check_cancelled
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from cfnade.components.batches import Batch
     from cfnade.kernels.adam import AdamRule
-    from cfnade.kernels.sampling import GroupedBatch
     from cfnade.kernels.network import Network
+    from cfnade.kernels.sampling import GroupedBatch
     from cfnade.models.cfnade import CFNADENetwork
 
 _TABLES = {"W": "input_table", "A": "input_table", "V": "output_table", "P": "output_table"}
@@ -73,6 +73,7 @@ class NadeComponent(RatingComponent):
     axis: Axis
     config: CFNADEConfig
     config_type = CFNADEConfig
+    partitionable = True
     _has_biases = True
 
     @classmethod
@@ -168,7 +169,9 @@ class NadeComponent(RatingComponent):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, AdamRule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         """Return rates and L2. The paper's L2 is Σ w² beside the mean cost of a row.
 
         The mean cost of a block's target is that of a row divided by the ratings of a row. A

@@ -33,9 +33,15 @@ from cfnade.components.row_states import PIECE, as_ratings, rows_in_pieces
 from cfnade.data.csr import CsrRows, index_counts, index_sums, offsets_from_counts
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
-from cfnade.kernels.sparse import cooccurrence
 from cfnade.kernels.column_groups import RowRatings, lookup_levels, take_rows
-from cfnade.kernels.neighborhood import ResidualCovariance, correct_cells, correct_column, correct_row, solve_weights
+from cfnade.kernels.neighborhood import (
+    ResidualCovariance,
+    correct_cells,
+    correct_column,
+    correct_row,
+    solve_weights,
+)
+from cfnade.kernels.sparse import cooccurrence
 from cfnade.kernels.threads import run_parallel, thread_count
 from cfnade.models.config import NearConfig
 from cfnade.utils.caching import locked_cached_property
@@ -119,6 +125,7 @@ class NeighborhoodComponent(ClosedFormComponent):
     def config_for(
         cls, axis: Axis | None, ratings: Dataset, options: Mapping[str, Any]
     ) -> NearConfig:
+        del options
         assert axis is not None
         columns = len(ratings.ids(other_axis(axis)))
         return NearConfig(columns=columns, levels=len(ratings.scale), dimensions=DIMENSIONS)

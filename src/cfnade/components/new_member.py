@@ -28,7 +28,8 @@ from cfnade.exceptions import ModelError, TrainingError
 if TYPE_CHECKING:
     from cfnade.distributed.partition import ColumnPartition
 
-__all__ = ["TimeComponent"]  # importing this module registers all rating components
+IMPORTED = NadeComponent, RidgeComponent, FactorComponent, NeighborhoodComponent, TimeComponent
+"""Importing their modules registers all rating components."""
 
 LISTS: dict[str, tuple[str, ...]] = {
     "both": ("user", "item"),
@@ -147,11 +148,11 @@ Described = Mapping[str, Mapping[str, Any]]
 
 
 def member_spec(described: Described) -> dict[str, ArraySpec]:
-    """Return the arrays of a member with these fields, as component.array."""
+    """Return the arrays of a member with these fields, as component/array."""
     if not described:
         raise ModelError("a member has no components; it needs at least one")
     return {
-        f"{name}.{key}": spec
+        f"{name}/{key}": spec
         for name, fields in described.items()
         for component in [component_class(name)]
         for key, spec in component.spec(component.config_of(fields)).items()
@@ -159,10 +160,10 @@ def member_spec(described: Described) -> dict[str, ArraySpec]:
 
 
 def saved_member(described: Described, arrays: Arrays) -> Member:
-    """Return a member with these fields and arrays, named component.array."""
+    """Return a member with these fields and arrays, named component/array."""
     components = {}
     for name, fields in described.items():
-        component, prefix = component_class(name), f"{name}."
+        component, prefix = component_class(name), f"{name}/"
         own = {key.removeprefix(prefix): a for key, a in arrays.items() if key.startswith(prefix)}
         components[name] = component(component.config_of(fields), own, component_axis(name))
     return Member(components)

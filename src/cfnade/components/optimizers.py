@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +17,8 @@ from cfnade.kernels.adam import AdamRule
 from cfnade.kernels.threads import single_torch_thread
 
 if TYPE_CHECKING:
-    from cfnade.components.base import RatingComponent
+    from cfnade.components.base import Member, RatingComponent
+    from cfnade.components.closed_form import ClosedFormComponent
 
 
 class Adam:
@@ -110,11 +113,10 @@ class TorchTrainer:
 class FixedTrainer:
     """Of a closed-form component: it adds its scores and does not move."""
 
-    def __init__(self, component: RatingComponent) -> None:
+    def __init__(self, component: ClosedFormComponent) -> None:
         self._component = component
 
     def add_scores(self, draw: Batch, scores: Array) -> None:
-        assert self._component.axis is not None
         scores += self._component.batch_scores(draw)
 
     def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
@@ -138,3 +140,22 @@ def network_scores(network: Any, batch: Batch, axis: Axis) -> Tensor:
     targets = drawn.targets
     scores: Tensor = network.scores(network.hidden(drawn.context), targets.rows, targets.columns)
     return scores
+
+
+def member_network(member: Member, device: str = "cpu") -> nn.ModuleDict:
+    """Return the torch modules of a member's trained components.
+
+    On a CPU they are in the arrays' memory, on another device a copy.
+    """
+    trained = {name: one.network for name, one in member.components.items() if not one.closed_form}
+    network = nn.ModuleDict(trained)
+    return network if device == "cpu" else deepcopy(network).to(device)
+
+
+def network_arrays(network: nn.Module) -> dict[str, Array]:
+    """Return the arrays of a member's network as component/array, on a CPU in its memory."""
+    state = network.state_dict().items()
+    return {
+        name.replace(".", "/", 1): np.asarray(tensor.cpu().numpy(), order="C")
+        for name, tensor in state
+    }

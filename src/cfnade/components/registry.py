@@ -9,7 +9,6 @@ from cfnade.components.base import Axis, Component
 from cfnade.exceptions import ModelError
 
 
-
 class Kind(NamedTuple):
     """A class of components, and what its rows are."""
 

@@ -31,8 +31,8 @@ from cfnade.components.registry import register
 from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
-from cfnade.exceptions import TrainingError
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from cfnade.exceptions import TrainingError
 from cfnade.kernels.column_groups import Cells, RowRatings
 from cfnade.kernels.posterior import (
     Evidence,
@@ -79,6 +79,7 @@ class RidgeComponent(RatingComponent):
     axis: Axis
     config: RidgeConfig
     config_type = RidgeConfig
+    partitionable = True
     starts_well = True
 
     @classmethod
@@ -230,7 +231,9 @@ class RidgeComponent(RatingComponent):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, AdamRule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         from cfnade.kernels.adam import AdamRule
 
         del ratings, share
@@ -324,7 +327,9 @@ def _log_frequencies(counts: Array, smoothing: float, total: IntArray | None) ->
     return np.asarray(smoothed_log_frequencies(torch.from_numpy(counts), smoothing, whole).numpy())
 
 
-def spread_of(counts: Array, group: ProcessGroup = SINGLE_PROCESS, total: IntArray | None = None) -> float:
+def spread_of(
+    counts: Array, group: ProcessGroup = SINGLE_PROCESS, total: IntArray | None = None
+) -> float:
     """τ² of columns with these training ratings at each level; of all ranks' together."""
     _, variances = _moments(counts, TrainingConfig.smoothing, total)
     weights = counts.sum(1) + 1e-9
@@ -334,9 +339,7 @@ def spread_of(counts: Array, group: ProcessGroup = SINGLE_PROCESS, total: IntArr
     return max(whole, 1e-6)
 
 
-def _moments(
-    counts: Array, smoothing: float, total: IntArray | None = None
-) -> tuple[Array, Array]:
+def _moments(counts: Array, smoothing: float, total: IntArray | None = None) -> tuple[Array, Array]:
     """Mean and variance of each column's smoothed frequencies, in levels. Both (M,)."""
     import torch
 
@@ -378,7 +381,9 @@ class RidgeTrainer:
             from cfnade.components.rank_posteriors import posteriors_of_ranks
 
             posteriors = posteriors_of_ranks(rows, evidence, self._group)
-        gain = self._component.config.gain(posteriors.unknown).astype(posteriors.means.dtype)[:, None]
+        gain = self._component.config.gain(posteriors.unknown).astype(posteriors.means.dtype)[
+            :, None
+        ]
         states = np.concatenate([posteriors.means * gain, posteriors.unknown[:, None]], 1)
         self._asked = _Asked(rows, evidence, posteriors, gain, states)
         output = self._component.arrays["V"], self._component.arrays["b"]

@@ -30,7 +30,7 @@ from cfnade.components.registry import register
 from cfnade.components.time_features import FEATURES, TimeFeatures
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
-from cfnade.exceptions import ModelError, PredictionError, TrainingError
+from cfnade.exceptions import DataError, ModelError, PredictionError, TrainingError
 from cfnade.models.config import TIME_UNITS, Sizes
 from cfnade.utils.caching import locked_cached_property
 
@@ -140,7 +140,9 @@ class TimeComponent(RatingComponent):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, AdamRule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         from cfnade.kernels.adam import AdamRule
 
         del ratings, share
@@ -165,7 +167,9 @@ class TimeComponent(RatingComponent):
 
         keys, features = self._training_table
         cells = batch.cells["item"] * self.config.users + batch.cells["user"]
-        scores: Tensor = network(torch.from_numpy(features[np.searchsorted(keys, cells)]).to(network.A))
+        scores: Tensor = network(
+            torch.from_numpy(features[np.searchsorted(keys, cells)]).to(network.A)
+        )
         return scores
 
     @locked_cached_property
@@ -190,6 +194,10 @@ class TimeComponent(RatingComponent):
             return "the time features are those of other users or items"
         if self.config.levels != len(ratings.scale):
             return f"the scale {ratings.scale} has {len(ratings.scale)} levels"
+        try:
+            _ = self.features
+        except DataError as error:
+            return str(error)
         return None
 
     def reading(self, context: Dataset) -> TimeReading:

@@ -459,7 +459,7 @@ def match_ids(table: IdArray, ids: Array) -> IntArray:
     return np.where(table[index] == ids, index, -1)
 
 
-def match_ids(ids: npt.NDArray[Any], earlier: npt.NDArray[Any]) -> IntArray:
+def match_tables(ids: npt.NDArray[Any], earlier: npt.NDArray[Any]) -> IntArray:
     """Return where each id was in an earlier table, -1 for a new one, (n,).
 
     Whole numbers and texts that are written alike are the same: a store has both as texts.

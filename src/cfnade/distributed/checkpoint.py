@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from cfnade.calibration.calibration import Calibration
 from cfnade.checkpoint.folder import commit_files
@@ -26,9 +25,9 @@ from cfnade.checkpoint.manifest import (
     write_ids,
     write_manifest,
 )
-from cfnade.components import Member, saved_member
+from cfnade.components import Member, RatingComponent
 from cfnade.components.base import other_axis
-from cfnade.components.trainable import TorchComponent
+from cfnade.components.new_member import saved_member
 from cfnade.data.storage import save_chunks
 from cfnade.distributed.interaction_training import PartitionedInteractionModel
 from cfnade.distributed.process_group import Array
@@ -68,7 +67,7 @@ class PartitionedModel:
         return {one.axis: one for one in (self.owned, self.other) if one is not None}
 
     @property
-    def components(self) -> dict[str, TorchComponent]:
+    def components(self) -> dict[str, RatingComponent]:
         return {} if self.member is None else self.member.components
 
     def described_sides(self) -> dict[str, dict[str, Any]]:
@@ -111,9 +110,9 @@ def _write_weights(model: PartitionedModel, path: Path, first: bool) -> None:
     sources: dict[str, Pieces] = {}
     for side_name, side in model.components.items():
         owned = model.owned_by_axis[str(side.axis)]
-        for key, tensor in side.network.state_dict().items():
-            array, name = tensor.detach().numpy(), f"members/0/{side_name}/{key}"
-            by_column = key in side.by_column
+        for key, spec in side.spec(side.config).items():
+            array, name = side.arrays[key], f"members/0/{side_name}/{key}"
+            by_column = spec.column_axis == 0
             whole = (owned.part.whole, *array.shape[1:]) if by_column else array.shape
             shapes[name] = (array.dtype, tuple(whole))
             sources[name] = _pieces_of(array, owned, by_column)
@@ -225,8 +224,7 @@ def _described(
 ) -> FittedModel:
     """The model as model.json describes it: sizes, and no numbers."""
     shards, sides = model.shards, model.described_sides()
-    with torch.device("meta"):
-        members = (saved_member(sides, {}),) if sides else ()
+    members = (saved_member(sides, {}),) if sides else ()
     count = shards.sizes["train"] + shards.sizes["valid"] if with_context else 0
     return FittedModel(
         members,

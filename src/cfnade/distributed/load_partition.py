@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
-from cfnade._typing import IntArray
+from cfnade._typing import Array, IntArray
 from cfnade.checkpoint.folder import resolve_file
 from cfnade.checkpoint.manifest import (
     ITEMS,
@@ -23,8 +21,9 @@ from cfnade.checkpoint.manifest import (
     read_manifest,
     verify_files,
 )
-from cfnade.components import KINDS, Axis, Member, saved_member
+from cfnade.components import COMPONENTS, Axis, Member
 from cfnade.components.base import other_axis
+from cfnade.components.new_member import component_axis, component_class, member_spec, saved_member
 from cfnade.data.dataset import make_dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import CheckpointError
@@ -42,7 +41,9 @@ def verify_model(folder: Path) -> None:
     paths = {name: resolve_file(folder, name) for name in manifest["files"]}
     verify_files(manifest["files"], paths)
     names = {name for sides in manifest.get("members", [{}]) for name in sides}
-    strange = [name for name in names if name not in KINDS or not KINDS[name].side.by_column]
+    strange = [
+        name for name in names if name not in COMPONENTS or not component_class(name).partitionable
+    ]
     if strange or not names:
         what = f"a side {min(strange)!r}" if strange else "no sides"
         raise CheckpointError(f"{folder}: has {what}; ranks cannot share its columns")
@@ -86,39 +87,34 @@ def _member(
     """The weights of these columns in a member with sides of so many."""
     rows = {name: places[other_axis(_axis(name))] for name in sides}
     fields = {name: {**fields, "columns": len(rows[name])} for name, fields in sides.items()}
-    with torch.device("meta"):
-        member = saved_member(fields, {})
+    arrays = {}
     try:
-        with safe_open(path, "pt") as file:
-            for name, side in member.components.items():
-                tensors = {
-                    key: _picked(
-                        file.get_slice(f"{prefix}{name}/{key}"),
-                        rows[name] if key in side.by_column else None,
-                    )
-                    for key in side.network.state_dict()
-                }
-                side.network.load_state_dict(tensors, assign=True)
+        with safe_open(path, "np") as file:
+            for key, spec in member_spec(fields).items():
+                name, _, _ = key.partition("/")
+                arrays[key] = _picked(
+                    file.get_slice(f"{prefix}{key}"),
+                    None if spec.column_axis is None else rows[name],
+                )
     except (SafetensorError, RuntimeError) as error:
         raise CheckpointError(f"{path}: does not hold this model's weights ({error})") from error
-    return member.eval()
+    return saved_member(fields, arrays)
 
 
 def _axis(name: str) -> Axis:
-    axis = KINDS[name].axis
+    axis = component_axis(name)
     assert axis is not None
     return axis
 
 
-def _picked(saved: Any, rows: IntArray | None) -> Tensor:
+def _picked(saved: Any, rows: IntArray | None) -> Array:
     """Some rows of a saved table, or all of something small; some megabytes at a time."""
     if rows is None:
-        whole: Tensor = saved[:]
-        return whole.clone()
+        return np.array(saved[:])
     shape = saved.get_shape()
     step = max(1, _MOST // max(1, int(np.prod(shape[1:]))))
     pieces = []
     for first in range(0, shape[0], step):
         lo, hi = np.searchsorted(rows, (first, first + step))
-        pieces.append(saved[first : first + step][torch.from_numpy(rows[lo:hi] - first)])
-    return torch.cat(pieces)
+        pieces.append(saved[first : first + step][rows[lo:hi] - first])
+    return np.concatenate(pieces)

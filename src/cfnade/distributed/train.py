@@ -9,12 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from cfnade import __version__
 from cfnade.calibration.calibration import Calibration
-from cfnade.components import KINDS, Axis, Member, component_names, new_member
+from cfnade.components import Axis, Member
 from cfnade.components.base import other_axis
+from cfnade.components.new_member import (
+    component_axis,
+    component_class,
+    component_names,
+    new_member,
+)
+from cfnade.components.optimizers import member_network
 from cfnade.components.ridge import spread_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import make_dataset
@@ -117,7 +123,7 @@ def _member(
     other = load_rank_data(how.group, how.shards, more[0]) if more else None
     ratings = owned.ratings if other is None else both_ways(owned, other)
     counts, totals = ratings.level_counts(other_axis(axis)), owned.part.totals
-    fields["spread"] = spread_of(counts, how.group, torch.from_numpy(totals))
+    fields["spread"] = spread_of(counts, how.group, totals)
     parts = {one.axis: one.part for one in (owned, other) if one is not None}
     member = new_member(names, ratings, fields, settings, parts)
     if how.start is not None:
@@ -126,7 +132,7 @@ def _member(
     model = PartitionedModel(side, member, owned, how.shards, other)
     identity = _identity(how, model, settings)
     run = Run(
-        member,
+        member_network(member),
         stepper_of(member, ratings, fields, settings, device="cpu", threads=how.threads),
         score=None if judge is None else judge.score,
         saving=how.saving,
@@ -178,13 +184,13 @@ def _with_choice(
 
 def _axes(names: tuple[str, ...], settings: TrainingConfig) -> list[Axis]:
     """What the rows are, users first; what ranks cannot train together is refused."""
-    unable = [name for name in names if not KINDS[name].side.by_column]
+    unable = [name for name in names if not component_class(name).partitionable]
     if unable:
         raise TrainingError(
             f"side {unable[0]!r} cannot be trained on several ranks; leave it out, or train on one "
             "machine"
         )
-    axes = [KINDS[name].axis for name in names]
+    axes = [component_axis(name) for name in names]
     if len(set(axes)) > 1 and names != ("user", "item"):
         raise TrainingError(
             f"sides {' + '.join(names)} cannot be trained on several ranks: of users and items "

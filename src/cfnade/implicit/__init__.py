@@ -4,7 +4,7 @@
 model selection fits them.
 """
 
-from cfnade.implicit.base import COMPONENTS, ImplicitComponent
+from cfnade.implicit.base import ImplicitComponent, interaction_components
 from cfnade.implicit.ease import Ease
 from cfnade.implicit.filter import SpectralFilter
 from cfnade.implicit.ials import ImplicitALS
@@ -15,7 +15,6 @@ from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.set_nade import SetNade
 
 __all__ = [
-    "COMPONENTS",
     "Ease",
     "ImplicitALS",
     "ImplicitComponent",
@@ -25,6 +24,7 @@ __all__ = [
     "Popularity",
     "SetNade",
     "SpectralFilter",
+    "interaction_components",
     "saved_model",
     "saved_spec",
 ]

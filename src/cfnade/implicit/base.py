@@ -1,4 +1,4 @@
-"""What an implicit component is: one part of the score of every item, given a user's interactions.
+"""What an implicit component is: one part of the score of every item, given interactions.
 
 An interaction model adds the standardized scores of its components, each with a weight. Nothing
 outside asks which kind a component is. To add one: a subclass here with `@register`, and a case in
@@ -7,16 +7,17 @@ outside asks which kind a component is. To add one: a subclass here with `@regis
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IntArray
-from cfnade.exceptions import ModelError
+from cfnade.components.base import Component
+from cfnade.components.registry import COMPONENTS, component_kind
 from cfnade.implicit.rows import InteractionRows
 
 ScoreArray = npt.NDArray[np.float32]
@@ -27,13 +28,6 @@ T = TypeVar("T")
 FEW = 4
 """Up to so many rows are scored by serial kernels on the calling thread: an answer for one user
 then has the same bits whatever else is asked at the same time."""
-
-
-class ArraySpec(NamedTuple):
-    """Shape and type of one named array."""
-
-    shape: tuple[int, ...]
-    dtype: str = "float32"
 
 
 class DataShape(NamedTuple):
@@ -83,16 +77,12 @@ class Config(Protocol):
     def columns(self) -> int: ...
 
 
-class ImplicitComponent(ABC):
+class ImplicitComponent(Component):
     """Fitted arrays and a config; it never changes, so any number of threads may ask it."""
 
-    name: ClassVar[str]
-    config_type: ClassVar[type[Any]]
+    head = "interaction"
     gives_item_vectors: ClassVar[bool] = False
     """Whether `item_vectors` always returns vectors."""
-
-    def __init__(self, config: Any, arrays: Arrays) -> None:
-        self.config, self.arrays = config, dict(arrays)
 
     # -- fitted -------------------------------------------------------------------------------
 
@@ -157,53 +147,22 @@ class ImplicitComponent(ABC):
     # -- saved --------------------------------------------------------------------------------
 
     @classmethod
-    @abstractmethod
-    def spec(cls, config: Any) -> dict[str, ArraySpec]:
-        """Return shape and type of every array."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the config as plain values, for JSON."""
-        return asdict(self.config)
-
-    @classmethod
     def from_saved(cls, fields: Mapping[str, Any], arrays: Arrays) -> Self:
         """Rebuild a component from `to_dict` and `arrays`."""
         return cls(cls.config_of(fields), arrays)
-
-    @classmethod
-    def config_of(cls, fields: Mapping[str, Any]) -> Any:
-        """Return the config with these fields."""
-        try:
-            return cls.config_type(**fields)
-        except TypeError as error:
-            raise ModelError(f"component {cls.name!r}: {error}") from error
 
     @property
     def n_items(self) -> int:
         return int(self.config.columns)
 
 
-COMPONENTS: dict[str, type[ImplicitComponent]] = {}
-"""Every kind by name, in the order in which model selection fits them."""
-
-C = TypeVar("C", bound=type[ImplicitComponent])
-
-
-def register(name: str) -> Callable[[C], C]:
-    """Make a component known under a name."""
-
-    def add(kind: C) -> C:
-        kind.name = name
-        COMPONENTS[name] = kind
-        return kind
-
-    return add
+def interaction_components() -> dict[str, type[ImplicitComponent]]:
+    """Return every kind by name, in the order in which model selection fits them."""
+    kinds = {name: kind.component for name, kind in COMPONENTS.items()}
+    return {name: kind for name, kind in kinds.items() if issubclass(kind, ImplicitComponent)}
 
 
 def component_class(name: str) -> type[ImplicitComponent]:
     """Return the component of that name."""
-    if name not in COMPONENTS:
-        raise ModelError(
-            f"unknown implicit component {name!r}; this version knows {', '.join(COMPONENTS)}"
-        )
-    return COMPONENTS[name]
+    component: type[ImplicitComponent] = component_kind(name, "interaction").component
+    return component

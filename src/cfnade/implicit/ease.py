@@ -20,15 +20,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from cfnade.implicit.base import (
-    ArraySpec,
-    DataShape,
-    FitCache,
-    Options,
-    ScoreArray,
-    SearchSpace,
-    register,
-)
+from cfnade.components.base import ArraySpec
+from cfnade.components.registry import register
+from cfnade.implicit.base import DataShape, FitCache, Options, ScoreArray, SearchSpace
 from cfnade.implicit.low_rank import LowRankComponent, RidgeConfig, output_factors
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.weighted import multiply, ridge_weights, scaled, weighed_rows

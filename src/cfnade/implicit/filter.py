@@ -14,15 +14,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from cfnade.implicit.base import (
-    ArraySpec,
-    DataShape,
-    FitCache,
-    Options,
-    ScoreArray,
-    SearchSpace,
-    register,
-)
+from cfnade.components.base import ArraySpec
+from cfnade.components.registry import register
+from cfnade.implicit.base import DataShape, FitCache, Options, ScoreArray, SearchSpace
 from cfnade.implicit.low_rank import LowRankComponent, RidgeConfig, output_factors
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.weighted import multiply, ridge_weights, scaled, weighed_rows

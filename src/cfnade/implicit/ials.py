@@ -17,16 +17,10 @@ import numpy as np
 from annotated_types import Ge, Gt
 
 from cfnade._typing import IntArray
+from cfnade.components.base import ArraySpec
+from cfnade.components.registry import register
 from cfnade.exceptions import ModelError
-from cfnade.implicit.base import (
-    ArraySpec,
-    DataShape,
-    FitCache,
-    Options,
-    ScoreArray,
-    SearchSpace,
-    register,
-)
+from cfnade.implicit.base import DataShape, FitCache, Options, ScoreArray, SearchSpace
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.weighted import (
     WeightedComponent,
@@ -138,7 +132,7 @@ class ImplicitALS(WeightedComponent):
     @classmethod
     def spec(cls, config: ImplicitALSConfig) -> dict[str, ArraySpec]:
         D = config.factors
-        return {"F": ArraySpec((config.columns, D)), "lengths": ArraySpec((D,))}
+        return {"F": ArraySpec((config.columns, D)), "lengths": ArraySpec((D,), None)}
 
 
 class Rotated(NamedTuple):

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from cfnade._typing import IntArray
+from cfnade.components.base import ArraySpec
 from cfnade.exceptions import ModelError
-from cfnade.implicit.base import Arrays, ArraySpec, ImplicitComponent, ScoreArray, component_class
+from cfnade.implicit.base import Arrays, ImplicitComponent, ScoreArray, component_class
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.sharpness import Sharpness
 from cfnade.kernels.blending import add_standardized

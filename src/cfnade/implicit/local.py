@@ -15,16 +15,10 @@ from typing import Annotated, Any, Self
 import numpy as np
 from annotated_types import Ge, Gt
 
+from cfnade.components.base import ArraySpec
+from cfnade.components.registry import register
 from cfnade.exceptions import ModelError
-from cfnade.implicit.base import (
-    ArraySpec,
-    DataShape,
-    FitCache,
-    Options,
-    ScoreArray,
-    SearchSpace,
-    register,
-)
+from cfnade.implicit.base import DataShape, FitCache, Options, ScoreArray, SearchSpace
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.weighted import (
     LinearComponent,
@@ -137,4 +131,4 @@ class LocalRidge(LinearComponent):
     @classmethod
     def spec(cls, config: LocalConfig) -> dict[str, ArraySpec]:
         shape = config.columns, config.neighbors
-        return {"neighbors": ArraySpec(shape, "int32"), "weights": ArraySpec(shape)}
+        return {"neighbors": ArraySpec(shape, dtype="int32"), "weights": ArraySpec(shape)}

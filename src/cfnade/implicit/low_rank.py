@@ -11,8 +11,9 @@ from typing import Annotated, Any, Self
 import numpy as np
 from annotated_types import Ge, Gt
 
+from cfnade.components.base import ArraySpec
 from cfnade.exceptions import ModelError
-from cfnade.implicit.base import Arrays, ArraySpec, ScoreArray
+from cfnade.implicit.base import Arrays, ScoreArray
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.weighted import (
     LinearComponent,

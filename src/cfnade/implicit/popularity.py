@@ -7,16 +7,16 @@ from typing import Annotated, Self
 import numpy as np
 from annotated_types import Ge
 
+from cfnade.components.base import ArraySpec
+from cfnade.components.registry import register
 from cfnade.exceptions import ModelError
 from cfnade.implicit.base import (
-    ArraySpec,
     DataShape,
     FitCache,
     ImplicitComponent,
     Options,
     ScoreArray,
     SearchSpace,
-    register,
 )
 from cfnade.implicit.rows import InteractionRows
 from cfnade.utils.validation import options

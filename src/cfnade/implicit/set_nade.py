@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from cfnade._typing import IntArray
+from cfnade.components.base import ArraySpec
+from cfnade.components.registry import register
 from cfnade.implicit.base import (
-    ArraySpec,
     DataShape,
     FitCache,
     ImplicitComponent,
     Options,
     ScoreArray,
     SearchSpace,
-    register,
 )
 from cfnade.implicit.rows import InteractionRows, weigh
 from cfnade.implicit.weighted import FloatArray, multiply, times_transpose
@@ -138,5 +138,7 @@ class SetNade(ImplicitComponent):
     @classmethod
     def spec(cls, config: Any) -> dict[str, ArraySpec]:
         M, H = config.columns, config.hidden
-        arrays = {"W": (M, H), "c": (H,), "V": (M, H), "b": (M,)}
-        return {name: ArraySpec(shape) for name, shape in arrays.items()}
+        columns = {"W": (M, H), "V": (M, H), "b": (M,)}
+        return {name: ArraySpec(shape) for name, shape in columns.items()} | {
+            "c": ArraySpec((H,), None)
+        }

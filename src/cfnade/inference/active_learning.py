@@ -141,7 +141,7 @@ class Interview:
 
     @locked_cached_property
     def _uncertainty(self) -> Uncertainty | None:
-        members = self._scorer.fitted.answering
+        members = self._scorer.fitted.members
         sides = [side for member in members for side in member.components.values()]
         evidence = [side.evidence() for side in sides if side.axis == "user"]
         return next((Uncertainty(one) for one in evidence if one is not None), None)

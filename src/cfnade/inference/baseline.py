@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.components.base import Array, Who, row_of
-from cfnade.components.ridge_rows import SETTLED_SMOOTHING as SMOOTHING
+from cfnade.components.ridge import SETTLED_SMOOTHING as SMOOTHING
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError
 from cfnade.fitted_model import FittedModel

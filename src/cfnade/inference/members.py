@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from cfnade._typing import IntArray
-from cfnade.components import AnsweringMember, Axis
+from cfnade.components import Axis, Member
 from cfnade.components.base import Array, Folding, Row, What, Who, other_axis
 from cfnade.fitted_model import FittedModel
 from cfnade.inference.baseline import Baseline
@@ -19,7 +19,7 @@ from cfnade.utils.cancellation import check_cancelled
 class MemberScorer:
     """Scores have a last axis K; a known rating is scored from the others, never from itself."""
 
-    def __init__(self, member: AnsweringMember, fitted: FittedModel, nobody: Baseline) -> None:
+    def __init__(self, member: Member, fitted: FittedModel, nobody: Baseline) -> None:
         self._readings = [side.reading(fitted.context) for side in member.components.values()]
         self._K, self._nobody = len(fitted.context.scale), nobody
         self._newcomers = FoldIn(

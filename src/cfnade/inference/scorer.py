@@ -18,7 +18,7 @@ import numpy.typing as npt
 from cachetools import LRUCache
 
 from cfnade._typing import IntArray
-from cfnade.components import AnsweringMember, Axis
+from cfnade.components import Axis, Member
 from cfnade.components.base import Array, BoolArray, Row, What, Who, row_of
 from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted_model import FittedModel
@@ -60,16 +60,16 @@ class Scorer:
     def _set(self, fitted: FittedModel) -> None:
         self.fitted = fitted
         nobody = Baseline(fitted)
-        self._members = [MemberScorer(member, fitted, nobody) for member in fitted.answering]
+        self._members = [MemberScorer(member, fitted, nobody) for member in fitted.members]
         self._cache: LRUCache[Any, list[Array]] = LRUCache(
             CACHE_BYTES, getsizeof=lambda arrays: sum(array.nbytes for array in arrays)
         )
         self._cache_lock = PicklableLock()
 
-    def with_members(self, *members: AnsweringMember) -> Scorer:
+    def with_members(self, *members: Member) -> Scorer:
         """The same questions, asked of other weights of the same model."""
         other = copy(self)
-        other._set(replace(self.fitted, answering=members))
+        other._set(replace(self.fitted, members=members))
         return other
 
     # -- what is known ------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def _vectors(fitted: FittedModel, axis: Axis) -> ScoreArray:
         vectors = fitted.interaction_model.item_vectors()
         if vectors is not None:
             return vectors
-    sides = [side for member in fitted.answering[:1] for side in member.components.values()]
+    sides = [side for member in fitted.members[:1] for side in member.components.values()]
     for side in sorted(sides, key=lambda side: side.axis != axis):
         if side.axis == axis and not fitted.has_context:
             raise PredictionError("this model was saved without ratings: it knows no such row")

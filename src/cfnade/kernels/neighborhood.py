@@ -1,6 +1,6 @@
 """Sparse neighbourhoods: what known ratings weigh, and what that says of other columns.
 
-models/near_network.py has the equations. A row's matrix has a few entries a column, so its system
+components/neighborhood.py has the equations. A row's matrix has a few entries a column, so its system
 is solved by conjugate gradients, to the last digits: it is part of one positive definite matrix.
 """
 

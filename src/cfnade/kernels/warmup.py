@@ -452,7 +452,7 @@ TASKS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
 }
 """What kernels are for: training a CF-NADE alone on its rows, with factors, with a ridge part, its
 posteriors, a neighbourhood, on blocks of users and items; people whom training did not know;
-answering requests; learning what people pick, and listing it; drawing by ranks, and their ridge
+members requests; learning what people pick, and listing it; drawing by ranks, and their ridge
 part."""
 
 

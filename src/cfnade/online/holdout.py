@@ -12,7 +12,6 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.components.widening import places_of, recounted
 from cfnade.data.dataset import Dataset, match_ids, pair_keys
 from cfnade.data.split_protocols import FOLD_IN, TRAIN, VALID, newest
 from cfnade.data.splits import Split, apply_labels
@@ -49,8 +48,8 @@ def by_newest(ratings: Dataset, new: BoolArray | None = None) -> Split:
 
 def _told(ratings: Dataset, context: Dataset) -> BoolArray:
     """Which ratings are of cells of the context."""
-    users = places_of(context.user_ids, ratings.user_ids)[context.users]
-    items = places_of(context.item_ids, ratings.item_ids)[context.items]
+    users = match_ids(context.user_ids, ratings.user_ids)[context.users]
+    items = match_ids(context.item_ids, ratings.item_ids)[context.items]
     there = (users >= 0) & (items >= 0)
     told = np.sort(users[there] * ratings.n_items + items[there])
     return match_ids(told, pair_keys(ratings.users, ratings.items, ratings.n_items)) >= 0
@@ -59,8 +58,8 @@ def _told(ratings: Dataset, context: Dataset) -> BoolArray:
 def common_targets(split: Split, fitted: FittedModel) -> Dataset:
     """What is asked for, without what either model has no weights for, if that leaves enough."""
     valid, both = split.valid, np.ones(len(split.valid), bool)
-    for axis, counts in fitted.trained_on.items():
-        had = recounted(counts, places_of(valid.ids(axis), fitted.context.ids(axis))).sum(1) > 0
+    for axis, counts in fitted.counts_for(valid).items():
+        had = counts.sum(1) > 0
         has = split.train.level_counts(axis).sum(1) > 0
         both &= (had & has)[valid.users if axis == "user" else valid.items]
     return valid.select(both) if both.sum() >= LEAST else valid

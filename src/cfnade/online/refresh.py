@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from cfnade import checkpoint
-from cfnade.components.widening import places_of, recounted, widened
 from cfnade.config import TrainingConfig
-from cfnade.data.dataset import Dataset
+from cfnade.data.dataset import Dataset, match_tables
 from cfnade.data.load import LoadOptions
 from cfnade.data.readers.tables import read_frame
 from cfnade.data.splits import Split
@@ -123,7 +122,7 @@ def _refresh(
             f"{store.shown} RATINGS"
         )
     split = holdout_split(ratings, fitted)
-    old = extend_model(fitted, split.train)
+    old = fitted.extend(split.train)
     context = split.train.concat(split.fold_in)
     asked = common_targets(split, fitted)
     before = evaluate(replace(old, context=context), asked).rmse
@@ -216,7 +215,7 @@ def ratings_for(fitted: FittedModel, store: Store) -> Dataset:
     columns = read_frame(ratings_frame(store), LoadOptions())
     ratings = build(columns, LoadOptions(scale=fitted.context.scale))
     context = fitted.context
-    places = places_of(ratings.item_ids, context.item_ids)
+    places = match_tables(ratings.item_ids, context.item_ids)
     told: dict[str, Any] = {}
     for name in ("titles", "genres"):
         have, had = getattr(ratings, name), getattr(context, name)
@@ -230,25 +229,10 @@ def ratings_for(fitted: FittedModel, store: Store) -> Dataset:
 
 def _new(ratings: Dataset, fitted: FittedModel, axis: Any) -> int:
     """How many people or items the model has never met."""
-    return int((places_of(ratings.ids(axis), fitted.context.ids(axis)) < 0).sum())
+    return int((match_tables(ratings.ids(axis), fitted.context.ids(axis)) < 0).sum())
 
 
 # -- models --------------------------------------------------------------------------------------
-
-
-def extend_model(fitted: FittedModel, ratings: Dataset) -> FittedModel:
-    """The same weights with the ids and ratings of others: what is new is folded in."""
-    members = tuple(
-        widened(member, fitted.context, ratings, dict(fitted.trained_on))
-        for member in fitted.members
-    )
-    counts = {
-        axis: recounted(levels, places_of(ratings.ids(axis), fitted.context.ids(axis)))
-        for axis, levels in fitted.trained_on.items()
-    }
-    return replace(
-        fitted, answering=members, context=ratings, trained_on=counts, interaction_model=None
-    )
 
 
 def _trained_on(
@@ -287,9 +271,9 @@ def refit_closed_form(fitted: FittedModel, ratings: Dataset) -> FittedModel:
         return fitted
     members = []
     for member, plan in zip(fitted.members, plans_of(fitted, 0), strict=True):
-        members.append(gone_on(replace(fitted, answering=(member,)), ratings, plan.settings))
+        members.append(gone_on(replace(fitted, members=(member,)), ratings, plan.settings))
         settle_member(members[-1], ratings)
-    return replace(fitted, answering=tuple(members), trained_on=trained_on(fitted.axes, ratings))
+    return replace(fitted, members=tuple(members), trained_on=trained_on(fitted.axes, ratings))
 
 
 def plans_of(fitted: FittedModel, epochs: int) -> list[Plan]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le, Len
 
-from cfnade.components import KINDS, WITH_RIDGE, are_made, component_names
+from cfnade.components.new_member import WITH_RIDGE, component_axis, component_names, is_closed_form
 from cfnade.config import TrainingConfig
 from cfnade.exceptions import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig, check_factors
@@ -145,7 +145,9 @@ def check_side(side: str) -> None:
 
 def uses_blocks(side: str) -> bool:
     """Return whether the first member conditions on users and items, and so trains on blocks."""
-    return len({KINDS[name].axis for name in component_names(member_kinds(side)[0])} - {None}) == 2
+    return (
+        len({component_axis(name) for name in component_names(member_kinds(side)[0])} - {None}) == 2
+    )
 
 
 def default_recipe(side: str, ridge: int | None = None) -> Recipe:
@@ -161,6 +163,6 @@ def default_recipe(side: str, ridge: int | None = None) -> Recipe:
     else:
         name = "default-plain"
     recipe = replace(load_recipe(name), side=side)
-    if are_made(component_names(first)):
+    if is_closed_form(component_names(first)):
         recipe = replace(recipe, training=replace(recipe.training, epochs=0, average=0.0))
     return recipe

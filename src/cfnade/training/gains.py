@@ -1,18 +1,16 @@
 """How much sides count that say nothing in training: their gains, by validation.
 
-Such a side adds scores k·(g·c + h) of levels k (models/near_network.py). Gains g of all of them and
+Such a side adds scores k·(g·c + h) of levels k (components/neighborhood.py). Gains g of all of them and
 one shift h are those with which the validation part is predicted with the smallest squared error. A
 gain below 0 would turn a correction around, and is left at 0.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.components import Member, TorchComponent
+from cfnade.components import Member, RatingComponent
 from cfnade.data.dataset import Dataset
 from cfnade.fitted_model import FittedModel
 from cfnade.inference.scorer import Scorer
@@ -42,24 +40,21 @@ def copy_gains(chosen: Member, refitted: Member) -> None:
     """From the member that validation chose to the one trained on all."""
     for side, again in zip(chosen.components.values(), refitted.components.values(), strict=True):
         if side.tunes:
-            network: Any = side.network
-            _fill(again, float(network.gain), float(network.shift))
+            _fill(again, float(side.arrays["gain"]), float(side.arrays["shift"]))
 
 
-def _fill(side: TorchComponent, gain: float, shift: float) -> None:
-    network: Any = side.network
-    network.gain.fill_(gain)
-    network.shift.fill_(shift)
+def _fill(side: RatingComponent, gain: float, shift: float) -> None:
+    side.arrays["gain"][...], side.arrays["shift"][...] = gain, shift
 
 
-def _set(sides: list[TorchComponent], gains: FloatArray) -> None:
+def _set(sides: list[RatingComponent], gains: FloatArray) -> None:
     """Gains of all, and the shift, which is the first one's."""
     for number, side in enumerate(sides):
         _fill(side, float(gains[number]), float(gains[-1]) if number == 0 else 0.0)
 
 
 def _corrections(
-    side: TorchComponent,
+    side: RatingComponent,
     fitted: FittedModel,
     users: npt.NDArray[np.int64],
     items: npt.NDArray[np.int64],

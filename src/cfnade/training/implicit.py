@@ -20,7 +20,13 @@ import numpy as np
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
-from cfnade.implicit.base import COMPONENTS, DataShape, ImplicitComponent, SearchSpace
+from cfnade.implicit.base import (
+    DataShape,
+    ImplicitComponent,
+    SearchSpace,
+    component_class,
+    interaction_components,
+)
 from cfnade.implicit.blend import (
     Blend,
     Candidates,
@@ -133,7 +139,7 @@ class ImplicitTraining:
 
         def run(name: str) -> ComponentSearch:
             began = time.monotonic()
-            kind, space = COMPONENTS[name], chosen[name]
+            kind, space = component_class(name), chosen[name]
             search = ComponentSearch(kind, space, frequent, self.plan.seed, self.plan.k)
             search.run(fits[name], self.stop)
             self._tell(name, search, time.monotonic() - began)
@@ -233,7 +239,8 @@ class ImplicitTraining:
         self, rows: InteractionRows, trials: Mapping[str, Trial]
     ) -> dict[str, ImplicitComponent]:
         return self._in_parallel(
-            lambda name: fit_trial(COMPONENTS[name], trials[name], rows, self.plan.seed), trials
+            lambda name: fit_trial(component_class(name), trials[name], rows, self.plan.seed),
+            trials,
         )
 
     def _refit(
@@ -263,7 +270,7 @@ def kept_components(blend: Blend, names: Iterable[str]) -> list[str]:
     interactions, and one with item vectors, which similar items and diversity use."""
     listed = list(names)
     kept = [name for name in listed if blend.weights[name] > 0]
-    with_vectors = [name for name in listed if COMPONENTS[name].gives_item_vectors]
+    with_vectors = [name for name in listed if component_class(name).gives_item_vectors]
     if with_vectors and not set(kept) & set(with_vectors):
         kept.append(max(with_vectors, key=lambda name: blend.alone[name]))
     return kept if POPULARITY in kept else [*kept, POPULARITY]
@@ -278,9 +285,9 @@ def _times(ratings: Dataset) -> Any:
 
 def _affordable(shape: DataShape, seconds: float, holdouts: int) -> dict[str, SearchSpace]:
     """Return the components that a budget has room for; always popularity and a cheapest one."""
-    spaces = {name: kind.search_space(shape) for name, kind in COMPONENTS.items()}
+    spaces = {name: kind.search_space(shape) for name, kind in interaction_components().items()}
     costs = {
-        name: (USES - 2 + 2 * holdouts) * COMPONENTS[name].seconds(shape, space.start)
+        name: (USES - 2 + 2 * holdouts) * component_class(name).seconds(shape, space.start)
         for name, space in spaces.items()
         if space is not None
     }
@@ -300,7 +307,7 @@ def _search_seconds(
     shape: DataShape, chosen: Mapping[str, SearchSpace], seconds: float, holdouts: int
 ) -> float:
     """Return what of a budget is left for the search, once blend and refit are paid for."""
-    each = [COMPONENTS[name].seconds(shape, space.start) for name, space in chosen.items()]
+    each = [component_class(name).seconds(shape, space.start) for name, space in chosen.items()]
     return max(0.0, CORES * seconds - sum(each) * (1 + holdouts))
 
 
@@ -308,7 +315,7 @@ def _fits(
     shape: DataShape, chosen: Mapping[str, SearchSpace], budget: float, holdouts: int
 ) -> dict[str, int]:
     """Share a budget among components; what the cheap ones leave goes to the dear ones."""
-    costs = {n: holdouts * COMPONENTS[n].seconds(shape, chosen[n].start) for n in chosen}
+    costs = {n: holdouts * component_class(n).seconds(shape, chosen[n].start) for n in chosen}
     fits, left = dict[str, int](), len(chosen)
     for name in sorted(chosen, key=lambda name: costs[name] * chosen[name].fits):
         share = budget / left / max(1e-3, costs[name])

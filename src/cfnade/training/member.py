@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cfnade.components import Member, new_member
+import torch
+
+from cfnade.components import FitData, Member
 from cfnade.components.base import other_axis
-from cfnade.components.widening import places_of, recounted, widened
+from cfnade.components.new_member import new_member
+from cfnade.components.optimizers import member_network, network_arrays
 from cfnade.config import TrainingConfig
-from cfnade.data.dataset import Dataset
+from cfnade.data.dataset import Dataset, match_tables
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.fitted_model import FittedModel, trained_on
@@ -74,7 +77,7 @@ class Job:
             run.consider_start()
         diverged = run.go_or_keep_best(self.stop)
         stopped = run.progress.epoch < self.settings.epochs and self.stop()
-        _settle(fitted)
+        self._collect(fitted, run)
         tune(fitted, split.valid)
         final = fitted
         if self.settings.refit and not stopped and diverged is None:
@@ -96,7 +99,8 @@ class Job:
         return FittedModel((member,), self.side, ratings, trained_on(member.axes, ratings))
 
     def _run(self, fitted: FittedModel, **how: Any) -> Run:
-        member = fitted.members[0].to(self.device)
+        member = fitted.members[0]
+        network = member_network(member, self.device)
         stepper = stepper_of(
             member,
             fitted.context,
@@ -104,8 +108,16 @@ class Job:
             self.settings,
             device=self.device,
             threads=self.threads,
+            network=network,
         )
-        return Run(member, stepper, reporter=self.reporter, **how)
+        return Run(network, stepper, reporter=self.reporter, **how)
+
+    def _collect(self, fitted: FittedModel, run: Run) -> None:
+        """The end of training, on the CPU, where predictions are made."""
+        member = fitted.members[0]
+        if self.device != "cpu":
+            member.assign(network_arrays(run.model))
+        settle_member(member, fitted.context)
 
     def _refit(self, split: Split, epochs: int, chosen: Member) -> FittedModel | None:
         """The same from the start on all ratings, for as many epochs as validation chose.
@@ -122,14 +134,9 @@ class Job:
             return None
         if run.progress.epoch < epochs:
             return None
-        _settle(fitted)
+        self._collect(fitted, run)
         copy_gains(chosen, fitted.members[0])
         return fitted
-
-
-def _settle(fitted: FittedModel) -> None:
-    """The end of training, on the CPU, where predictions are made."""
-    settle_member(fitted.members[0].to("cpu").eval(), fitted.context)
 
 
 def settle_member(member: Member, ratings: Dataset) -> None:
@@ -140,13 +147,12 @@ def settle_member(member: Member, ratings: Dataset) -> None:
 
 def gone_on(start: FittedModel, ratings: Dataset, settings: TrainingConfig) -> Member:
     """The one member of an earlier model, for these ratings."""
-    earlier, had = start.context, dict(start.trained_on)
-    member = widened(start.members[0], earlier, ratings, had)
+    extended = start.extend(ratings)
+    member, generator = extended.members[0], torch.Generator().manual_seed(settings.seed)
     for side in member.components.values():
         if side.axis is not None:
-            axis = other_axis(side.axis)
-            places = places_of(ratings.ids(axis), earlier.ids(axis))
-            side.update(ratings, recounted(had[axis], places), settings)
+            counts = extended.trained_on[other_axis(side.axis)]
+            side.update(FitData(ratings, settings, generator), counts)
     return member
 
 
@@ -167,4 +173,6 @@ def take_over(member: Member, start: FittedModel, ratings: Dataset, side: str) -
             f"the earlier model cannot be continued: it is the mean of {len(start.members)} models"
         )
     for name, part in member.components.items():
-        part.take_over(earlier[name], ratings, start.context)
+        axis = other_axis(part.axis or "user")
+        places = match_tables(ratings.ids(axis), start.context.ids(axis))
+        part.take_over(earlier[name], places)

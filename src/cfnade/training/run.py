@@ -12,7 +12,8 @@ import torch
 from annotated_types import Ge
 
 from cfnade import __version__
-from cfnade.components import Member, are_made, component_names
+from cfnade.components import Member
+from cfnade.components.new_member import component_names, is_closed_form
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
@@ -201,7 +202,7 @@ def _job(plan: Plan, number: int, *how: Any) -> Job:
     fields = dict(plan.architecture)
     names = component_names(plan.side, ridge=fields.get("ridge", 0), time=fields.pop("time", False))
     settings = replace(plan.settings, seed=plan.settings.seed + number)
-    if are_made(names):  # whatever is asked for: there are no weights to move or to average
+    if is_closed_form(names):  # whatever is asked for: there are no weights to move or to average
         settings = replace(settings, epochs=0, average=0.0)
     return Job(plan.side, names, fields, settings, *how)
 
@@ -209,7 +210,7 @@ def _job(plan: Plan, number: int, *how: Any) -> Job:
 def _going_on(jobs: list[Job], start: FittedModel) -> list[Job]:
     """Each with all the weights of its own member of the earlier model."""
     return [
-        replace(job, refresh=True, start=replace(start, answering=(member,)))
+        replace(job, refresh=True, start=replace(start, members=(member,)))
         for job, member in zip(jobs, start.members, strict=True)
     ]
 
@@ -263,7 +264,7 @@ def _together(models: Sequence[FittedModel]) -> FittedModel:
     """Their members, and what was trained of each axis."""
     members = tuple(member for model in models for member in model.members)
     counts = {axis: levels for model in models for axis, levels in model.trained_on.items()}
-    return replace(models[0], answering=members, trained_on=counts)
+    return replace(models[0], members=members, trained_on=counts)
 
 
 def _outcome(

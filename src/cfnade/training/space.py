@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from cfnade.components import bytes_of_weights
+from cfnade.components.new_member import weight_bytes
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.training.member import Job
@@ -21,7 +21,7 @@ def require_space(folder: Path, split: Split, jobs: Sequence[Job]) -> None:
 
     A state is written whole before the last one goes, and the model while all states are there.
     """
-    weights = [bytes_of_weights(job.names, split.train, job.fields) for job in jobs]
+    weights = [weight_bytes(job.names, split.train, job.fields) for job in jobs]
     states = [
         size * (_COPIES + (job.settings.average > 0))
         for size, job in zip(weights, jobs, strict=True)

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from cfnade.components import Member, TorchComponent
+from cfnade.components import Member, RatingComponent
 from cfnade.components.batches import Array, Batch, BatchSampler, batch_sampler
-from cfnade.components.optimizers import Adam
+from cfnade.components.optimizers import Adam, member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.distributed.partition import PairExchange
@@ -49,16 +49,19 @@ def stepper_of(
     *,
     device: str,
     threads: int,
+    network: nn.ModuleDict | None = None,
 ) -> Stepper:
     """What trains a member on these ratings; of its fields the cost and its weights count here."""
     weights = fields.get("target_weight", CFNADEConfig.target_weight)
     ordinal_weight = float(fields.get("ordinal_weight", CFNADEConfig.ordinal_weight))
     sides = member.components.values()
-    parts = {side.axis: side.part for side in sides if side.axis and side.part is not None}
+    parts = {one.axis: one.partition for one in sides if one.axis and one.partition is not None}
     draws = batch_sampler(member.axes, ratings, settings, weights, threads, parts)
     if device == "cpu":
         return KernelStepper(member, ratings, draws, ordinal_weight, threads)
-    return TorchStepper(member, ratings, draws, ordinal_weight)
+    return TorchStepper(
+        member, ratings, draws, ordinal_weight, network or member_network(member, device)
+    )
 
 
 class KernelStepper:
@@ -73,11 +76,11 @@ class KernelStepper:
         threads: int,
     ) -> None:
         self.draws, self._levels = draws, len(ratings.scale)
-        self._dtype = next(iter(member.state_dict().values())).cpu().numpy().dtype
+        self._dtype = next(iter(member.arrays().values())).dtype
         self._ordinal_weight, self._threads = ordinal_weight, threads
         self._group = next(iter(member.components.values())).group
         self._sides = {
-            name: side.stepper(
+            name: side.trainer(
                 ratings, draws.settings, share=draws.share(side.axis), threads=threads
             )
             for name, side in _speaking(member).items()
@@ -86,7 +89,7 @@ class KernelStepper:
     def step(self, rows: RowIds, *, step: int, rate: float) -> float:
         draw, sides = self.draws.draw(rows, step), list(self._sides.values())
         if len(sides) == 1:
-            cost_at_once = sides[0].step_at_once(draw, rate)
+            cost_at_once = sides[0].fused_step(draw, rate)
             if cost_at_once is not None:
                 return cost_at_once
         if draw.empty:
@@ -98,7 +101,7 @@ class KernelStepper:
             side.add_scores(draw, scores)
         cost = self._cost(draw, scores)
         for side in sides:
-            side.fit(draw, cost.slopes, rate)
+            side.backward(draw, cost.slopes, rate)
         return self._group.total(cost.total)
 
     def _cost(self, draw: Batch, scores: Array) -> Cost:
@@ -119,8 +122,8 @@ class KernelStepper:
         meeting.add_scores(scores, more)
         cost = self._cost(draw, scores)
         back = meeting.return_slopes(cost.slopes)
-        of_user.fit(draw, cost.slopes, rate)
-        of_item.fit(draw, back, rate)
+        of_user.backward(draw, cost.slopes, rate)
+        of_item.backward(draw, back, rate)
         return self._group.total(cost.total)
 
     def state(self) -> dict[str, Tensor]:
@@ -139,22 +142,31 @@ class TorchStepper:
     """The same by autograd and plain Adam, wherever the member's parameters are."""
 
     def __init__(
-        self, member: Member, ratings: Dataset, draws: BatchSampler, ordinal_weight: float
+        self,
+        member: Member,
+        ratings: Dataset,
+        draws: BatchSampler,
+        ordinal_weight: float,
+        network: nn.ModuleDict,
     ) -> None:
-        self.draws, self._ordinal_weight = draws, ordinal_weight
+        self.draws, self._ordinal_weight, self._network = draws, ordinal_weight, network
+        self._device = next(network.parameters()).device
         self._sides = _speaking(member)
         self._adams = {
-            name: Adam(side, side.rules(ratings, draws.settings, share=draws.share(side.axis)))
+            name: Adam(
+                network[name],
+                side.rules(ratings, draws.settings, share=draws.share(side.axis)),
+            )
             for name, side in self._sides.items()
-            if list(side.parameters())
+            if name in network
         }
 
     def step(self, rows: RowIds, *, step: int, rate: float) -> float:
         draw = self.draws.draw(rows, step)
         if draw.empty:
             return 0.0
-        parts = [side.plain_scores(draw) for side in self._sides.values()]
-        scores = torch.stack(parts).sum(0)  # (T, K)
+        parts = [side.torch_scores(self._of(name), draw) for name, side in self._sides.items()]
+        scores = torch.stack([part.to(self._device) for part in parts]).sum(0)  # (T, K)
         levels = torch.from_numpy(draw.levels.astype(np.int64)).to(scores.device)
         weights = torch.from_numpy(draw.weights).to(scores)
         cost = (weights * hybrid_cost(scores, levels, self._ordinal_weight)).sum()
@@ -162,6 +174,9 @@ class TorchStepper:
         for adam in self._adams.values():
             adam.move(rate)
         return float(cost.detach())
+
+    def _of(self, name: str) -> nn.Module | None:
+        return dict(self._network.items()).get(name)
 
     def state(self) -> dict[str, Tensor]:
         return {
@@ -176,7 +191,7 @@ class TorchStepper:
             adam.restore(_part(state, name))
 
 
-def _speaking(member: Member) -> dict[str, TorchComponent]:
+def _speaking(member: Member) -> dict[str, RatingComponent]:
     """The sides that say something while they are trained."""
     return {name: side for name, side in member.components.items() if not side.tunes}
 

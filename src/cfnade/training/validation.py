@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from torch import nn
 
 from cfnade.calibration.calibration import Calibration, fit_calibration
-from cfnade.components import Axis, Member
+from cfnade.components import Axis
+from cfnade.components.optimizers import network_arrays
 from cfnade.data.dataset import Dataset
 from cfnade.evaluation.rating_metrics import calibration_error, nll, rmse
 from cfnade.fitted_model import FittedModel
@@ -29,16 +30,16 @@ ENOUGH = 300
 """Replies about people as new ones, for a calibration of their own."""
 
 
-def score_by(fitted: FittedModel, valid: Dataset) -> Callable[[Member], Validated] | None:
+def score_by(fitted: FittedModel, valid: Dataset) -> Callable[[nn.Module], Validated] | None:
     """How good weights are on the validation part, given the training part."""
     if len(valid) == 0:
         return None
     valid = _trained(looked_at(valid, fitted.axes), fitted.context)
     scorer, values, stars = Scorer(fitted), valid.values, valid.scale.array()
-    near = _Near()
+    member = fitted.members[0]
 
-    def score(weights: Member) -> Validated:
-        asked = scorer.with_members(near(weights))
+    def score(weights: nn.Module) -> Validated:
+        asked = scorer.with_members(member.with_arrays(network_arrays(weights)))
         with np.errstate(all="ignore"):  # huge weights give no probabilities
             chances = asked.probabilities(valid.users, valid.items, valid.times)
         if not np.isfinite(chances).all():
@@ -46,22 +47,6 @@ def score_by(fitted: FittedModel, valid: Dataset) -> Callable[[Member], Validate
         return Validated(rmse(values, chances @ stars), nll(chances, valid.levels))
 
     return score
-
-
-class _Near:
-    """Weights on the CPU, where models answer; those of another device in a copy that is kept."""
-
-    def __init__(self) -> None:
-        self._copy: Member | None = None
-
-    def __call__(self, weights: Member) -> Member:
-        state = weights.state_dict()
-        if all(tensor.device.type == "cpu" for tensor in state.values()):
-            return weights
-        if self._copy is None:
-            self._copy = deepcopy(weights).to("cpu")
-        self._copy.load_state_dict(state)
-        return self._copy
 
 
 def looked_at(valid: Dataset, axes: tuple[Axis, ...]) -> Dataset:

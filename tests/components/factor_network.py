@@ -15,8 +15,6 @@ with its own loadings, means and noise, η and ω are the means. M columns, K le
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -46,7 +44,6 @@ class FactorNetwork(nn.Module):
         self.register_buffer("noise", torch.ones(S))  # s²
         self.register_buffer("log_weights", torch.zeros(K))  # log w: how much a level is liked
         self.register_buffer("variances", torch.ones(2))  # v, where all and where nothing is known
-        self.register_load_state_dict_pre_hook(_as_one_sample)  # type: ignore[no-untyped-call]
 
     def sample(self, number: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """a, c (M, D), μ (M,), λ (D,) and s² of one sample."""
@@ -81,11 +78,3 @@ class FactorNetwork(nn.Module):
         state, columns = hidden[rows.long()], columns.long()
         tastes = (state[:, :-1] * self.a[columns]).sum(1) / self.config.samples
         return torch.stack([self.mean[columns].mean(1) + tastes, state[:, -1]], 1)
-
-
-def _as_one_sample(network: FactorNetwork, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Weights that were saved when there was one sample only have no axis for it."""
-    for name in ("mean", "noise"):
-        key, own = prefix + name, getattr(network, name)
-        if key in state and state[key].numel() == own.numel():
-            state[key] = state[key].reshape(own.shape)

@@ -20,11 +20,11 @@ M columns, K levels, P pairs of columns, each in both orders.
 from __future__ import annotations
 
 import torch
+from tests.components.factor_network import FactorNetwork
 from torch import Tensor, nn
 
 from cfnade.models.batch import Context
 from cfnade.models.config import NearConfig
-from cfnade.models.factor_network import FactorNetwork
 
 
 class NearNetwork(nn.Module):
