@@ -224,5 +224,6 @@ def unvisited(network: CFNADENetwork, ratings: int) -> FittedModel:
         titles=np.array([f"Title {n:05d} (2000)" for n in range(columns)], object),
     )
     counts = np.full((columns, levels), ratings, np.int64)
-    member = Member({"user": NadeComponent("user", network)}).eval()
+    arrays = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
+    member = Member({"user": NadeComponent(network.config, arrays)})
     return FittedModel((member,), "user", catalogue, {"item": counts})

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from cfnade.components.new_member import component_axis, component_class
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import SEED, fastest, machine, save, unvisited
@@ -81,13 +83,15 @@ def random_model(
     side: str, context: Dataset, counts: Mapping[Axis, IntArray], **fields: Any
 ) -> FittedModel:
     """With weights of no meaning, personally calibrated."""
-    kinds = {name: KINDS[name] for name in component_names(side, ridge=fields["ridge"])}
-    sides = {name: kind.side.sized(kind.axis, context, fields) for name, kind in kinds.items()}
-    member, generator = Member(sides).eval(), torch.Generator().manual_seed(SEED)
+    components = {}
+    for name in component_names(side, ridge=fields["ridge"]):
+        component, axis = component_class(name), component_axis(name)
+        components[name] = component(component.config_for(axis, context, fields), axis=axis)
+    member, generator = Member(components), torch.Generator().manual_seed(SEED)
     with torch.no_grad():
         for parameter in member_network(member).parameters():
             parameter.normal_(0.0, 0.1, generator=generator)
-        for fixed in member.buffers():
+        for fixed in member_network(member).buffers():
             fixed.uniform_(0.0, 0.1, generator=generator)
     calibration = Calibration(1.3, (), 0.5)
     return FittedModel((member,), side, context, dict(counts), calibration=calibration)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from cfnade.components import Member
+from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.load import load_split
 from cfnade.data.splits import Split
@@ -115,7 +116,7 @@ def _outcome(trained: Trained) -> dict[str, Any]:
     return {
         "load_after": round(os.getloadavg()[0], 2),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "parameters": sum(p.numel() for one in members for p in one.parameters()),
+        "parameters": sum(p.numel() for one in members for p in member_network(one).parameters()),
         "epochs": facts["epochs"],
         "best_epoch": facts["best_epoch"],
         "diverged": trained.diverged,
@@ -128,8 +129,8 @@ def _outcome(trained: Trained) -> dict[str, Any]:
 
 def _gains(member: Member) -> list[float]:
     """What validation found for its neighbourhoods: their gains and the shift, as in a plan."""
-    near: list[Any] = [side.network for side in member.components.values() if side.tunes]
-    found = [float(one.gain) for one in near] + [float(one.shift) for one in near[:1]]
+    near = [one.arrays for one in member.components.values() if one.tunes]
+    found = [float(one["gain"]) for one in near] + [float(one["shift"]) for one in near[:1]]
     return [round(value, 4) for value in found]
 
 

@@ -33,9 +33,8 @@ from sqlalchemy import select
 from benchmarks.store_load import service
 from cfnade import checkpoint, load
 from cfnade.cli.keeping import table_of
-from cfnade.components.widening import match_ids
 from cfnade.config import TrainingConfig
-from cfnade.data.dataset import Dataset
+from cfnade.data.dataset import Dataset, match_tables
 from cfnade.data.split_protocols import TRAIN
 from cfnade.data.splits import Split, apply_labels
 from cfnade.fitted_model import FittedModel
@@ -137,8 +136,8 @@ class Replay:
     def _foreseen(self, predictor: Predictor, part: Indices) -> Floats:
         """What a model expects of each rating, from all that its person said before."""
         data = self.data
-        items = match_ids(data.item_ids, predictor.items.table)
-        users = match_ids(data.user_ids, predictor.users.table)
+        items = match_tables(data.item_ids, predictor.items.table)
+        users = match_tables(data.user_ids, predictor.users.table)
         out = np.full(len(part), np.nan)
         asked = np.flatnonzero(items[data.items[part]] >= 0)
         for some in np.array_split(asked, max(1, len(asked) // AT_ONCE)):

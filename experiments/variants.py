@@ -18,25 +18,31 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from cfnade.components import Axis, Kind, Trainer, tables_of
-from cfnade.components.base import Array, Before
+from cfnade.components import COMPONENTS, ArraySpec, Axis, FitData, Trainer
+from cfnade.components.base import Array, other_axis
 from cfnade.components.batches import Batch
-from cfnade.components.nade import NadeComponent, NadeTrainer, NadeWeights
+from cfnade.components.nade import NadeComponent, NadeTrainer
 from cfnade.components.optimizers import TorchTrainer
+from cfnade.components.registry import Kind
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import CfnadeError
 from cfnade.models.cfnade import CFNADENetwork
+from cfnade.models.config import CFNADEConfig
 
 
 @contextmanager
 def variant(name: str | None) -> Iterator[None]:
-    """New CF-NADE sides inside are of the variant; None is the product as it is."""
+    """New CF-NADE components inside are of the variant; None is the product as it is."""
     if name is not None and name not in _VARIANTS:
         raise CfnadeError(f"unknown variant {name!r}; known: {', '.join(_VARIANTS)}")
     own = _VARIANTS[name] if name else NadeComponent
-    kinds = {key: Kind(own, kind.axis) for key, kind in KINDS.items() if kind.side is NadeComponent}
-    with patch.dict(KINDS, kinds):
+    kinds = {
+        key: Kind(own, kind.axis)
+        for key, kind in COMPONENTS.items()
+        if kind.component is NadeComponent
+    }
+    with patch.dict(COMPONENTS, kinds):
         yield
 
 
@@ -52,55 +58,54 @@ class SlopeNetwork(CFNADENetwork):
         return self.W + self.S[:, None, :]  # (M, K, H)
 
 
-class SlopeSide(NadeComponent):
+class SlopeComponent(NadeComponent):
     """Its gradients come by autograd: the compiled step knows nothing of S."""
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
-        plain = NadeComponent.sized(axis, ratings, fields)
-        return cls(plain.axis, SlopeNetwork.from_config(plain.network.config))
+    def spec(cls, config: CFNADEConfig) -> dict[str, ArraySpec]:
+        shape = (config.columns, config.hidden[0])
+        return super().spec(config) | {"S": ArraySpec(shape)}
 
-    def start(
-        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
-    ) -> None:
-        super().start(ratings, generator, settings, before)
-        unseen = torch.from_numpy(ratings.level_counts(_COLUMNS[self.axis])).sum(1) == 0
-        with torch.no_grad():
-            self.network.W[unseen] = 0.0  # the input table is a sum here, which keeps nothing
+    @classmethod
+    def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:
+        new = super().fit(axis, data, options)
+        unseen = data.dataset.level_counts(other_axis(new.axis)).sum(1) == 0
+        new.arrays["W"][unseen] = 0.0  # the input table is a sum here, which keeps nothing
+        return new
 
-    def weights(self) -> NadeWeights:
-        """With S in W, as they are always added."""
-        whole = {"W": self.network.input_table.detach().numpy()}
-        return NadeWeights(self.axis, self.network.config, tables_of(self.network) | whole)
+    @property
+    def input_table(self) -> Array:
+        """W with S in it, as they are always added."""
+        return self.arrays["W"] + self.arrays["S"][:, None]
 
-    def stepper(
+    def module(self) -> nn.Module:
+        return SlopeNetwork.from_config(self.config)
+
+    def trainer(
         self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> Trainer:
         del threads
         return TorchTrainer(self, self.rules(ratings, settings, share=share))
 
 
-_COLUMNS: dict[Axis, Axis] = {"user": "item", "item": "user"}
-
-
-class UncorrectedSide(NadeComponent):
+class UncorrectedComponent(NadeComponent):
     """Adam as the authors' code has it: decay rates 0.9 and 0.999, corrected for 0.1 and 0.001."""
 
-    def stepper(
+    def trainer(
         self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> Trainer:
         rules = self.rules(ratings, settings, share=share)
-        return UncorrectedStepper(self, rules, settings, threads)
+        return UncorrectedTrainer(self, rules, settings, threads)
 
 
-class UncorrectedStepper(NadeTrainer):
+class UncorrectedTrainer(NadeTrainer):
     """Every step is as much longer as the wrong correction makes it."""
 
-    def fit(self, draw: Batch, slopes: Array, rate: float) -> None:
-        super().fit(draw, slopes, self._lengthened(rate))
+    def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
+        super().backward(draw, gradient, self._lengthened(rate))
 
-    def step_at_once(self, draw: Batch, rate: float) -> float | None:
-        return super().step_at_once(draw, self._lengthened(rate))
+    def fused_step(self, draw: Batch, rate: float) -> float | None:
+        return super().fused_step(draw, self._lengthened(rate))
 
     def _lengthened(self, rate: float) -> float:
         return rate * uncorrected_factor(self._engine.steps + 1)
@@ -113,18 +118,18 @@ def uncorrected_factor(t: int) -> float:
     return theirs / right
 
 
-class FlatStartSide(NadeComponent):
+class FlatStartComponent(NadeComponent):
     """All levels are equally likely before the first step."""
 
-    def start(
-        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
-    ) -> None:
-        super().start(ratings, generator, settings, before)
-        nn.init.zeros_(self.network.b)
+    @classmethod
+    def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:
+        new = super().fit(axis, data, options)
+        new.arrays["b"][...] = 0.0
+        return new
 
 
 _VARIANTS: dict[str, type[NadeComponent]] = {
-    "slope": SlopeSide,
-    "adam": UncorrectedSide,
-    "flat_start": FlatStartSide,
+    "slope": SlopeComponent,
+    "adam": UncorrectedComponent,
+    "flat_start": FlatStartComponent,
 }

@@ -26,7 +26,7 @@ Known = Mapping[tuple[int, int], int]
 """(user, item) -> level; -1 is a new user, or a new item, who is in nobody's context."""
 
 
-TorchRowComponent = NadeComponent | RidgeComponent
+RowComponent = NadeComponent | RidgeComponent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -93,10 +93,10 @@ def frequencies(fitted: FittedModel, cell: Cell) -> FloatArray:
 
 def seen_by(
     member: Member, number: int, cell: Cell, rest: Known
-) -> tuple[TorchRowComponent, dict[int, int], dict[int, int], int]:
+) -> tuple[RowComponent, dict[int, int], dict[int, int], int]:
     """A side, its row and what is known of its column, without the cell; and the column."""
     side = list(member.components.values())[number]
-    assert isinstance(side, TorchRowComponent)
+    assert isinstance(side, RowComponent)
     of_user = {i: k for (u, i), k in rest.items() if u == cell.user and i >= 0}
     of_item = {u: k for (u, i), k in rest.items() if i == cell.item and u >= 0}
     if side.axis == "user":
@@ -104,7 +104,7 @@ def seen_by(
     return side, of_item, of_user, cell.user
 
 
-def learned(side: TorchRowComponent) -> Any:
+def learned(side: RowComponent) -> Any:
     return "item" if side.axis == "user" else "user"
 
 
@@ -116,7 +116,7 @@ def rule(levels: list[int], everyone: Any, *, prior: bool) -> FloatArray:
 
 
 @kept
-def exact(side: TorchRowComponent) -> Any:
+def exact(side: RowComponent) -> Any:
     """Its network in float64."""
     return deepcopy(side.network).double()
 
@@ -128,18 +128,18 @@ def context_of(row: frozenset[tuple[int, int]]) -> Context:
     return Context(torch.tensor([0, len(row)]), columns, levels)
 
 
-def plain(side: TorchRowComponent, row: Mapping[int, int], column: int) -> FloatArray:
+def plain(side: RowComponent, row: Mapping[int, int], column: int) -> FloatArray:
     """Scores of a trained column in plain torch. (K,)."""
     return _plain(side, frozenset(row.items()), column)
 
 
-def state(side: TorchRowComponent, row: Mapping[int, int]) -> FloatArray:
+def state(side: RowComponent, row: Mapping[int, int]) -> FloatArray:
     return _state(side, frozenset(row.items()))
 
 
 @kept
 @torch.no_grad()
-def _plain(side: TorchRowComponent, row: frozenset[tuple[int, int]], column: int) -> FloatArray:
+def _plain(side: RowComponent, row: frozenset[tuple[int, int]], column: int) -> FloatArray:
     network = exact(side)
     hidden = network.hidden(context_of(row))
     return np.asarray(network.scores(hidden, torch.tensor([0]), torch.tensor([column]))[0].numpy())
@@ -147,13 +147,13 @@ def _plain(side: TorchRowComponent, row: frozenset[tuple[int, int]], column: int
 
 @kept
 @torch.no_grad()
-def _state(side: TorchRowComponent, row: frozenset[tuple[int, int]]) -> FloatArray:
+def _state(side: RowComponent, row: frozenset[tuple[int, int]]) -> FloatArray:
     network = exact(side)
     hidden = network.hidden(context_of(row))
     return np.asarray((hidden if _is_ridge(side) else network.output_state(hidden))[0].numpy())
 
 
-def _is_ridge(side: TorchRowComponent) -> bool:
+def _is_ridge(side: RowComponent) -> bool:
     return isinstance(side, RidgeComponent)
 
 
@@ -168,7 +168,7 @@ class Principal(NamedTuple):
 
 
 @kept
-def principal(fitted: FittedModel, side: TorchRowComponent) -> Principal:
+def principal(fitted: FittedModel, side: RowComponent) -> Principal:
     rows = fitted.context.rows(side.axis)
     parts = np.split(np.arange(rows.n_ratings), rows.offsets[1:-1])
     ratings = list(zip(rows.columns.tolist(), rows.levels.tolist(), strict=True))
@@ -193,7 +193,7 @@ def principal(fitted: FittedModel, side: TorchRowComponent) -> Principal:
     return Principal(inverse, mean, vectors[:, :D], variances[:D])
 
 
-def features(fitted: FittedModel, side: TorchRowComponent, row: Mapping[int, int]) -> FloatArray:
+def features(fitted: FittedModel, side: RowComponent, row: Mapping[int, int]) -> FloatArray:
     """Scores by the mean column and by each direction. Returns (K, 1 + D)."""
     found = principal(fitted, side)
     K, h = len(fitted.context.scale), state(side, row) @ found.inverse

@@ -64,9 +64,9 @@ def frame_of(ratings: Dataset) -> pl.DataFrame:
 
 def bits(estimator: CFNADE) -> dict[str, bytes]:
     return {
-        f"{number}.{name}": tensor.numpy().tobytes()
+        f"{number}.{name}": array.tobytes()
         for number, member in enumerate(estimator.fitted_.members)
-        for name, tensor in member.state_dict().items()
+        for name, array in member.arrays().items()
     }
 
 

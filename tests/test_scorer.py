@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tests.close import assert_close
-from tests.components.given import N_ITEMS, N_USERS, STARS, some_member, some_ratings
+from tests.components.given import N_ITEMS, N_USERS, STARS, cast, some_member, some_ratings
 from tests.folded import Cell, Known, frequencies, side_scores, unknown
 from tests.listed import lines
 
@@ -244,7 +244,7 @@ def test_other_weights_can_be_asked_about_the_same_cells() -> None:
 def test_single_precision_is_close_to_double() -> None:
     exact = Scorer(make("both")).probabilities(*every_cell())
     fitted = make("both")
-    single = replace(fitted, members=tuple(member.float() for member in fitted.members))
+    single = replace(fitted, members=tuple(cast(member, np.float32) for member in fitted.members))
     np.testing.assert_allclose(Scorer(single).probabilities(*every_cell()), exact, atol=2e-5)
 
 

@@ -10,24 +10,21 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tests.close import assert_close
 from tests.inference.cases import KINDS as GIVEN
 from tests.inference.cases import make, make_kind
 from tests.inference.implicit_cases import picked_model, rated_model
 
 from cfnade import CFNADE, synthetic
 from cfnade.checkpoint import load, save
-from cfnade.components.registry import network_shapes
-from cfnade.components.saved import SAVED, Expected, SavedMember, expected_tables
+from cfnade.components.new_member import member_spec
+from cfnade.components.optimizers import member_network, network_arrays
 from cfnade.fitted_model import FittedModel
-from cfnade.inference.scorer import Scorer
 
 MODELS: dict[str, Callable[[], FittedModel]] = {
     **{kind: lambda kind=kind: make_kind(kind) for kind in GIVEN},  # type: ignore[misc]
@@ -158,20 +155,17 @@ def test_the_service_needs_no_torch(tmp_path: Path) -> None:
     run(SERVE, tmp_path, 1, 2)
 
 
-def test_what_answers_is_known_of_all_kinds_of_sides() -> None:
-    assert {name: kind.axis for name, kind in SAVED.items()} == {
-        name: kind.axis for name, kind in KINDS.items()
-    }
-
-
 @pytest.mark.parametrize("name", MODELS)
-def test_tables_are_expected_as_networks_have_them(name: str) -> None:
+def test_arrays_are_declared_as_networks_have_them(name: str) -> None:
     for member in MODELS[name]().members:
-        kept = {name: side.arrays() for name, side in member.components.items()}
-        shapes = network_shapes(member.to_dict(), kept)
-        assert expected_tables(member.to_dict(), kept) == {
-            name: Expected(*kind) for name, kind in shapes.items()
+        specs = member_spec(member.to_dict())
+        assert {key: (s.shape, s.dtype) for key, s in specs.items()} == {
+            key: (array.shape, str(array.dtype)) for key, array in member.arrays().items()
         }
+        for component in member.components.values():
+            if not component.closed_form:
+                trained = [key for key, _ in component.network.named_parameters()]
+                assert sorted(trained) == sorted(component.trained)
 
 
 def mapped_places(file: Path) -> list[range]:
@@ -188,47 +182,16 @@ def test_tables_are_the_file_and_networks_are_the_tables(tmp_path: Path, name: s
     file = tmp_path / "model.safetensors"
     before, fitted = file.read_bytes(), load(tmp_path)
     [member] = fitted.members
-    assert isinstance(member, SavedMember)
-    tables = member.tables()
+    tables = member.arrays()
     places = mapped_places(file)
     for table in tables.values():
         if table.size:
             first = table.__array_interface__["data"][0]
             assert any(first in place for place in places)
-    parameters = fitted.members[0].tables()
-    assert parameters.keys() == tables.keys()
-    for key, table in parameters.items():
+    network = member_network(member)
+    for key, table in network_arrays(network).items():
         assert table.size == 0 or np.shares_memory(table, tables[key])
     with torch.no_grad():
-        for parameter in fitted.members[0].parameters():
+        for parameter in network.parameters():
             parameter.add_(1.0)
     assert file.read_bytes() == before  # who writes has a page of their own
-
-
-def test_a_network_that_was_asked_for_is_what_answers(tmp_path: Path) -> None:
-    """It may be moved elsewhere, where tables of old would not follow."""
-    save(make_kind("user"), tmp_path)
-    fitted = load(tmp_path)
-    before = Scorer(fitted).probabilities([1], [2])
-    with torch.no_grad():
-        for parameter in fitted.members[0].double().parameters():
-            parameter.mul_(0.5)
-    after = Scorer(fitted).probabilities([1], [2])
-    assert not np.allclose(before, after)
-    own = replace(fitted, members=fitted.members)
-    assert_close(after, Scorer(own).probabilities([1], [2]))
-    assert fitted.members[0].tables()["user.W"].dtype == np.float64
-    assert fitted.members[0].trainable() is fitted.members[0]
-
-
-def test_sides_that_are_not_known_to_answer_come_as_networks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fitted = make_kind("user")
-    save(fitted, tmp_path)
-    monkeypatch.delitem(SAVED, "user")
-    [member] = load(tmp_path).members
-    assert member.trainable() is member
-    ours, theirs = member.tables(), fitted.members[0].tables()
-    for name, table in theirs.items():
-        np.testing.assert_array_equal(ours[name], table)

@@ -87,15 +87,9 @@ def make(
 
 def weights(fitted: FittedModel) -> list[dict[str, bytes]]:
     return [
-        {name: tensor.numpy().tobytes() for name, tensor in member.state_dict().items()}
+        {name: array.tobytes() for name, array in member.arrays().items()}
         for member in fitted.members
     ]
-
-
-def shared_arrays(fitted: FittedModel) -> list[bytes]:
-    """What its sides keep beside their weights."""
-    sides = [side for member in fitted.members for side in member.components.values()]
-    return [array.tobytes() for side in sides for array in side.arrays().values()]
 
 
 def implicit_tables(fitted: FittedModel) -> Any:
@@ -113,7 +107,6 @@ def same(one: FittedModel, other: FittedModel) -> bool:
     ]
     return (
         weights(one) == weights(other)
-        and shared_arrays(one) == shared_arrays(other)
         and implicit_tables(one) == implicit_tables(other)
         and fields[0] == fields[1]
         and one.context == other.context

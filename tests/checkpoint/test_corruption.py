@@ -103,6 +103,9 @@ def put(*keys: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+OTHER_FEATURES = {"levels": 5, "users": 9, "items": 8, "ratings": 40, "features": 3}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -119,10 +122,10 @@ def put(*keys: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("members", 0, "user", "depth", value=3), "unknown field 'depth'"),
         (put("members", 0, "user", value={}), "the field 'columns'"),
         (put("members", 0, "user", value=3), "does not describe a model"),
-        (put("members", 0, value={}), "a member has no sides"),
+        (put("members", 0, value={}), "a member has no components"),
         (put("members", 0, value=["user"]), "does not describe a model"),
-        (put("members", 0, value={"dreams": {}}), "unknown side 'dreams'"),
-        (put("members", 0, "time", value={"features": 3}), "3 time features; this version"),
+        (put("members", 0, value={"dreams": {}}), "unknown component 'dreams'"),
+        (put("members", 0, "time", value=OTHER_FEATURES), "3 time features; this version"),
         (put("members", 0, "item", value={"columns": 9, "levels": 10}), "arrays"),
         (put("members", value=[]), "does not describe|arrays"),
         (put("members", value=7), "does not describe a model"),

@@ -198,7 +198,7 @@ def test_export_writes_recommendations_and_embeddings(
     assert shell("export", user_model, out, "--what", "items").code == 0
     items = pl.read_parquet(out)
     assert items["vector"].to_numpy()[7] == pytest.approx(
-        network.output_table[7].flatten().tolist()  # type: ignore[index]
+        network.output_table[7].flatten().tolist()
     )
     assert items["title"][7] == "Film 07, The (1957)"
     assert shell("export", user_model, out, "--what", "users").code == 0

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from tests.components.factor_network import FactorNetwork
 from tests.components.near_network import NearNetwork
+from tests.components.toy import Toy
 
 from cfnade.components import Member, RatingComponent
 from cfnade.components.factor_analysis import FactorComponent
@@ -18,6 +19,9 @@ from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
+
+OWN_COMPONENTS = (Toy,)
+"""Importing them registers them."""
 
 N_USERS, N_ITEMS, STARS = 9, 8, (0.5, 1.0, 3.0, 4.0)
 
@@ -35,6 +39,7 @@ LISTS: dict[str, tuple[str, ...]] = {
     "user-samples+user": ("user-samples", "user"),
     "user+time": ("user", "time"),
     "both+time": ("user", "item", "time"),
+    "toy": ("toy",),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "shared": {"hidden": (5,)},

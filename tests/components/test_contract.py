@@ -22,6 +22,7 @@ from tests.components.given import (
     some_ratings,
     weights,
 )
+from tests.components.oracle import PlainRows, plain_scores
 
 from cfnade.components import (
     Axis,
@@ -31,7 +32,7 @@ from cfnade.components import (
     nade,
     row_states,
 )
-from cfnade.components.base import NOTHING, Array, Reading, Row, Who, row_of
+from cfnade.components.base import NOTHING, Array, Reading, Row, Who, other_axis, row_of
 from cfnade.components.nade import NadeComponent
 from cfnade.components.new_member import (
     component_names,
@@ -41,7 +42,6 @@ from cfnade.components.new_member import (
     saved_member,
 )
 from cfnade.components.optimizers import member_network
-from cfnade.components.plain import PlainRows
 from cfnade.components.readings import ByItem, reading_of
 from cfnade.components.ridge import RidgeComponent
 from cfnade.config import TrainingConfig
@@ -124,6 +124,7 @@ READ = [
     *((axis, v) for axis in AXES for v in VARIANTS),
     *((f"{axis}-{kind}", "ridge") for axis in AXES for kind in ("ridge", "factors", "near")),
     ("user-samples", "ridge"),
+    ("toy", "shared"),
 ]
 """Sides that read rows, and their fields."""
 
@@ -133,8 +134,7 @@ each_reader = pytest.mark.parametrize("name", sorted({name for name, _ in READ})
 
 def some_side(name: str, fields: dict[str, Any]) -> RatingComponent:
     beside = (name.removesuffix("-near"),) if name.endswith("-near") else ()
-    side = some_member((*beside, name), fields).components[name]
-    return side
+    return some_member((*beside, name), fields).components[name]
 
 
 @pytest.mark.parametrize(("name", "variant"), READ)
@@ -142,7 +142,9 @@ def test_a_reading_says_what_plain_torch_says_of_one_context_after_another(
     name: str, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     side = some_side(name, (VARIANTS | {"ridge": {"ridge": 3}})[variant])
-    slow = reading_of(side.axis, PlainRows(side.scores_given, RATINGS.rows(side.axis)), RATINGS)
+    assert side.axis is not None
+    plain = PlainRows(plain_scores(side), RATINGS.rows(side.axis))
+    slow = reading_of(side.axis, plain, RATINGS)
     assert slow.learns == ("item" if side.axis == "user" else "user")
     expected = list(answers(slow))
     for piece in (1 << 22, 40):  # 40 numbers: a row or two at a time
@@ -158,7 +160,7 @@ def test_a_reading_says_what_plain_torch_says_of_one_context_after_another(
 def test_a_reading_in_single_precision_is_close_to_double(name: str) -> None:
     side = some_side(name, VARIANTS["deep-factored-unshared"])
     exact = dict(answers(side.reading(RATINGS)))
-    for what, answer in answers(side.float().reading(RATINGS)):
+    for what, answer in answers(cast_component(side, np.float32).reading(RATINGS)):
         np.testing.assert_allclose(answer, exact[what], rtol=1e-4, atol=1e-4, err_msg=what)
 
 
@@ -409,7 +411,7 @@ def test_a_member_is_the_same_after_it_was_saved(which: str, variant: str) -> No
 
 
 def test_what_no_version_knows_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"unknown component 'genre'; this version knows user"):
+    with pytest.raises(ModelError, match=r"unknown component 'genre'; this version knows item, "):
         saved_member({"genre": {}}, {})
     with pytest.raises(ModelError, match="a member has no components"):
         member_spec({})
@@ -434,7 +436,7 @@ def test_weights_are_taken_over_where_ids_are_the_same(which: str, variant: str)
     member = new_member(LISTS[which], ratings, fields, SETTINGS)
     before = {name: array.copy() for name, array in member.arrays().items()}
     for name, side in member.components.items():
-        axis = "item" if side.axis == "user" else "user"
+        axis = other_axis(side.axis or "user")
         places = match_tables(ratings.ids(axis), RATINGS.ids(axis))
         side.take_over(earlier.components[name], places)
     for name, tensor in member.arrays().items():
@@ -497,7 +499,7 @@ def test_unknown_sides_are_refused(side: object) -> None:
 
 
 def test_time_needs_a_side_before_it_and_times() -> None:
-    with pytest.raises(TrainingError, match="time features go beside another side"):
+    with pytest.raises(TrainingError, match="time features go beside another component"):
         new_member(("time", "user"), RATINGS, {"hidden": (5,)}, SETTINGS)
     with pytest.raises(TrainingError, match="time features need ratings with timestamps"):
         new_member(("user", "time"), RATINGS.replace(times=None), {"hidden": (5,)}, SETTINGS)

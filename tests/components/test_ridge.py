@@ -110,7 +110,7 @@ def test_the_start_says_what_factor_analysis_predicts() -> None:
 
 
 def test_it_stands_first() -> None:
-    with pytest.raises(TrainingError, match="a ridge side must be the first of a member"):
+    with pytest.raises(TrainingError, match="a ridge component must be the first of a member"):
         new_member(("user", "user-ridge"), RATINGS, FIELDS, TrainingConfig())
 
 

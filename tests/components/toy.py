@@ -1,56 +1,77 @@
-# ruff: noqa: ARG002, ARG003
-"""A small side, as a new kind begins: biases of columns, and how high a row's other ratings are."""
+"""A small component, as a new one begins: biases of columns, and how high a row's ratings are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from cfnade.components import Axis, RatingComponent
-from cfnade.components.base import Before
-from cfnade.components.plain import PlainComponent
-from cfnade.config import TrainingConfig
+from cfnade._typing import IntArray
+from cfnade.components import ArraySpec, Axis, FitData, register
+from cfnade.components.base import Array
+from cfnade.components.batches import Batch
+from cfnade.components.row_states import AdditiveComponent, OutputTable
 from cfnade.data.dataset import Dataset
+from cfnade.kernels.column_groups import RowRatings
 from cfnade.models.batch import Context
+from cfnade.models.config import Sizes
 
 
-class ToySide(PlainComponent):
-    network: nn.ParameterDict
+@dataclass(frozen=True, kw_only=True)
+class ToyConfig(Sizes, of="a toy"):
+    columns: int
+    levels: int
+
+
+@register("toy")
+class Toy(AdditiveComponent):
+    """Level k of column i scores b_ik + w_k · (mean level of the row's other ratings)."""
+
+    config_type = ToyConfig
 
     @classmethod
-    def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
+    def spec(cls, config: ToyConfig) -> dict[str, ArraySpec]:
+        M, K = config.columns, config.levels
+        return {"b": ArraySpec((M, K)), "w": ArraySpec((K,), None)}
+
+    @classmethod
+    def config_for(cls, axis: Axis | None, ratings: Dataset, options: Mapping[str, Any]) -> Any:
+        del options
         rows = ratings.rows(axis or "user")
-        sizes = {"columns": rows.n_columns, "levels": rows.n_levels}
-        return cls(axis or "user", cls.empty(sizes))
+        return ToyConfig(columns=rows.n_columns, levels=rows.n_levels)
 
-    def start(
-        self, ratings: Dataset, generator: torch.Generator, settings: TrainingConfig, before: Before
-    ) -> None:
-        nn.init.normal_(self.network["w"], 0.0, 0.01, generator)
+    @classmethod
+    def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:
+        new = cls(cls.config_for(axis, data.dataset, options), axis=axis)
+        new.network["w"].data.normal_(0.0, 0.01, generator=data.generator)
+        return new
 
-    def to_dict(self) -> dict[str, Any]:
-        columns, levels = self.network["b"].shape
-        return {"columns": columns, "levels": levels}
+    def torch_scores(self, network: Any, batch: Batch) -> Tensor:
+        del network
+        drawn = batch.batch(self.axis)
+        return self.plain_scores(drawn.context, drawn.targets.rows, drawn.targets.columns)
 
-    @staticmethod
-    def empty(fields: Mapping[str, Any]) -> nn.ParameterDict:
-        sizes = {"b": (fields["columns"], fields["levels"]), "w": (fields["levels"],)}
-        return nn.ParameterDict({name: torch.zeros(size) for name, size in sizes.items()})
-
-    def take_over(
-        self, earlier: RatingComponent, ratings: Dataset, earlier_ratings: Dataset
-    ) -> None:
-        self.network.load_state_dict(earlier.network.state_dict())
-
-    def fault(self, ratings: Dataset) -> str | None:
-        fits = self.sized(self.axis, ratings, {}).to_dict() == self.to_dict()
-        return None if fits else "the data has other sizes"
-
-    def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
-        b, w = self.network.values()
+    def plain_scores(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
+        w = self.network["w"]
         sums = w.new_zeros(context.size).index_add(0, context.rows(), context.levels.to(w))
         means = sums / context.counts().clamp(min=1)
-        return torch.addcmul(b[columns], means[rows].unsqueeze(1), w)
+        return torch.addcmul(self.network["b"][columns], means[rows].unsqueeze(1), w)
+
+    def row_sums(self, ratings: RowRatings) -> Array:
+        return np.bincount(ratings.rows, ratings.levels, len(ratings.offsets) - 1)[:, None]
+
+    def entry_terms(self, columns: IntArray, levels: IntArray) -> Array:
+        del columns
+        return np.asarray(levels, np.float64)[:, None]
+
+    def states(self, sums: Array, counts: IntArray) -> Array:
+        return np.asarray(sums / np.maximum(counts, 1)[:, None], self.arrays["b"].dtype)
+
+    def output(self) -> OutputTable:
+        M, w = self.config.columns, self.arrays["w"]
+        table = np.ascontiguousarray(np.broadcast_to(w[None, :, None], (M, len(w), 1)))
+        return OutputTable(table, self.arrays["b"], shared=False)

@@ -11,7 +11,8 @@ import torch
 from tests.distributed.thread_group import on_ranks, small_shards
 
 from cfnade.cli.job import load_parts
-from cfnade.components.new_member import new_member
+from cfnade.components.new_member import member_spec, new_member
+from cfnade.components.optimizers import member_network
 from cfnade.components.variational_bayes import Factors, fit_factor_analysis
 from cfnade.config import TrainingConfig
 from cfnade.distributed.process_group import ProcessGroup
@@ -58,25 +59,22 @@ def test_factor_analysis_by_ranks_says_what_one_process_says(
 def test_the_gradient_of_a_step_is_that_of_one_process(shards: ShardedRatings, ranks: int) -> None:
     train = load_parts({"data": shards.folder}).train
     member = new_member(NAMES, train, FIELDS, FEW)
-    start = {name: t.detach().clone() for name, t in member.state_dict().items()}
+    start = {name: array.copy() for name, array in member.arrays().items()}
     draws = stepper_of(member, train, FIELDS, FEW, device="cpu", threads=1).draws
-    plain, rows = TorchStepper(member, train, draws, 1.0), np.arange(5, 35)
+    plain, rows = TorchStepper(member, train, draws, 1.0, member_network(member)), np.arange(5, 35)
     cost = plain.step(rows, step=0, rate=1.0)
     expected = plain.state()
 
     def own(group: ProcessGroup) -> tuple[Any, float, dict[str, torch.Tensor]]:
         owned = load_rank_data(group, shards, "user")
-        spread = member.components["user-ridge"].network.config.spread  # type: ignore[union-attr]
+        spread = member.components["user-ridge"].config.spread
         fields = FIELDS | {"spread": spread}
         part = new_member(NAMES, owned.ratings, fields, FEW, {"user": owned.part})
         columns = torch.from_numpy(owned.part.columns).long()
-        with torch.no_grad():
-            for name, tensor in part.state_dict().items():
-                by_column = name.rpartition(".")[2] in (
-                    *part.components["user-ridge"].by_column,
-                    *part.components["user"].by_column,
-                )
-                tensor.copy_(start[name][columns] if by_column else start[name])
+        specs = member_spec(part.to_dict())
+        for name, array in part.arrays().items():
+            by_column = specs[name].column_axis == 0
+            array[...] = start[name][columns.numpy()] if by_column else start[name]
         stepper = stepper_of(part, owned.ratings, fields, FEW, device="cpu", threads=1)
         return columns, stepper.step(rows, step=0, rate=1.0), stepper.state()
 

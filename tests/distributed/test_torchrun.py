@@ -19,6 +19,7 @@ from tests.cli.forks import Server
 from tests.distributed.thread_group import on_ranks, small_shards
 
 from cfnade import checkpoint
+from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.distributed.shards import ShardedRatings
 from cfnade.distributed.state import RankStateStore, exists
@@ -112,7 +113,12 @@ def test_three_ranks_train_and_save_a_model(
     assert not exists(out)
     trained(shards, tmp_path / "threads", resume=False, ranks=3)
     found, wanted = (
-        torch.cat([p.detach().flatten() for p in checkpoint.load(f).members[0].parameters()])
+        torch.cat(
+            [
+                p.detach().flatten()
+                for p in member_network(checkpoint.load(f).members[0]).parameters()
+            ]
+        )
         for f in (out, tmp_path / "threads")
     )
     assert float((found - wanted).norm() / wanted.norm()) < 2e-3

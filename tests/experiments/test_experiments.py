@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.components.oracle import PlainRows, plain_scores
 from tests.experiments.plans import CHOICE, HEAD, plan_file
 
+from cfnade.components import COMPONENTS
 from cfnade.components.new_member import new_member
-from cfnade.components.plain import PlainRows
 from cfnade.components.readings import reading_of
 from cfnade.config import TrainingConfig
 from cfnade.data.load import load, load_split
@@ -276,9 +277,8 @@ def test_the_slope_is_learnt_and_counts_for_every_level() -> None:
 def test_a_sloped_model_answers_with_its_slope() -> None:
     fitted = small_run("slope").fitted
     side: Any = fitted.members[0].components["item"]
-    plain = reading_of(
-        "item", PlainRows(side.scores_given, fitted.context.rows("item")), fitted.context
-    )
+    rows = PlainRows(plain_scores(side), fitted.context.rows("item"))
+    plain = reading_of("item", rows, fitted.context)
     cells = np.repeat(np.arange(5), 6), np.tile(np.arange(6), 5), None
     found = side.reading(fitted.context).cells(*cells)
     np.testing.assert_allclose(found, plain.cells(*cells), rtol=1e-4, atol=1e-5)
@@ -287,9 +287,9 @@ def test_a_sloped_model_answers_with_its_slope() -> None:
 @pytest.mark.parametrize("side", ["item", "both"])
 @pytest.mark.parametrize("name", ["slope", "adam", "flat_start"])
 def test_a_variant_changes_the_result_and_ends(name: str, side: str) -> None:
-    before = dict(KINDS)
+    before = dict(COMPONENTS)
     changed = small_run(name, side).history[-1]["valid_rmse"]
-    assert before == KINDS
+    assert before == COMPONENTS
     assert changed != small_run(None, side).history[-1]["valid_rmse"]
 
 

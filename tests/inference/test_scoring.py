@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from cfnade.components import nade_rows, tables_of
+from cfnade.components import nade
 from cfnade.components.base import NOTHING, Row
-from cfnade.components.nade import NadeRows, NadeWeights
+from cfnade.components.nade import NadeComponent, NadeRows
 from cfnade.data.csr import CsrRows
 from cfnade.inference.lists import distributions
 from cfnade.models.batch import Context
@@ -38,8 +38,11 @@ def reading(model: CFNADENetwork) -> NadeRows:
     """ROWS as a data set."""
     offsets = np.cumsum([0, *(len(row.columns) for row in ROWS)])
     columns, levels = (np.concatenate([row[part] for row in ROWS]) for part in (0, 1))
-    weights = NadeWeights("user", model.config, tables_of(model))
-    return NadeRows(weights, CsrRows(offsets, columns, levels, n_columns=11, n_levels=4))
+    arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    return NadeRows(
+        NadeComponent(model.config, arrays),
+        CsrRows(offsets, columns, levels, n_columns=11, n_levels=4),
+    )
 
 
 @torch.no_grad()
@@ -55,7 +58,7 @@ def literal(model: CFNADENetwork, row: Row, column: int, *, leave_out: bool) -> 
 def test_scores_are_the_models_own_however_they_are_cut(
     shared: bool, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nade_rows, "PIECE", piece)
+    monkeypatch.setattr(nade, "PIECE", piece)
     model = make(shared=shared)
     for leave_out in (False, True):
         found = list(reading(model).all(ROWS, leave_out=leave_out))
@@ -89,7 +92,7 @@ def test_what_remains_of_a_lone_rating_is_nothing() -> None:
 def test_given_cells_and_columns_are_those_of_the_line(
     piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nade_rows, "PIECE", piece)
+    monkeypatch.setattr(nade, "PIECE", piece)
     rows = reading(make())
     columns = np.array([9, 1, 1, 3, 10, 9, 0])  # known ones and others, some twice
     lines = [rows.all([row], leave_out=True)[0] for row in ROWS]

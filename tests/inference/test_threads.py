@@ -143,8 +143,8 @@ def parts() -> Split:
 
 
 def bits(estimator: CFNADE) -> list[bytes]:
-    weights = [t for member in estimator.fitted_.members for t in member.state_dict().values()]
-    return [tensor.numpy().tobytes() for tensor in weights]
+    arrays = [a for member in estimator.fitted_.members for a in member.arrays().values()]
+    return [array.tobytes() for array in arrays]
 
 
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from tests.training.far import NAME, FarDevice, register
 
+from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
@@ -49,7 +50,7 @@ def curve(parts: Split, case: str, device: str, folder: Path) -> list[float]:
         train(parts, architecture=fields, saving=Saving(place), stop=after_two, **how)
         again = Saving(place, resume=True)
         trained = train(parts, architecture=fields, saving=again, **how)
-    first = next(iter(trained.fitted.members[0].state_dict().values()))
+    first = next(iter(member_network(trained.fitted.members[0]).state_dict().values()))
     assert first.device.type == "cpu"
     return [line["valid_rmse"] for line in trained.history]
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from cfnade.components import Member
 from cfnade.components.new_member import new_member
+from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
@@ -27,13 +27,13 @@ FIELDS: dict[str, Any] = {"hidden": (8,)}
 def run_of(
     parts: Split,
     settings: TrainingConfig = QUICK,
-    score: Callable[[Member], float] | None = None,
+    score: Callable[[torch.nn.Module], float] | None = None,
     **more: Any,
 ) -> Run:
     member = new_member(("item",), parts.train, FIELDS, settings)
     stepper = stepper_of(member, parts.train, FIELDS, settings, device="cpu", threads=1)
     scored = None if score is None else lambda model: Validated(score(model), 0.0)
-    return Run(member, stepper, score=scored, **more)
+    return Run(member_network(member), stepper, score=scored, **more)
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:
@@ -51,7 +51,7 @@ def test_the_best_epoch_is_kept(parts: Split) -> None:
     scores = iter([0.9, 0.7, 0.8, 0.75, 0.9, 0.9])
     seen: list[torch.Tensor] = []
 
-    def score(model: Member) -> float:
+    def score(model: torch.nn.Module) -> float:
         seen.append(weights(model).clone())
         return next(scores)
 
@@ -154,7 +154,7 @@ def interrupted_run(parts: Split, folder: Path, steps: int) -> None:
         run.go()
 
 
-def uneven_score(model: Member) -> float:
+def uneven_score(model: torch.nn.Module) -> float:
     """Depends on the weights, and is not always better later."""
     return float(torch.sin(weights(model).sum() * 100))
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import asdict, dataclass, replace
 from typing import (
     TYPE_CHECKING,
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from cfnade.components.batches import Batch
+    from cfnade.components.readings import Folding
     from cfnade.distributed.partition import ColumnPartition
     from cfnade.kernels.adam import AdamRule
 
@@ -102,33 +102,6 @@ class What(NamedTuple):
 
     item: int
     raters: Row
-
-
-class Folding(Protocol):
-    """What a side would say of a user or an item that it has no weights for, if these were known.
-
-    They are sought as mean + Σ z_d · direction_d, in the few directions in which trained weights
-    differ most. Answers are features (n, K, 1 + D): scores by the mean, and by each direction. The
-    questions are those of a Reading, with the same care: a known rating is left out of its own.
-    """
-
-    variances: Array
-    """Those of z among the trained, (D,)."""
-
-    def person(self, who: Who, items: IntArray) -> Array:
-        """Of some items, for one person."""
-
-    def item(self, what: What, users: IntArray) -> Array:
-        """Of some users, for one item."""
-
-    def without_each(self, who: Who, item: int) -> Array:
-        """Of the item without each of the person's ratings of others."""
-
-    def without_raters(self, raters: Row, who: Who, item: int) -> Array:
-        """The same without each of the item's ratings by others, who are given."""
-
-    def without_levels(self, raters: Row, who: Who, item: int) -> Array:
-        """The same without all of these ratings at each level."""
 
 
 class Reading(Protocol):
@@ -262,7 +235,8 @@ class Component(ABC):
 
     def with_arrays(self, arrays: Arrays) -> Self:
         """Return the component with some other arrays; nothing is copied."""
-        other = copy(self)
+        other = object.__new__(type(self))
+        other.__dict__ |= {k: v for k, v in self.__dict__.items() if k != "network"}
         other.arrays = {**self.arrays, **arrays}
         return other
 
@@ -328,10 +302,16 @@ class RatingComponent(Component):
         """
 
     def take_over(self, earlier: Self, places: IntArray) -> None:
-        """Take the weights of an earlier component; places[j] is where column j was, or -1.
+        """Take the trained arrays of an earlier component.
 
-        A closed-form component keeps its own: it is fitted in seconds, and knows the new ratings.
+        places[j] is where column j was, or -1: a new column keeps its start.
         """
+        known, specs = np.flatnonzero(places >= 0), self.spec(self.config)
+        for name in self.trained:
+            if specs[name].column_axis == 0:
+                self.arrays[name][known] = earlier.arrays[name][places[known]]
+            else:
+                self.arrays[name][...] = earlier.arrays[name]
 
     def update(self, data: FitData, counts: IntArray) -> None:
         """Fit a closed form again from where it stands, after ratings have been added.
@@ -357,18 +337,27 @@ class RatingComponent(Component):
         share is 0 for a cost that is a mean over rows; for a mean over the targets of a block it
         is the part of all columns that a block has.
         """
-        del ratings, settings, share
-        return {}
+        from cfnade.kernels.adam import AdamRule
 
-    @abstractmethod
+        del ratings, share
+        return dict.fromkeys(self.trained, AdamRule(rate=settings.learning_rate))
+
     def trainer(
         self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
     ) -> Trainer:
-        """Return what moves its arrays in place, on a CPU."""
+        """Return what moves its arrays in place, on a CPU; by default autograd."""
+        from cfnade.components.optimizers import TorchTrainer
+
+        del threads
+        return TorchTrainer(self, self.rules(ratings, settings, share=share))
 
     def module(self) -> nn.Module:
-        """Return an empty module of its config, whose state has the names of arrays."""
-        raise NotImplementedError(f"{type(self).__name__} has no torch module")
+        """Return a module of its config, whose state has the names of arrays."""
+        import torch
+        from torch import nn
+
+        specs = self.spec(self.config)
+        return nn.ParameterDict({name: torch.zeros(specs[name].shape) for name in self.trained})
 
     @locked_cached_property
     def network(self) -> Any:

@@ -44,7 +44,10 @@ if TYPE_CHECKING:
     from cfnade.kernels.sampling import GroupedBatch
     from cfnade.models.cfnade import CFNADENetwork
 
-_TABLES = {"W": "input_table", "A": "input_table", "V": "output_table", "P": "output_table"}
+_ENGINE_NAMES = {
+    **{"W": "input_table", "A": "input_table", "V": "output_table", "P": "output_table"},
+    "b": "bias",
+}
 
 
 PIECE = 1 << 22
@@ -118,7 +121,9 @@ class NadeComponent(RatingComponent):
         if options.get("context_scale") == "sqrt" and options.get("mean_context") is None:
             count, rated = ratings.row_totals(axis)
             sizes["mean_context"] = count / max(1, rated)
-        return CFNADEConfig(**{**_own(options), **sizes})
+        others = ("gains", "ridge", "spread")
+        own = {name: value for name, value in options.items() if name not in others}
+        return CFNADEConfig(**{**own, **sizes})
 
     @classmethod
     def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:
@@ -160,12 +165,7 @@ class NadeComponent(RatingComponent):
             raise TrainingError(
                 f"the earlier model cannot be continued: its {', '.join(differ)} differs"
             )
-        known = np.flatnonzero(places >= 0)
-        for name, spec in self.spec(self.config).items():
-            if spec.column_axis == 0:
-                self.arrays[name][known] = earlier.arrays[name][places[known]]
-            else:
-                self.arrays[name][...] = earlier.arrays[name]
+        super().take_over(earlier, places)
 
     # -- trained ------------------------------------------------------------------------------
 
@@ -210,7 +210,8 @@ class NadeComponent(RatingComponent):
     ) -> Array:
         import torch
 
-        from cfnade.components.rank_scores import OutputTable, rank_scores
+        from cfnade.components.rank_scores import rank_scores
+        from cfnade.components.row_states import OutputTable
 
         rows = NadeRows(self, CsrRows(*known[:1], *known[2:], *self.input_table.shape[:2]))
         sums = torch.from_numpy(rows.sums(known))
@@ -408,12 +409,6 @@ def _product(rows: Array, weights: Array, bias: Array) -> Array:
     return out
 
 
-def _own(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are a CF-NADE's."""
-    others = ("gains", "ridge", "spread")
-    return {name: value for name, value in fields.items() if name not in others}
-
-
 def _rate(name: str, settings: TrainingConfig) -> float:
     rate = settings.learning_rate
     if name in ("W", "A", "B", "c"):
@@ -446,7 +441,7 @@ class NadeTrainer:
         self._axis, self._mean = component.axis, component.config.mean_context
         self._engine = Engine(
             engine_network(network),
-            {_engine_name(name): rule for name, rule in rules.items()},
+            {_ENGINE_NAMES.get(name, name): rule for name, rule in rules.items()},
             ordinal_weight=component.config.ordinal_weight,
             rowwise=settings.rowwise,
             touched_only=settings.touched_only,
@@ -501,7 +496,3 @@ def engine_network(network: CFNADENetwork) -> Network:
         activation=network.config.activation,
         shared=network.config.shared,
     )
-
-
-def _engine_name(name: str) -> str:
-    return (_TABLES | {"b": "bias"}).get(name, name)

@@ -3,23 +3,14 @@ were, on all ranks."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from cfnade._typing import IntArray
 from cfnade.components.directions import THIN
+from cfnade.components.row_states import OutputTable
 from cfnade.distributed.process_group import Array, ProcessGroup
 from cfnade.kernels.column_groups import Cells
 from cfnade.kernels.scoring import cell_scores
-
-
-class OutputTable(NamedTuple):
-    """What a state meets."""
-
-    table: Array  # (M, K, S)
-    bias: Array  # (M, K)
-    shared: bool
 
 
 def rank_scores(

@@ -12,10 +12,37 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from cfnade._typing import IntArray
-from cfnade.components.base import Array, Axis, Folding, Reading, Row, What, Who, row_of
+from cfnade.components.base import Array, Axis, Reading, Row, What, Who, row_of
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.utils.cancellation import check_cancelled
+
+
+class Folding(Protocol):
+    """What a side would say of a user or an item that it has no weights for, if these were known.
+
+    They are sought as mean + Σ z_d · direction_d, in the few directions in which trained weights
+    differ most. Answers are features (n, K, 1 + D): scores by the mean, and by each direction. The
+    questions are those of a Reading, with the same care: a known rating is left out of its own.
+    """
+
+    variances: Array
+    """Those of z among the trained, (D,)."""
+
+    def person(self, who: Who, items: IntArray) -> Array:
+        """Of some items, for one person."""
+
+    def item(self, what: What, users: IntArray) -> Array:
+        """Of some users, for one item."""
+
+    def without_each(self, who: Who, item: int) -> Array:
+        """Of the item without each of the person's ratings of others."""
+
+    def without_raters(self, raters: Row, who: Who, item: int) -> Array:
+        """The same without each of the item's ratings by others, who are given."""
+
+    def without_levels(self, raters: Row, who: Who, item: int) -> Array:
+        """The same without all of these ratings at each level."""
 
 
 class RowReading(Protocol):

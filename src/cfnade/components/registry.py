@@ -38,7 +38,7 @@ def component_kind(name: str, head: Literal["rating", "interaction"]) -> Kind:
     """Return the component of that name, and its axis."""
     kind = COMPONENTS.get(name)
     if kind is None or kind.component.head != head:
-        known = ", ".join(key for key, one in COMPONENTS.items() if one.component.head == head)
+        known = ", ".join(sorted(k for k, one in COMPONENTS.items() if one.component.head == head))
         what = {"rating": "component", "interaction": "implicit component"}[head]
         raise ModelError(f"unknown {what} {name!r}; this version knows {known}")
     return kind

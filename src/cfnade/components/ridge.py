@@ -163,6 +163,9 @@ class RidgeComponent(RatingComponent):
         arrays["b"][...] = level_steps(frequencies).astype(np.float32) + steps_known
         arrays["V"][:, :, -1] = -steps_known  # at ω = 1 the frequencies remain
 
+    def take_over(self, earlier: Self, places: IntArray) -> None:
+        """Keep the own start, which takes seconds and knows the new ratings."""
+
     def update(self, data: FitData, counts: IntArray) -> None:
         """Start again from a few more sweeps; what training added to the last start stays added."""
         from cfnade.components.variational_bayes import continue_factor_analysis
@@ -260,7 +263,8 @@ class RidgeComponent(RatingComponent):
         self, known: RowRatings, counts: IntArray, cells: Cells, trained: IntArray
     ) -> Array:
         from cfnade.components.rank_posteriors import posteriors_of_ranks
-        from cfnade.components.rank_scores import OutputTable, rank_scores
+        from cfnade.components.rank_scores import rank_scores
+        from cfnade.components.row_states import OutputTable
 
         del counts
         rows = RaggedRows(*(np.array(part) for part in (known.offsets, *known[2:])))

@@ -11,13 +11,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from cfnade._typing import IntArray
-from cfnade.components.base import NOTHING, Array, Row
+from cfnade.components.base import NOTHING, Array, Axis, RatingComponent, Reading, Row
 from cfnade.components.directions import Directions, directions, gram, mean_column
+from cfnade.components.readings import reading_of
 from cfnade.data.csr import CsrRows
+from cfnade.data.dataset import Dataset
 from cfnade.kernels import scoring
 from cfnade.kernels.column_groups import RowRatings, lookup_levels, take_rows
 from cfnade.kernels.scoring import cell_scores
@@ -259,6 +262,63 @@ def _pieces(counts: Array, which: IntArray, width: int) -> Iterator[tuple[int, i
     cuts = np.searchsorted(sizes, np.arange(4 * PIECE, whole, 4 * PIECE))
     for first, end in pairwise(np.unique([0, *cuts, len(counts)]).tolist()):
         yield first, end, order[ends[first] : ends[end]]
+
+
+class OutputTable(NamedTuple):
+    """What a row's state is multiplied with."""
+
+    table: Array  # (M, K, S)
+    bias: Array  # (M, K)
+    shared: bool
+    """Whether levels add up (Eq. 10)."""
+
+
+class AdditiveComponent(RatingComponent):
+    """A row enters as a sum of one term per rating, from which follow its state and its scores.
+
+    Taking a term off leaves a rating out, adding one is an update, adding the sums of several
+    processes is distribution.
+    """
+
+    axis: Axis
+
+    @abstractmethod
+    def row_sums(self, ratings: RowRatings) -> Array:
+        """Return the sum of each row, (B, P)."""
+
+    @abstractmethod
+    def entry_terms(self, columns: IntArray, levels: IntArray) -> Array:
+        """Return the term of each rating, (n, P)."""
+
+    @abstractmethod
+    def states(self, sums: Array, counts: IntArray) -> Array:
+        """Return the states of rows with so many ratings, (B, S)."""
+
+    @abstractmethod
+    def output(self) -> OutputTable:
+        """Return what turns states into scores."""
+
+    def reading(self, context: Dataset) -> Reading:
+        return reading_of(self.axis, AdditiveRows(self, context.rows(self.axis)), context)
+
+
+class AdditiveRows(StateRows):
+    """Rows of any additive component."""
+
+    def __init__(self, component: AdditiveComponent, rows: CsrRows) -> None:
+        table, bias, shared = component.output()
+        super().__init__(rows, table, bias, shared=shared)
+        self._component = component
+
+    def states(self, ratings: RowRatings) -> Array:
+        return self._component.states(self._component.row_sums(ratings), np.diff(ratings.offsets))
+
+    def states_without(
+        self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
+    ) -> Array:
+        sums = self._component.row_sums(ratings)[rows]
+        rest = sums - self._component.entry_terms(columns, levels)
+        return self._component.states(rest, np.diff(ratings.offsets)[rows] - 1)
 
 
 SAMPLE = 2_048

@@ -126,11 +126,6 @@ class TimeComponent(RatingComponent):
         new.network.initialise(data.generator)
         return new
 
-    def take_over(self, earlier: Self, places: IntArray) -> None:
-        del places
-        for name in self.trained:
-            self.arrays[name][...] = earlier.arrays[name]
-
     def take_columns(self, places: IntArray, trained: BoolArray | None = None) -> NoReturn:
         del places, trained
         raise TrainingError(

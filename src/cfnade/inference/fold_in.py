@@ -29,7 +29,6 @@ from cfnade.components.base import (
     NOTHING,
     Array,
     BoolArray,
-    Folding,
     Reading,
     Row,
     What,
@@ -37,6 +36,7 @@ from cfnade.components.base import (
     other_axis,
     row_of,
 )
+from cfnade.components.readings import Folding
 from cfnade.data.dataset import Dataset
 from cfnade.inference.baseline import untrained_scores
 from cfnade.kernels.newton import most_probable, most_probable_without_each

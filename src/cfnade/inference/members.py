@@ -9,7 +9,8 @@ import numpy as np
 
 from cfnade._typing import IntArray
 from cfnade.components import Axis, Member
-from cfnade.components.base import Array, Folding, Row, What, Who, other_axis
+from cfnade.components.base import Array, Row, What, Who, other_axis
+from cfnade.components.readings import Folding
 from cfnade.fitted_model import FittedModel
 from cfnade.inference.baseline import Baseline
 from cfnade.inference.fold_in import FoldIn, Newcomer

@@ -1,7 +1,8 @@
 """Sparse neighbourhoods: what known ratings weigh, and what that says of other columns.
 
-components/neighborhood.py has the equations. A row's matrix has a few entries a column, so its system
-is solved by conjugate gradients, to the last digits: it is part of one positive definite matrix.
+components/neighborhood.py has the equations. A row's matrix has a few entries a column, so its
+system is solved by conjugate gradients, to the last digits: it is part of one positive definite
+matrix.
 """
 
 from __future__ import annotations

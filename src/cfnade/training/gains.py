@@ -1,8 +1,8 @@
 """How much sides count that say nothing in training: their gains, by validation.
 
-Such a side adds scores k·(g·c + h) of levels k (components/neighborhood.py). Gains g of all of them and
-one shift h are those with which the validation part is predicted with the smallest squared error. A
-gain below 0 would turn a correction around, and is left at 0.
+Such a side adds scores k·(g·c + h) of levels k (components/neighborhood.py). Gains g of all of
+them and one shift h are those with which the validation part is predicted with the smallest
+squared error. A gain below 0 would turn a correction around, and is left at 0.
 """
 
 from __future__ import annotations
