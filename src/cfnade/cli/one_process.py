@@ -15,7 +15,7 @@ from cfnade.cli.at_work import compile_kernels, interruptible, next_command, say
 from cfnade.cli.folder import begin_run, end_run, nothing_lost
 from cfnade.cli.job import Job, plans_of, settings_of_members, with_plans
 from cfnade.cli.show import TrainingView, show_tried
-from cfnade.components import component_names, kernel_tasks
+from cfnade.components import component_names, kernel_groups
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.fitting import lists_plan
@@ -84,18 +84,18 @@ def _view(job: Job, plans: Sequence[Plan], saving: Saving) -> TrainingView:
 
 def _compile(job: Job, plans: Sequence[Plan], choice: ImplicitPlan | None) -> None:
     """Whatever kernels it will need, at once: those of lists while another process is at work."""
-    tasks: dict[str, None] = {}
+    groups: dict[str, None] = {}
     if job["device"] == "cpu":
         ridges = [(plan.side, plan.architecture.get("ridge", 0)) for plan in plans]
         named = [component_names(side, ridge=ridge) for side, ridge in ridges]
-        tasks = {task: None for sides in named for task in kernel_tasks(sides)}
-        tasks["newcomers"] = None
+        groups = {group: None for sides in named for group in kernel_groups(sides)}
+        groups["inference"] = None
         if any(plan.architecture.get("factors") for plan in plans):
-            tasks["factors"] = None
+            groups["factored"] = None
     if choice is not None:
-        tasks["picks"] = None
-    if tasks:
-        compile_kernels(*tasks)
+        groups |= {"inference": None, "implicit": None}
+    if groups:
+        compile_kernels(*groups)
 
 
 def _save(trained: Trained, job: Job, out: Path) -> None:
@@ -167,7 +167,7 @@ def _show_choice(facts: dict[str, Any]) -> None:
 def train_interactions(job: Job, parts: Split, saving: Saving) -> None:
     """Train, save, and say how it ended."""
     _refuse_ratings(job)
-    compile_kernels("picks", "requests")
+    compile_kernels("implicit", "inference")
     out = saving.folder
     if not saving.resume:
         begin_run(out, job)

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
         are_made,
         bytes_of_weights,
         component_names,
-        kernel_task,
-        kernel_tasks,
+        kernel_groups,
         new_member,
         saved_member,
     )
@@ -38,8 +37,7 @@ __all__ = [
     "are_made",
     "bytes_of_weights",
     "component_names",
-    "kernel_task",
-    "kernel_tasks",
+    "kernel_groups",
     "new_member",
     "saved_member",
 ]
