@@ -1,12 +1,14 @@
 """One training step of a member: compiled kernels on a CPU, plain torch on any other device.
 
-Both draw the same ratings and minimise the same cost; the plain one is the reference.
+Both sample the same batches and minimize the same cost; the plain one is the reference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+import math
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,22 +28,32 @@ from cfnade.sides.stepping import PlainAdam
 RowIds = npt.NDArray[np.int64]
 
 
-class Stepper(Protocol):
-    """Moves a member's parameters; all that it remembers is in `state`."""
+class EpochSampler:
+    """The rows of an epoch in random order, in batches of equal size.
 
-    draws: Draws
+    A last batch of a few rows would move the model as far as a full one.
+    """
 
-    def step(self, rows: RowIds, *, step: int, rate: float) -> float:
-        """Draw from these rows, move down the cost, and return that cost."""
+    def __init__(self, draws: Draws) -> None:
+        rows, config = draws.n_rows, draws.settings
+        batches = max(1, math.ceil(rows / config.batch_size(rows)))
+        ends = range(1, batches * config.passes + 1)
+        self._draws, self._ends = draws, [rows * i // batches for i in ends]
+        self.n_steps, self.n_rows = len(self._ends), rows * config.passes
 
-    def state(self) -> dict[str, Tensor]:
-        """What an interrupted run needs to go on, beside the parameters; shares memory."""
+    def epoch(self, epoch: int, *, first_row: int, step: int) -> Iterator[RowIds]:
+        rng = np.random.default_rng((self._draws.settings.seed, epoch))
+        passes = range(self._draws.settings.passes)
+        order = np.concatenate([rng.permutation(self._draws.n_rows) for _ in passes])
+        bounds = [first_row, *(end for end in self._ends if end > first_row)]
+        batches = [order[first:end] for first, end in pairwise(bounds)]
+        for number, rows in enumerate(batches):
+            # Batches that one thread each samples.
+            self._draws.expect(batches[number : number + self._draws.at_once], step + number)
+            yield rows
 
-    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
-        """Go on from a state after that many steps."""
 
-
-def stepper_of(
+def make_stepper(
     member: Member,
     ratings: Dataset,
     fields: Mapping[str, Any],
@@ -49,8 +61,8 @@ def stepper_of(
     *,
     device: str,
     threads: int,
-) -> Stepper:
-    """What trains a member on these ratings; of its fields the cost and its weights count here."""
+) -> KernelStepper | TorchStepper:
+    """Return the stepper of a member; of its fields, those of the cost are used here."""
     weights = fields.get("target_weight", CFNADEConfig.target_weight)
     ordinal_weight = float(fields.get("ordinal_weight", CFNADEConfig.ordinal_weight))
     sides = member.sides.values()
@@ -62,7 +74,7 @@ def stepper_of(
 
 
 class KernelStepper:
-    """Every side by its own stepper; a side that is alone may take the whole step at once."""
+    """Updates each component by its own kernels; a single one may do the whole step at once."""
 
     def __init__(
         self,
@@ -80,7 +92,7 @@ class KernelStepper:
             name: side.stepper(
                 ratings, draws.settings, share=draws.share(side.axis), threads=threads
             )
-            for name, side in _speaking(member).items()
+            for name, side in _trained_components(member).items()
         }
 
     def step(self, rows: RowIds, *, step: int, rate: float) -> float:
@@ -111,7 +123,7 @@ class KernelStepper:
         )
 
     def _step_of_two(self, draw: Draw, meeting: Meeting, scores: Array, rate: float) -> float:
-        """A step whose targets have two owners: the rank with the item makes the cost."""
+        """Make a step whose targets have two owners: the rank of the item computes the cost."""
         of_user, of_item = self._sides["user"], self._sides["item"]
         more = np.zeros((len(meeting.there), self._levels), self._dtype)
         of_user.add_scores(draw, scores)
@@ -136,13 +148,13 @@ class KernelStepper:
 
 
 class TorchStepper:
-    """The same by autograd and plain Adam, wherever the member's parameters are."""
+    """The same by autograd and plain Adam, on the device of the parameters."""
 
     def __init__(
         self, member: Member, ratings: Dataset, draws: Draws, ordinal_weight: float
     ) -> None:
         self.draws, self._ordinal_weight = draws, ordinal_weight
-        self._sides = _speaking(member)
+        self._sides = _trained_components(member)
         self._adams = {
             name: PlainAdam(side, side.rules(ratings, draws.settings, share=draws.share(side.axis)))
             for name, side in self._sides.items()
@@ -176,8 +188,8 @@ class TorchStepper:
             adam.restore(_part(state, name))
 
 
-def _speaking(member: Member) -> dict[str, Side]:
-    """The sides that say something while they are trained."""
+def _trained_components(member: Member) -> dict[str, Side]:
+    """Return the components that add to the scores in training."""
     return {name: side for name, side in member.sides.items() if not side.tunes}
 
 
