@@ -13,7 +13,7 @@ from cfnade.utils.text import count_of
 from cfnade.utils.validation import check_choice
 
 if TYPE_CHECKING:
-    from cfnade.predictor import Predictor
+    from cfnade.inference.predictor import Predictor
 
 WHAT = ("recommendations", "items", "users")
 
@@ -55,7 +55,7 @@ def export(
       cfnade export model --onnx model.onnx
       cfnade export model --web site
     """
-    from cfnade.predictor import Predictor
+    from cfnade.inference.predictor import Predictor
 
     check_choice("what", what, WHAT, error=PredictionError)
     targets = [one for one in (out, onnx, web) if one is not None]
@@ -82,8 +82,8 @@ def export(
 
 def _table(model: Path, out: Path, what: str, n: int) -> None:
     from cfnade.cli.sheets import check_out, write_frame
-    from cfnade.predictor import Predictor
-    from cfnade.predictor.likeness import embeddings
+    from cfnade.inference.predictor import Predictor
+    from cfnade.inference.similarity import embeddings
 
     check_out(out)
     predictor = Predictor.load(model)

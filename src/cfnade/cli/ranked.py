@@ -109,16 +109,16 @@ def _named(job: Job) -> Job:
 
 def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
     from cfnade.cli.show import TrainingView
+    from cfnade.components import component_names, kernel_task
     from cfnade.config import TrainingConfig
     from cfnade.kernels.tasks import TASKS
     from cfnade.ranks import rank_state
     from cfnade.ranks.rank_training import train_together
     from cfnade.shards import Shards
-    from cfnade.sides import kernel_task, side_names
 
     out, first = given.out, group.rank == 0
     shards, settings = Shards.open(job["data"]), TrainingConfig.from_dict(job["training"])
-    names = side_names(job["side"], ridge=job["model"].get("ridge", 0))
+    names = component_names(job["side"], ridge=job["model"].get("ridge", 0))
     if first:  # the others find them compiled, on the same machine
         print(f"{shards!r} on {group.size} ranks", file=sys.stderr)
         own = f"{kernel_task(names)} on ranks"

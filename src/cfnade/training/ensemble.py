@@ -21,7 +21,7 @@ import numpy.typing as npt
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.evaluation.rating_metrics import rmse
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.training.calibration import Predictions, ValidationPredictions, mix_predictions
 from cfnade.training.callbacks import Callback, Stage
@@ -314,7 +314,7 @@ def least_squares_weights(predictions: FloatArray, truth: FloatArray) -> FloatAr
 
 def _prior(model: FittedModel) -> float:
     """Return the weight of a member where validation cannot decide."""
-    return max(component.trust for component in model.members[0].sides.values())
+    return max(component.trust for component in model.members[0].components.values())
 
 
 def member_scores(

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cfnade import __version__
+from cfnade.components import Member, are_made, component_names, new_member
+from cfnade.components.base import other_axis
+from cfnade.components.widening import places_of, recounted, widened
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
-from cfnade.fitted import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.kernels.threads import thread_count
-from cfnade.sides import Member, are_made, new_member, side_names
-from cfnade.sides.side import other_axis
-from cfnade.sides.widening import places_of, recounted, widened
 from cfnade.training.callbacks import Callback, Stage
 from cfnade.training.loop import DivergedError, LoopOptions, TrainingLoop
 from cfnade.training.options import RunOptions
@@ -62,7 +62,9 @@ class MemberTraining:
     def of(cls, plan: MemberPlan, number: int, options: RunOptions) -> MemberTraining:
         """Return the training of a plan's member."""
         fields = dict(plan.model)
-        names = side_names(plan.side, ridge=fields.get("ridge", 0), time=fields.pop("time", False))
+        names = component_names(
+            plan.side, ridge=fields.get("ridge", 0), time=fields.pop("time", False)
+        )
         if are_made(names):  # closed form: there are no weights to update or to average
             plan = replace(plan, training=replace(plan.training, epochs=0, average=0.0))
         return cls(plan, names, fields, number, options)
@@ -92,7 +94,7 @@ class MemberTraining:
             identity=self._identity(split, member),
         )
         continued = self.options.init_model is not None
-        if continued or any(one.starts_well for one in member.sides.values()):
+        if continued or any(one.starts_well for one in member.components.values()):
             loop.validate_start()
         diverged = loop.run_until_diverged()
         stopped = loop.state.epoch < self.config.epochs and self.options.should_stop()
@@ -135,7 +137,7 @@ class MemberTraining:
             device=self.options.device,
             threads=thread_count(self.options.n_threads),
         )
-        sampler = EpochSampler(stepper.draws)
+        sampler = EpochSampler(stepper.sampler)
         return TrainingLoop(
             member,
             sampler,
@@ -188,8 +190,8 @@ def _finish(model: FittedModel) -> None:
 
 def finish_member(member: Member, ratings: Dataset) -> None:
     """Let each component do its last step."""
-    for component in member.sides.values():
-        component.settle(ratings, member)
+    for component in member.components.values():
+        component.finish(ratings, member)
 
 
 # -- an earlier model ------------------------------------------------------------------------------
@@ -205,11 +207,11 @@ def continued_member(
     """
     earlier, counts = model.context, dict(model.trained_on)
     member = widened(model.members[number], earlier, ratings, counts)
-    for component in member.sides.values():
+    for component in member.components.values():
         if component.axis is not None:
             axis = other_axis(component.axis)
             places = places_of(ratings.ids(axis), earlier.ids(axis))
-            component.go_on(ratings, recounted(counts[axis], places), config)
+            component.update(ratings, recounted(counts[axis], places), config)
     return member
 
 
@@ -226,7 +228,7 @@ def check_init_model(
     if model.context.scale != ratings.scale:
         raise TrainingError(f"{refused}its ratings have another scale")
     for training, member in zip(trainings, model.answering, strict=True):
-        earlier, now = (" + ".join(names) for names in (member.sides, training.components))
+        earlier, now = (" + ".join(names) for names in (member.components, training.components))
         if earlier != now:
             raise TrainingError(
                 f"{refused}its components are {earlier}, not {now}; give the same side, and "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.training.callbacks import Callback
 from cfnade.training.state import StateStore
 

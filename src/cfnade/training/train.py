@@ -13,7 +13,7 @@ from cfnade import __version__
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
-from cfnade.fitted import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.training.calibration import (
     CalibrationResult,

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.components import Axis, Member, TorchComponent
 from cfnade.data.dataset import Dataset
 from cfnade.evaluation.rating_metrics import nll, rmse
-from cfnade.fitted import FittedModel
-from cfnade.scorer import Scorer
-from cfnade.sides import Axis, Member, Side
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.scorer import Scorer
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -112,7 +112,7 @@ def fit_component_gains(model: FittedModel, valid: Dataset) -> None:
     gains g and one shift h minimize the squared error of the validation part. A negative gain
     would reverse a correction, so it becomes 0. Without validation, gains stay as they are.
     """
-    components = [one for one in model.members[0].sides.values() if one.tunes]
+    components = [one for one in model.members[0].components.values() if one.tunes]
     if not components or not len(valid):
         return
     users, items = valid.users.astype(np.int64), valid.items.astype(np.int64)
@@ -125,26 +125,26 @@ def fit_component_gains(model: FittedModel, valid: Dataset) -> None:
 
 def copy_gains(source: Member, target: Member) -> None:
     """Copy the gains that validation found to a member that is fitted to all ratings."""
-    for old, new in zip(source.sides.values(), target.sides.values(), strict=True):
+    for old, new in zip(source.components.values(), target.components.values(), strict=True):
         if old.tunes:
             network: Any = old.network
             _set_gain(new, float(network.gain), float(network.shift))
 
 
-def _set_gain(component: Side, gain: float, shift: float) -> None:
+def _set_gain(component: TorchComponent, gain: float, shift: float) -> None:
     network: Any = component.network
     network.gain.fill_(gain)
     network.shift.fill_(shift)
 
 
-def _set_gains(components: list[Side], gains: FloatArray) -> None:
+def _set_gains(components: list[TorchComponent], gains: FloatArray) -> None:
     """Set all gains, and the shift of the first component."""
     for number, component in enumerate(components):
         _set_gain(component, float(gains[number]), float(gains[-1]) if number == 0 else 0.0)
 
 
 def _corrections(
-    component: Side,
+    component: TorchComponent,
     model: FittedModel,
     users: npt.NDArray[np.int64],
     items: npt.NDArray[np.int64],
