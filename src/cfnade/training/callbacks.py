@@ -121,6 +121,16 @@ class PrintCallback(Callback):
         print(text, file=self._file or sys.stdout, flush=True)
 
 
+class MessageCallback(Callback):
+    """Passes messages to a function."""
+
+    def __init__(self, function: Callable[[str], None]) -> None:
+        self._function = function
+
+    def on_message(self, text: str) -> None:
+        self._function(text)
+
+
 class HistoryCallback(Callback):
     """Writes the record of each epoch to a file, as lines of JSON.
 

@@ -21,9 +21,11 @@ from typing import Any, Literal
 
 from annotated_types import Ge, Gt
 
+from cfnade.components.base import AnsweringMember
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
+from cfnade.fitted_model import FittedModel
 from cfnade.recipes import default_recipe, load_recipe, member_kinds
 from cfnade.training.implicit import ImplicitPlan, implicit_plan
 from cfnade.utils.validation import check_scalar
@@ -175,6 +177,41 @@ def plan_implicit(
     if learn_interactions is None and plan.seconds > allowed:
         return replace(plan, seconds=allowed) if allowed >= MIN_IMPLICIT_SECONDS else None
     return plan
+
+
+def plan_continuation(
+    model: FittedModel, training: Mapping[str, Any] | None = None
+) -> TrainingPlan:
+    """Return the plan that continues every member of a model.
+
+    Args:
+        model: A trained model; its members keep their components and fields.
+        training: Training options that replace those of the earlier training.
+    """
+    metadata = model.facts
+    sides = [one["side"] for one in metadata.get("members", [])] or [model.side]
+    if len(sides) != len(model.answering):
+        raise TrainingError(
+            f"the model's metadata names members {', '.join(sides)}, but it has "
+            f"{len(model.answering)}; train it again from the start"
+        )
+    members = []
+    for number, (side, member) in enumerate(zip(sides, model.answering, strict=True)):
+        saved = metadata.get("run", {}).get("settings") if number == 0 else None
+        config = default_recipe(side).training if saved is None else TrainingConfig.from_dict(saved)
+        schedule = "linear" if config.schedule == "plateau" else config.schedule
+        earlier = replace(config, refit=False, patience=None, schedule=schedule)
+        options = earlier.to_dict() | dict(training or {})
+        members.append(MemberPlan(side, member_fields(member), TrainingConfig.from_dict(options)))
+    return TrainingPlan(tuple(members), "fit" if len(members) > 1 else "equal")
+
+
+def member_fields(member: AnsweringMember) -> dict[str, Any]:
+    """Return the fields of all components; where several have one, that of the first counts."""
+    fields: dict[str, Any] = {}
+    for component in reversed(member.to_dict().values()):
+        fields |= component
+    return fields
 
 
 # -- automatic plans -------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Adapters to other libraries. Each module needs that library installed."""
