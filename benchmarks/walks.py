@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 
 import cfnade
-from cfnade.fitting import EpochLines
+from cfnade.training.callbacks import PrintCallback
 
 ROOT = str(Path(cfnade.__file__).parent)
 PEOPLE, FILMS, GIVEN = 60, 40, 5
@@ -106,7 +106,7 @@ def training_walk(path: Path) -> Walk:
         raise FirstStepDone
 
     walk = Walk()
-    EpochLines.step = end  # type: ignore[method-assign,assignment]
+    PrintCallback.on_step_end = end  # type: ignore[method-assign,assignment]
     with suppress(FirstStepDone):
         walk.count(lambda: trainer().fit(path))
     return walk

@@ -560,11 +560,11 @@ def test_a_model_trained_elsewhere_remembers_where(fitted: CFNADE, tmp_path: Pat
 def test_an_earlier_model_can_be_continued(parts: Split, fitted: CFNADE, tmp_path: Path) -> None:
     fitted.save(tmp_path)
     fresh = CFNADE(**SMALL).fit(parts)
-    further = CFNADE(**SMALL).fit(parts, start=fitted)
-    assert bits(CFNADE(**SMALL).fit(parts, start=tmp_path)) == bits(further)
+    further = CFNADE(**SMALL).fit(parts, init_model=fitted)
+    assert bits(CFNADE(**SMALL).fit(parts, init_model=tmp_path)) == bits(further)
     assert further.history_[0]["cost"] < fresh.history_[0]["cost"]
-    with pytest.raises(TrainingError, match="cannot be continued: its hidden differs"):
-        CFNADE(**{**SMALL, "hidden": (7,)}).fit(parts, start=fitted)
+    with pytest.raises(TrainingError, match=r"cannot be continued: its hidden is"):
+        CFNADE(**{**SMALL, "hidden": (7,)}).fit(parts, init_model=fitted)
 
 
 def test_divergence_after_a_good_epoch_keeps_that_and_says_so(
@@ -695,8 +695,8 @@ def test_what_is_said_of_ratings_is_refused_of_interactions(
 
 
 def test_interactions_are_not_continued(picked: CFNADE) -> None:
-    with pytest.raises(TrainingError, match="start is for models of ratings"):
-        CFNADE().fit(INTERACTIONS, start=picked)
+    with pytest.raises(TrainingError, match="init_model is for models of ratings"):
+        CFNADE().fit(INTERACTIONS, init_model=picked)
 
 
 def test_lists_leave_predictions_as_they_are(parts: Split, tmp_path: Path) -> None:

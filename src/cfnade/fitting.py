@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from annotated_types import Ge, Le
 
-from cfnade.components.base import AnsweringMember
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import pair_keys
 from cfnade.data.merge import merge

@@ -25,7 +25,9 @@ from cfnade.training.implicit import (
     default_seconds,
     implicit_plan,
 )
-from cfnade.training.run import train_picks
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import TrainingPlan
+from cfnade.training.train import train
 
 MADE = synthetic_interactions(600, 40, 12, seed=1)
 PLAN = ImplicitPlan(seconds=2.0, seed=3)
@@ -91,9 +93,9 @@ def test_a_stopped_training_has_a_model_of_what_was_tried(parts: Split) -> None:
     whole = run(parts, replace(PLAN, seconds=30.0))[1]
     model, facts = run(parts, replace(PLAN, seconds=30.0), stop=lambda: True)
     assert sum(map(len, facts["tried"].values())) < sum(map(len, whole["tried"].values()))
-    trained = train_picks(parts, PLAN, stop=lambda: True)
+    trained = train(parts, TrainingPlan(implicit=PLAN), RunOptions(should_stop=lambda: True))
     assert trained.stopped
-    assert Predictor(trained.fitted).recommend([1], n=3).height == 3
+    assert Predictor(trained.model).recommend([1], n=3).height == 3
     assert np.isfinite(model.scores(InteractionRows.from_ratings(parts.train))).all()
 
 
@@ -125,14 +127,16 @@ def test_data_with_too_few_interactions_are_ranked_by_popularity(each: int) -> N
 def test_nothing_to_train_on_is_refused(parts: Split) -> None:
     bare = replace(parts, train=parts.train.select(np.empty(0, np.int64)))
     with pytest.raises(TrainingError, match="there is nothing to train on"):
-        train_picks(bare, PLAN)
+        train(bare, TrainingPlan(implicit=PLAN))
 
 
 def test_lists_come_near_the_best_that_there_can_be() -> None:
     """How interactions were made is known, so the best order of items is, up to taste."""
     made = synthetic_interactions(1500, 60, 14, seed=2)
     parts = split(made.interactions, "paper:0")
-    fitted = train_picks(parts, implicit_plan(parts.train), threads=1).fitted
+    fitted = train(
+        parts, TrainingPlan(implicit=implicit_plan(parts.train)), RunOptions(n_threads=1)
+    ).model
     assert fitted.interaction_model is not None
     known = InteractionRows.from_ratings(parts.train.concat(parts.valid))
     users = np.unique(parts.test.users).astype(np.int64)

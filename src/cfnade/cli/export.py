@@ -71,7 +71,7 @@ def export(
     elif onnx is not None:
         _graph(Predictor.load(model), onnx)
     elif web is not None:
-        from cfnade.exports.static_page import write_web
+        from cfnade.integrations.static_site import write_web
         from cfnade.serve.shelf import checked_noun
 
         written = write_web(Predictor.load(model), web, noun=checked_noun(noun))
@@ -97,7 +97,7 @@ def _table(model: Path, out: Path, what: str, n: int) -> None:
 
 def _graph(predictor: Predictor, out: Path) -> None:
     try:
-        from cfnade.exports.onnx_graph import write_onnx
+        from cfnade.integrations.onnx import write_onnx
     except ImportError:
         raise PredictionError(
             "writing ONNX needs the package onnx; install it with: pip install 'cfnade[onnx]'"

@@ -30,9 +30,7 @@ from cfnade.training.train import TrainingResult, train
 from cfnade.training.validation import warn_below_baseline
 
 
-def train_ratings(
-    job: Job, parts: Split, store: StateStore, callbacks: Sequence[Callback]
-) -> None:
+def train_ratings(job: Job, parts: Split, store: StateStore, callbacks: Sequence[Callback]) -> None:
     """Train, save, and print how it ended."""
     out, job = store.folder, with_plans(job, parts)
     plan, automatic = plan_of(job), job["side"] == "auto"
@@ -115,8 +113,8 @@ def _announced(parts: Split, plan: TrainingPlan) -> str:
     seconds = estimate_seconds(DataSize.of(parts.train), plan.members)
     seconds += 0.0 if plan.implicit is None else plan.implicit.seconds
     took = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-    names = [member.side for member in plan.members] + (["lists"] if plan.implicit else [])
-    names = ", ".join(names)
+    parts_named = [member.side for member in plan.members] + (["lists"] if plan.implicit else [])
+    names = ", ".join(parts_named)
     return f"to be tried: {names}; about {took} on two cores (--minutes 10 to search longer)"
 
 
@@ -127,7 +125,9 @@ _WITHOUT_CONTEXT = {
 }
 
 
-def _say_how_it_ended(trained: TrainingResult, parts: Split, out: Path, without_context: bool) -> None:
+def _say_how_it_ended(
+    trained: TrainingResult, parts: Split, out: Path, without_context: bool
+) -> None:
     facts = trained.model.facts
     best = f"epoch {facts['best_epoch']}"
     if "members" in facts:

@@ -235,7 +235,7 @@ def _merged(summary: Summary) -> list[tuple[str, int]]:
     return rows
 
 
-# -- training ---------------------------------------------------------------------------------------
+# -- training ------------------------------------------------------------------------------------
 
 
 def show_tried(tried: Sequence[dict[str, Any]]) -> None:

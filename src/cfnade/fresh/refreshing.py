@@ -33,8 +33,8 @@ from cfnade.fresh.publishing import check_of, earlier, publish
 from cfnade.store.bulk import last_event, what_counts
 from cfnade.store.forgetting import count_forgotten
 from cfnade.store.opening import Store, open_store
-from cfnade.training.implicit import implicit_plan
 from cfnade.training.callbacks import MessageCallback
+from cfnade.training.implicit import implicit_plan
 from cfnade.training.member import continued_member, finish_member
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import TrainingPlan, plan_continuation
@@ -258,9 +258,7 @@ def _trained_on(
         continuation(fitted, epochs),
         implicit=None if fitted.interaction_model is None else implicit_plan(split.train),
     )
-    options = RunOptions(
-        n_threads=threads, init_model=fitted, callbacks=[MessageCallback(say)]
-    )
+    options = RunOptions(n_threads=threads, init_model=fitted, callbacks=[MessageCallback(say)])
     trained = train(split, plan, options)
     if trained.diverged is not None:
         raise CfnadeError(f"{trained.diverged}; the model stays as it is")

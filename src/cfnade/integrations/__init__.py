@@ -1,1 +1,1 @@
-"""Adapters to other libraries. Each module needs that library installed."""
+"""Adapters to other libraries: a thin module for each, which needs that library installed."""

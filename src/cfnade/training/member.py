@@ -242,5 +242,25 @@ def check_init_model(
                     )
 
 
+def copy_known_weights(member: Member, model: FittedModel, ratings: Dataset, side: str) -> None:
+    """Copy dense weights and those of known columns from a model of one member."""
+    earlier = model.members[0].components
+    refused = f"the earlier model cannot be continued with side {side!r}: "
+    if list(earlier) != list(member.components):
+        before, now = (" + ".join(names) for names in (earlier, member.components))
+        raise TrainingError(
+            f"{refused}its components are {before}, not {now}; give the same side, and ridge=0 for "
+            "a model without a ridge component"
+        )
+    if model.context.scale != ratings.scale:
+        raise TrainingError(f"{refused}its scale differs")
+    if len(model.members) > 1:
+        raise TrainingError(
+            f"the earlier model cannot be continued: it is the mean of {len(model.members)} models"
+        )
+    for name, component in member.components.items():
+        component.take_over(earlier[name], ratings, model.context)
+
+
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
