@@ -20,7 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cfnade import CfnadeError, checkpoint
-from cfnade.cli.show import TrainingView, bars, show_recommendations
+from cfnade.cli.progress import TrainingView
+from cfnade.cli.show import bars, show_recommendations
 from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic

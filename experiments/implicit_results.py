@@ -32,9 +32,9 @@ from cfnade.training.implicit import implicit_plan
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import TrainingPlan
 from cfnade.training.train import train
-from cfnade_rivals.listers import make_lister
-from cfnade_rivals.listers.likes import Likes
-from cfnade_rivals.listers.list_scoring import score_lists
+from cfnade_baselines.listers import make_lister
+from cfnade_baselines.listers.likes import Likes
+from cfnade_baselines.listers.list_scoring import score_lists
 from experiments.implicit_data import FILES, RATINGS, SHAPES, hide, row_of
 from experiments.implicit_page import write_page
 

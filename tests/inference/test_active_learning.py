@@ -15,7 +15,7 @@ from cfnade.inference.active_learning import Uncertainty
 from cfnade.inference.predictor import Predictor
 from cfnade.kernels.posterior import Evidence
 from cfnade.models.batch import Context
-from cfnade.models.ridge_network import RidgeNetwork
+from cfnade.models.ridge import RidgeNetwork
 from cfnade.training.plan import plan_side
 from cfnade.training.train import train
 
