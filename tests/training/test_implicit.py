@@ -25,6 +25,7 @@ from cfnade.training.implicit import (
     default_seconds,
     implicit_plan,
 )
+from cfnade.training.callbacks import Callback, MessageCallback
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import TrainingPlan
 from cfnade.training.train import train
@@ -38,8 +39,11 @@ def parts() -> Split:
     return split(MADE.interactions, "paper:0")
 
 
-def run(parts: Split, plan: ImplicitPlan, **how: Any) -> tuple[InteractionModel, dict[str, Any]]:
-    training = ImplicitTraining(parts, plan, **how)
+def run(
+    parts: Split, plan: ImplicitPlan, callback: Callback | None = None, **options: Any
+) -> tuple[InteractionModel, dict[str, Any]]:
+    run_options = RunOptions(**{"n_threads": 1, **options})
+    training = ImplicitTraining(parts, plan, run_options, callback or Callback())
     return training.run(), training.facts
 
 
@@ -50,9 +54,9 @@ def bits(model: InteractionModel) -> dict[str, Any]:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_same_seed_gives_the_same_bits(parts: Split, threads: int) -> None:
-    one, other = (bits(run(parts, PLAN, threads=threads)[0]) for _ in range(2))
+    one, other = (bits(run(parts, PLAN, n_threads=threads)[0]) for _ in range(2))
     assert one == other
-    assert bits(run(parts, replace(PLAN, seed=4), threads=threads)[0]) != one
+    assert bits(run(parts, replace(PLAN, seed=4), n_threads=threads)[0]) != one
 
 
 def test_more_time_than_the_default_never_gives_a_worse_validation_score(
@@ -91,7 +95,7 @@ def test_users_held_out_whole_stay_out_and_choose() -> None:
 
 def test_a_stopped_training_has_a_model_of_what_was_tried(parts: Split) -> None:
     whole = run(parts, replace(PLAN, seconds=30.0))[1]
-    model, facts = run(parts, replace(PLAN, seconds=30.0), stop=lambda: True)
+    model, facts = run(parts, replace(PLAN, seconds=30.0), should_stop=lambda: True)
     assert sum(map(len, facts["tried"].values())) < sum(map(len, whole["tried"].values()))
     trained = train(parts, TrainingPlan(implicit=PLAN), RunOptions(should_stop=lambda: True))
     assert trained.stopped
@@ -101,7 +105,7 @@ def test_a_stopped_training_has_a_model_of_what_was_tried(parts: Split) -> None:
 
 def test_what_was_tried_is_reported(parts: Split) -> None:
     lines: list[str] = []
-    _, facts = run(parts, PLAN, report=lines.append)
+    _, facts = run(parts, PLAN, MessageCallback(lines.append))
     assert set(facts["tried"]) == set(facts["alone"]) == set(facts["weights"])
     for name in facts["tried"]:
         assert any(name in line for line in lines)
@@ -126,7 +130,7 @@ def test_data_with_too_few_interactions_are_ranked_by_popularity(each: int) -> N
 
 def test_nothing_to_train_on_is_refused(parts: Split) -> None:
     bare = replace(parts, train=parts.train.select(np.empty(0, np.int64)))
-    with pytest.raises(TrainingError, match="there is nothing to train on"):
+    with pytest.raises(TrainingError, match="there are no interactions to train on"):
         train(bare, TrainingPlan(implicit=PLAN))
 
 

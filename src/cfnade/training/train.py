@@ -95,7 +95,8 @@ def check_run(split: Split, plan: TrainingPlan, options: RunOptions) -> RunOptio
     """Raise a TrainingError if the plan cannot be trained on these data with these options."""
     train = split.train
     if len(train) == 0:
-        raise TrainingError("there are no ratings to train on; is the split right?")
+        what = "interactions" if train.implicit else "ratings"
+        raise TrainingError(f"there are no {what} to train on; is the split right?")
     if plan.members and train.implicit:
         raise TrainingError(
             "these are interactions, which have no ratings to predict; leave out what describes a "
