@@ -13,7 +13,7 @@ from torch import Tensor
 from cfnade.exceptions import ModelError
 from cfnade.models import CFNADENetwork, Context
 from cfnade.models.generate import sample
-from cfnade.models.ordered import log_conditionals
+from cfnade.models.likelihood import log_conditionals
 
 ContextMaker = Callable[..., Context]
 

@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from cfnade.exceptions import ModelError
 from cfnade.models import Context
-from cfnade.models.orders import arrange, random_order, time_order
+from cfnade.models.likelihood import arrange, random_order, time_order
 
 
 def test_time_order_is_earliest_first_and_stable(some_rows: Context) -> None:

@@ -72,9 +72,9 @@ def export(
         _graph(Predictor.load(model), onnx)
     elif web is not None:
         from cfnade.integrations.static_site import write_web
-        from cfnade.serve.shelf import checked_noun
+        from cfnade.server.item_metadata import validate_item_name
 
-        written = write_web(Predictor.load(model), web, noun=checked_noun(noun))
+        written = write_web(Predictor.load(model), web, noun=validate_item_name(noun))
         size = f"{written.bytes / 1e6:.2f} MB in all"
         print(f"{web}: a page with {count_of(written.items, 'item')}, {size}")
         print(f"to look at it: python -m http.server -d {web}; any web server can hand it out")

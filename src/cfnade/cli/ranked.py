@@ -114,7 +114,7 @@ def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
     from cfnade.distributed import state as rank_state
     from cfnade.distributed.shards import ShardedRatings
     from cfnade.distributed.train import train_distributed
-    from cfnade.kernels.tasks import TASKS
+    from cfnade.kernels.warmup import TASKS
 
     out, first = given.out, group.rank == 0
     shards, settings = ShardedRatings.open(job["data"]), TrainingConfig.from_dict(job["training"])

@@ -1,6 +1,6 @@
 """Collectives among the ranks that train one model together, each with some columns of all tables.
 
-This is the division of work among threads (kernels/memory.py), extended to processes: every rank
+This is the division of work among threads (kernels/buffers.py), extended to processes: every rank
 takes the same rows of a batch and sums over its own columns. One sum over ranks gives the state of
 a row, one returns its gradient. Tables never travel. Each rank holds the dense layers whole and
 applies them to its own range of the rows.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cfnade.models.batch import Context, check_offsets
+from cfnade.models.batch import Context, check_offsets, require_disjoint, require_indices
 from cfnade.models.cfnade import CFNADENetwork
-from cfnade.models.checks import require_disjoint, require_indices
 from cfnade.models.config import require
-from cfnade.models.tables import context_sum
+from cfnade.models.table_ops import context_sum
 
 
 @torch.no_grad()
