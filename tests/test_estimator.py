@@ -212,8 +212,10 @@ def test_verbose_prints_a_line_an_epoch(parts: Split, capsys: pytest.CaptureFixt
     lines = estimator.set_params(verbose=True).fit(parts).history_
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == len(lines) == 3
-    assert f"valid rmse {lines[1]['valid_rmse']:.4f}" in printed[1]
-    assert f"best {lines[2]['best_rmse']:.4f} @ {lines[2]['best_epoch']}" in printed[2]
+    shown = lines[1]
+    assert f"valid NLL {shown['valid_nll']:.4f}   best {shown['best_nll']:.4f}" in printed[1]
+    assert f"RMSE {shown['valid_rmse']:.4f}" in printed[1]
+    assert f"best {lines[2]['best_nll']:.4f} @ {lines[2]['best_epoch']}" in printed[2]
 
 
 def test_verbose_names_the_model_of_each_line(

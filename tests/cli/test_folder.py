@@ -210,7 +210,7 @@ def test_a_run_that_begins_removes_only_states_of_earlier_runs(tmp_path: Path) -
     older.parent.mkdir()
     for path in (old, older, left):
         path.write_bytes(b"old")
-    earlier = state.stamps_of_states(tmp_path)
+    earlier = state.state_times(tmp_path)
     saved, saving = tmp_path / "seed-2" / state.NAME, tmp_path / f".{state.NAME}.4567.part"
     saved.parent.mkdir()
     for path in (saved, saving):
@@ -222,4 +222,4 @@ def test_a_run_that_begins_removes_only_states_of_earlier_runs(tmp_path: Path) -
     assert not left.exists()
     assert [path.read_bytes() for path in (old, saved, saving)] == [b"new"] * 3
     begin_run(tmp_path, {})
-    assert not state.states_in(tmp_path)
+    assert not state.state_files(tmp_path)

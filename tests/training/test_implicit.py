@@ -18,6 +18,7 @@ from cfnade.implicit.blend import Question, ndcg_of_scores
 from cfnade.implicit.rows import InteractionRows
 from cfnade.inference.predictor import Predictor
 from cfnade.training import implicit
+from cfnade.training.callbacks import Callback, MessageCallback
 from cfnade.training.implicit import (
     ImplicitPlan,
     ImplicitTraining,
@@ -25,7 +26,6 @@ from cfnade.training.implicit import (
     default_seconds,
     implicit_plan,
 )
-from cfnade.training.callbacks import Callback, MessageCallback
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import TrainingPlan
 from cfnade.training.train import train

@@ -32,7 +32,11 @@ class TrainingView(HistoryCallback):
         begin: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(folder / "history.jsonl", done)
-        self._names, self._epochs, self._begin_run = names, epochs, begin
+        self._stages = [
+            Stage(name, member=number, epochs=most)
+            for number, (name, most) in enumerate(zip(names, epochs, strict=True))
+        ]
+        self._epochs, self._begin_run = epochs, begin
         self._at = {record.get("member", 0): int(record["epoch"]) for record in done}
         self._first_step: float | None = None
         self._drawn = 0.0
@@ -89,7 +93,7 @@ class TrainingView(HistoryCallback):
     def on_epoch_end(self, record: Mapping[str, Any]) -> None:
         super().on_epoch_end(record)
         member = record.get("member", 0)
-        line = epoch_line(record, self._names)
+        line = epoch_line(record, self._stages)
         if not record.get("refit"):
             self._at[member] = record["epoch"]
             self._here += 1

@@ -189,7 +189,7 @@ def _agreed(group: Any, work: Callable[[], Job]) -> Job:
             told = {"answer": work()}
         except CfnadeError as error:
             told = {"error": str(error)}
-    told = json.loads(group.broadcast(json.dumps(told, default=str)))
+    told = json.loads(json.dumps(group.broadcast(told), default=str))
     if "error" in told:
         raise TrainingError(told["error"])
     answer: Job = told["answer"]
@@ -199,7 +199,7 @@ def _agreed(group: Any, work: Callable[[], Job]) -> Job:
 @contextmanager
 def _said_once(group: Any, out: Path) -> Iterator[None]:
     """One rank tells what went wrong, and how to go on if others are gone."""
-    from cfnade.distributed.gloo import RankLostError, first_to_report
+    from cfnade.distributed.gloo import RankLostError
     from cfnade.distributed.state import exists
 
     def ended(_: int, __: object) -> None:
@@ -212,7 +212,7 @@ def _said_once(group: Any, out: Path) -> Iterator[None]:
     try:
         yield
     except (CfnadeError, OSError) as error:
-        if not first_to_report(group):
+        if not group.first_to_report():
             raise SaidElsewhereError(str(error)) from error
         if not isinstance(error, RankLostError):
             raise

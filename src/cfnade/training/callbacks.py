@@ -106,10 +106,10 @@ class PrintCallback(Callback):
 
     def __init__(self, file: TextIO | None = None) -> None:
         self._file = file
-        self._members: list[str] = []
+        self._members: list[Stage] = []
 
     def on_train_begin(self, stages: Sequence[Stage]) -> None:
-        self._members = [stage.name for stage in stages if stage.member is not None]
+        self._members = [stage for stage in stages if stage.member is not None]
 
     def on_epoch_end(self, record: Mapping[str, Any]) -> None:
         self._print(epoch_line(record, self._members))
@@ -160,12 +160,13 @@ class HistoryCallback(Callback):
             self._path.write_text(lines, encoding="utf-8")
 
 
-def epoch_line(record: Mapping[str, Any], members: Sequence[str] = ()) -> str:
+def epoch_line(record: Mapping[str, Any], members: Sequence[Stage] = ()) -> str:
     """Return an epoch as a line of text: the score that selects the best epoch comes first."""
     number = record.get("member", 0)
-    name = f"model {number + 1}/{len(members)} {members[number]}" if len(members) > 1 else ""
-    parts = [name] if name else []
-    parts += [f"{'refit' if record.get('refit') else 'epoch'} {record['epoch']:3d}"]
+    stage = members[number] if members else Stage("")
+    parts = [f"model {number + 1}/{len(members)} {stage.name}"] if len(members) > 1 else []
+    total = f"/{stage.epochs}" if stage.epochs and not record.get("refit") else ""
+    parts += [f"{'refit' if record.get('refit') else 'epoch'} {record['epoch']}{total}"]
     parts += [f"cost {record['cost']:9.4g}"]
     criterion = record.get("criterion")
     if criterion is not None and record[f"valid_{criterion}"] is not None:

@@ -234,12 +234,12 @@ def check_init_model(
                 f"{refused}its components are {earlier}, not {now}; give the same side, and "
                 "ridge=0 for a model without a ridge component"
             )
-        for fields in member.to_dict().values():
-            for name, value in training.fields.items():
-                if name in fields and _plain(fields[name]) != _plain(value):
-                    raise TrainingError(
-                        f"{refused}its {name} is {fields[name]!r}, not {value!r}; give the same"
-                    )
+        for name, value in training.fields.items():
+            saved = [fields[name] for fields in member.to_dict().values() if name in fields]
+            if saved and _plain(value) not in map(_plain, saved):
+                raise TrainingError(
+                    f"{refused}its {name} is {saved[0]!r}, not {value!r}; give the same"
+                )
 
 
 def copy_known_weights(member: Member, model: FittedModel, ratings: Dataset, side: str) -> None:
