@@ -43,7 +43,8 @@ from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError, PredictionError, TrainingError
-from cfnade.training.steps import KernelStepper, Stepper, TorchStepper, make_stepper
+from cfnade.training.loop import Stepper
+from cfnade.training.steps import KernelStepper, TorchStepper, make_stepper
 
 RATINGS = some_ratings()
 SETTINGS = TrainingConfig(

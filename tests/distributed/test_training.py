@@ -27,7 +27,8 @@ from cfnade.distributed.train import train_distributed
 from cfnade.distributed.validation import DistributedValidation
 from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.training.state import write_state
-from cfnade.training.steps import Stepper, TorchStepper, make_stepper
+from cfnade.training.loop import Stepper
+from cfnade.training.steps import TorchStepper, make_stepper
 
 FEW = TrainingConfig(epochs=2, batch_rows=16)
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
