@@ -14,7 +14,7 @@ from cfnade.data.column_roles import COLUMN_NAMES
 from cfnade.data.raw_table import parse_or_raise, to_numbers
 from cfnade.data.readers.text import decode
 from cfnade.exceptions import DataError, PredictionError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 _ITEMS = (*COLUMN_NAMES["item"], "id", "title", "name")
 _RATINGS = (*COLUMN_NAMES["rating"], "yourrating")
@@ -170,7 +170,7 @@ def _stars(text: str, where: str, fault: str = "") -> float:
 
 def item_id(text: str, predictor: Predictor) -> Any:
     """An item by its id or its title."""
-    return predictor.items.raw(predictor.catalogue.typed(text))
+    return predictor.items.raw(predictor.catalog.typed(text))
 
 
 def _add(history: dict[Any, float], item: Any, stars: float, where: str) -> None:
