@@ -43,7 +43,6 @@ from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError, PredictionError, TrainingError
-from cfnade.training.loop import Stepper
 from cfnade.training.steps import KernelStepper, TorchStepper, make_stepper
 
 RATINGS = some_ratings()
@@ -208,7 +207,7 @@ def drawn(member: Member, settings: TrainingConfig, step: int = 0) -> Any:
 
 def steppers(
     member: Member, fields: dict[str, Any], settings: TrainingConfig, *, threads: int = 1
-) -> dict[str, Stepper]:
+) -> dict[str, KernelStepper | TorchStepper]:
     """Both of one member, which share its draws."""
     kernel = make_stepper(member, RATINGS, fields, settings, device="cpu", threads=threads)
     assert isinstance(kernel, KernelStepper)
@@ -219,7 +218,7 @@ def steppers(
     }
 
 
-def rows_of(stepper: Stepper, step: int) -> Array:
+def rows_of(stepper: KernelStepper | TorchStepper, step: int) -> Array:
     return np.random.default_rng(step).permutation(stepper.sampler.n_rows)[:6]
 
 

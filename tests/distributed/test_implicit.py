@@ -31,6 +31,7 @@ from cfnade.implicit.set_nade_training import (
     sample_batch,
     softmax_over_ranks,
 )
+from cfnade.training.callbacks import MessageCallback
 
 SOME = SetNadeSettings(hidden=6, epochs=4, batch=20, learning_rate=0.01, check_every=1, patience=9)
 
@@ -138,13 +139,16 @@ def test_interactions_are_learnt_and_a_killed_run_goes_on(
             if len(said) == killed_at:
                 raise RuntimeError("killed")
 
+        callbacks = [MessageCallback(say)]
         saving = RankStateStore(out, 0.0, resume, group)
         how: dict[str, Any] = {
             "architecture": {},
             "settings": TrainingConfig(epochs=1),
             "threads": 1,
         }
-        train_distributed(group, clicks, out, side="user", saving=saving, say=say, **how)
+        train_distributed(
+            group, clicks, out, side="user", saving=saving, callbacks=callbacks, **how
+        )
         return "\n".join(said)
 
     monkeypatch.setattr(rank_training, "settings_for", settings)

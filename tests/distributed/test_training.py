@@ -27,8 +27,7 @@ from cfnade.distributed.train import train_distributed
 from cfnade.distributed.validation import DistributedValidation
 from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.training.state import write_state
-from cfnade.training.loop import Stepper
-from cfnade.training.steps import TorchStepper, make_stepper
+from cfnade.training.steps import KernelStepper, TorchStepper, make_stepper
 
 FEW = TrainingConfig(epochs=2, batch_rows=16)
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -84,7 +83,7 @@ def stepped(
     return Stepped(columns, member, stepper.state(), cost)
 
 
-def rows_of(stepper: Stepper, count: int = 16) -> Array:
+def rows_of(stepper: KernelStepper | TorchStepper, count: int = 16) -> Array:
     return np.random.default_rng(0).permutation(stepper.sampler.n_rows)[:count]
 
 
@@ -289,7 +288,7 @@ def test_judges_look_at_the_same_rows_of_many(
 ) -> None:
     from cfnade.distributed import validation as judging
 
-    monkeypatch.setattr(judging, "MOST", 30)
+    monkeypatch.setattr(judging, "MAX_RATINGS", 30)
     counts = {
         ranks: sum(
             on_ranks(

@@ -13,7 +13,7 @@ import pytest
 from tests.experiments.plans import CHOICE, plan_file
 
 from cfnade.exceptions import CfnadeError
-from cfnade.training.loop import Run, Saving
+from cfnade.training.state import StateStore
 from experiments import one
 from experiments.agenda import Agenda, Task, time_left
 from experiments.plan import Configuration, Entry, Plan
@@ -102,7 +102,7 @@ def test_an_interrupted_run_goes_on_in_the_middle_with_the_same_bits(
         epochs.append(run.progress.epoch)
         real(run)
 
-    monkeypatch.setattr(one, "Saving", partial(Saving, seconds=0.0))
+    monkeypatch.setattr(one, "StateStore", partial(StateStore, seconds=0.0))
     monkeypatch.setattr(Run, "_epoch", counted)
     assert main([*words, str(tmp_path / "cut")]) == 1
 
