@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from cfnade.cli.crowd import refuse
+from cfnade.distributed.shards import ShardedRatings
 from cfnade.exceptions import PredictionError
-from cfnade.predictor import Predictor
-from cfnade.shards import Shards
+from cfnade.inference.predictor import Predictor
 
 Shell = Any
 
@@ -29,7 +29,7 @@ def test_shard_says_what_it_made_and_does_it_once(shell: Shell, tmp_path: Path) 
     file.write_text("user,item,rating\n" + "\n".join(rows))
     done = shell("shard", file, "--out", out, "--side", "item", "--valid", "0.1")
     assert done.code == 0
-    assert f"of {len(rows)}" in f"of {sum(Shards.open(out).sizes.values())}"
+    assert f"of {len(rows)}" in f"of {sum(ShardedRatings.open(out).sizes.values())}"
     assert "30 users, 9 items, 1–5" in done.out
     assert (
         "finished before"

@@ -130,7 +130,7 @@ def fixed_blend(_: Mapping[str, float]) -> contextlib.AbstractContextManager[Non
 
 def opened(folder: Path) -> Any:
     """A saved model, to be asked."""
-    from cfnade.predictor import Predictor
+    from cfnade.inference.predictor import Predictor
 
     return Predictor.load(folder)
 
@@ -143,7 +143,7 @@ def weights(folder: Path) -> Arrays:
     found: Arrays = {}
     for number, member in enumerate(model.answering):
         found |= {f"{number}.{name}": table for name, table in member.tables().items()}
-        for name, side in member.sides.items():
+        for name, side in member.components.items():
             found |= {f"{number}.{name}.{key}": array for key, array in side.arrays().items()}
     return {name: np.asarray(array) for name, array in found.items()}
 
@@ -202,13 +202,13 @@ def estimator(frame: Any, seed: int) -> Any:
 @contextlib.contextmanager
 def serving(folder: Path, store: str | None, key: str) -> Iterator[Any]:
     """A client of the service of a model, with a store."""
-    from cfnade.serve.app import create_app
-    from cfnade.serve.loading import Models
+    from cfnade.server.app import create_app
+    from cfnade.server.model_registry import ModelRegistry
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from fastapi.testclient import TestClient
-    app = create_app(Models(folder), key=key, store=store)
+    app = create_app(ModelRegistry(folder), key=key, store=store)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 

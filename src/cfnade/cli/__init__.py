@@ -1,9 +1,4 @@
-"""The command line. Commands parse, call the library and print; heavy imports happen in them.
-
-Another package may bring more, found by their entry points: nothing here imports it. Only the entry
-points of this distribution are read: to look through all that is installed takes some fifty times
-as long, whatever the command.
-"""
+"""The command line. Commands parse, call the library and print; heavy imports happen in them."""
 
 from __future__ import annotations
 
@@ -11,9 +6,7 @@ import io
 import logging
 import os
 import sys
-from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
 from typing import Annotated, NoReturn
 
 import typer
@@ -62,32 +55,12 @@ for command in (
     app.command(cls=Command)(command)
 
 
-GROUP, _EXPECTED = "cfnade.commands", "compare"
-_ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
-
-
 @cache  # once for an app, however often it runs in this process
 def add_commands(app: typer.Typer) -> None:
-    """Add what others bring; what every installation should have says so where it is missing."""
-    entries = []
-    with suppress(PackageNotFoundError):  # the code may be on the path, not installed
-        entries = list(distribution("cfnade").entry_points.select(group=GROUP))
-    missing = True
-    for entry in entries:
-        with suppress(ImportError, AttributeError):
-            app.command(entry.name, cls=Command)(entry.load())
-            missing = missing and entry.name != _EXPECTED
-    if missing:
-        app.command(_EXPECTED, context_settings=_ANYTHING, add_help_option=False, hidden=True)(
-            _lacks_it
-        )
+    """Add the comparison, whose package imports this one."""
+    from cfnade_baselines.cli import compare
 
-
-def _lacks_it() -> None:
-    raise CfnadeError(
-        f"{_EXPECTED}: this installation of cfnade lacks the command, as it is older than its "
-        "code or not whole; install it again (in a clone: pip install --editable .)"
-    )
+    app.command("compare", cls=Command)(compare)
 
 
 def _show_version(asked: bool) -> None:

@@ -23,16 +23,16 @@ def say(line: str) -> None:
 def compile_kernels(*tasks: str) -> None:
     """Compile what the tasks (all if none) need, and say so first, for it takes a while."""
     with lasting():
-        from cfnade.kernels.prepare import prepare
+        from cfnade.kernels.warmup import compile_kernels
 
-        prepare(say, *tasks)
+        compile_kernels(say, *tasks)
 
 
 def compile_ahead(*tasks: str) -> None:
     """Begin with that while other things are done."""
-    from cfnade.kernels.prepare import ahead
+    from cfnade.kernels.warmup import compile_in_background
 
-    ahead(say, *tasks)
+    compile_in_background(say, *tasks)
 
 
 @contextmanager

@@ -35,8 +35,8 @@ def answer_all(
     model: Path, what: str, questions: str, out: Path | None, running: dict[str, Any], **how: Any
 ) -> dict[str, Any]:
     """Run the job and say what came of it."""
-    from cfnade.engines import open_engine
-    from cfnade.scoring.everybody import EVERYBODY, SUCCESS, score_everybody
+    from cfnade.distributed.batch_job import EVERYBODY, SUCCESS, predict_to_parquet
+    from cfnade.distributed.engines import open_engine
 
     if out is None:
         raise PredictionError("answers for many people go into a folder; name it with --out")
@@ -48,7 +48,7 @@ def answer_all(
         own_folder(out, ".lock", PredictionError, busy),
         closing(open_engine(running["engine"] or "local", running["workers"])) as engine,
     ):
-        told = score_everybody(model, people, out, engine, what, force=force, **how)
+        told = predict_to_parquet(model, people, out, engine, what, force=force, **how)
     words = f"{told['rows']:,} rows in {told['parts']} Parquet files, {told['seconds']:.1f} s"
     print(f"{out}: {words}; {SUCCESS} says it is whole", file=sys.stderr)
     return told

@@ -49,9 +49,9 @@ def _machine() -> list[tuple[str, str]]:
 
 def _cache() -> tuple[str, str]:
     """Whether kernels were compiled before, as it is until somebody waits for them."""
-    from cfnade.kernels.prepare import cache_folder_of_kernels, cache_state
+    from cfnade.kernels.warmup import cache_state, kernel_cache_folder
 
-    missing, folder = cache_state().missing, cache_folder_of_kernels()
+    missing, folder = cache_state().missing, kernel_cache_folder()
     if folder is None:
         return "kernel cache", "none: no folder is writable; set NUMBA_CACHE_DIR to one that is"
     cold = f"cold ({missing} to compile, by the first training or service)"
@@ -60,7 +60,7 @@ def _cache() -> tuple[str, str]:
 
 def _kernels() -> tuple[str, str]:
     """The smallest work there is: this compiles the kernels if nothing did before."""
-    from cfnade.kernels.tasks import TASKS
+    from cfnade.kernels.warmup import TASKS
 
     began = time.monotonic()
     compile_kernels()
@@ -70,8 +70,8 @@ def _kernels() -> tuple[str, str]:
 
 
 def _data() -> list[tuple[str, str]]:
-    from cfnade.data.cache import cache_dir
     from cfnade.data.datasets import DATASETS
+    from cfnade.data.storage import cache_dir
 
     places = [(name, published.find()) for name, published in DATASETS.items()]
     lines = [(name, _place(name, path)) for name, path in places if path is not None]
@@ -80,8 +80,7 @@ def _data() -> list[tuple[str, str]]:
 
 def _place(name: str, path: Path) -> str:
     """Where a set lies; a folder of Netflix may hold its titles alone."""
-    from cfnade.data.readers import holds_netflix
-    from cfnade.data.readers.files import open_source
+    from cfnade.data.readers.files import holds_netflix, open_source
 
     if name != "netflix":
         return str(path)

@@ -13,7 +13,7 @@ from cfnade.utils.text import count_of
 from cfnade.utils.validation import check_choice
 
 if TYPE_CHECKING:
-    from cfnade.predictor import Predictor
+    from cfnade.inference.predictor import Predictor
 
 WHAT = ("recommendations", "items", "users")
 
@@ -55,7 +55,7 @@ def export(
       cfnade export model --onnx model.onnx
       cfnade export model --web site
     """
-    from cfnade.predictor import Predictor
+    from cfnade.inference.predictor import Predictor
 
     check_choice("what", what, WHAT, error=PredictionError)
     targets = [one for one in (out, onnx, web) if one is not None]
@@ -71,10 +71,10 @@ def export(
     elif onnx is not None:
         _graph(Predictor.load(model), onnx)
     elif web is not None:
-        from cfnade.exports.static_page import write_web
-        from cfnade.serve.shelf import checked_noun
+        from cfnade.integrations.static_site import write_web
+        from cfnade.server.item_metadata import validate_item_name
 
-        written = write_web(Predictor.load(model), web, noun=checked_noun(noun))
+        written = write_web(Predictor.load(model), web, noun=validate_item_name(noun))
         size = f"{written.bytes / 1e6:.2f} MB in all"
         print(f"{web}: a page with {count_of(written.items, 'item')}, {size}")
         print(f"to look at it: python -m http.server -d {web}; any web server can hand it out")
@@ -82,8 +82,8 @@ def export(
 
 def _table(model: Path, out: Path, what: str, n: int) -> None:
     from cfnade.cli.sheets import check_out, write_frame
-    from cfnade.predictor import Predictor
-    from cfnade.predictor.likeness import embeddings
+    from cfnade.inference.predictor import Predictor
+    from cfnade.inference.similarity import embeddings
 
     check_out(out)
     predictor = Predictor.load(model)
@@ -97,7 +97,7 @@ def _table(model: Path, out: Path, what: str, n: int) -> None:
 
 def _graph(predictor: Predictor, out: Path) -> None:
     try:
-        from cfnade.exports.onnx_graph import write_onnx
+        from cfnade.integrations.onnx import write_onnx
     except ImportError:
         raise PredictionError(
             "writing ONNX needs the package onnx; install it with: pip install 'cfnade[onnx]'"

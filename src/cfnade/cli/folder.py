@@ -67,7 +67,7 @@ def begin_run(out: Path, job: Job, earlier: Mapping[Path, int] | None = None) ->
     Members train at the same time: one may save its state before another has taken the first step,
     with which a run begins. `earlier` are the states before either, which alone are removed.
     """
-    from cfnade.ranks import rank_state
+    from cfnade.distributed import state as rank_state
     from cfnade.training import state
 
     state.forget(out, earlier)

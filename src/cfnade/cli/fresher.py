@@ -78,13 +78,13 @@ def refresh(
 
 
 def _may_pass(error: CfnadeError) -> bool:
-    from cfnade.fresh.refreshing import FolderBusyError
+    from cfnade.online.refresh import FolderBusyError
 
     return isinstance(error, StoreUnavailableError | FolderBusyError)
 
 
 def _once(model: Path, store: str, bar: float, epochs: int, threads: int | None) -> None:
-    from cfnade.fresh.refreshing import refresh as refresh_model
+    from cfnade.online.refresh import refresh as refresh_model
 
     done = refresh_model(model, store, bar=bar, epochs=epochs, threads=threads, say=say)
     how = "published" if done.published else "not published"
@@ -94,12 +94,12 @@ def _once(model: Path, store: str, bar: float, epochs: int, threads: int | None)
 
 
 def _roll_back(model: Path) -> None:
-    from cfnade.fresh.publishing import check_of, roll_back
-    from cfnade.fresh.refreshing import alone
+    from cfnade.online.publish import fingerprint, rollback
+    from cfnade.online.refresh import alone
 
     with alone(model):
-        was = roll_back(model)
-        print(f"{model}: back to the model that was in {was}, {check_of(model)}")
+        was = rollback(model)
+        print(f"{model}: back to the model that was in {was}, {fingerprint(model)}")
 
 
 def _seconds(text: str) -> float:

@@ -223,10 +223,10 @@ def load_parts(job: Job) -> Split:
     """The parts of a job's data: ratings that are cut, or shards that have been."""
     from cfnade.data.load import load, load_split
     from cfnade.data.splits import split
-    from cfnade.shards import Shards
+    from cfnade.distributed.shards import ShardedRatings
 
-    if Shards.is_one(job["data"]):
-        return Shards.open(job["data"]).split()
+    if ShardedRatings.is_one(job["data"]):
+        return ShardedRatings.open(job["data"]).split()
     if job["split"] == DEFAULT_SPLIT:
         ratings = load(job["data"], **job["reading"])
         job["split"] = "all" if ratings.implicit else "paper:0"
@@ -242,11 +242,11 @@ def settings_of_members(job: Job) -> list[Any]:
 
 def refuse_unfinished(out: Path) -> None:
     """A run that was interrupted is not thrown away by a command that forgot --resume."""
-    from cfnade.ranks.rank_state import is_begun
+    from cfnade.distributed.state import exists
     from cfnade.training import state
     from cfnade.training.state import lists_folder, member_folder
 
-    if is_begun(out):
+    if exists(out):
         raise TrainingError(
             f"{out}: holds an unfinished training of several ranks; go on with --resume under as "
             "many ranks, or start anew with --force"

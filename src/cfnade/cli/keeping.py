@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from cfnade.data.dataset import Dataset
-    from cfnade.store.prequential import StoreSummary
+    from cfnade.online.prequential import StoreSummary
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,7 +43,7 @@ def init(store: Address) -> None:
       cfnade store init ratings.db
       cfnade store init postgresql://shop@db.example.org/ratings
     """
-    from cfnade.store.opening import open_store
+    from cfnade.online.engine import open_store
 
     opened = open_store(store, create=True)
     opened.close()
@@ -57,8 +57,8 @@ def info(store: Address, *, as_json: Json = False) -> None:
     \b
       cfnade store info ratings.db
     """
-    from cfnade.store.opening import open_store
-    from cfnade.store.prequential import summary_of
+    from cfnade.online.engine import open_store
+    from cfnade.online.prequential import summary_of
 
     with closing(open_store(store)) as opened:
         summary = summary_of(opened)
@@ -80,8 +80,8 @@ def bring(store: Address, data: Data, *, reading: dict[str, Any]) -> None:
       cfnade store import ratings.db ratings.csv
     """
     from cfnade.data.load import load
-    from cfnade.store.bulk import bring_in, scale_of
-    from cfnade.store.opening import open_store
+    from cfnade.online.bulk import import_events, scale_of
+    from cfnade.online.engine import open_store
 
     with closing(open_store(store)) as opened:
         ratings = load(data, **reading)
@@ -90,7 +90,7 @@ def bring(store: Address, data: Data, *, reading: dict[str, Any]) -> None:
             _check_scale(ratings, scale_of(opened) or [], redact_url(data))
         # where the events came from, in a word
         source = ratings.source or Path(redact_url(data)).name or "import"
-        came = bring_in(opened, table_of(ratings), source=source, scale=scale)
+        came = import_events(opened, table_of(ratings), source=source, scale=scale)
     if ratings.weights is not None:
         print("note: counts are not kept; a store holds who picked which item", file=sys.stderr)
     left = len(ratings) - came
@@ -126,8 +126,8 @@ def forget(
     \b
       cfnade store forget ratings.db anna
     """
-    from cfnade.store.forgetting import forget as forget_person
-    from cfnade.store.opening import open_store
+    from cfnade.online.engine import open_store
+    from cfnade.online.erasure import forget as forget_person
 
     with closing(open_store(store)) as opened:
         forgot = forget_person(opened, person)

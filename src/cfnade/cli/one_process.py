@@ -15,11 +15,11 @@ from cfnade.cli.at_work import compile_kernels, interruptible, next_command, say
 from cfnade.cli.folder import begin_run, end_run, nothing_lost
 from cfnade.cli.job import Job, plans_of, settings_of_members, with_plans
 from cfnade.cli.show import TrainingView, show_tried
+from cfnade.components import component_names, kernel_tasks
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.fitting import lists_plan
 from cfnade.journals import Several
-from cfnade.sides import kernel_tasks, side_names
 from cfnade.training import state
 from cfnade.training.floor import behind_means
 from cfnade.training.implicit import ImplicitPlan, implicit_plan
@@ -87,7 +87,7 @@ def _compile(job: Job, plans: Sequence[Plan], choice: ImplicitPlan | None) -> No
     tasks: dict[str, None] = {}
     if job["device"] == "cpu":
         ridges = [(plan.side, plan.architecture.get("ridge", 0)) for plan in plans]
-        named = [side_names(side, ridge=ridge) for side, ridge in ridges]
+        named = [component_names(side, ridge=ridge) for side, ridge in ridges]
         tasks = {task: None for sides in named for task in kernel_tasks(sides)}
         tasks["newcomers"] = None
         if any(plan.architecture.get("factors") for plan in plans):

@@ -22,7 +22,7 @@ from cfnade.cli.job import Job, earlier_job, new_job
 from cfnade.exceptions import CfnadeError, TrainingError
 
 if TYPE_CHECKING:
-    from cfnade.shards import Shards
+    from cfnade.distributed.shards import ShardedRatings
 
 
 class Launch(NamedTuple):
@@ -58,9 +58,9 @@ def launch(given: Launch, engine: str | None, workers: int | None, restarts: int
 
 def train_rank(given: Launch) -> str | None:
     """What every rank does. Returns what rank 0 has to say in the end."""
-    from cfnade.ranks.gloo import joined
+    from cfnade.distributed.gloo import process_group
 
-    with joined(given.timeout) as group, _said_once(group, given.out), ExitStack() as held:
+    with process_group(given.timeout) as group, _said_once(group, given.out), ExitStack() as held:
         job = _agreed(group, lambda: _begun(given, held))
         restarted = job.pop("restarted")
         return _train(group, given, job, restarted)
@@ -68,28 +68,28 @@ def train_rank(given: Launch) -> str | None:
 
 def _begun(given: Launch, held: ExitStack) -> Job:
     """The job, once nothing speaks against it; other runs are kept out of the folder."""
-    from cfnade.ranks.rank_state import is_begun
-    from cfnade.ranks.saved_columns import check_folder
-    from cfnade.shards import Shards
+    from cfnade.distributed.load_partition import verify_model
+    from cfnade.distributed.shards import ShardedRatings
+    from cfnade.distributed.state import exists
 
     out, asked = given.out, given.asked
     held.enter_context(own_folder(out))
-    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and is_begun(out)
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and exists(out)
     if given.resume or again:
         job = earlier_job(out, asked)
-        if not is_begun(out):
+        if not exists(out):
             refuse_finished(out, dict(job))
         job.pop("finished", None)
     else:
         job = _named(new_job(asked))
         refuse_overwriting(out, force=given.force)
-    if not Shards.is_one(job["data"]):
+    if not ShardedRatings.is_one(job["data"]):
         raise TrainingError(
             f"{job['data']}: ranks train on shards; make them with: cfnade shard {job['data']} "
             "--out shards"
         )
     if job["from"]:
-        check_folder(Path(job["from"]))
+        verify_model(Path(job["from"]))
     if job["side"] == "both" and job["without_context"]:
         raise TrainingError("--without-context: a model of both sides reads the ratings of items")
     if job["seeds"] > 1 or "," in job["side"]:
@@ -109,16 +109,16 @@ def _named(job: Job) -> Job:
 
 def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
     from cfnade.cli.show import TrainingView
+    from cfnade.components import component_names, kernel_task
     from cfnade.config import TrainingConfig
-    from cfnade.kernels.tasks import TASKS
-    from cfnade.ranks import rank_state
-    from cfnade.ranks.rank_training import train_together
-    from cfnade.shards import Shards
-    from cfnade.sides import kernel_task, side_names
+    from cfnade.distributed import state as rank_state
+    from cfnade.distributed.shards import ShardedRatings
+    from cfnade.distributed.train import train_distributed
+    from cfnade.kernels.warmup import TASKS
 
     out, first = given.out, group.rank == 0
-    shards, settings = Shards.open(job["data"]), TrainingConfig.from_dict(job["training"])
-    names = side_names(job["side"], ridge=job["model"].get("ridge", 0))
+    shards, settings = ShardedRatings.open(job["data"]), TrainingConfig.from_dict(job["training"])
+    names = component_names(job["side"], ridge=job["model"].get("ridge", 0))
     if first:  # the others find them compiled, on the same machine
         print(f"{shards!r} on {group.size} ranks", file=sys.stderr)
         own = f"{kernel_task(names)} on ranks"
@@ -127,7 +127,7 @@ def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
         compile_kernels(kernel_task(names), "ranks", *tasks)
     group.barrier()
     done = rank_state.history(out) if resume and first else []
-    resume = group.any(first and resume and rank_state.is_begun(out))
+    resume = group.any_rank(first and resume and rank_state.exists(out))
     if not resume:
         rank_state.forget(out)
     with ExitStack() as shown:
@@ -136,7 +136,7 @@ def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
             begin = (lambda: None) if resume else lambda: begin_run(out, job)
             view = TrainingView([job["side"]], [settings.epochs], out, done, begin)
             shown.enter_context(view)
-        outcome = train_together(
+        outcome = train_distributed(
             group,
             shards,
             out,
@@ -146,7 +146,7 @@ def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
             lists=bool(job["lists"]),
             start=Path(job["from"]) if job["from"] else None,
             threads=job["threads"],
-            saving=rank_state.RankSaving(out, given.save_every, resume, group),
+            saving=rank_state.RankStateStore(out, given.save_every, resume, group),
             reporter=view,
             say=say if first else lambda _: None,
             stop=shown.enter_context(interruptible()),
@@ -158,7 +158,7 @@ def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
     return _ended(out, job, shards, outcome) if first else None
 
 
-def _ended(out: Path, job: Job, shards: Shards, found: dict[str, Any]) -> str:
+def _ended(out: Path, job: Job, shards: ShardedRatings, found: dict[str, Any]) -> str:
     if not found["stopped"]:
         end_run(out, job)
     best = f"epoch {found['best_epoch']}"
@@ -190,7 +190,7 @@ def _agreed(group: Any, work: Callable[[], Job]) -> Job:
             told = {"answer": work()}
         except CfnadeError as error:
             told = {"error": str(error)}
-    told = json.loads(group.broadcast(json.dumps(told, default=str)))
+    told = json.loads(json.dumps(group.broadcast(told), default=str))
     if "error" in told:
         raise TrainingError(told["error"])
     answer: Job = told["answer"]
@@ -200,8 +200,8 @@ def _agreed(group: Any, work: Callable[[], Job]) -> Job:
 @contextmanager
 def _said_once(group: Any, out: Path) -> Iterator[None]:
     """One rank tells what went wrong, and how to go on if others are gone."""
-    from cfnade.ranks.gloo import RankLostError, first_to_speak
-    from cfnade.ranks.rank_state import is_begun
+    from cfnade.distributed.gloo import RankLostError
+    from cfnade.distributed.state import exists
 
     def ended(_: int, __: object) -> None:
         raise RankLostError(
@@ -213,12 +213,12 @@ def _said_once(group: Any, out: Path) -> Iterator[None]:
     try:
         yield
     except (CfnadeError, OSError) as error:
-        if not first_to_speak(group):
+        if not group.first_to_report():
             raise SaidElsewhereError(str(error)) from error
         if not isinstance(error, RankLostError):
             raise
         how = "nothing was saved yet: start again"
-        if is_begun(out):
+        if exists(out):
             how = "the last saved state is whole: go on with the same command and --resume"
         raise TrainingError(f"{error}; {how}") from error
     finally:

@@ -73,7 +73,7 @@ def evaluate(
     list_scores = None
     if about_lists:
         from cfnade.evaluation.evaluate import evaluate_ranking
-        from cfnade.predictor import Predictor
+        from cfnade.inference.predictor import Predictor
 
         list_scores = evaluate_ranking(Predictor(fitted), test, **how)
     _show(what, scores, list_scores, as_json)

@@ -75,32 +75,31 @@ def serve(
     if any(find_spec(name) is None for name in ("fastapi", "prometheus_client", "uvicorn")):
         raise CfnadeError('serving needs a few more packages: pip install "cfnade[serve]"')
     with lasting():
-        from cfnade.serve.guards import checked_name, key_from_environment
-        from cfnade.serve.server import ServeSettings
-        from cfnade.serve.server import serve as run
-        from cfnade.serve.shelf import checked_noun
+        from cfnade.server.item_metadata import validate_item_name
+        from cfnade.server.middleware import key_from_environment, validate_host
+        from cfnade.server.run import ServerSettings, run_server
 
     if model.is_dir():  # if not, the reason comes without delay
         if store is not None:  # whatever is wrong with it shows here, before anything listens
-            from cfnade.store.opening import make_missing_file, open_store
+            from cfnade.online.engine import make_missing_file, open_store
 
             if made := make_missing_file(store):
                 say(f"{made}: created a new store, which is empty")
             open_store(store).close()
         compile_kernels("requests", "picks")
-    run(
-        ServeSettings(
+    run_server(
+        ServerSettings(
             folder=model,
             host=host,
             port=port,
             workers=workers,
             key=key_from_environment(),
             cors=tuple(_origin(text) for text in origins or []),
-            hosts=tuple(checked_name(text) for text in hosts or []),
+            hosts=tuple(validate_host(text) for text in hosts or []),
             watch=_SECONDS if watch else None,
             access_log=access_log,
             store=store,
-            noun=checked_noun(noun),
+            noun=validate_item_name(noun),
         )
     )
 

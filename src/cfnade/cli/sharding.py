@@ -49,9 +49,9 @@ def shard(
     from dataclasses import fields
 
     from cfnade.data.load import LoadOptions
-    from cfnade.engines import open_engine
-    from cfnade.shards.plan import ShardOptions
-    from cfnade.shards.stages import shard as run
+    from cfnade.distributed.engines import open_engine
+    from cfnade.distributed.sharding.plan import ShardOptions
+    from cfnade.distributed.sharding.stages import shard as run
 
     said = {"side": side, "valid": valid, "test": test, "seed": seed}
     meant = {field.name for field in fields(ShardOptions)}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from cfnade.cli.sheets import Sheet
-    from cfnade.predictor import Predictor
+    from cfnade.inference.predictor import Predictor
 
 
 class UnknownIds(StrEnum):
@@ -321,7 +321,7 @@ def explain(
 
 def _predictor(model: Path) -> Predictor:
     with lasting():
-        from cfnade.predictor import Predictor
+        from cfnade.inference.predictor import Predictor
 
         return Predictor.load(model)
 

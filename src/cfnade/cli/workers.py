@@ -1,4 +1,4 @@
-"""Ranks as workers of an engine: Ray's TorchTrainer or Spark's TorchDistributor.
+"""GlooGroup as workers of an engine: Ray's TorchTrainer or Spark's TorchDistributor.
 
 Each worker calls the same function that torchrun's ranks run. What ranks have to say comes back to
 the process that was asked; workers that are lost are started again as often as was asked for.
@@ -17,7 +17,7 @@ from typing import Any
 from annotated_types import Ge
 
 from cfnade.cli.ranked import Launch, SaidElsewhereError, train_rank
-from cfnade.engines import open_engine
+from cfnade.distributed.engines import open_engine
 from cfnade.exceptions import CfnadeError, TrainingError
 from cfnade.utils.validation import check_choice, check_scalar
 
@@ -54,10 +54,10 @@ def on_workers(given: Launch, engine: str, workers: int | None, restarts: int) -
 
 
 def _lost(out: Path, engine: str, error: _LostError) -> str:
-    from cfnade.ranks.rank_state import is_begun
+    from cfnade.distributed.state import exists
 
     how = "nothing was saved yet: start again"
-    if is_begun(out):
+    if exists(out):
         how = "the last saved state is whole: go on with the same command and --resume"
     return f"{engine} lost workers ({str(error).strip().splitlines()[-1][:200]}); {how}"
 

@@ -59,13 +59,13 @@ class CsrRows(Memo):
             n_columns: Number of columns, of which some may be empty.
             n_levels: Number of levels of the scale.
         """
-        from cfnade.kernels.counting_sort import place_entries  # numba takes a second to import
+        from cfnade.kernels.column_groups import append_entries  # numba takes a second to import
 
         offsets = offsets_from_counts(counts)
         columns, levels = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.uint8)
         ends = offsets[:-1].copy()
         for row, column, level in chunks:
-            place_entries(row, column, level, ends, (columns, levels))
+            append_entries(row, column, level, ends, (columns, levels))
         return cls(
             *(read_only(offsets), read_only(columns), read_only(levels)), n_columns, n_levels
         )
@@ -81,11 +81,6 @@ class CsrRows(Memo):
     def counts(self) -> IntArray:
         """Return the number of entries of each row, (N,)."""
         return np.diff(self.offsets)
-
-
-def chunk_slices(n: int) -> list[slice]:
-    """Split n rows into slices of `CHUNK` rows; the last may be shorter."""
-    return [slice(first, first + CHUNK) for first in range(0, n, CHUNK)]
 
 
 def offsets_from_counts(counts: IntArray) -> IntArray:
@@ -116,7 +111,8 @@ def index_sums(
         weights: Returns the weights of a slice of `index`, or None where each is 1.
     """
     out = np.zeros(count)
-    for rows in chunk_slices(len(index)):
+    for start in range(0, len(index), CHUNK):
+        rows = slice(start, start + CHUNK)
         out += np.bincount(index[rows], weights(rows), count)
     return out
 
