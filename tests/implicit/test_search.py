@@ -145,4 +145,5 @@ def test_a_search_stays_within_its_budget(monkeypatch: pytest.MonkeyPatch) -> No
         assert len(costs) == 1 or spent[-1] <= budget
         assert search.trials == full.trials[: len(costs)]
         assert search.best() == full.best(budget)
-    assert spent == sorted(spent) and spent[0] < spent[-1]
+    assert spent == sorted(spent)
+    assert spent[0] < spent[-1]
