@@ -31,7 +31,6 @@ from cfnade.implicit.set_nade_training import (
     sample_batch,
     softmax_over_ranks,
 )
-from cfnade.training.callbacks import MessageCallback
 
 SOME = SetNadeSettings(hidden=6, epochs=4, batch=20, learning_rate=0.01, check_every=1, patience=9)
 
@@ -139,7 +138,6 @@ def test_interactions_are_learnt_and_a_killed_run_goes_on(
             if len(said) == killed_at:
                 raise RuntimeError("killed")
 
-        callbacks = [MessageCallback(say)]
         saving = RankStateStore(out, 0.0, resume, group)
         how: dict[str, Any] = {
             "architecture": {},
