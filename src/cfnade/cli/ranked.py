@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cfnade.cli.at_work import compile_kernels, interruptible, next_command, say
+from cfnade.cli.at_work import compile_kernels, interruptible, next_command
 from cfnade.cli.folder import begin_run, end_run, own_folder, refuse_finished, refuse_overwriting
 from cfnade.cli.job import Job, earlier_job, new_job
 from cfnade.exceptions import CfnadeError, TrainingError
@@ -108,7 +108,7 @@ def _named(job: Job) -> Job:
 
 
 def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
-    from cfnade.cli.show import TrainingView
+    from cfnade.cli.progress import TrainingView
     from cfnade.components import component_names, kernel_groups
     from cfnade.config import TrainingConfig
     from cfnade.distributed import state as rank_state
@@ -144,8 +144,7 @@ def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
             start=Path(job["from"]) if job["from"] else None,
             threads=job["threads"],
             saving=rank_state.RankStateStore(out, given.save_every, resume, group),
-            reporter=view,
-            say=say if first else lambda _: None,
+            callbacks=[] if view is None else [view],
             stop=shown.enter_context(interruptible()),
             facts={"job": job},
             with_context=not job["without_context"],
@@ -187,7 +186,7 @@ def _agreed(group: Any, work: Callable[[], Job]) -> Job:
             told = {"answer": work()}
         except CfnadeError as error:
             told = {"error": str(error)}
-    told = json.loads(group.broadcast(json.dumps(told, default=str)))
+    told = json.loads(json.dumps(group.broadcast(told), default=str))
     if "error" in told:
         raise TrainingError(told["error"])
     answer: Job = told["answer"]
@@ -197,7 +196,7 @@ def _agreed(group: Any, work: Callable[[], Job]) -> Job:
 @contextmanager
 def _said_once(group: Any, out: Path) -> Iterator[None]:
     """One rank tells what went wrong, and how to go on if others are gone."""
-    from cfnade.distributed.gloo import RankLostError, first_to_report
+    from cfnade.distributed.gloo import RankLostError
     from cfnade.distributed.state import exists
 
     def ended(_: int, __: object) -> None:
@@ -210,7 +209,7 @@ def _said_once(group: Any, out: Path) -> Iterator[None]:
     try:
         yield
     except (CfnadeError, OSError) as error:
-        if not first_to_report(group):
+        if not group.first_to_report():
             raise SaidElsewhereError(str(error)) from error
         if not isinstance(error, RankLostError):
             raise
