@@ -20,7 +20,9 @@ from cfnade.config import TrainingConfig
 from cfnade.data.load import load, load_split
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
-from cfnade.training.run import train
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
 from experiments import one, report, tables
 from experiments.figures import curves
 from experiments.plan import Configuration, PlanError, read_plan
@@ -238,15 +240,13 @@ def small_run(name: str | None, side: str = "item") -> Any:
     with variant(name):
         return train(
             split(ratings, "paper:1"),
-            side=side,
-            architecture={"hidden": (5,)},
-            settings=TrainingConfig(epochs=3),
-            threads=1,
+            plan_side(side, {"hidden": (5,)}, TrainingConfig(epochs=3)),
+            RunOptions(n_threads=1),
         )
 
 
 def network_of(trained: Any) -> Any:
-    return trained.fitted.members[0].components["item"].network
+    return trained.model.members[0].components["item"].network
 
 
 def test_uncorrected_steps_are_as_long_as_a_hand_calculation_says() -> None:
@@ -275,7 +275,7 @@ def test_the_slope_is_learnt_and_counts_for_every_level() -> None:
 
 
 def test_a_sloped_model_answers_with_its_slope() -> None:
-    fitted = small_run("slope").fitted
+    fitted = small_run("slope").model
     side: Any = fitted.members[0].components["item"]
     rows = PlainRows(plain_scores(side), fitted.context.rows("item"))
     plain = reading_of("item", rows, fitted.context)

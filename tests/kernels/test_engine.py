@@ -29,8 +29,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "deep-factored": {"hidden": (12, 20, 7), "factors": True},
     "sigmoid": {"activation": "sigmoid"},
     "relu": {"hidden": (20, 5), "activation": "relu"},
-    "softplus": {"hidden": (20, 5), "activation": "softplus"},
-    "elu": {"hidden": (20, 5), "activation": "elu"},
 }
 
 

@@ -162,8 +162,6 @@ def test_item_based_is_user_based_on_the_transpose(make_model: ModelMaker) -> No
         {"shared": False},
         {"activation": "sigmoid"},
         {"activation": "relu"},
-        {"activation": "softplus"},
-        {"activation": "elu"},
         {"context_scale": "sqrt", "mean_context": 9.0},
         {"context_scale": "sqrt", "mean_context": 4.0},
         {"ordinal_weight": 0.5},

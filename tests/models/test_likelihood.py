@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise, permutations, product
 from typing import Any
 
 import pytest
 import torch
+from scipy.stats import chisquare
 
 from cfnade.exceptions import ModelError
 from cfnade.models import CFNADENetwork, Context, ModelBatch, Targets, likelihood
@@ -19,13 +21,30 @@ from cfnade.models.likelihood import (
     joint_log_probability,
     log_conditionals,
     ordered_cost,
-    prefix_batch,
     random_order,
 )
 from cfnade.models.losses import regular_cost
 
 PaperScores = Callable[[CFNADENetwork, Sequence[tuple[int, int]], int], list[float]]
 COLUMNS = (3, 0, 4)
+
+
+def prefix_batch(rows: Context) -> ModelBatch:
+    """Return a batch with one row per rating of each row, its context the ratings before it."""
+    row_of = rows.rows()
+    position = torch.arange(row_of.numel()) - rows.offsets[row_of]  # (n,)
+    n = position.numel()
+    number = torch.arange(n)
+    row = number.repeat_interleave(position)  # the batch row of each known rating
+    offsets = torch.cat([position.new_zeros(1), position.cumsum(0)])
+    # Batch row t, at its row's position p, knows the ratings t-p..t-1.
+    places = torch.arange(row.numel()) - offsets[row] + (number - position)[row]
+    # The batch has n rows, the mean is to be over the rows they came from.
+    weights = torch.full((n,), n / max(rows.size, 1), dtype=torch.float64)
+    return ModelBatch(
+        Context(offsets, rows.columns[places], rows.levels[places]),
+        Targets(number, rows.columns, rows.levels, weights),
+    )
 
 
 @pytest.fixture
@@ -210,3 +229,31 @@ def test_eq_19_over_all_orders_and_splits_is_the_mean_exact_cost(
     row, column, level = table[:, :3].long().unbind(1)
     cost = model.cost(ModelBatch(make_context(known), Targets(row, column, level, table[:, 3])))
     torch.testing.assert_close(cost, exact, rtol=1e-12, atol=0.0)
+
+
+def test_arrange_keeps_rows_and_pairs(some_rows: Context) -> None:
+    order = torch.tensor([1, 2, 0, 5, 3, 4, 6, 7])
+    arranged = arrange(some_rows, order)
+    assert arranged.columns.tolist() == [0, 4, 2, 0, 1, 3, 2, 4]
+    assert arranged.levels.tolist() == [2, 1, 0, 1, 1, 0, 2, 2]
+    assert torch.equal(arranged.offsets, some_rows.offsets)
+
+
+def test_random_orders_are_permutations_and_even() -> None:
+    n = 3000
+    rows = Context(torch.arange(n + 1) * 3, torch.arange(3).repeat(n), torch.zeros(3 * n).long())
+    order = random_order(rows, torch.Generator().manual_seed(0))
+    seen = Counter(map(tuple, arrange(rows, order).columns.reshape(n, 3).tolist()))
+    assert len(seen) == 6
+    assert chisquare(list(seen.values())).pvalue > 0.001
+    assert torch.equal(order, random_order(rows, torch.Generator().manual_seed(0)))
+
+
+@pytest.mark.parametrize(
+    "order", [[0, 0, 1, 3, 4, 5, 6, 7], [3, 1, 2, 0, 4, 5, 6, 7]], ids=["twice", "across rows"]
+)
+def test_what_is_no_order_is_refused(some_rows: Context, order: list[int]) -> None:
+    with pytest.raises(ModelError, match="order must name every rating once and keep it within"):
+        arrange(some_rows, torch.tensor(order))
+    with pytest.raises(ModelError, match=r"order contains 8; it must lie in 0\.\.7"):
+        arrange(some_rows, torch.tensor([8, 1, 2, 3, 4, 5, 6, 7]))

@@ -13,7 +13,7 @@ from cfnade.components.new_member import new_member
 from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
-from cfnade.training.steps import TorchStepper, stepper_of
+from cfnade.training.steps import TorchStepper, make_stepper
 
 BASE = TrainingConfig(batch_rows=20, batch_columns=15)
 
@@ -22,7 +22,7 @@ def after_steps(
     parts: Split, names: tuple[str, ...], settings: TrainingConfig, fields: dict[str, Any]
 ) -> torch.Tensor:
     member = new_member(names, parts.train, fields, settings)
-    stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=1)
+    stepper = make_stepper(member, parts.train, fields, settings, device="cpu", threads=1)
     for step in range(3):
         stepper.step(np.arange(10), step=step, rate=1.0)
     return torch.cat([p.detach().flatten() for p in member_network(member).parameters()])
@@ -76,5 +76,5 @@ def test_fields_of_the_cost_change_the_result(parts: Split, field: dict[str, Any
 
 def test_another_device_takes_plain_torch(parts: Split) -> None:
     member = new_member(("user",), parts.train, {"hidden": (5,)}, BASE)
-    stepper = stepper_of(member, parts.train, {}, BASE, device="meta", threads=1)
+    stepper = make_stepper(member, parts.train, {}, BASE, device="meta", threads=1)
     assert isinstance(stepper, TorchStepper)

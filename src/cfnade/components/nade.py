@@ -60,8 +60,6 @@ _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "sigmoid": lambda x: 0.5 * np.tanh(0.5 * x) + 0.5,
     "relu": lambda x: np.maximum(x, 0),
-    "softplus": lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
-    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
 }
 
 

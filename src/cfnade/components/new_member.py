@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from cfnade.components.base import (
     Arrays,
     ArraySpec,
@@ -83,18 +81,14 @@ def is_closed_form(names: tuple[str, ...]) -> bool:
     return all(component_class(name).closed_form for name in names)
 
 
-def kernel_task(names: tuple[str, ...]) -> str:
-    """Return what training such a member needs compiled (kernels/tasks.py)."""
-    if len({component_axis(name) for name in names} - {None}) == 2:
-        return "blocks"
-    gaussian = RidgeComponent, FactorComponent
-    return "ridge" if any(issubclass(component_class(name), gaussian) for name in names) else "rows"
-
-
-def kernel_tasks(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the same, and what its neighborhoods need besides."""
-    near = any(issubclass(component_class(name), NeighborhoodComponent) for name in names)
-    return (kernel_task(names), "near") if near else (kernel_task(names),)
+def kernel_groups(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the groups of kernels that training such a member needs (kernels/warmup.py)."""
+    gaussian = RidgeComponent, FactorComponent, NeighborhoodComponent
+    return (
+        ("nade", "posterior")
+        if any(issubclass(component_class(n), gaussian) for n in names)
+        else ("nade",)
+    )
 
 
 def new_member(
@@ -125,20 +119,6 @@ def new_member(
         components[name] = component_class(name).fit(axis, data, options)
         components[name].partition = partition
     return Member(components)
-
-
-def weight_bytes(names: tuple[str, ...], ratings: Dataset, options: Mapping[str, Any]) -> int:
-    """Return the size of a member's arrays; components that read no rows have few, and count 0.
-
-    Nothing of that size is made.
-    """
-    size = 0
-    for name in names:
-        component, axis = component_class(name), component_axis(name)
-        if axis is not None:
-            specs = component.spec(component.config_for(axis, ratings, options)).values()
-            size += sum(int(np.prod(s.shape)) * np.dtype(s.dtype).itemsize for s in specs)
-    return size
 
 
 # -- saved members --------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ The other components need all pairs of items or users, and stay on one machine.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from cfnade.implicit.set_nade_training import (
 )
 from cfnade.implicit.sharpness import FACTORS
 from cfnade.models.choice_network import ChoiceNetwork
-from cfnade.training.state import Progress
+from cfnade.training.state import LoopState
 
 Say = Callable[[str], None]
 PLACES = 20
@@ -89,17 +88,17 @@ class _RunState:
     def save(self, epoch: int, last: bool) -> None:
         """Write the state if it is time, and at the end."""
         run, saving = self._run, self._saving
-        if not last and not saving.due(0, time.monotonic() - self._saved_at):
+        if not last and not saving.is_due(0, time.monotonic() - self._saved_at):
             return
         saving.folder.mkdir(parents=True, exist_ok=True)
-        progress = Progress(epoch=epoch, step=run.trainer.step, history=run.history)
+        progress = LoopState(epoch=epoch, step=run.trainer.step, history=run.history)
         saving.write(run.trainer.state(), progress, self._identity)
         self._saved_at = time.monotonic()
 
     def restore(self) -> int:
         """Return how many epochs an interrupted training had done; 0 if there was none."""
         run, saving = self._run, self._saving
-        if not saving.resume or not saving.there():
+        if not saving.resume or not saving.exists():
             return 0
         tensors, progress = saving.read(self._identity)
         run.trainer.restore(tensors, progress.step)
@@ -158,10 +157,10 @@ class RankingValidation:
         liked = torch.gather(right, 1, items)
         # (B, k) of each rank, one below the other, as columns of all.
         gathered = [self._group.gather(np.ascontiguousarray(t.numpy().T)) for t in (values, liked)]
-        said = ""
+        value = 0.0
         if self._group.rank == 0:
-            said = json.dumps(self._ndcg(*(np.concatenate(parts).T for parts in gathered)))
-        return float(json.loads(self._group.broadcast(said)))
+            value = self._ndcg(*(np.concatenate(parts).T for parts in gathered))
+        return self._group.broadcast(value)
 
     def _ndcg(self, values: Array, liked: Array) -> float:
         k = min(PLACES, values.shape[1])

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from cfnade.exceptions import ModelError
 from cfnade.kernels import buffers
@@ -31,16 +30,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": _tanh,
     "sigmoid": torch.sigmoid_,
     "relu": torch.relu_,
-    "softplus": functional.softplus,
-    "elu": functional.elu_,
 }
 
 SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "tanh": lambda d, h: torch.ops.aten.tanh_backward(d, h),
     "sigmoid": lambda d, h: torch.ops.aten.sigmoid_backward(d, h),
     "relu": lambda d, h: d * (h > 0),
-    "softplus": lambda d, h: d * -torch.expm1(-h),
-    "elu": lambda d, h: d * torch.where(h > 0, 1.0, h + 1.0),
 }
 
 

@@ -29,8 +29,6 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "relu": torch.relu,
-    "softplus": nn.functional.softplus,
-    "elu": nn.functional.elu,
 }
 
 

@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, Le, Len
 from cfnade.exceptions import ModelError
 from cfnade.utils.validation import options
 
-Activation = Literal["tanh", "sigmoid", "relu", "softplus", "elu"]
+Activation = Literal["tanh", "sigmoid", "relu"]
 ContextScale = Literal["sum", "sqrt"]
 TargetWeight = Literal["paper", "unit"]
 TIME_UNITS = 32

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from cfnade.models.batch import (
     Context,
-    ModelBatch,
-    Targets,
     check_offsets,
     require_indices,
     require_shape,
@@ -77,27 +75,6 @@ def ensemble_log_probability(
     return torch.stack(each).logsumexp(0) - math.log(len(orders))
 
 
-def prefix_batch(rows: Context) -> ModelBatch:
-    """The same conditionals as separate contexts: one batch row per rating, knowing those before.
-
-    CFNADE.cost of it equals ordered_cost. Its size grows with D² per row: for short rows, and for
-    anything that only takes a Batch.
-    """
-    position = _positions(rows)  # (n,)
-    n = position.numel()
-    number = torch.arange(n, device=position.device)
-    row = number.repeat_interleave(position)  # the batch row of each known rating
-    offsets = torch.cat([position.new_zeros(1), position.cumsum(0)])
-    # Batch row t, at its row's position p, knows the ratings t-p..t-1.
-    places = torch.arange(row.numel(), device=row.device) - offsets[row] + (number - position)[row]
-    # The batch has n rows, the mean is to be over the rows they came from.
-    weights = torch.full((n,), n / max(rows.size, 1), dtype=torch.float64, device=row.device)
-    return ModelBatch(
-        Context(offsets, rows.columns[places], rows.levels[places]),
-        Targets(number, rows.columns, rows.levels, weights),
-    )
-
-
 def _sums_before(
     model: CFNADENetwork, columns: Tensor, levels: Tensor, row: Tensor, position: Tensor
 ) -> Tensor:
@@ -134,19 +111,8 @@ def _cells(rows: Context, group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return row, position, rows.offsets[group][row] + position
 
 
-def _positions(rows: Context) -> Tensor:
-    number = rows.rows()
-    return torch.arange(number.numel(), device=number.device) - rows.offsets[number]
-
-
 def _row_sums(rows: Context, values: Tensor) -> Tensor:
     return values.new_zeros(rows.size).index_add(0, rows.rows(), values)
-
-
-def time_order(rows: Context, times: Tensor) -> Tensor:
-    """Earliest first, the paper's ideal; equal times keep their place. Returns (n,)."""
-    require_shape("times", times, tuple(rows.columns.shape))
-    return _order_within_rows(rows, times)
 
 
 def random_order(rows: Context, generator: torch.Generator) -> Tensor:
