@@ -17,10 +17,8 @@ if TYPE_CHECKING:
         WITH_RIDGE,
         Kind,
         are_made,
-        bytes_of_weights,
         component_names,
-        kernel_task,
-        kernel_tasks,
+        kernel_groups,
         new_member,
         saved_member,
     )
@@ -36,10 +34,8 @@ __all__ = [
     "Member",
     "TorchComponent",
     "are_made",
-    "bytes_of_weights",
     "component_names",
-    "kernel_task",
-    "kernel_tasks",
+    "kernel_groups",
     "new_member",
     "saved_member",
 ]
