@@ -341,7 +341,7 @@ def test_without_validation_gains_are_those_given() -> None:
     whole = Split(parts.name, parts.train, nothing, parts.test, parts.fold_in, parts.fingerprint)
     fields = {"hidden": (4,), "gains": (1.5, 2.5, -0.1)}
     fitted = train(whole, plan_side("near", fields, SETTINGS)).model
-    nets: list[Any] = [s.network for s in fitted.members[0].components.values() if s.tunes]
+    nets: list[Any] = [network_of(s) for s in fitted.members[0].components.values() if s.tunes]
     assert [float(net.gain) for net in nets] == pytest.approx([1.5, 2.5])
     assert [float(net.shift) for net in nets] == pytest.approx([-0.1, 0.0])
 
@@ -370,9 +370,7 @@ def test_the_others_are_trained_as_if_it_were_not_there() -> None:
     own, same = (one.model.members[0].components["user"].network for one in (alone, with_near))
     for name, weights in own.state_dict().items():
         assert torch.equal(weights, same.state_dict()[name])
-    assert (
-        float(with_near.model.members[0].components["user-near"].network.state_dict()["gain"]) > 0
-    )
+    assert with_near.model.members[0].components["user-near"].arrays["gain"] > 0
 
 
 def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
