@@ -1,97 +1,86 @@
-"""The command line. Commands parse, call the library and print; heavy imports happen in them.
+"""The command line: one module per command, which parses options, calls the library and prints.
 
-Another package may bring more, found by their entry points: nothing here imports it. Only the entry
-points of this distribution are read: to look through all that is installed takes some fifty times
-as long, whatever the command.
+Modules of commands import the library inside functions, so that help pages are fast.
 """
 
 from __future__ import annotations
 
-import io
-import logging
-import os
-import sys
-from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from cfnade import __version__
-from cfnade.cli import (
-    dataset,
-    doctor,
-    export,
-    fresher,
-    keeping,
-    score,
-    service,
-    sharding,
-    train,
-    tune,
-    use,
-)
-from cfnade.cli.arguments import Command
-from cfnade.cli.terminal import printable_lines
-from cfnade.exceptions import CfnadeError
+from cfnade.cli import batch, data, export, store
+from cfnade.cli.doctor import doctor
+from cfnade.cli.evaluate import evaluate
+from cfnade.cli.explain import explain
+from cfnade.cli.help import Command, Group
+from cfnade.cli.predict import predict
+from cfnade.cli.recommend import recommend
+from cfnade.cli.refresh import refresh, rollback
+from cfnade.cli.runner import run
+from cfnade.cli.serve import serve
+from cfnade.cli.similar import similar
+from cfnade.cli.train import train
+from cfnade.cli.train_distributed import train_distributed
+from cfnade.cli.tune import tune
+
+
+class _Root(Group):
+    def list_commands(self, ctx: Any) -> list[str]:
+        order = [name for commands in _GROUPS.values() for name, _ in commands]
+        return sorted(super().list_commands(ctx), key=[*order, "compare"].index)
+
 
 app = typer.Typer(
+    cls=_Root,
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Predict what rating a person would give an item, as a whole probability distribution.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="Predict ratings with their probabilities, and recommend items.",
 )
-app.add_typer(dataset.app, name="data")
-app.add_typer(keeping.app, name="store")
-for command in (
-    train.train,
-    score.evaluate,
-    use.predict,
-    use.recommend,
-    use.similar,
-    use.explain,
-    tune.tune,
-    export.export,
-    sharding.shard,
-    service.serve,
-    fresher.refresh,
-    doctor.doctor,
-):
-    app.command(cls=Command)(command)
+_GROUPS: dict[str, list[tuple[str, Any]]] = {
+    "Train": [
+        ("data", data.app),
+        ("train", train),
+        ("train-distributed", train_distributed),
+        ("tune", tune),
+        ("evaluate", evaluate),
+    ],
+    "Use a model": [
+        ("predict", predict),
+        ("recommend", recommend),
+        ("explain", explain),
+        ("similar", similar),
+        ("batch", batch.app),
+        ("export", export.app),
+    ],
+    "Operate a service": [
+        ("serve", serve),
+        ("store", store.app),
+        ("refresh", refresh),
+        ("rollback", rollback),
+    ],
+    "Other": [("doctor", doctor)],
+}
 
 
-GROUP, _EXPECTED = "cfnade.commands", "compare"
-_ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
+def _register(title: str, name: str, command: Any) -> None:
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name, rich_help_panel=title)
+    else:
+        app.command(name, cls=Command, rich_help_panel=title)(command)
 
 
-@cache  # once for an app, however often it runs in this process
-def add_commands(app: typer.Typer) -> None:
-    """Add what others bring; what every installation should have says so where it is missing."""
-    entries = []
-    with suppress(PackageNotFoundError):  # the code may be on the path, not installed
-        entries = list(distribution("cfnade").entry_points.select(group=GROUP))
-    missing = True
-    for entry in entries:
-        with suppress(ImportError, AttributeError):
-            app.command(entry.name, cls=Command)(entry.load())
-            missing = missing and entry.name != _EXPECTED
-    if missing:
-        app.command(_EXPECTED, context_settings=_ANYTHING, add_help_option=False, hidden=True)(
-            _lacks_it
-        )
+for _title, _commands in _GROUPS.items():
+    for _name, _command in _commands:
+        _register(_title, _name, _command)
 
 
-def _lacks_it() -> None:
-    raise CfnadeError(
-        f"{_EXPECTED}: this installation of cfnade lacks the command, as it is older than its "
-        "code or not whole; install it again (in a clone: pip install --editable .)"
-    )
-
-
-def _show_version(asked: bool) -> None:
-    if asked:
+def _print_version(value: bool) -> None:
+    if value:
         print(f"cfnade {__version__}")
         raise typer.Exit
 
@@ -100,67 +89,21 @@ def _show_version(asked: bool) -> None:
 def _common(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+        typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    del version  # its callback has answered
+    pass
 
 
 def main() -> NoReturn:
-    """Run a command; anything wrong with its input is one message and a non-zero exit."""
-    _never_fail_to_print()
-    _log_to_stderr()
-    add_commands(app)
-    try:
-        app(prog_name="cfnade")
-    except CfnadeError as error:
-        _fail(str(error))
-    except BrokenPipeError:  # `cfnade … | head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except OSError as error:
-        _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
-    except MemoryError:
-        _fail(_OUT_OF_MEMORY)
-    except RuntimeError as error:
-        _fail(_of_the_machine(error))
-    sys.exit(0)
+    """Run the command in sys.argv."""
+    _register_compare()
+    run(app)
 
 
-_OUT_OF_MEMORY = "out of memory; close other programs or use a machine with more"
+@cache
+def _register_compare() -> None:
+    """Add the command of the package of baselines, which imports this package."""
+    from cfnade_rivals.command import compare
 
-
-def _of_the_machine(error: RuntimeError) -> str:
-    """What torch says of memory and devices; any other RuntimeError is a bug, and stays one."""
-    text = str(error).lower()
-    if any(word in text for word in ("out of memory", "can't allocate", "cannot allocate")):
-        return _OUT_OF_MEMORY
-    if any(word in text for word in ("cuda", "mps backend", "hip error", "xpu", "accelerator")):
-        return f"the device failed: {str(error).splitlines()[0]}"
-    raise error
-
-
-def _never_fail_to_print() -> None:
-    """On a terminal that knows ASCII only, a bar becomes a question mark."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-
-
-def _fail(message: str) -> NoReturn:
-    print(f"error: {printable_lines(message)}", file=sys.stderr)
-    sys.exit(1)
-
-
-class _ToStderr(logging.Handler):
-    """What the library notes (a recognised format, a download) is for the person at the shell."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print(printable_lines(record.getMessage()), file=sys.stderr)
-
-
-def _log_to_stderr() -> None:
-    log = logging.getLogger("cfnade")
-    if not any(isinstance(handler, _ToStderr) for handler in log.handlers):
-        log.addHandler(_ToStderr())
-    log.setLevel(logging.INFO)
+    _register("Other", "compare", compare)

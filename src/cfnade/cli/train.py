@@ -1,164 +1,349 @@
-"""`cfnade train`: from ratings to a saved model. It can be interrupted and gone on with."""
+"""`cfnade train`: from ratings to a saved model. It can be interrupted and resumed."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from cfnade.cli.arguments import RATINGS, panel, with_options, with_reading
-from cfnade.cli.at_work import compile_ahead, lasting
-from cfnade.cli.folder import own_folder, refuse_finished, refuse_overwriting
-from cfnade.cli.job import Job, earlier_job, load_parts, new_job
+from cfnade.cli import options
+from cfnade.cli.process import (
+    compile_ahead,
+    compile_kernels,
+    gc_frozen,
+    interruptible,
+    next_command,
+    print_status,
+)
 from cfnade.exceptions import TrainingError
-from cfnade.journals import journal
 
-_model, _training, _files = panel("The model"), panel("Training"), panel("Files")
-_ranks = panel("On several machines")
-_PLAN: dict[str, Any] = {
-    "recipe": Annotated[str | None, _model("A recipe's name or TOML file.")],
-    "side": Annotated[
-        str | None,
-        _model(
-            "user, item or both: whose ratings predict; both,user: members of each; auto, the "
-            "default: whatever the data are good for."
-        ),
-    ],
-    "minutes": Annotated[
-        float | None, _model("How long auto may take, about; a minute at most if not given.")
-    ],
-    "lists": Annotated[
-        bool | None,
-        _model(
-            "Also learn what people pick, for recommend; if not given, where auto has the time.",
-            "--lists/--no-lists",
-        ),
-    ],
-    "split": Annotated[
-        str | None,
-        _training("How to cut the data; paper:0 for ratings, all for clicks if not given."),
-    ],
-    "seeds": Annotated[
-        int | None, _training("Train so many models from successive seeds and average them.")
-    ],
-    "threads": Annotated[int | None, _training("CPU threads.")],
-    "device": Annotated[str | None, _training("cpu (if not given), or a torch device.")],
-}
-_KEPT: dict[str, Any] = {
-    "without_context": Annotated[
-        bool | None, _files("Leave the ratings out of the saved model.", "--without-context")
-    ],
-    "keep_state": Annotated[
-        bool | None, _files("Keep the training state of a finished run.", "--keep-state")
-    ],
-}
-_ARCHITECTURE: dict[str, Any] = {
-    "ridge": Annotated[int | None, _model("Dimensions of the ridge part; 0: the paper's model.")],
-    "hidden": Annotated[str | None, _model("Hidden units, such as 500 or 500,500.")],
-    "factors": Annotated[int | None, _model("Factors J of the weights.")],
-    "know_time": Annotated[
-        bool | None, _model("Learn from when ratings were given; with side both.", "--know-time")
-    ],
-    "ordinal_weight": Annotated[
-        float | None, _model("Share of the ordinal cost, 0 to 1.", "--ordinal")
-    ],
-}
-_SETTINGS: dict[str, Any] = {
-    "epochs": Annotated[int | None, _training("Passes over the data, at most.")],
-    "learning_rate": Annotated[float | None, _training("Adam's rate.")],
-    "weight_decay": Annotated[float | None, _training("Times the sum of squares.")],
-    "batch_rows": Annotated[int | None, _training("Rows of one update.")],
-    "patience": Annotated[int | None, _training("Stop after so many stale epochs.")],
-    "refit": Annotated[bool | None, _training("Train again with validation.", "--refit")],
-    "seed": Annotated[int | None, _training("Fixes everything.")],
-}
+if TYPE_CHECKING:
+    from cfnade.cli.progress import TrainingView
+    from cfnade.cli.run_config import RunConfig
+    from cfnade.data.splits import Split
+    from cfnade.training.implicit import ImplicitPlan
+    from cfnade.training.loop import Reporter, Saving
+    from cfnade.training.run import Plan, Trained
+
+Log = Annotated[
+    Literal["tensorboard", "mlflow"] | None,
+    typer.Option(
+        "--log", metavar="TOOL", help="tensorboard or mlflow.", rich_help_panel="Training"
+    ),
+]
 
 
-def _fields(options: dict[str, Any]) -> dict[str, Any]:
-    """The model's fields by their names, with the sizes of its layers as a list."""
-    options["time"] = options.pop("know_time")  # --time names a column of the data
-    text = options["hidden"]
-    if text is None:
-        return options
-    try:
-        return options | {"hidden": [int(part) for part in text.split(",")]}
-    except ValueError:
-        raise TrainingError(f"--hidden {text}: write sizes like 500 or 500,500") from None
-
-
-@with_reading
-@with_options("training", _SETTINGS)
-@with_options("model", _ARCHITECTURE, _fields)
-@with_options("kept", _KEPT)
-@with_options("plan", _PLAN)
 def train(
-    data: Annotated[str | None, typer.Argument(help=RATINGS, show_default=False)] = None,
+    ctx: typer.Context,
+    data: options.OptionalData = None,
     *,
-    out: Annotated[Path, _files("The folder to write the model into.", "--out")],
-    plan: dict[str, Any],
-    start: Annotated[Path | None, _files("Continue this model, on more ratings.", "--from")] = None,
-    resume: Annotated[bool, _files("Go on with an interrupted run.", "--resume")] = False,
-    save_every: Annotated[
-        float, typer.Option(help="Seconds between saved states.", rich_help_panel="Files")
-    ] = 30.0,
-    kept: dict[str, Any],
-    force: Annotated[bool, _files("Replace the model that the folder holds.", "--force")] = False,
-    engine: Annotated[
-        str | None,
-        _ranks("ray or spark: train shards on their workers; under torchrun, and alone, none."),
-    ] = None,
-    workers: Annotated[int | None, _ranks("How many of them; 2 if not given.")] = None,
-    max_restarts: Annotated[int, _ranks("How often lost workers are started again.")] = 0,
-    timeout: Annotated[float, _ranks("Seconds that a rank waits for another.")] = 600.0,
-    log: Annotated[str | None, _training("Tell tensorboard or mlflow how it goes.")] = None,
-    model: dict[str, Any],
-    training: dict[str, Any],
-    reading: dict[str, Any],
+    out: options.ModelFolder,
+    overwrite: options.Overwrite = False,
+    save_every: options.SaveEvery = 30.0,
+    without_context: options.WithoutContext = False,
+    keep_state: options.KeepState = False,
+    side: options.Side = None,
+    time_budget: options.TimeBudget = None,
+    learn_interactions: options.LearnInteractions = None,
+    recipe: options.RecipeName = None,
+    ridge: options.Ridge = None,
+    hidden: options.Hidden = None,
+    factors: options.Factors = None,
+    use_timestamps: options.UseTimestamps = False,
+    ordinal_weight: options.OrdinalWeight = None,
+    split: options.SplitName = None,
+    epochs: options.Epochs = None,
+    learning_rate: options.LearningRate = None,
+    weight_decay: options.WeightDecay = None,
+    batch_rows: options.BatchRows = None,
+    patience: options.Patience = None,
+    refit: options.Refit = False,
+    seed: options.Seed = None,
+    n_seeds: options.Seeds = None,
+    init_model: options.InitModel = None,
+    resume: options.Resume = False,
+    device: options.Device = None,
+    n_threads: options.TrainThreads = None,
+    log: Log = None,
+    user: options.UserColumn = None,
+    item: options.ItemColumn = None,
+    rating: options.RatingColumn = None,
+    time: options.TimeColumn = None,
+    no_time: options.NoTime = False,
+    weight: options.WeightColumn = None,
+    no_weight: options.NoWeight = False,
+    implicit: options.Implicit = False,
+    separator: options.Separator = None,
+    header: options.Header = None,
+    encoding: options.Encoding = None,
+    skip_bad_lines: options.SkipBadLines = False,
+    item_features: options.ItemFeatures = None,
+    query: options.Query = None,
+    scale: options.RatingScale = None,
+    bins: options.Bins = None,
+    duplicates: options.Duplicates = None,
+    min_rating: options.MinRating = None,
+    weighting: options.Weighting = None,
+    cache: options.Cache = True,
 ) -> None:
-    """Train a model and save it.
+    """Train a model on ratings or interactions.
 
-    cfnade train ml-1m --recipe ml-1m-item --split authors:1234 --out model
-    cfnade train ml-1m --recipe ml-1m-both --seeds 3 --out model
-    cfnade train ratings.csv --out model
-    cfnade train clicks.csv --out model
-    cfnade train sqlite:///shop.db --query "select user, item, stars from reviews" --out model
-    cfnade train --resume --out model
-    torchrun --nproc-per-node 2 -m cfnade train shards --side user --out model
+    Without options of the model, several kinds of models are trained and weighted by validation.
+
+    \b
+      cfnade train ratings.csv --out model
+      cfnade train clicks.csv --user visitor --item product --implicit --out model
+      cfnade train ml-1m --time-budget 10 --out model
+      cfnade train ml-1m --recipe ml-1m-item --split authors:1234 --out model
+      cfnade train sqlite:///shop.db --query "select user, item, stars from reviews" --out model
+      cfnade train --resume --out model
     """
-    asked: Job = {"data": data, "reading": reading, **plan, "model": model, "training": training}
-    asked |= {"from": start, **kept}
-    if engine is not None or os.environ.get("WORLD_SIZE", "1") != "1":
-        from cfnade.cli.ranked import Launch, launch
+    from cfnade.cli import run_config
+    from cfnade.cli.output_dir import locked_output_dir, require_replaceable, require_unfinished
+    from cfnade.journals import journal
 
-        told = Launch(asked, out, resume, force, save_every, timeout)
-        launch(told, engine, workers, max_restarts)
-        return
-    with own_folder(out):
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise TrainingError("several ranks train with: cfnade train-distributed SHARDS")
+    given = run_config.run_options(ctx)
+    with locked_output_dir(out):
         if resume:
-            job = earlier_job(out, asked)
-            refuse_finished(out, job)
+            config = run_config.resume(out, given)
+            require_unfinished(out)
         else:
-            job = new_job(asked)
-            refuse_overwriting(out, force=force)
-        with journal(log, out, asked | asked["model"] | asked["training"]) as reporter:
-            _train(job, out, resume, save_every, reporter)
+            config = run_config.resolve(given)
+            require_replaceable(out, overwrite=overwrite)
+        run_config.require_source(config)
+        with journal(log, out, config.to_json()) as reporter:
+            _train(config, out, resume, save_every, reporter)
 
 
-def _train(job: Job, out: Path, resume: bool, save_every: float, reporter: Any) -> None:
-    with lasting():
-        if job["side"] == "auto" and job["device"] == "cpu":
-            # While all else is imported and the ratings are read.
+def _train(
+    config: RunConfig, out: Path, resume: bool, save_every: float, reporter: Reporter
+) -> None:
+    from cfnade.cli.run_config import load_parts, with_split
+
+    with gc_frozen():
+        if config.side == "auto" and config.device == "cpu":
+            # While everything else is imported and the data is read.
             compile_ahead("ridge", "blocks", "picks")
-        from cfnade.cli.one_process import train_interactions, train_ratings
         from cfnade.training.loop import Saving
 
-    parts = load_parts(job)
+    parts = load_parts(config)
     print(parts, file=sys.stderr)
+    config = with_split(config, parts)
     saving = Saving(out, save_every, resume)
     if parts.train.implicit:
-        train_interactions(job, parts, saving)
+        _train_interactions(config, parts, saving)
     else:
-        train_ratings(job, parts, saving, reporter)
+        _train_ratings(config, parts, saving, reporter)
+
+
+# -- ratings --------------------------------------------------------------------------------------
+
+
+def _train_ratings(config: RunConfig, parts: Split, saving: Saving, reporter: Reporter) -> None:
+    from cfnade import checkpoint
+    from cfnade.cli.output_dir import write_errors_explained
+    from cfnade.cli.run_config import member_plans, with_plans
+    from cfnade.fitting import lists_plan
+    from cfnade.journals import Several
+    from cfnade.training import state
+    from cfnade.training.loop import DivergedError
+    from cfnade.training.run import train
+
+    out, config = saving.folder, with_plans(config, parts)
+    plans, automatic = member_plans(config), config.side == "auto"
+    init_model = checkpoint.load(config.init_model) if config.init_model else None
+    if not saving.there():  # killed before its first state
+        saving = replace(saving, resume=False)
+    view = _view(config, plans, saving)
+    seed = config.training_config().seed
+    implicit_plan = lists_plan(parts, config.learn_interactions, plans, auto=automatic, seed=seed)
+    _compile(config, plans, implicit_plan)
+    if automatic:
+        print(_announcement(parts, plans, implicit_plan), file=sys.stderr)
+    first, *others = plans
+    try:
+        with write_errors_explained(out), view, interruptible() as stop:
+            trained = train(
+                parts,
+                side=first.side,
+                architecture=first.architecture,
+                settings=first.settings,
+                seeds=config.n_seeds,
+                beside=others,
+                choose=automatic,
+                lists=implicit_plan,
+                start=init_model,
+                device=config.device,
+                threads=config.n_threads,
+                saving=saving,
+                reporter=Several(view, reporter),
+                say=print_status,
+                stop=stop,
+            )
+    except DivergedError:
+        state.forget(out)  # resuming would diverge again
+        raise
+    _save(trained, config, out)
+    _print_result(trained, parts, out, config.without_context)
+
+
+def _view(config: RunConfig, plans: Sequence[Plan], saving: Saving) -> TrainingView:
+    from cfnade.cli.output_dir import begin_run
+    from cfnade.cli.progress import TrainingView
+    from cfnade.cli.run_config import member_configs
+    from cfnade.training import state
+
+    earlier = state.stamps_of_states(saving.folder)
+
+    def begin() -> None:
+        """After the first step the options are known to be valid: replace the earlier run."""
+        if not saving.resume:
+            begin_run(saving.folder, config, earlier)
+
+    epochs = [member.epochs for member in member_configs(config)]
+    done = state.read_histories(saving.folder, len(epochs)) if saving.resume else []
+    names = [plans[0].side] * config.n_seeds + [plan.side for plan in plans[1:]]
+    return TrainingView(names, epochs, saving.folder, done, begin)
+
+
+def _compile(config: RunConfig, plans: Sequence[Plan], implicit_plan: ImplicitPlan | None) -> None:
+    """Compile the kernels of all members, partly in a second process."""
+    from cfnade.sides import kernel_tasks, side_names
+
+    tasks: dict[str, None] = {}
+    if config.device == "cpu":
+        ridges = [(plan.side, plan.architecture.get("ridge", 0)) for plan in plans]
+        components = [side_names(side, ridge=ridge) for side, ridge in ridges]
+        tasks = {task: None for names in components for task in kernel_tasks(names)}
+        tasks["newcomers"] = None
+        if any(plan.architecture.get("factors") for plan in plans):
+            tasks["factors"] = None
+    if implicit_plan is not None:
+        tasks["picks"] = None
+    if tasks:
+        compile_kernels(*tasks)
+
+
+def _announcement(parts: Split, plans: list[Plan], implicit_plan: ImplicitPlan | None) -> str:
+    from cfnade.training.plan import DataSize, estimate_seconds
+
+    seconds = estimate_seconds(DataSize.of(parts.train), plans)
+    seconds += 0.0 if implicit_plan is None else implicit_plan.seconds
+    time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    names = [plan.side for plan in plans] + ([] if implicit_plan is None else ["interactions"])
+    return (
+        f"training: {', '.join(names)}; about {time} on two cores (--time-budget 10 trains larger "
+        "models for 10 minutes)"
+    )
+
+
+def _save(trained: Trained, config: RunConfig, out: Path) -> None:
+    from cfnade import checkpoint
+    from cfnade.cli.output_dir import end_run, write_errors_explained
+    from cfnade.training import state
+
+    facts = trained.fitted.facts | {"run_config": config.to_json()}
+    if config.side == "auto":
+        auto = {"minutes": config.time_budget, "lists": config.learn_interactions}
+        facts |= {"auto": auto | {"refit": config.training["refit"]}}
+    model = replace(trained.fitted, facts=facts)
+    with write_errors_explained(out):
+        checkpoint.save(model, out, with_context=not config.without_context)
+        if trained.diverged:
+            state.forget(out)
+        elif not trained.stopped:
+            end_run(out, config)
+
+
+_WITHOUT_CONTEXT = {
+    True: "saved without the ratings: it recommends for histories, not for known users",
+    False: "saved without the ratings: an item-based model cannot predict without them, only its "
+    "embeddings can be exported; train with --side user to recommend for histories",
+}
+
+
+def _print_result(trained: Trained, parts: Split, out: Path, without_context: bool) -> None:
+    from cfnade.cli.render import print_tried
+    from cfnade.training.floor import behind_means
+
+    facts = trained.fitted.facts
+    best = f"epoch {facts['best_epoch']}"
+    if "members" in facts:
+        best = f"{len(facts['members'])} members"
+    if facts["valid"]:
+        best += f", validation RMSE {facts['valid']['rmse']:.4f}"
+        best += f" (user and item means: {facts['valid']['means_rmse']:.4f})"
+    print_tried(facts.get("tried", []))
+    _print_interaction_scores(facts)
+    print(f"{out}: model of {best}, {facts['seconds']:.1f} s of training")
+    if (warning := behind_means(facts)) is not None:
+        print(f"warning: {warning}", file=sys.stderr)
+    if trained.diverged:
+        raise TrainingError(
+            f"{trained.diverged}. The best model before that is kept in {out}; --overwrite "
+            "replaces it"
+        )
+    if trained.stopped:
+        print(f"stopped; continue with: cfnade train --resume --out {out}")
+    elif without_context:
+        print(_WITHOUT_CONTEXT[trained.fitted.takes_histories])
+    else:
+        print("next:", next_command(out, len(parts.test), parts.train.user_ids[0]))
+
+
+def _print_interaction_scores(facts: dict[str, Any]) -> None:
+    """Print the validation scores of the interaction model and of its components."""
+    scores = facts.get("lists", {})
+    if "alone" not in scores:
+        return
+    alone = ", ".join(f"{name} {value:.4f}" for name, value in scores["alone"].items())
+    print(f"interactions: validation NDCG@{scores['k']} {scores['ndcg']:.4f} (alone: {alone})")
+
+
+# -- interactions ---------------------------------------------------------------------------------
+
+
+def _train_interactions(config: RunConfig, parts: Split, saving: Saving) -> None:
+    from cfnade import checkpoint
+    from cfnade.cli.output_dir import begin_run, end_run, write_errors_explained
+    from cfnade.training import state
+    from cfnade.training.implicit import implicit_plan
+    from cfnade.training.run import train_picks
+
+    _require_no_rating_options(config)
+    compile_kernels("picks", "requests")
+    out = saving.folder
+    if not saving.resume:
+        begin_run(out, config)
+    seed = config.training_config().seed
+    plan = implicit_plan(parts.train, seed=seed, time_budget=config.time_budget)
+    with write_errors_explained(out), interruptible() as stop:
+        trained = train_picks(parts, plan, threads=config.n_threads, say=print_status, stop=stop)
+        facts = trained.fitted.facts | {"run_config": config.to_json()}
+        model = replace(trained.fitted, facts=facts)
+        checkpoint.save(model, out, with_context=not config.without_context)
+        if not trained.stopped:
+            end_run(out, config)
+    _print_interaction_scores(trained.fitted.facts)
+    if trained.stopped:
+        print(f"stopped early; train again with: cfnade train --resume --out {out}")
+        return
+    seconds = trained.fitted.facts["lists"]["total_seconds"]
+    print(f"{out}: model of interactions, {seconds:.1f} s of training")
+    print("next:", next_command(out, len(parts.test), parts.train.user_ids[0]))
+    state.forget(out)
+
+
+def _require_no_rating_options(config: RunConfig) -> None:
+    if config.side != "auto" or config.init_model or config.learn_interactions is False:
+        raise TrainingError(
+            f"{config.data}: these are interactions without ratings; omit the options of models of "
+            "ratings (--side, --recipe, --init-model, --no-learn-interactions)"
+        )

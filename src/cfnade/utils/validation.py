@@ -151,9 +151,9 @@ class _Rule:
 def _check(name: str, value: Any, rule: _Rule, error: type[CfnadeError], noun: str) -> Any:
     if not rule.accepts(value):
         subject = f"{noun} {name}" if noun and not noun.endswith(" ") else f"{noun}{name}"
-        raise error(
-            f"{subject} (={_shortened(value)}) must be {rule.description}", field=name, value=value
-        )
+        reason = f"must be {rule.description}"
+        message = f"{subject} (={_shortened(value)}) {reason}"
+        raise error(message, field=name, value=value, reason=reason)
     return rule.convert(value)
 
 
