@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from cfnade.components import Member
+from cfnade.components.nade import NadeComponent, engine_network
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Ratings
 from cfnade.data.load import load
 from cfnade.data.scale import Scale
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic_like
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch, Sampler
 from cfnade.kernels.engine import Engine
 from cfnade.kernels.grouping import Grouped
 from cfnade.models import CFNADENetwork
-from cfnade.sides import Member
-from cfnade.sides.nade import NadeSide, engine_network
 
 __all__ = ["DrawnBatch", "Grouped"]  # kernels' own types, for benchmarks that look inside a batch
 
@@ -224,5 +224,5 @@ def unvisited(network: CFNADENetwork, ratings: int) -> FittedModel:
         titles=np.array([f"Title {n:05d} (2000)" for n in range(columns)], object),
     )
     counts = np.full((columns, levels), ratings, np.int64)
-    member = Member({"user": NadeSide("user", network)}).eval()
+    member = Member({"user": NadeComponent("user", network)}).eval()
     return FittedModel((member,), "user", catalogue, {"item": counts})

@@ -60,8 +60,8 @@ from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.exceptions import CfnadeError
 from cfnade.fitting import EpochLines
+from cfnade.inference.predictor import Predictor
 from cfnade.kernels.prepare import prepare
-from cfnade.predictor import Predictor
 from cfnade.recipes import (
     Recipe,
     default_recipe,

@@ -30,15 +30,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import cfnade
 from benchmarks.common import machine, save, seconds
 from cfnade.data.dataset import Dataset, Interactions
-from cfnade.fitted import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.implicit import Ease, InteractionModel, InteractionRows, Popularity, SetNade
 from cfnade.implicit.base import FitCache
 from cfnade.implicit.low_rank import RidgeConfig
 from cfnade.implicit.set_nade_training import SetNadeSettings, SetNadeTrainer
+from cfnade.inference.objectives import RankBy
+from cfnade.inference.predictor import Predictor
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.models.config import ChoiceConfig
-from cfnade.predictor import Predictor
-from cfnade.predictor.ranking import Rank
 from cfnade_rivals.fit_costs import peak_mb
 
 HIDDEN, BATCH, TOP = 300, 500, 20
@@ -46,7 +46,7 @@ ITEMS, PICKS = 17_770, 117
 """Of Netflix: items, and likes a person."""
 _EPOCHS = 3
 _TIMES = 5  # the fastest counts, of ours and of theirs
-_RANKS: tuple[Rank, ...] = ("expected", "picked")
+_RANKS: tuple[RankBy, ...] = ("expected", "picked")
 
 
 def our_epoch(likes: Dataset, threads: int) -> float:
@@ -74,7 +74,7 @@ def vaecf_epoch(likes: Dataset, threads: int) -> float:
     return (fit(1 + _EPOCHS) - fit(1)) / _EPOCHS
 
 
-def our_lists(model: cfnade.CFNADE, rank: Rank, threads: int) -> float:
+def our_lists(model: cfnade.CFNADE, rank: RankBy, threads: int) -> float:
     """Seconds of the top lists of every user."""
     torch.set_num_threads(threads)
     users = model.fitted_.context.user_ids

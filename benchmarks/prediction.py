@@ -27,13 +27,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.common import SEED, fastest, machine, save, unvisited
 from cfnade._typing import IntArray
 from cfnade.calibration.calibration import Calibration
+from cfnade.components import KINDS, Axis, Member, component_names
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic_like
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.predictor import Predictor
+from cfnade.inference.scorer import Scorer
 from cfnade.models import CFNADENetwork
-from cfnade.predictor import Predictor
-from cfnade.scorer import Scorer
-from cfnade.sides import KINDS, Axis, Member, side_names
 
 COLUMNS, LEVELS, ROWS, CELLS = 17_770, 5, 2_000, 1_000_000
 KNOWN, REQUESTS, BEST = 100, 1_000, 10
@@ -71,7 +71,7 @@ def latencies(fitted: FittedModel) -> dict[str, float]:
 
 
 def with_ridge(plain: FittedModel) -> FittedModel:
-    """A model of the same catalogue as the recipes make it: a ridge part, honest for everybody."""
+    """A model of the same catalog as the recipes make it: a ridge part, honest for everybody."""
     return random_model("user", plain.context, plain.trained_on, hidden=(100,), ridge=20)
 
 
@@ -79,7 +79,7 @@ def random_model(
     side: str, context: Dataset, counts: Mapping[Axis, IntArray], **fields: Any
 ) -> FittedModel:
     """With weights of no meaning, personally calibrated."""
-    kinds = {name: KINDS[name] for name in side_names(side, ridge=fields["ridge"])}
+    kinds = {name: KINDS[name] for name in component_names(side, ridge=fields["ridge"])}
     sides = {name: kind.side.sized(kind.axis, context, fields) for name, kind in kinds.items()}
     member, generator = Member(sides).eval(), torch.Generator().manual_seed(SEED)
     with torch.no_grad():

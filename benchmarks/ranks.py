@@ -41,12 +41,12 @@ SHAPES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 
 def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     """What a rank owns of ratings that are in memory: as shards give it, without the disk."""
+    from cfnade.components.base import other_axis
     from cfnade.data.csr import CsrRows, row_offsets
+    from cfnade.distributed.partition import ColumnPartition
     from cfnade.kernels.marking import WholeRows
     from cfnade.ranks.owned import Owned, RankRatings, nameless, owner_of
     from cfnade.shards.layout import owned as owned_columns
-    from cfnade.sides.column_part import ColumnPart
-    from cfnade.sides.side import other_axis
 
     rows = ratings.rows(axis)
     columns = owned_columns(rows.n_columns, group.rank, group.size)
@@ -68,13 +68,13 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     )
     totals = group.sum_(np.bincount(levels, minlength=rows.n_levels).astype(np.int64))
     whole, owner = WholeRows(places[mine], counts), partial(owner_of, group.size)
-    part = ColumnPart(group, columns, rows.n_columns, totals, whole, owner)
+    part = ColumnPartition(group, columns, rows.n_columns, totals, whole, owner)
     return Owned(axis, own, part, None, counts)  # type: ignore[arg-type]
 
 
 def stepper_on(group: Any, ratings: Any, name: str) -> tuple[Any, int]:
+    from cfnade.components import new_member
     from cfnade.config import TrainingConfig
-    from cfnade.sides import new_member
     from cfnade.training.steps import stepper_of
 
     axis, fields, settings = SHAPES[name]

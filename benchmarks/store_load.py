@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.data.postgres import address, find_binaries, postgres
 
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.store.opening import open_store
 from cfnade.store.prequential import event_count
 

@@ -25,7 +25,7 @@ from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.evaluation.evaluate import evaluate
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.recipes import load_recipe
 from cfnade.training.implicit import implicit_plan
 from cfnade.training.run import train

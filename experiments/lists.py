@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import cfnade
 from benchmarks.common import machine
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.implicit import ImplicitComponent, InteractionModel, InteractionRows
 from cfnade.training.implicit import implicit_plan
 from cfnade.training.run import train_picks

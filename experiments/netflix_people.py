@@ -37,7 +37,7 @@ from cfnade.data.splits import Split
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.evaluation.rating_metrics import nll, rmse
 from cfnade.fitting import EpochLines
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.training.run import train
 from cfnade.utils.files import write_text
 from experiments.one import commit

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from cfnade.components import Member
 from cfnade.config import TrainingConfig
 from cfnade.data.load import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.recipes import default_recipe
-from cfnade.sides import Member
 from cfnade.training.loop import Saving
 from cfnade.training.run import Plan, Trained, train
 from cfnade.training.state import NAME
@@ -128,7 +128,7 @@ def _outcome(trained: Trained) -> dict[str, Any]:
 
 def _gains(member: Member) -> list[float]:
     """What validation found for its neighbourhoods: their gains and the shift, as in a plan."""
-    near: list[Any] = [side.network for side in member.sides.values() if side.tunes]
+    near: list[Any] = [side.network for side in member.components.values() if side.tunes]
     found = [float(one.gain) for one in near] + [float(one.shift) for one in near[:1]]
     return [round(value, 4) for value in found]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.sides import Axis
+from cfnade.components import Axis
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 

@@ -33,18 +33,18 @@ from sqlalchemy import select
 from benchmarks.store_load import service
 from cfnade import checkpoint, load
 from cfnade.cli.keeping import table_of
+from cfnade.components.widening import places_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.split_protocols import TRAIN
 from cfnade.data.splits import Split, apply_labels
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.fresh.newest_held import by_newest
 from cfnade.fresh.publishing import check_of
 from cfnade.fresh.refreshing import ratings_for, refresh
-from cfnade.predictor import Predictor
-from cfnade.predictor.histories import Person
+from cfnade.inference.histories import UserHistory
+from cfnade.inference.predictor import Predictor
 from cfnade.recipes import load_recipe
-from cfnade.sides.widening import places_of
 from cfnade.store.bulk import bring_in
 from cfnade.store.events import Saying, keep
 from cfnade.store.opening import Store, open_store
@@ -148,7 +148,9 @@ class Replay:
                 before = mine[: np.searchsorted(mine, at)]
                 met = items[data.items[before]]
                 rated = met[met >= 0].astype(np.int32), data.levels[before[met >= 0]]
-                people[at] = Person(*rated, (), int(users[data.users[at]]) if len(before) else -1)
+                people[at] = UserHistory(
+                    *rated, (), int(users[data.users[at]]) if len(before) else -1
+                )
             raws = predictor.items.table[items[data.items[part[some]]]]
             out[some] = predictor.predict(list(people), raws, histories=people)
         return out

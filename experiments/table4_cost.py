@@ -22,14 +22,14 @@ import numpy as np
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from cfnade.components import new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.load import load_split
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic_like
 from cfnade.exceptions import CfnadeError
-from cfnade.fitted import FittedModel, trained_on
-from cfnade.scorer import Scorer
-from cfnade.sides import new_member
+from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.inference.scorer import Scorer
 from cfnade.training.steps import stepper_of
 from cfnade.utils.files import write_text
 from experiments.one import commit

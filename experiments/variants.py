@@ -18,17 +18,17 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
+from cfnade.components import KINDS, Axis, Kind
+from cfnade.components.base import Array, Before
+from cfnade.components.batches import Batch
+from cfnade.components.nade import NadeComponent, NadeTrainer
+from cfnade.components.nade_rows import NadeWeights
+from cfnade.components.optimizers import TorchTrainer
+from cfnade.components.trainable import Trainer, tables_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import CfnadeError
 from cfnade.models.cfnade import CFNADENetwork
-from cfnade.sides import KINDS, Axis, Kind
-from cfnade.sides.draw import Draw
-from cfnade.sides.nade import EngineStepper, NadeSide
-from cfnade.sides.nade_rows import NadeWeights
-from cfnade.sides.side import Array, Before
-from cfnade.sides.stepping import AutogradStepper
-from cfnade.sides.trainable import SideStepper, tables_of
 
 
 @contextmanager
@@ -36,8 +36,8 @@ def variant(name: str | None) -> Iterator[None]:
     """New CF-NADE sides inside are of the variant; None is the product as it is."""
     if name is not None and name not in _VARIANTS:
         raise CfnadeError(f"unknown variant {name!r}; known: {', '.join(_VARIANTS)}")
-    own = _VARIANTS[name] if name else NadeSide
-    kinds = {key: Kind(own, kind.axis) for key, kind in KINDS.items() if kind.side is NadeSide}
+    own = _VARIANTS[name] if name else NadeComponent
+    kinds = {key: Kind(own, kind.axis) for key, kind in KINDS.items() if kind.side is NadeComponent}
     with patch.dict(KINDS, kinds):
         yield
 
@@ -54,12 +54,12 @@ class SlopeNetwork(CFNADENetwork):
         return self.W + self.S[:, None, :]  # (M, K, H)
 
 
-class SlopeSide(NadeSide):
+class SlopeSide(NadeComponent):
     """Its gradients come by autograd: the compiled step knows nothing of S."""
 
     @classmethod
     def sized(cls, axis: Axis | None, ratings: Dataset, fields: Mapping[str, Any]) -> Self:
-        plain = NadeSide.sized(axis, ratings, fields)
+        plain = NadeComponent.sized(axis, ratings, fields)
         return cls(plain.axis, SlopeNetwork.from_config(plain.network.config))
 
     def start(
@@ -77,31 +77,31 @@ class SlopeSide(NadeSide):
 
     def stepper(
         self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
-    ) -> SideStepper:
+    ) -> Trainer:
         del threads
-        return AutogradStepper(self, self.rules(ratings, settings, share=share))
+        return TorchTrainer(self, self.rules(ratings, settings, share=share))
 
 
 _COLUMNS: dict[Axis, Axis] = {"user": "item", "item": "user"}
 
 
-class UncorrectedSide(NadeSide):
+class UncorrectedSide(NadeComponent):
     """Adam as the authors' code has it: decay rates 0.9 and 0.999, corrected for 0.1 and 0.001."""
 
     def stepper(
         self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
-    ) -> SideStepper:
+    ) -> Trainer:
         rules = self.rules(ratings, settings, share=share)
         return UncorrectedStepper(self, rules, settings, threads)
 
 
-class UncorrectedStepper(EngineStepper):
+class UncorrectedStepper(NadeTrainer):
     """Every step is as much longer as the wrong correction makes it."""
 
-    def fit(self, draw: Draw, slopes: Array, rate: float) -> None:
+    def fit(self, draw: Batch, slopes: Array, rate: float) -> None:
         super().fit(draw, slopes, self._lengthened(rate))
 
-    def step_at_once(self, draw: Draw, rate: float) -> float | None:
+    def step_at_once(self, draw: Batch, rate: float) -> float | None:
         return super().step_at_once(draw, self._lengthened(rate))
 
     def _lengthened(self, rate: float) -> float:
@@ -115,7 +115,7 @@ def uncorrected_factor(t: int) -> float:
     return theirs / right
 
 
-class FlatStartSide(NadeSide):
+class FlatStartSide(NadeComponent):
     """All levels are equally likely before the first step."""
 
     def start(
@@ -125,7 +125,7 @@ class FlatStartSide(NadeSide):
         nn.init.zeros_(self.network.b)
 
 
-_VARIANTS: dict[str, type[NadeSide]] = {
+_VARIANTS: dict[str, type[NadeComponent]] = {
     "slope": SlopeSide,
     "adam": UncorrectedSide,
     "flat_start": FlatStartSide,

@@ -1,8 +1,8 @@
 """What each side of a member says of one cell, written down literally and slowly, in float64.
 
 Where a side has no trained weights, they are those of its principal directions that make the known
-ratings most probable (newcomers.py): here by a full eigendecomposition and a minimiser that needs
-slopes alone.
+ratings most probable (inference/fold_in.py): here by a full eigendecomposition and a minimiser that
+needs slopes alone.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from cfnade.fitted import FittedModel
+from cfnade.components import Member
+from cfnade.components.nade import NadeComponent
+from cfnade.components.ridge import RidgeComponent
+from cfnade.fitted_model import FittedModel
 from cfnade.models import Context
-from cfnade.sides import Member
-from cfnade.sides.nade import NadeSide
-from cfnade.sides.ridge import RidgeSide
 
 FloatArray = npt.NDArray[np.float64]
 Known = Mapping[tuple[int, int], int]
 """(user, item) -> level; -1 is a new user, or a new item, who is in nobody's context."""
 
 
-RowSide = NadeSide | RidgeSide
+TorchRowComponent = NadeComponent | RidgeComponent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,9 +58,9 @@ def side_scores(
     counts = fitted.trained_on[learned(side)]
     if column >= 0 and counts[column].sum() > 0:
         return plain(side, row, column)
-    others = any(one.axis not in (side.axis, None) for one in member.sides.values())
+    others = any(one.axis not in (side.axis, None) for one in member.components.values())
     if not fold or fitted.needs_times or (not own and others):
-        if any(one.axis == side.axis for one in list(member.sides.values())[:number]):
+        if any(one.axis == side.axis for one in list(member.components.values())[:number]):
             return np.zeros(counts.shape[1])  # an earlier side has said it
         return rule(list(own.values()), counts.sum(0), prior=number == 0)
     if not own:
@@ -93,10 +93,10 @@ def frequencies(fitted: FittedModel, cell: Cell) -> FloatArray:
 
 def seen_by(
     member: Member, number: int, cell: Cell, rest: Known
-) -> tuple[RowSide, dict[int, int], dict[int, int], int]:
+) -> tuple[TorchRowComponent, dict[int, int], dict[int, int], int]:
     """A side, its row and what is known of its column, without the cell; and the column."""
-    side = list(member.sides.values())[number]
-    assert isinstance(side, RowSide)
+    side = list(member.components.values())[number]
+    assert isinstance(side, TorchRowComponent)
     of_user = {i: k for (u, i), k in rest.items() if u == cell.user and i >= 0}
     of_item = {u: k for (u, i), k in rest.items() if i == cell.item and u >= 0}
     if side.axis == "user":
@@ -104,7 +104,7 @@ def seen_by(
     return side, of_item, of_user, cell.user
 
 
-def learned(side: RowSide) -> Any:
+def learned(side: TorchRowComponent) -> Any:
     return "item" if side.axis == "user" else "user"
 
 
@@ -116,7 +116,7 @@ def rule(levels: list[int], everyone: Any, *, prior: bool) -> FloatArray:
 
 
 @kept
-def exact(side: RowSide) -> Any:
+def exact(side: TorchRowComponent) -> Any:
     """Its network in float64."""
     return deepcopy(side.network).double()
 
@@ -128,18 +128,18 @@ def context_of(row: frozenset[tuple[int, int]]) -> Context:
     return Context(torch.tensor([0, len(row)]), columns, levels)
 
 
-def plain(side: RowSide, row: Mapping[int, int], column: int) -> FloatArray:
+def plain(side: TorchRowComponent, row: Mapping[int, int], column: int) -> FloatArray:
     """Scores of a trained column in plain torch. (K,)."""
     return _plain(side, frozenset(row.items()), column)
 
 
-def state(side: RowSide, row: Mapping[int, int]) -> FloatArray:
+def state(side: TorchRowComponent, row: Mapping[int, int]) -> FloatArray:
     return _state(side, frozenset(row.items()))
 
 
 @kept
 @torch.no_grad()
-def _plain(side: RowSide, row: frozenset[tuple[int, int]], column: int) -> FloatArray:
+def _plain(side: TorchRowComponent, row: frozenset[tuple[int, int]], column: int) -> FloatArray:
     network = exact(side)
     hidden = network.hidden(context_of(row))
     return np.asarray(network.scores(hidden, torch.tensor([0]), torch.tensor([column]))[0].numpy())
@@ -147,14 +147,14 @@ def _plain(side: RowSide, row: frozenset[tuple[int, int]], column: int) -> Float
 
 @kept
 @torch.no_grad()
-def _state(side: RowSide, row: frozenset[tuple[int, int]]) -> FloatArray:
+def _state(side: TorchRowComponent, row: frozenset[tuple[int, int]]) -> FloatArray:
     network = exact(side)
     hidden = network.hidden(context_of(row))
     return np.asarray((hidden if _is_ridge(side) else network.output_state(hidden))[0].numpy())
 
 
-def _is_ridge(side: RowSide) -> bool:
-    return isinstance(side, RidgeSide)
+def _is_ridge(side: TorchRowComponent) -> bool:
+    return isinstance(side, RidgeComponent)
 
 
 # -- directions ------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class Principal(NamedTuple):
 
 
 @kept
-def principal(fitted: FittedModel, side: RowSide) -> Principal:
+def principal(fitted: FittedModel, side: TorchRowComponent) -> Principal:
     rows = fitted.context.rows(side.axis)
     parts = np.split(np.arange(rows.n_ratings), rows.offsets[1:-1])
     ratings = list(zip(rows.columns.tolist(), rows.levels.tolist(), strict=True))
@@ -193,7 +193,7 @@ def principal(fitted: FittedModel, side: RowSide) -> Principal:
     return Principal(inverse, mean, vectors[:, :D], variances[:D])
 
 
-def features(fitted: FittedModel, side: RowSide, row: Mapping[int, int]) -> FloatArray:
+def features(fitted: FittedModel, side: TorchRowComponent, row: Mapping[int, int]) -> FloatArray:
     """Scores by the mean column and by each direction. Returns (K, 1 + D)."""
     found = principal(fitted, side)
     K, h = len(fitted.context.scale), state(side, row) @ found.inverse
@@ -223,7 +223,7 @@ def problem(fitted: FittedModel, member: Member, axis: str, column: int, known: 
         rest = {place: level for place, level in known.items() if place != cell}
         total = np.zeros(len(fitted.context.scale))
         parts: list[FloatArray] = []
-        for number in range(len(member.sides)):
+        for number in range(len(member.components)):
             side, row, _, _ = seen_by(member, number, cell, rest)
             if learned(side) == axis:
                 whole = features(fitted, side, row)
@@ -233,7 +233,7 @@ def problem(fitted: FittedModel, member: Member, axis: str, column: int, known: 
                 total = total + side_scores(fitted, member, number, cell, known, fold=False)
         base.append(total)
         slopes.append(np.concatenate(parts, axis=1))
-    sides = list(member.sides.values())
+    sides = list(member.components.values())
     variances = [principal(fitted, sides[number]).variances for number in sizes]  # type: ignore[arg-type]
     levels = np.array([known[cell] for cell in own])
     return Problem(np.array(base), np.array(slopes), levels, np.concatenate(variances), sizes)

@@ -11,10 +11,12 @@ import numpy.typing as npt
 
 from cfnade.calibration.calibration import Calibration
 from cfnade.calibration.per_user import Calibrator
-from cfnade.lists import Lists
-from cfnade.predictor.ranking import Best, RankBy, best
-from cfnade.scorer import Scorer
-from cfnade.sides.side import NOTHING, Row, Who
+from cfnade.components.base import NOTHING, Row, Who
+from cfnade.inference.lists import Lists
+from cfnade.inference.objectives import Objective
+from cfnade.inference.results import RankedItems
+from cfnade.inference.scorer import Scorer
+from cfnade.inference.top_n import best
 
 
 def lines(scorer: Scorer, people: Sequence[Who], *, leave_out: bool = True) -> npt.NDArray[Any]:
@@ -27,12 +29,12 @@ def best_of(
     scores: npt.NDArray[Any],
     allowed: npt.NDArray[np.bool_],
     n: int,
-    by: RankBy,
+    by: Objective,
     calibration: Calibration | None,
     *,
     rated: Row = NOTHING,
     among: Any = None,
-) -> Best:
+) -> RankedItems:
     """The best of one line of scores (M, K), of somebody among the users of a fitted model."""
     told: Any = among or SimpleNamespace(
         calibration=calibration,

@@ -6,22 +6,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.components.given import N_ITEMS, N_USERS, STARS
 from tests.folded import Cell, Problem, cost, least, rule, side_scores
+from tests.inference.cases import UNTRAINED_ITEM, make_kind
 from tests.listed import lines
-from tests.predictor.given import UNTRAINED_ITEM, make_kind
-from tests.sides.given import N_ITEMS, N_USERS, STARS
 from tests.test_scorer import NEW_ITEM, NEW_USER, SIDES, known_of, make, said
 
-from cfnade import newcomers
+from cfnade.components.base import NOTHING, Row, What, Who
+from cfnade.components.directions import MOST, directions, gram
+from cfnade.components.row_states import StateRows
 from cfnade.data.synthetic import synthetic
 from cfnade.estimator import CFNADE
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
+from cfnade.inference import fold_in
+from cfnade.inference.scorer import Scorer
 from cfnade.kernels import newton
 from cfnade.kernels.newton import most_probable, most_probable_without_each
-from cfnade.scorer import Scorer
-from cfnade.sides.directions import MOST, directions, gram
-from cfnade.sides.side import NOTHING, Row, What, Who
-from cfnade.sides.state_rows import StateRows
 
 K = len(STARS)
 each_side = pytest.mark.parametrize("side", list(SIDES))
@@ -189,7 +189,7 @@ def test_a_rating_never_moves_its_own_prediction(
     side: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does it if some of the ratings stand for all."""
-    monkeypatch.setattr(newcomers, "MOST", most)
+    monkeypatch.setattr(fold_in, "MOST", most)
     scorer = Scorer(make(side))
     for item in (6, NEW_ITEM, 2, 1):
         answers = []
@@ -226,7 +226,7 @@ def test_who_is_known_by_nothing_gets_what_the_items_get(side: str) -> None:
 
 def test_sides_without_features_keep_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = make("both")
-    monkeypatch.setattr("cfnade.sides.nade_rows.NadeRows.features", lambda *_, **__: None)
+    monkeypatch.setattr("cfnade.components.nade_rows.NadeRows.features", lambda *_, **__: None)
     who = Who(-1, row(c6=3, c2=3))
     answer = Scorer(fitted).of_person(who, np.array([1]))
     chances = []
@@ -267,8 +267,8 @@ def test_leaving_out_each_rating_is_a_history_without_it(
     trained: FittedModel, n: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many ratings are folded in, and some of items that training never saw."""
-    monkeypatch.setattr(newcomers, "MOST", most)
-    monkeypatch.setattr(newcomers, "PIECE", 9 * 5 * (1 + min(most, n)))  # several pieces
+    monkeypatch.setattr(fold_in, "MOST", most)
+    monkeypatch.setattr(fold_in, "PIECE", 9 * 5 * (1 + min(most, n)))  # several pieces
     rng = np.random.default_rng(n)
     columns = rng.permutation(trained.context.n_items)[: n + 1].astype(np.int32)
     scorer, rated = Scorer(trained), Row(columns[1:], rng.integers(0, 5, n).astype(np.uint8))
@@ -287,7 +287,7 @@ def test_known_users_and_items_are_not_touched(
         raise AssertionError("nothing is folded where there are weights")
 
     context = trained.context
-    monkeypatch.setattr(newcomers.Newcomers, "_solution", never)
+    monkeypatch.setattr(fold_in.FoldIn, "_solution", never)
     Scorer(trained).probabilities(context.users[:500], context.items[:500])
     scorer = Scorer(trained)
     assert len(lines(scorer, [scorer.person(3)])) == 1

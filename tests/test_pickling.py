@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from tests.close import assert_close
 
-from cfnade import CFNADE, Dataset, Predictor, synthetic
+from cfnade import CFNADE, Dataset, synthetic
+from cfnade.inference.predictor import Predictor
 
 SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 2, "batch_rows": 8, "threads": 1}
 

@@ -11,19 +11,19 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tests.close import assert_close
+from tests.components.given import N_ITEMS, N_USERS, STARS, some_member, some_ratings
 from tests.folded import Cell, Known, frequencies, side_scores, unknown
 from tests.listed import lines
-from tests.sides.given import N_ITEMS, N_USERS, STARS, some_member, some_ratings
 
-from cfnade import scorer as module
+from cfnade.components import Axis
+from cfnade.components.base import NOTHING, Row, Who
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError, PredictionError
-from cfnade.fitted import FittedModel
-from cfnade.lists import distributions
-from cfnade.scorer import Scorer
-from cfnade.sides import Axis
-from cfnade.sides.side import NOTHING, Row, Who
+from cfnade.fitted_model import FittedModel
+from cfnade.inference import scorer as module
+from cfnade.inference.lists import distributions
+from cfnade.inference.scorer import Scorer
 
 FloatArray = npt.NDArray[np.float64]
 NEW_USER, NEW_ITEM = 5, 4
@@ -72,7 +72,7 @@ def said(fitted: FittedModel, known: Known, user: int, item: int) -> FloatArray:
     if unknown(fitted, cell, known):
         return frequencies(fitted, cell)
     for member in fitted.members:
-        numbers = range(len(member.sides))
+        numbers = range(len(member.components))
         total = np.sum([side_scores(fitted, member, n, cell, known) for n in numbers], axis=0)
         weights = np.exp(total - total.max())
         chances.append(weights / weights.sum())
@@ -165,7 +165,7 @@ def expected_with_history(fitted: FittedModel, user: int, history: Row, item: in
         return frequencies(fitted, cell)
     (member,) = fitted.members
     total = np.zeros(K)
-    for number, side in enumerate(member.sides.values()):
+    for number, side in enumerate(member.components.values()):
         known = mine if side.axis == "user" else context
         total += side_scores(fitted, member, number, cell, known)
     weights = np.exp(total - total.max())
@@ -186,7 +186,7 @@ def test_a_stored_user_with_another_history(
     side: str, history: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The history replaces the user's row; what item rows hold of the user is left out of it."""
-    monkeypatch.setattr("cfnade.scorer.FEW_PEOPLE", few)
+    monkeypatch.setattr("cfnade.inference.scorer.FEW_PEOPLE", few)
     fitted, rated = make(side, members=1), HISTORIES[history]
     scorer, known = Scorer(fitted), known_of(fitted.context)
     trained = np.flatnonzero(np.arange(N_ITEMS) != NEW_ITEM)
@@ -207,7 +207,7 @@ def test_a_stored_user_with_another_history(
 
 @each_side
 def test_cells_of_many_people_are_those_of_each(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cfnade.scorer.FEW_PEOPLE", 0)
+    monkeypatch.setattr("cfnade.inference.scorer.FEW_PEOPLE", 0)
     scorer = Scorer(make(side))
     people = [*map(scorer.person, range(N_USERS)), STRANGER]
     which = np.random.default_rng(1).permutation(np.repeat(np.arange(len(people)), N_ITEMS))

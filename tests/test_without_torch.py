@@ -18,17 +18,17 @@ import numpy as np
 import pytest
 import torch
 from tests.close import assert_close
-from tests.predictor.given import KINDS as GIVEN
-from tests.predictor.given import make, make_kind
-from tests.predictor.picked import picked_model, rated_model
+from tests.inference.cases import KINDS as GIVEN
+from tests.inference.cases import make, make_kind
+from tests.inference.implicit_cases import picked_model, rated_model
 
 from cfnade import CFNADE, synthetic
 from cfnade.checkpoint import load, save
-from cfnade.fitted import FittedModel
-from cfnade.scorer import Scorer
-from cfnade.sides import KINDS
-from cfnade.sides.kinds import network_shapes
-from cfnade.sides.saved import SAVED, Expected, SavedMember, expected_tables
+from cfnade.components import KINDS
+from cfnade.components.registry import network_shapes
+from cfnade.components.saved import SAVED, Expected, SavedMember, expected_tables
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.scorer import Scorer
 
 MODELS: dict[str, Callable[[], FittedModel]] = {
     **{kind: lambda kind=kind: make_kind(kind) for kind in GIVEN},  # type: ignore[misc]
@@ -43,7 +43,8 @@ MODELS: dict[str, Callable[[], FittedModel]] = {
 
 IMPORT = """
 import sys
-from cfnade import CFNADE, Predictor, load, load_split, split, synthetic
+from cfnade import CFNADE, load, load_split, split, synthetic
+from cfnade.inference.predictor import Predictor
 model = CFNADE(hidden=(6,), seed=3)
 assert model.get_params()["seed"] == 3
 assert "torch" not in sys.modules
@@ -65,7 +66,7 @@ def test_the_estimator_imports_torch_when_training_starts(tmp_path: Path) -> Non
 
 ASK = """
 import sys
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 def asked(folder):
     predictor = Predictor.load(folder)
@@ -167,7 +168,7 @@ def test_what_answers_is_known_of_all_kinds_of_sides() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_tables_are_expected_as_networks_have_them(name: str) -> None:
     for member in MODELS[name]().members:
-        kept = {name: side.arrays() for name, side in member.sides.items()}
+        kept = {name: side.arrays() for name, side in member.components.items()}
         shapes = network_shapes(member.to_dict(), kept)
         assert expected_tables(member.to_dict(), kept) == {
             name: Expected(*kind) for name, kind in shapes.items()

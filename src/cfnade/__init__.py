@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from cfnade.data.synthetic import synthetic
     from cfnade.estimator import CFNADE
     from cfnade.exceptions import CfnadeError, DataError, ModelError
-    from cfnade.predictor import Predictor
 
 _MODULES = {
     "CFNADE": "estimator",
     "CfnadeError": "exceptions",
     "DataError": "exceptions",
     "ModelError": "exceptions",
-    "Predictor": "predictor",
     "Dataset": "data.dataset",
     "Interactions": "data.dataset",
     "Ratings": "data.dataset",
@@ -58,7 +56,6 @@ __all__ = [
     "Dataset",
     "Interactions",
     "ModelError",
-    "Predictor",
     "Ratings",
     "Scale",
     "Split",

@@ -18,10 +18,10 @@ from cfnade.config import TrainingConfig
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split
 from cfnade.exceptions import CfnadeError, CheckpointError, PredictionError, TrainingError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.predictor import Predictor
 from cfnade.native import kind_of
 from cfnade.parameters import Arguments, restored_arguments, saved_arguments
-from cfnade.predictor import Predictor
 from cfnade.questions import Questions
 
 if TYPE_CHECKING:  # what trains imports torch, which takes longer than everything else

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from annotated_types import Ge, Le
 
+from cfnade.components.base import AnsweringMember
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import pair_keys
 from cfnade.data.merge import merge
@@ -16,12 +17,11 @@ from cfnade.data.readers.frames import join_target
 from cfnade.data.split_protocols import TRAIN, VALID, add_validation
 from cfnade.data.splits import Split, apply_labels
 from cfnade.exceptions import DataError, TrainingError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.models.config import CFNADEConfig
 from cfnade.native import read
 from cfnade.parameters import as_given
 from cfnade.recipes import Recipe, default_recipe, training_config
-from cfnade.sides.side import AnsweringMember
 from cfnade.training.implicit import ImplicitPlan, implicit_plan
 from cfnade.training.plan import (
     DataSize,

@@ -16,7 +16,12 @@ from cfnade.evaluation.evaluate import (
     evaluate_ranking,
 )
 from cfnade.exceptions import PredictionError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.cells import Beside
+from cfnade.inference.histories import History
+from cfnade.inference.objectives import How
+from cfnade.inference.predictor import Predictor
+from cfnade.inference.results import probability_names
 from cfnade.native import (
     KINDS,
     Kind,
@@ -27,11 +32,6 @@ from cfnade.native import (
     kind_of,
     read,
 )
-from cfnade.predictor import Predictor
-from cfnade.predictor.cells import Beside
-from cfnade.predictor.frames import probability_names
-from cfnade.predictor.histories import History
-from cfnade.predictor.ranking import How
 from cfnade.utils.validation import check_choice
 
 

@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pytest
 from scipy.optimize import brentq
 from tests.close import assert_close
-from tests.listed import best_of
-from tests.predictor.given import (
+from tests.inference.cases import (
     FOR_PEOPLE,
     ITEMS,
     KINDS,
@@ -28,19 +27,21 @@ from tests.predictor.given import (
     make_kind,
     ratings,
 )
+from tests.listed import best_of
 
 from cfnade.calibration import per_user
 from cfnade.calibration.calibration import Calibration
 from cfnade.calibration.per_user import Calibrator, LevelPreferences
 from cfnade.checkpoint import load, save
+from cfnade.components.base import NOTHING, Row, Who, row_of
 from cfnade.data.scale import Scale
 from cfnade.evaluation import rating_metrics as metrics
 from cfnade.evaluation.evaluate import evaluate
-from cfnade.fitted import FittedModel
-from cfnade.predictor import Predictor
-from cfnade.predictor.ranking import best, rank_by
-from cfnade.scorer import Scorer
-from cfnade.sides.side import NOTHING, Row, Who, row_of
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.objectives import resolve_objective
+from cfnade.inference.predictor import Predictor
+from cfnade.inference.scorer import Scorer
+from cfnade.inference.top_n import best
 
 FloatArray = npt.NDArray[np.float64]
 WEIGHTS = (0.2, -0.1, 0.3, 0.0, -0.4, 0.1, 0.0, 0.2, -0.2, 0.1)
@@ -175,7 +176,7 @@ def test_an_item_that_is_best_without_its_own_rating_is_found() -> None:
     rated = Row(np.array([5], np.int32), np.array([5], np.uint8))
     scores = np.tile(np.linspace(0.0, 0.5, 10), (ITEMS, 1))
     scores[5] = np.linspace(0.0, 0.45, 10)  # it would be the last one if all leaned alike
-    by = rank_by("at_least", 4.5, None, fitted.context.scale)
+    by = resolve_objective("at_least", 4.5, None, fitted.context.scale)
     result = best_of(scores, np.ones(ITEMS, bool), 1, by, None, rated=rated, among=fitted)
     chances = np.exp(scores[5]) / np.exp(scores[5]).sum()
     assert result.items.tolist() == [5]
@@ -226,7 +227,7 @@ def test_new_users_have_a_separate_calibration(kind: str, rank: Any) -> None:
 def test_trained_and_new_users_are_listed_together() -> None:
     """Their temperatures differ, and each gets the list of a request of its own."""
     fitted = replace(model_with_preferences("user"), calibration_of_new=OF_NEW)
-    scorer, by = Scorer(fitted), rank_by("at_least", 4.0, None, fitted.context.scale)
+    scorer, by = Scorer(fitted), resolve_objective("at_least", 4.0, None, fitted.context.scale)
     people = [scorer.person(0), Who(-1, scorer.person(3).rated), Who(-1, NOTHING)]
     every = np.arange(ITEMS)
 

@@ -11,14 +11,14 @@ from tests.implicit.cases import CASES, some_model
 from tests.raw_tables import raw_table
 
 from cfnade.calibration.calibration import Calibration
+from cfnade.components import component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.validate import build
-from cfnade.fitted import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.implicit import InteractionModel
 from cfnade.implicit.rows import InteractionRows
-from cfnade.sides import new_member, side_names
 
 KINDS: dict[str, dict[str, Any]] = {
     "user": {},
@@ -68,7 +68,7 @@ def make(
     **fields: Any,
 ) -> FittedModel:
     context = ratings() if data is None else data
-    names, fields = side_names(side, time=time), {"hidden": (6,)} | fields
+    names, fields = component_names(side, time=time), {"hidden": (6,)} | fields
     members = tuple(
         new_member(names, context, fields, TrainingConfig()).eval() for _ in range(seeds)
     )
@@ -95,7 +95,7 @@ def weights(fitted: FittedModel) -> list[dict[str, bytes]]:
 
 def shared_arrays(fitted: FittedModel) -> list[bytes]:
     """What its sides keep beside their weights."""
-    sides = [side for member in fitted.members for side in member.sides.values()]
+    sides = [side for member in fitted.members for side in member.components.values()]
     return [array.tobytes() for side in sides for array in side.arrays().values()]
 
 

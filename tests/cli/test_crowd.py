@@ -12,7 +12,7 @@ import pytest
 
 from cfnade.cli.crowd import refuse
 from cfnade.exceptions import PredictionError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.shards import Shards
 
 Shell = Any

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.predictor.picked import picked_model
+from tests.inference.implicit_cases import picked_model
 
 from cfnade.checkpoint import save
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 Shell = Any
 

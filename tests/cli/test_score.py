@@ -11,7 +11,7 @@ from tests.close import assert_close
 from cfnade import load_split
 from cfnade.checkpoint import load
 from cfnade.evaluation.evaluate import evaluate, evaluate_ranking
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 Shell = Any
 

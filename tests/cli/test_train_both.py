@@ -27,7 +27,7 @@ def test_side_both_takes_its_own_recipe_and_can_be_evaluated(
     done = shell("train", ratings_file, "--side", "both", *SMALL, out)
     assert done.code == 0, done.err
     fitted = load(out)
-    assert list(fitted.members[0].sides) == ["user", "item"]
+    assert list(fitted.members[0].components) == ["user", "item"]
     job = fitted.facts["job"]
     assert (job["side"], job["recipe"], job["training"]["passes"]) == ("both", "default-both", 8)
     scored = shell("evaluate", out, "--json")

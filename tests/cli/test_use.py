@@ -13,7 +13,7 @@ import pytest
 from tests.close import assert_close
 
 from cfnade.checkpoint import load
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 Shell = Any
 
@@ -194,7 +194,7 @@ def test_export_writes_recommendations_and_embeddings(
     assert shell("export", user_model, out, "-n", "3").code == 0
     frame, predictor = pl.read_parquet(out), Predictor.load(user_model)
     assert_close(frame, predictor.recommend(list(range(60)), n=3))
-    [network] = [side.network for side in load(user_model).members[0].sides.values()]
+    [network] = [side.network for side in load(user_model).members[0].components.values()]
     assert shell("export", user_model, out, "--what", "items").code == 0
     items = pl.read_parquet(out)
     assert items["vector"].to_numpy()[7] == pytest.approx(

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pytest
 import torch
 from tests.close import assert_close
-from tests.predictor.given import known_cells, literal
+from tests.inference.cases import known_cells, literal
 
 from cfnade.calibration.calibration import Calibration, fit_calibration
+from cfnade.components import component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
@@ -23,9 +24,8 @@ from cfnade.data.synthetic import synthetic
 from cfnade.evaluation import rating_metrics as metrics
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import ModelError, PredictionError
-from cfnade.fitted import FittedModel, trained_on
-from cfnade.scorer import Scorer
-from cfnade.sides import new_member, side_names
+from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.inference.scorer import Scorer
 
 N_USERS, N_ITEMS, STARS = 60, 9, (1.0, 2.0, 3.0, 5.0)
 RANGES = (range(1), range(1, 5), range(5, 20), range(20, 100))
@@ -63,7 +63,7 @@ def model_of(side: str, context: Dataset, **fields: Any) -> FittedModel:
     """Random weights of order one."""
     fields = {"hidden": (5,)} | fields
     seeds, time = fields.pop("seeds", 1), fields.pop("time", False)
-    names = side_names(side, time=time)
+    names = component_names(side, time=time)
     generator = torch.Generator().manual_seed(3)
     members = tuple(
         new_member(names, context, fields, TrainingConfig()).eval() for _ in range(seeds)
@@ -76,7 +76,7 @@ def model_of(side: str, context: Dataset, **fields: Any) -> FittedModel:
 
 
 def predicted_by_hand(fitted: FittedModel, test: Dataset) -> FloatArray:
-    """Plain torch, cell by cell (tests/predictor/given.py)."""
+    """Plain torch, cell by cell (tests/inference/cases.py)."""
     cells = zip(test.users.tolist(), test.items.tolist(), strict=True)
     known = known_cells(fitted.context)
     return np.array([literal(fitted, user, item, known) for user, item in cells])
@@ -158,7 +158,7 @@ def item_means() -> tuple[FittedModel, Dataset]:
     chosen = np.random.default_rng(2).random(len(ratings)) < 0.8
     context, test = ratings.select(chosen), ratings.select(~chosen)
     fitted = model_of("user", context)
-    network: Any = fitted.members[0].sides["user"].network
+    network: Any = fitted.members[0].components["user"].network
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.zero_()
@@ -177,7 +177,7 @@ def test_shuffled_answers_score_worse() -> None:
 
 def test_calibration_changes_the_likelihood_but_not_the_rmse() -> None:
     fitted, test = item_means()
-    network: Any = fitted.members[0].sides["user"].network
+    network: Any = fitted.members[0].components["user"].network
     with torch.no_grad():
         network.b.mul_(2.5)  # far too sure of itself
     half = np.arange(len(test)) % 2 == 0

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 import torch
 from tests.evaluation.test_ranking_metrics import by_hand
-from tests.predictor.given import (
+from tests.inference.cases import (
     ITEMS,
     NEW_USER,
     TIMELESS,
@@ -37,9 +37,9 @@ from cfnade.evaluation import evaluate
 from cfnade.evaluation.evaluate import evaluate_ranking
 from cfnade.evaluation.ranking_metrics import METRICS, ranked_hits
 from cfnade.exceptions import PredictionError
-from cfnade.fitted import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.implicit.rows import InteractionRows
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 STRANGER, UNHEARD = USERS, ITEMS  # ids that the model does not have
 
@@ -254,11 +254,11 @@ def test_ease_under_liangs_protocol_reproduces_a_prototype(real_data: Path) -> N
         return out
 
     train, given, answers = (table(part) for part in (parts.train, parts.fold_in, parts.test))
-    people, catalogue = np.flatnonzero(answers.sum(1)), np.flatnonzero(train.sum(0))
-    train = train[:, catalogue]
-    given, answers = (of[np.ix_(people, catalogue)] for of in (given, answers))
-    inverse = np.linalg.inv(train.T @ train + 500 * np.eye(len(catalogue), dtype=np.float32))
-    weights = -inverse / np.diag(inverse) * (1 - np.eye(len(catalogue)))
+    people, catalog = np.flatnonzero(answers.sum(1)), np.flatnonzero(train.sum(0))
+    train = train[:, catalog]
+    given, answers = (of[np.ix_(people, catalog)] for of in (given, answers))
+    inverse = np.linalg.inv(train.T @ train + 500 * np.eye(len(catalog), dtype=np.float32))
+    weights = -inverse / np.diag(inverse) * (1 - np.eye(len(catalog)))
     scores = np.where(given > 0, np.nan, given @ weights)
     order = np.argsort(-scores, 1)  # NaN last
     liked = np.take_along_axis(answers > 0, order, 1)

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from tests.experiments.plans import CHOICE, HEAD, plan_file
 
+from cfnade.components import KINDS, new_member
+from cfnade.components.plain import PlainRows
+from cfnade.components.readings import reading_of
 from cfnade.config import TrainingConfig
 from cfnade.data.load import load, load_split
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
-from cfnade.sides import KINDS, new_member
-from cfnade.sides.plain import PlainRows
-from cfnade.sides.readings import reading_of
 from cfnade.training.run import train
 from experiments import one, report, tables
 from experiments.figures import curves
@@ -245,7 +245,7 @@ def small_run(name: str | None, side: str = "item") -> Any:
 
 
 def network_of(trained: Any) -> Any:
-    return trained.fitted.members[0].sides["item"].network
+    return trained.fitted.members[0].components["item"].network
 
 
 def test_uncorrected_steps_are_as_long_as_a_hand_calculation_says() -> None:
@@ -275,7 +275,7 @@ def test_the_slope_is_learnt_and_counts_for_every_level() -> None:
 
 def test_a_sloped_model_answers_with_its_slope() -> None:
     fitted = small_run("slope").fitted
-    side: Any = fitted.members[0].sides["item"]
+    side: Any = fitted.members[0].components["item"]
     plain = reading_of(
         "item", PlainRows(side.scores_given, fitted.context.rows("item")), fitted.context
     )
@@ -297,7 +297,7 @@ def test_a_flat_start_says_nothing_before_the_first_step() -> None:
     ratings = synthetic(50, 30, 700, seed=2).ratings
     with variant("flat_start"):
         member = new_member(("item",), ratings, {"hidden": (5,)}, TrainingConfig())
-    network: Any = member.sides["item"].network
+    network: Any = member.components["item"].network
     assert not network.b.any()
     assert network.W.any()
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cfnade import CFNADE, Predictor, synthetic
+from cfnade import CFNADE, synthetic
+from cfnade.inference.predictor import Predictor
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {"ridge": 0, "hidden": (8,)},

@@ -24,14 +24,14 @@ from tests.store.given import bytes_below
 
 from cfnade import CFNADE, checkpoint
 from cfnade.cli import fresher
+from cfnade.components.ridge import RidgeComponent
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import CheckpointError, TrainingError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.fresh import refreshing
 from cfnade.fresh.newest_held import by_newest, held_back
 from cfnade.fresh.publishing import KEPT, check_of, earlier, publish, roll_back
 from cfnade.fresh.refreshing import FolderBusyError, refresh
-from cfnade.sides.ridge import RidgeSide
 from cfnade.store.forgetting import forget
 from cfnade.store.opening import open_store
 from cfnade.utils.files import exclusive
@@ -104,8 +104,8 @@ def test_what_is_made_from_ratings_is_made_of_the_newest_too(place: str, tmp_pat
     fitted = checkpoint.load(model)
     counts = fitted.context.level_counts("item")
     np.testing.assert_array_equal(fitted.trained_on["item"], counts)
-    side = fitted.members[0].sides["user-ridge"]
-    assert isinstance(side, RidgeSide)
+    side = fitted.members[0].components["user-ridge"]
+    assert isinstance(side, RidgeComponent)
     starts = side.network.e_start
     new = fitted.context.item_ids.tolist().index("new")  # which all of its raters gave five stars
     assert starts[new, 0] == starts[:, 0].min()
@@ -144,7 +144,7 @@ def test_what_is_worse_is_not_published(
 
     def spoilt(*given: object) -> object:
         fitted = real(*given)  # type: ignore[arg-type]
-        side = fitted.members[0].sides["user"]
+        side = fitted.members[0].components["user"]
         for table in side.network.parameters():
             table.data += 3 * table.data.abs().mean() * np.random.default_rng(0).normal()
             table.data.flatten()[::2] *= -4

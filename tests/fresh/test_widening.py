@@ -15,6 +15,9 @@ from tests.raw_tables import raw_table
 from tests.serve.given import KINDS, ratings, trained
 
 from cfnade import checkpoint
+from cfnade.components.ridge import RidgeComponent
+from cfnade.components.variational_bayes import continue_factor_analysis, fit_factor_analysis
+from cfnade.components.widening import places_of, recounted
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
@@ -22,10 +25,7 @@ from cfnade.data.splits import split
 from cfnade.data.validate import build
 from cfnade.exceptions import TrainingError
 from cfnade.fresh.refreshing import extended
-from cfnade.scorer import Scorer
-from cfnade.sides.factors import analyse, continued
-from cfnade.sides.ridge import RidgeSide
-from cfnade.sides.widening import places_of, recounted
+from cfnade.inference.scorer import Scorer
 from cfnade.training.member import gone_on
 from cfnade.training.run import train
 
@@ -67,7 +67,7 @@ def _tables(old: Dataset, new: Dataset) -> list[tuple[npt.NDArray[Any], npt.NDAr
 def test_new_columns_are_the_mean_of_the_trained_and_count_as_untrained(tmp_path: Path) -> None:
     fitted = checkpoint.load(trained(tmp_path / "user", KINDS["user"]))
     wide = extended(fitted, more(fitted.context))
-    old, new = (model.members[0].sides["user"] for model in (fitted, wide))
+    old, new = (model.members[0].components["user"] for model in (fitted, wide))
     places = places_of(wide.context.item_ids, fitted.context.item_ids)
     seen = torch.from_numpy(fitted.trained_on["item"].sum(1) > 0)
     for name, table in old.network.state_dict().items():
@@ -102,9 +102,12 @@ def test_an_analysis_gone_on_with_is_as_good_as_one_from_the_start() -> None:
     """Two sweeps from an analysis of half of the rows, against thirty of all."""
     made = ratings(KINDS["user"])
     half = made.select(np.flatnonzero(made.users % 2 == 0))
-    first = analyse(half.rows("user"), 4, seed=0, threads=1)
+    first = fit_factor_analysis(half.rows("user"), 4, seed=0, threads=1)
     rows = made.rows("user")
-    on, scratch = continued(rows, first, threads=1, sweeps=8), analyse(rows, 4, seed=0, threads=1)
+    on, scratch = (
+        continue_factor_analysis(rows, first, threads=1, sweeps=8),
+        fit_factor_analysis(rows, 4, seed=0, threads=1),
+    )
     assert abs(on.noise - scratch.noise) < 0.05 * scratch.noise
     assert np.corrcoef(on.mean, scratch.mean)[0, 1] > 0.98
 
@@ -142,7 +145,7 @@ def test_going_on_trains_each_member_from_its_own_weights(tmp_path: Path) -> Non
 
 def test_a_turned_analysis_says_the_same_in_the_other_ones_dimensions() -> None:
     rows = ratings(KINDS["user"]).rows("user")
-    first = analyse(rows, 4, seed=0, threads=1)
+    first = fit_factor_analysis(rows, 4, seed=0, threads=1)
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0].astype(np.float32)
     counts = np.bincount(rows.columns, minlength=rows.n_columns)
     back = replace(first, a=first.a @ turn).turned_like(first, counts)
@@ -153,16 +156,16 @@ def test_a_turned_analysis_says_the_same_in_the_other_ones_dimensions() -> None:
 def test_what_training_added_is_added_to_the_new_start_too(tmp_path: Path) -> None:
     """Two models that differ by what training added differ by just that when they went on."""
     fitted = checkpoint.load(trained(tmp_path / "user", KINDS["ridge"]))
-    side = fitted.members[0].sides["user-ridge"]
-    assert isinstance(side, RidgeSide)
+    side = fitted.members[0].components["user-ridge"]
+    assert isinstance(side, RidgeComponent)
     wide, settings = more(fitted.context), TrainingConfig()
-    one = gone_on(fitted, wide, settings).sides["user-ridge"]
+    one = gone_on(fitted, wide, settings).components["user-ridge"]
     with torch.no_grad():
         side.network.b[3] += 0.5
         side.network.V[4, 1] -= 0.25
-    other = gone_on(fitted, wide, settings).sides["user-ridge"]
-    assert isinstance(one, RidgeSide)
-    assert isinstance(other, RidgeSide)
+    other = gone_on(fitted, wide, settings).components["user-ridge"]
+    assert isinstance(one, RidgeComponent)
+    assert isinstance(other, RidgeComponent)
     places = places_of(wide.item_ids, fitted.context.item_ids)
     old = torch.from_numpy(places >= 0)
     for name, place, at, added in (("b", 3, (), 0.5), ("V", 4, (1,), -0.25)):

@@ -130,7 +130,7 @@ def fixed_blend(_: Mapping[str, float]) -> contextlib.AbstractContextManager[Non
 
 def opened(folder: Path) -> Any:
     """A saved model, to be asked."""
-    from cfnade.predictor import Predictor
+    from cfnade.inference.predictor import Predictor
 
     return Predictor.load(folder)
 
@@ -143,7 +143,7 @@ def weights(folder: Path) -> Arrays:
     found: Arrays = {}
     for number, member in enumerate(model.answering):
         found |= {f"{number}.{name}": table for name, table in member.tables().items()}
-        for name, side in member.sides.items():
+        for name, side in member.components.items():
             found |= {f"{number}.{name}.{key}": array for key, array in side.arrays().items()}
     return {name: np.asarray(array) for name, array in found.items()}
 

@@ -11,13 +11,13 @@ import torch
 from tests.ranks.given import on_ranks, small_shards
 
 from cfnade.cli.job import load_parts
+from cfnade.components import new_member
+from cfnade.components.variational_bayes import Factors, fit_factor_analysis
 from cfnade.config import TrainingConfig
 from cfnade.group import Group
 from cfnade.ranks.owned import owned_by
 from cfnade.ranks.rank_training import train_together
 from cfnade.shards import Shards
-from cfnade.sides import new_member
-from cfnade.sides.factors import Factors, analyse
 from cfnade.training.steps import TorchStepper, stepper_of
 
 FEW = TrainingConfig(epochs=2, batch_rows=16)
@@ -33,12 +33,14 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_factor_analysis_by_ranks_says_what_one_process_says(shards: Shards, ranks: int) -> None:
     rows = load_parts({"data": shards.folder}).train.rows("user")
-    whole = analyse(rows, 3, seed=0, threads=1, sweeps=5)
+    whole = fit_factor_analysis(rows, 3, seed=0, threads=1, sweeps=5)
 
     def own(group: Group) -> tuple[Any, Factors]:
         owned = owned_by(group, shards, "user")
         found = owned.ratings.rows("user")
-        return owned.part.columns, analyse(found, 3, seed=0, threads=1, sweeps=5, part=owned.part)
+        return owned.part.columns, fit_factor_analysis(
+            found, 3, seed=0, threads=1, sweeps=5, part=owned.part
+        )
 
     a, mean = np.zeros_like(whole.a), np.zeros_like(whole.mean)
     for columns, factors in on_ranks(ranks, own):
@@ -62,21 +64,21 @@ def test_the_gradient_of_a_step_is_that_of_one_process(shards: Shards, ranks: in
 
     def own(group: Group) -> tuple[Any, float, dict[str, torch.Tensor]]:
         owned = owned_by(group, shards, "user")
-        spread = member.sides["user-ridge"].network.config.spread  # type: ignore[union-attr]
+        spread = member.components["user-ridge"].network.config.spread  # type: ignore[union-attr]
         fields = FIELDS | {"spread": spread}
         part = new_member(NAMES, owned.ratings, fields, FEW, {"user": owned.part})
         columns = torch.from_numpy(owned.part.columns).long()
         with torch.no_grad():
             for name, tensor in part.state_dict().items():
                 by_column = name.rpartition(".")[2] in (
-                    *part.sides["user-ridge"].by_column,
-                    *part.sides["user"].by_column,
+                    *part.components["user-ridge"].by_column,
+                    *part.components["user"].by_column,
                 )
                 tensor.copy_(start[name][columns] if by_column else start[name])
         stepper = stepper_of(part, owned.ratings, fields, FEW, device="cpu", threads=1)
         return columns, stepper.step(rows, step=0, rate=1.0), stepper.state()
 
-    names = [name for name, _ in member.sides["user-ridge"].network.named_parameters()]
+    names = [name for name, _ in member.components["user-ridge"].network.named_parameters()]
     for columns, own_cost, found in on_ranks(ranks, own):
         assert own_cost == pytest.approx(cost, rel=1e-5)
         for number, name in enumerate(names):

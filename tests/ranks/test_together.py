@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from cfnade import checkpoint
 from cfnade.cli import app
 from cfnade.cli.job import load_parts
+from cfnade.components import Member, component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.exceptions import CheckpointError, TrainingError
@@ -25,7 +26,6 @@ from cfnade.ranks.rank_state import RankSaving
 from cfnade.ranks.rank_training import train_together
 from cfnade.ranks.saved_columns import check_folder, load_columns
 from cfnade.shards import Shards
-from cfnade.sides import Member, new_member, side_names
 from cfnade.training.state import write_state
 from cfnade.training.steps import Stepper, TorchStepper, stepper_of
 
@@ -63,7 +63,7 @@ def stepped(
     group: Group, shards: Shards, name: str, settings: TrainingConfig, steps: int, rows: int = 16
 ) -> Stepped:
     side, fields = MODELS[name]
-    names = side_names(side)
+    names = component_names(side)
     axes: list[Any] = [*names]
     owned = {axis: owned_by(group, shards, axis) for axis in axes}
     one = owned[names[0]]
@@ -87,14 +87,14 @@ def whole_gradient(
 ) -> tuple[dict[Any, Any], float]:
     """The gradient of the first step by autograd, in one process, by side and parameter."""
     side, fields = MODELS[name]
-    member = new_member(side_names(side), parts.train, fields, settings)
+    member = new_member(component_names(side), parts.train, fields, settings)
     stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=1)
     plain = TorchStepper(member, parts.train, stepper.draws, 1.0)
     cost = plain.step(rows_of(stepper, rows), step=0, rate=1.0)
     moments = plain.state()
     firsts = {
         (axis, key): 10 * moments[f"{axis}/{i}.moment"]
-        for axis, one in member.sides.items()
+        for axis, one in member.components.items()
         for i, (key, _) in enumerate(one.network.named_parameters())
     }
     return firsts, cost
@@ -122,7 +122,7 @@ def test_the_gradient_of_a_step_is_that_of_one_process(
 @pytest.mark.parametrize("name", MODELS)
 def test_one_rank_has_the_bits_of_one_process(shards: Shards, parts: Split, name: str) -> None:
     side, fields = MODELS[name]
-    member = new_member(side_names(side), parts.train, fields, FEW)
+    member = new_member(component_names(side), parts.train, fields, FEW)
     stepper = stepper_of(member, parts.train, fields, FEW, device="cpu", threads=1)
     for step in range(3):
         stepper.step(rows_of(stepper), step=step, rate=1.0)
@@ -137,7 +137,7 @@ def test_validation_by_ranks_is_that_of_the_whole(
     shards: Shards, parts: Split, ranks: int, name: str, tmp_path: Path
 ) -> None:
     found = on_ranks(ranks, lambda group: trained(group, shards, tmp_path, name))
-    from cfnade.scorer import Scorer
+    from cfnade.inference.scorer import Scorer
 
     fitted = checkpoint.load(tmp_path)
     fitted = replace(fitted, context=parts.train, calibration=None)
@@ -324,8 +324,8 @@ def test_ranks_load_the_columns_of_their_own_ids(
     for some in (slice(0, None, 2), slice(1, None, 2)):
         own: Any = {axis: all_ids[some] for axis, all_ids in ids.items()}
         part = load_columns(tmp_path, own)
-        for side_name, side in part.members[0].sides.items():
-            full = whole.members[0].sides[side_name].network.state_dict()
+        for side_name, side in part.members[0].components.items():
+            full = whole.members[0].components[side_name].network.state_dict()
             for key, tensor in side.network.state_dict().items():
                 wanted = full[key][some] if key in side.by_column else full[key]
                 assert torch.equal(tensor, wanted), (side_name, key)
@@ -343,7 +343,9 @@ def test_ranks_go_on_from_a_model_with_some_of_the_items(shards: Shards, tmp_pat
         earlier.context.user_ids, later.context.user_ids, return_indices=True
     )
     assert len(old) > 0
-    before, after = (one.members[0].sides["item"].network.state_dict() for one in (earlier, later))
+    before, after = (
+        one.members[0].components["item"].network.state_dict() for one in (earlier, later)
+    )
     for key in ("A", "P", "b"):
         torch.testing.assert_close(after[key][new], before[key][old], atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(after["Q"], before["Q"], atol=1e-6, rtol=1e-5)

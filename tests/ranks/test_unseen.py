@@ -12,8 +12,8 @@ from tests.ranks.given import on_ranks, small_shards
 from cfnade import checkpoint
 from cfnade.cli.job import load_parts
 from cfnade.config import TrainingConfig
+from cfnade.inference.scorer import Scorer
 from cfnade.ranks.rank_training import train_together
-from cfnade.scorer import Scorer
 
 
 @pytest.mark.parametrize("ridge", [0, 3])

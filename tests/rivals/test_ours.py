@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cfnade import CFNADE, Predictor, load_split, synthetic
+from cfnade import CFNADE, load_split, synthetic
 from cfnade.cli import main
 from cfnade.exceptions import ModelError
+from cfnade.inference.predictor import Predictor
 from cfnade_rivals.ours import Ours
 
 # What a recipe leaves out is the paper's, where the estimator's own defaults are others.

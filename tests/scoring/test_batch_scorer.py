@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 from tests.scoring.crowds import ITEMS, cells, known, newcomers, saved_model
 
 from cfnade.exceptions import PredictionError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.scoring import BatchScorer
 
 

@@ -16,7 +16,7 @@ from tests.scoring.crowds import cells, known, newcomers, read_parts, saved_mode
 from cfnade import CFNADE, load
 from cfnade.engines import Task, open_engine
 from cfnade.exceptions import CfnadeError, PredictionError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.scoring import BatchScorer, everybody
 from cfnade.scoring.everybody import score_everybody
 

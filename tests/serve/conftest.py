@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.serve.given import KINDS, Asking, ClientOf, ModelOf, TestClient, trained
 
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.serve.app import create_app
 from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models

@@ -14,7 +14,7 @@ from tests.serve.given import ITEMS, TITLES, Asking, ClientOf, TestClient, histo
 
 from cfnade import __version__, checkpoint
 from cfnade.evaluation.rating_metrics import quantiles
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 
 def test_a_distribution_has_its_own_mean_spread_median_and_interval(client: TestClient) -> None:

@@ -19,7 +19,7 @@ import pytest
 from tests.serve.given import JSON, TITLES, ModelOf, TestClient, history, rated, serving
 from tests.serve.test_bodies import LARGE
 
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.serve import app
 from cfnade.serve.limits import Limits
 from cfnade.serve.loading import Models
@@ -117,7 +117,7 @@ def test_late_questions_do_not_keep_others_waiting(
             check_cancelled()
             time.sleep(0.001)
 
-    monkeypatch.setattr("cfnade.predictor.Predictor.explain", endless)
+    monkeypatch.setattr("cfnade.inference.predictor.Predictor.explain", endless)
     limits = Limits(work_seconds=1.0, threads=2)
     with serving(user_model, limits=limits) as url, ThreadPoolExecutor(4) as attackers:
         asked = [

@@ -155,7 +155,7 @@ def test_what_nobody_expected_says_nothing_outside(
     def fail(*_: Any, **__: Any) -> None:
         raise KeyError("the secret place of the bug")
 
-    monkeypatch.setattr("cfnade.predictor.Predictor.ranked", fail)
+    monkeypatch.setattr("cfnade.inference.predictor.Predictor.ranked", fail)
     with caplog.at_level(logging.ERROR, "cfnade.serve"):
         answer = client.post("/recommend", json={"ratings": []})
     assert answer.status_code == 500

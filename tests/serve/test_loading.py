@@ -18,7 +18,7 @@ from tests.serve.given import history, rated
 
 from cfnade import checkpoint
 from cfnade.exceptions import CheckpointError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.serve import loading
 from cfnade.serve.app import create_app
 from cfnade.serve.loading import Loaded, Models

@@ -12,9 +12,9 @@ import pytest
 from tests.serve.given import TestClient
 
 from cfnade import checkpoint
-from cfnade.predictor import Predictor
-from cfnade.predictor.samples import TASTES, samples_of
+from cfnade.inference.predictor import Predictor
 from cfnade.serve.pages import FOLDER, read_assets
+from cfnade.serve.sample_profiles import TASTES, samples_of
 
 
 def test_every_file_of_the_page_is_served_as_it_is(client: TestClient) -> None:
@@ -59,7 +59,7 @@ def test_the_documentation_names_every_address_and_runs_no_script(client: TestCl
 
 @pytest.fixture(scope="module")
 def cinema(user_model: Path) -> Predictor:
-    """A catalogue with all films of the sample tastes, written as MovieLens does."""
+    """A catalog with all films of the sample tastes, written as MovieLens does."""
     films = sorted({film for taste in TASTES.values() for film in taste})
     titles = {}
     for at, (title, year) in enumerate(films[:40]):

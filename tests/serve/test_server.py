@@ -21,14 +21,14 @@ from tests.serve.given import history, rated
 
 from cfnade import checkpoint
 from cfnade.cli import main
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.serve.server import ServeSettings, bind
 
 BODY = {"ratings": rated(history()), "n": 3}
 SCRIPT = """
 import sys, time
 from pathlib import Path
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.serve import server
 from cfnade.serve.limits import Limits
 

@@ -23,7 +23,7 @@ from tests.serve.given import (
 
 from cfnade.data.splits import split
 from cfnade.exceptions import CfnadeError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.serve.shelf import checked_noun
 
 # -- usual, genres, decades ----------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 from tests.close import assert_close
 from tests.serve.given import KINDS, TITLES, Asking, ModelOf, TestClient, history
 
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.serve.rights import LEEWAY_SECONDS, Tokens
 from cfnade.store.events import Saying, keep, name_item
 from cfnade.store.opening import Store, open_store

@@ -16,7 +16,7 @@ from cfnade.implicit import COMPONENTS, InteractionModel
 from cfnade.implicit.base import DataShape
 from cfnade.implicit.blend import Question, ndcg_of_scores
 from cfnade.implicit.rows import InteractionRows
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.training import implicit
 from cfnade.training.implicit import (
     ImplicitPlan,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from cfnade.components import Member, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
-from cfnade.sides import Member, new_member
 from cfnade.training import state
 from cfnade.training.loop import DivergedError, Run, Saving, Validated
 from cfnade.training.steps import stepper_of

@@ -12,12 +12,12 @@ import pytest
 from tests.close import assert_close
 
 from cfnade import CFNADE, Split
+from cfnade.components.base import Row, Who
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import TrainingError
-from cfnade.scorer import Scorer
-from cfnade.sides.side import Row, Who
+from cfnade.inference.scorer import Scorer
 from cfnade.training.floor import behind_means, means_rmse
 from cfnade.training.plan import SEEDS, DataSize, default_seconds, estimate_seconds, plan_members
 from cfnade.training.pooling import Answered, Replies, mixed

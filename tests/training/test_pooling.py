@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.predictor.given import known_cells, literal, make_kind, ratings
+from tests.inference.cases import known_cells, literal, make_kind, ratings
 
 from cfnade.calibration import calibration
 from cfnade.calibration.calibration import fit_calibration
 from cfnade.calibration.per_user import LevelPreferences
+from cfnade.components.base import Row, row_of
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.evaluation.rating_metrics import nll
-from cfnade.fitted import FittedModel
-from cfnade.sides.side import Row, row_of
+from cfnade.fitted_model import FittedModel
 from cfnade.training import pooling, validation
 from cfnade.training.pooling import (
     Answered,

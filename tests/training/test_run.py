@@ -18,8 +18,8 @@ from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import TrainingError
-from cfnade.fitted import FittedModel
-from cfnade.scorer import Scorer
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.scorer import Scorer
 from cfnade.training.loop import Saving
 from cfnade.training.run import Trained, train
 from cfnade.training.steps import KernelStepper

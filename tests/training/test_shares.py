@@ -11,12 +11,12 @@ from tests.close import assert_close
 from tests.listed import lines
 
 from cfnade import CFNADE, checkpoint
+from cfnade.components.base import Who
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import CheckpointError, TrainingError
-from cfnade.scorer import Scorer
-from cfnade.sides.side import Who
+from cfnade.inference.scorer import Scorer
 from cfnade.training.run import Plan, train
 from cfnade.training.shares import best_shares
 
@@ -60,7 +60,7 @@ def test_members_of_each_kind_are_trained_and_mixed_by_their_shares(
     mixed: CFNADE, parts: Split
 ) -> None:
     fitted = mixed.fitted_
-    assert [list(member.sides) for member in fitted.members] == [
+    assert [list(member.components) for member in fitted.members] == [
         ["user", "item"],
         ["user", "item"],
         ["user-ridge", "user"],

@@ -1,4 +1,4 @@
-"""One step: whatever a setting says, it changes. That steps are right is in tests/sides."""
+"""One step: whatever a setting says, it changes. That steps are right is in tests/components."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from cfnade.components import new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
-from cfnade.sides import new_member
 from cfnade.training.steps import TorchStepper, stepper_of
 
 BASE = TrainingConfig(batch_rows=20, batch_columns=15)

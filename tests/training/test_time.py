@@ -12,14 +12,14 @@ import torch
 from tests.close import assert_close
 
 from cfnade import checkpoint
+from cfnade.components import Member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import PredictionError, TrainingError
-from cfnade.fitted import FittedModel
-from cfnade.scorer import Scorer
-from cfnade.sides import Member
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.scorer import Scorer
 from cfnade.training.loop import Saving
 from cfnade.training.run import train
 
@@ -82,7 +82,7 @@ def test_predictions_need_times_and_change_with_them(parts: Split, fitted: Fitte
     later = scorer.probabilities(test.users, test.items, np.asarray(test.times) + 10**5)
     assert np.abs(now - later).max() > 1e-6
     # What the moment says is added to the scores of the others.
-    sides = fitted.members[0].sides
+    sides = fitted.members[0].components
     timeless = Member({name: side for name, side in sides.items() if name != "time"})
     others = Scorer(replace(fitted, answering=(timeless,)))
     added = (

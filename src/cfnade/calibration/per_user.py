@@ -22,11 +22,11 @@ import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.calibration.calibration import Calibration, unit_values
-from cfnade.fitted import FittedModel
+from cfnade.components.base import Row, Who
+from cfnade.components.row_states import as_ratings
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.baseline import OWN_SMOOTHING, Baseline, Blanks
 from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
-from cfnade.sides.side import Row, Who
-from cfnade.sides.state_rows import as_ratings
-from cfnade.unseen import OWN_SMOOTHING, Blanks, NothingKnown
 from cfnade.utils.caching import locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
@@ -142,7 +142,7 @@ class Calibrator:
         self._trained = fitted.calibration
         self._new = fitted.calibration_of_new or fitted.calibration
         self._is_shared = fitted.calibration_of_new is None
-        self._baseline = NothingKnown(fitted)
+        self._baseline = Baseline(fitted)
         calibrations = [c for c in (self._trained, self._new) if c is not None]
         needs_preferences = any(c.user_weight > 0 for c in calibrations)
         self._preferences = LevelPreferences(fitted) if needs_preferences else None

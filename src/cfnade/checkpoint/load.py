@@ -25,14 +25,14 @@ from cfnade.checkpoint.manifest import (
 )
 from cfnade.checkpoint.save import required_files
 from cfnade.checkpoint.validate import validate_model
+from cfnade.components import AnsweringMember, Axis
+from cfnade.components.saved import Expected, expected_tables, loaded_member
 from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import Scale
 from cfnade.data.storage import open_dataset
 from cfnade.exceptions import CfnadeError, CheckpointError, DataError, ModelError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.implicit import InteractionModel, saved_model, saved_spec
-from cfnade.sides import AnsweringMember, Axis
-from cfnade.sides.saved import Expected, expected_tables, loaded_member
 from cfnade.utils.safetensors_io import Arrays, open_arrays
 
 _ATTEMPTS = 10  # to read a folder that is being replaced
@@ -137,7 +137,7 @@ def _components(
     expected = {
         f"{side}/{name}"
         for member in loaded
-        for side, component in member.sides.items()
+        for side, component in member.components.items()
         for name in component.arrays()
     }
     if names != expected:

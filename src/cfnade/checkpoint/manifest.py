@@ -15,9 +15,9 @@ import polars as pl
 
 import cfnade
 from cfnade._typing import Array
+from cfnade.components.saved import Expected
 from cfnade.exceptions import CheckpointError
-from cfnade.fitted import FittedModel
-from cfnade.sides.saved import Expected
+from cfnade.fitted_model import FittedModel
 from cfnade.utils.safetensors_io import Arrays, digest_file, digest_text
 
 FORMAT, VERSION = "cfnade-model", 1

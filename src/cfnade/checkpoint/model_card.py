@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.data.datasets import DATASETS
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.utils.safetensors_io import digest_text
 
 CARD = "README.md"

@@ -23,7 +23,7 @@ from cfnade.checkpoint.manifest import (
 from cfnade.checkpoint.model_card import write_model_card
 from cfnade.checkpoint.validate import validate_model
 from cfnade.exceptions import CheckpointError, ModelError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.utils.safetensors_io import Arrays, write_arrays
 
 
@@ -128,7 +128,7 @@ def _arrays(model: FittedModel) -> Arrays:
             side, _, parameter = name.partition(".")
             arrays[f"members/{number}/{side}/{parameter}"] = table
     for member in reversed(model.answering):  # members share the arrays of a side
-        for side, component in member.sides.items():
+        for side, component in member.components.items():
             arrays |= {f"{side}/{name}": array for name, array in component.arrays().items()}
     if model.interaction_model is not None:
         interactions = model.interaction_model.arrays()

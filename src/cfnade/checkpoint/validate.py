@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import Array
+from cfnade.components.base import other_axis
 from cfnade.exceptions import ModelError
-from cfnade.fitted import FittedModel
-from cfnade.sides.side import other_axis
+from cfnade.fitted_model import FittedModel
 
 
 def validate_model(model: FittedModel, *, weights: bool) -> None:
@@ -41,7 +41,7 @@ def _check_components(model: FittedModel) -> None:
                 f"the implicit component {name} has {part.n_items:,} items, the model {n_items:,}"
             )
     for member in model.answering:
-        for name, side in member.sides.items():
+        for name, side in member.components.items():
             if reason := side.fault(model.context):
                 raise ModelError(f"component {name}: {reason}")
 

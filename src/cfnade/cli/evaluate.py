@@ -12,7 +12,7 @@ from cfnade.exceptions import DataError, PredictionError
 
 if TYPE_CHECKING:
     from cfnade.data.dataset import Dataset
-    from cfnade.fitted import FittedModel
+    from cfnade.fitted_model import FittedModel
 
 _PANEL = "Ranking metrics"
 
@@ -76,7 +76,7 @@ def evaluate(
     scores = evaluation.evaluate(fitted, test) if fitted.rates else None
     ranking_scores = None
     if ranking:
-        from cfnade.predictor import Predictor
+        from cfnade.inference.predictor import Predictor
 
         ranking_scores = evaluation.evaluate_ranking(Predictor(fitted), test, **arguments)
     if as_json:

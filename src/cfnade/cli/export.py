@@ -62,10 +62,10 @@ def embeddings(
       cfnade export embeddings model users.parquet --side user
     """
     from cfnade.cli.user_input import load_predictor, require_writable, write_frame
-    from cfnade.predictor import likeness
+    from cfnade.inference import similarity
 
     require_writable(out)
-    frame = likeness.embeddings(load_predictor(model).fitted, side)
+    frame = similarity.embeddings(load_predictor(model).fitted, side)
     write_frame(frame, out)
     print(f"{out}: {count_of(len(frame), 'row')}")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from cfnade.cli.user_input import Table
-    from cfnade.predictor import Predictor
+    from cfnade.inference.predictor import Predictor
 
 
 def predict(

@@ -16,7 +16,7 @@ from cfnade.utils.text import count_of
 if TYPE_CHECKING:
     import polars as pl
 
-    from cfnade.predictor import Predictor
+    from cfnade.inference.predictor import Predictor
 
 
 def recommend(

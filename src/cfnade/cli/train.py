@@ -215,12 +215,12 @@ def _view(config: RunConfig, plans: Sequence[Plan], saving: Saving) -> TrainingV
 
 def _compile(config: RunConfig, plans: Sequence[Plan], implicit_plan: ImplicitPlan | None) -> None:
     """Compile the kernels of all members, partly in a second process."""
-    from cfnade.sides import kernel_tasks, side_names
+    from cfnade.components import component_names, kernel_tasks
 
     tasks: dict[str, None] = {}
     if config.device == "cpu":
         ridges = [(plan.side, plan.architecture.get("ridge", 0)) for plan in plans]
-        components = [side_names(side, ridge=ridge) for side, ridge in ridges]
+        components = [component_names(side, ridge=ridge) for side, ridge in ridges]
         tasks = {task: None for names in components for task in kernel_tasks(names)}
         tasks["newcomers"] = None
         if any(plan.architecture.get("factors") for plan in plans):

@@ -191,15 +191,15 @@ def _begin(run: Run, stack: ExitStack) -> dict[str, Any]:
 def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
     from cfnade.cli.output_dir import begin_run
     from cfnade.cli.progress import TrainingView
+    from cfnade.components import component_names, kernel_task
     from cfnade.kernels.tasks import TASKS
     from cfnade.ranks import rank_state
     from cfnade.ranks.rank_training import train_together
     from cfnade.shards import Shards
-    from cfnade.sides import kernel_task, side_names
 
     out, is_first = run.out, group.rank == 0
     shards, training = Shards.open(config.data), config.training_config()
-    names = side_names(config.side, ridge=config.model.get("ridge", 0))
+    names = component_names(config.side, ridge=config.model.get("ridge", 0))
     if is_first:  # the others find them compiled, on the same machine
         print(f"{shards!r} on {group.size} ranks", file=sys.stderr)
         own = f"{kernel_task(names)} on ranks"

@@ -18,7 +18,7 @@ from cfnade.data.readers.encoding import decode
 from cfnade.exceptions import DataError, PredictionError
 
 if TYPE_CHECKING:
-    from cfnade.predictor import Predictor
+    from cfnade.inference.predictor import Predictor
 
 _ITEM_NAMES = (*COLUMN_NAMES["item"], "id", "title", "name")
 _RATING_NAMES = (*COLUMN_NAMES["rating"], "yourrating")
@@ -28,7 +28,7 @@ _SEPARATORS = (",", ";", "\t", "|")
 def load_predictor(model: Path) -> Predictor:
     """Load a saved model."""
     with gc_frozen():
-        from cfnade.predictor import Predictor
+        from cfnade.inference.predictor import Predictor
 
         return Predictor.load(model)
 
@@ -119,7 +119,7 @@ def parse_times(texts: list[str], locate: Callable[[int], str]) -> npt.NDArray[n
 
 def parse_item(text: str, predictor: Predictor) -> Any:
     """Return the id of an item that is given by id or title."""
-    return predictor.items.raw(predictor.catalogue.typed(text))
+    return predictor.items.raw(predictor.catalog.typed(text))
 
 
 # -- users and histories --------------------------------------------------------------------------

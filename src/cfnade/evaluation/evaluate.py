@@ -26,9 +26,9 @@ from cfnade.evaluation.ranking_metrics import (
     ranked_hits,
 )
 from cfnade.exceptions import PredictionError
-from cfnade.fitted import FittedModel
-from cfnade.predictor import Predictor
-from cfnade.scorer import Scorer
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.predictor import Predictor
+from cfnade.inference.scorer import Scorer
 from cfnade.utils.validation import check_scalar
 
 BUCKET_BOUNDS = (0, 1, 5, 20, 100)

@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from cfnade.exports.portable import NadePart, Part, Portable, RidgePart, portable
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.utils.files import atomic_write
 
 OPSET, IR = 17, 8

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from cfnade.components import Member
+from cfnade.components.base import NOTHING, Who
+from cfnade.components.nade import NadeComponent
+from cfnade.components.ridge import RidgeComponent
 from cfnade.exceptions import PredictionError
-from cfnade.fitted import FittedModel
-from cfnade.scorer import Scorer
-from cfnade.sides import Member
-from cfnade.sides.nade import NadeSide
-from cfnade.sides.ridge import RidgeSide
-from cfnade.sides.side import NOTHING, Who
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.scorer import Scorer
 
 Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -85,14 +85,14 @@ def portable(fitted: FittedModel) -> Portable:
 
 def _parts(member: Member, items: IntArray, name: str) -> list[Part]:
     parts: list[Part] = []
-    for side in member.sides.values():
-        if side.axis != "user" or not isinstance(side, NadeSide | RidgeSide):
+    for side in member.components.values():
+        if side.axis != "user" or not isinstance(side, NadeComponent | RidgeComponent):
             raise _refusal(name)
-        parts.append(_nade(side, items) if isinstance(side, NadeSide) else _ridge(side, items))
+        parts.append(_nade(side, items) if isinstance(side, NadeComponent) else _ridge(side, items))
     return parts
 
 
-def _nade(side: NadeSide, items: IntArray) -> NadePart:
+def _nade(side: NadeComponent, items: IntArray) -> NadePart:
     network, config = side.network, side.network.config
     factored = config.factors is not None
     layers = zip(network.deep_W, network.deep_c, strict=True)
@@ -110,7 +110,7 @@ def _nade(side: NadeSide, items: IntArray) -> NadePart:
     )
 
 
-def _ridge(side: RidgeSide, items: IntArray) -> RidgePart:
+def _ridge(side: RidgeComponent, items: IntArray) -> RidgePart:
     network = side.network
     return RidgePart(
         u=_array(network.u)[items],

@@ -23,8 +23,9 @@ import numpy.typing as npt
 from cfnade.calibration.per_user import PRIOR_RATINGS, LevelPreferences
 from cfnade.exceptions import PredictionError
 from cfnade.exports.portable import NadePart, Part, Portable, portable
-from cfnade.predictor import Predictor
-from cfnade.predictor.samples import samples_of
+from cfnade.inference.predictor import Predictor
+from cfnade.serve.item_map import item_map
+from cfnade.serve.sample_profiles import samples_of
 from cfnade.utils.files import atomic_write
 
 IntArray = npt.NDArray[np.int64]
@@ -133,7 +134,7 @@ def _genres(predictor: Predictor, items: Any) -> dict[str, Any] | None:
 
 def _map(predictor: Predictor, items: Any) -> list[tuple[int, float, float]]:
     """The best known: places among the items, and where each is."""
-    shown, spots = predictor.item_map(ON_MAP)
+    shown, spots = item_map(predictor, ON_MAP)
     place = {item: at for at, item in enumerate(items.tolist())}
     return [
         (place[item], round(x, 4), round(y, 4))

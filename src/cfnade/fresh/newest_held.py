@@ -12,11 +12,11 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.components.widening import places_of, recounted
 from cfnade.data.dataset import Dataset, match_ids, pair_keys
 from cfnade.data.split_protocols import FOLD_IN, TRAIN, VALID, newest
 from cfnade.data.splits import Split, apply_labels
-from cfnade.fitted import FittedModel
-from cfnade.sides.widening import places_of, recounted
+from cfnade.fitted_model import FittedModel
 
 BoolArray = npt.NDArray[np.bool_]
 

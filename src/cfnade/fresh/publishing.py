@@ -21,7 +21,7 @@ from cfnade import checkpoint
 from cfnade.checkpoint.folder import commit_files, resolve_file
 from cfnade.checkpoint.manifest import FILES, MANIFEST, read_manifest
 from cfnade.exceptions import CfnadeError, CheckpointError
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.utils.files import fsync
 
 EARLIER = "earlier"

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from cfnade import checkpoint
+from cfnade.components.widening import places_of, recounted, widened
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
@@ -27,12 +28,11 @@ from cfnade.data.splits import Split
 from cfnade.data.validate import build
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import CfnadeError, TrainingError
-from cfnade.fitted import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.fitting import member_fields
 from cfnade.fresh.newest_held import LEAST, asked_of_both, held_back
 from cfnade.fresh.publishing import check_of, earlier, publish
 from cfnade.recipes import default_recipe
-from cfnade.sides.widening import places_of, recounted, widened
 from cfnade.store.bulk import last_event, what_counts
 from cfnade.store.forgetting import count_forgotten
 from cfnade.store.opening import Store, open_store
@@ -283,7 +283,7 @@ def _trained_on(
 def _with_newest(fitted: FittedModel, ratings: Dataset) -> FittedModel:
     """With what is made from ratings, and not trained, made of all of them; what training added
     stays. A model that has members without such a part stays as it is."""
-    if not all(any(s.starts_well for s in m.sides.values()) for m in fitted.members):
+    if not all(any(s.starts_well for s in m.components.values()) for m in fitted.members):
         return fitted
     members = []
     for member, plan in zip(fitted.members, plans_of(fitted, 0), strict=True):

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IndexArray, IntArray
+from cfnade.components.base import Row
 from cfnade.data.csr import row_offsets, stable_order
 from cfnade.data.dataset import Dataset
 from cfnade.kernels.ragged_sums import transposed
-from cfnade.sides.side import Row
 
 WeightArray = npt.NDArray[np.float32]
 Weighting = Literal["binary", "log", "linear"]

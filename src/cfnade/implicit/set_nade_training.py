@@ -19,6 +19,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
 from cfnade._typing import IntArray
+from cfnade.distributed.partition import ColumnPartition
 from cfnade.exceptions import TrainingError
 from cfnade.group import ALONE, Group
 from cfnade.implicit.rows import InteractionRows
@@ -28,7 +29,6 @@ from cfnade.kernels.ragged_sums import transposed as transpose
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.models.config import ChoiceConfig
 from cfnade.models.initialise import fill_columns_
-from cfnade.sides.column_part import ColumnPart
 from cfnade.utils.validation import options
 
 _START, _ORDER, _SAMPLE = range(3)  # streams of random numbers
@@ -123,7 +123,7 @@ def hidden_states(network: ChoiceNetwork, known: InteractionRows, group: Group =
 
 
 def initial_network(
-    rows: InteractionRows, settings: SetNadeSettings, part: ColumnPart | None = None
+    rows: InteractionRows, settings: SetNadeSettings, part: ColumnPartition | None = None
 ) -> ChoiceNetwork:
     """Return a network with its start values: biases are log frequencies of items."""
     M, H = rows.n_columns, settings.hidden
@@ -163,7 +163,7 @@ def sample_batch(
     users: IntArray,
     settings: SetNadeSettings,
     step: int,
-    part: ColumnPart | None = None,
+    part: ColumnPartition | None = None,
 ) -> SetBatch:
     """Return the step of that number for these users."""
     rng = np.random.default_rng((settings.seed, _SAMPLE, step))
@@ -201,7 +201,7 @@ class CandidateSampler:
     """Samples the candidates of steps; all items if there is no head."""
 
     def __init__(
-        self, rows: InteractionRows, settings: SetNadeSettings, part: ColumnPart | None = None
+        self, rows: InteractionRows, settings: SetNadeSettings, part: ColumnPartition | None = None
     ) -> None:
         self._settings, self._M = settings, rows.n_columns
         if part is not None and settings.head:  # its part of both
@@ -352,7 +352,7 @@ class SetNadeTrainer:
     """A network in training; `state` holds all that it remembers beside the network."""
 
     def __init__(
-        self, rows: InteractionRows, settings: SetNadeSettings, part: ColumnPart | None = None
+        self, rows: InteractionRows, settings: SetNadeSettings, part: ColumnPartition | None = None
     ) -> None:
         self.rows, self.settings, self._part = rows, settings, part
         self._group = ALONE if part is None else part.group

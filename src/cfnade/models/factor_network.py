@@ -8,10 +8,9 @@ noise ε having the variance s². Loadings a_i are known up to variances c_i. Gi
     η = μ_i + a_i·m                                 what column i is expected to get
     ω = Σ_d λ_d (Λ⁻¹)_dd / Σ_d λ_d                  the share that is still unknown
 
-and mean_link.py makes a distribution of η and ω. Nothing here is trained by gradients: all of it is
-filled by variational Bayes (sides/factors.py) or by sampling (sides/factor_samples.py). Of several
-samples S, each with its own loadings, means and noise, η and ω are the means. M columns, K levels,
-B rows.
+and components/mean_link.py makes a distribution of η and ω. Nothing here is trained by gradients:
+components/variational_bayes.py or components/gibbs.py fits all of it. Of several samples S, each
+with its own loadings, means and noise, η and ω are the means. M columns, K levels, B rows.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from torch import Tensor, nn
 
 from cfnade.models.batch import Context
 from cfnade.models.config import FactorConfig
-from cfnade.models.mean_link import MeanLink
 
 
 class FactorNetwork(nn.Module):
@@ -83,11 +81,6 @@ class FactorNetwork(nn.Module):
         state, columns = hidden[rows.long()], columns.long()
         tastes = (state[:, :-1] * self.a[columns]).sum(1) / self.config.samples
         return torch.stack([self.mean[columns].mean(1) + tastes, state[:, -1]], 1)
-
-    def link(self) -> MeanLink:
-        """From (η, ω) to scores, for the weights and variances as they are."""
-        noise, spread = self.variances.tolist()
-        return MeanLink(self.log_weights.cpu().numpy(), noise, spread)
 
 
 def _as_one_sample(network: FactorNetwork, state: dict[str, Any], prefix: str, *_: Any) -> None:

@@ -18,7 +18,7 @@ from cfnade.data.validate import build
 from cfnade.estimator import CFNADE
 from cfnade.exceptions import DataError, PredictionError
 from cfnade.implicit import InteractionModel, InteractionRows
-from cfnade.predictor.likeness import POPULAR
+from cfnade.inference.similarity import POPULAR
 
 ScoreArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]

@@ -9,10 +9,10 @@ from lenskit.data import Dataset, ItemList, QueryInput, RecQuery
 from lenskit.pipeline import Component
 from lenskit.training import Trainable, TrainingOptions
 
+from cfnade.components.base import row_of
 from cfnade.exceptions import DataError
 from cfnade.parameters import Arguments
 from cfnade.plugins.given import NOBODY, model_of
-from cfnade.sides.side import row_of
 
 
 class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.calibration.calibration import MAX_FIT_RATINGS, Calibration, fit_calibration
+from cfnade.components import Member
+from cfnade.components.base import Axis, other_axis
+from cfnade.distributed.partition import pair_exchange
 from cfnade.evaluation.rating_metrics import calibration_error, nll
+from cfnade.inference.lists import distributions
 from cfnade.kernels.grouping import NO_WEIGHTS, CellArrays, ratings_of
-from cfnade.lists import distributions
 from cfnade.ranks.owned import Owned
-from cfnade.sides import Member
-from cfnade.sides.meeting import meeting_of
-from cfnade.sides.side import Axis, other_axis
 from cfnade.training.floor import SHRINKAGE
 from cfnade.training.loop import Validated
 from cfnade.training.validation import MOST
@@ -40,7 +40,7 @@ class Judge:
             users = other.part.columns[other.valid.columns]
             self._theirs = _Questions(other, kept[users])
             here, there = self._mine.cells, self._theirs.cells
-            self._meeting = meeting_of(
+            self._meeting = pair_exchange(
                 self._group,
                 owned.part.owner,
                 (here[0].astype(np.int64), owned.part.columns[here[1]].astype(np.int64)),
@@ -133,7 +133,7 @@ class _Questions:
     def scores(self, member: Member) -> FloatArray:
         """Of the sides with such rows. Returns (n, K)."""
         (rows, columns), owned = self.cells, self._owned
-        sides = [side for side in member.sides.values() if side.axis == owned.axis]
+        sides = [side for side in member.components.values() if side.axis == owned.axis]
         data, out = owned.rows, np.empty((len(rows), len(owned.ratings.scale)))
         for first in range(0, len(self._rows), ROWS):
             numbers = self._rows[first : first + ROWS]

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IndexArray, IntArray
+from cfnade.components.base import Axis, other_axis
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
+from cfnade.distributed.partition import ColumnPartition
 from cfnade.group import Group
 from cfnade.kernels.marking import WholeRows
 from cfnade.shards import HeldCells, Shards
 from cfnade.shards.layout import part_of
-from cfnade.sides.column_part import ColumnPart
-from cfnade.sides.side import Axis, other_axis
 
 
 class RankRatings(Dataset):
@@ -60,7 +60,7 @@ class Owned:
 
     axis: Axis
     ratings: RankRatings
-    part: ColumnPart
+    part: ColumnPartition
     valid: HeldCells
     asked: IndexArray
     """(N,) validation ratings of each whole row."""
@@ -86,7 +86,9 @@ def owned_by(group: Group, shards: Shards, axis: Axis) -> Owned:
     totals = group.sum_(np.bincount(rows.levels, minlength=K).astype(np.int64))
     whole = WholeRows(own.places, own.counts)
     n_columns = shards.count(other_axis(axis))
-    part = ColumnPart(group, own.columns, n_columns, totals, whole, partial(owner_of, group.size))
+    part = ColumnPartition(
+        group, own.columns, n_columns, totals, whole, partial(owner_of, group.size)
+    )
     valid = shards.cells(axis, "valid", group.rank, group.size)
     return Owned(axis, ratings, part, valid, shards.row_counts(axis, "valid"), own.weights)
 

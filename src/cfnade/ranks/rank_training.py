@@ -13,6 +13,9 @@ import torch
 
 from cfnade import __version__
 from cfnade.calibration.calibration import Calibration
+from cfnade.components import KINDS, Axis, Member, component_names, new_member
+from cfnade.components.base import other_axis
+from cfnade.components.ridge import spread_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import make_dataset
 from cfnade.exceptions import TrainingError
@@ -26,9 +29,6 @@ from cfnade.ranks.rank_state import RankSaving
 from cfnade.ranks.saved_columns import load_columns
 from cfnade.ranks.writing import SharedModel, write_folder
 from cfnade.shards import Shards
-from cfnade.sides import KINDS, Axis, Member, new_member, side_names
-from cfnade.sides.ridge import spread_of
-from cfnade.sides.side import other_axis
 from cfnade.training.loop import Reporter, Run
 from cfnade.training.member import settle_member, take_over
 from cfnade.training.run import PICKS
@@ -105,7 +105,9 @@ def _member(
     how: RankRun, side: str, fields: dict[str, Any], settings: TrainingConfig
 ) -> tuple[SharedModel, Calibration | None, dict[str, Any]]:
     """How things are rated."""
-    names = side_names(side, ridge=fields.get("ridge", 0), time=bool(fields.pop("time", False)))
+    names = component_names(
+        side, ridge=fields.get("ridge", 0), time=bool(fields.pop("time", False))
+    )
     axis, *more = _axes(names, settings)
     owned = owned_by(how.group, how.shards, axis)
     other = owned_by(how.group, how.shards, more[0]) if more else None
@@ -127,7 +129,7 @@ def _member(
         identity=identity,
         reporter=how.reporter,
     )
-    if any(part.starts_well for part in member.sides.values()):
+    if any(part.starts_well for part in member.components.values()):
         run.consider_start()
     diverged = run.go_or_keep_best(how.ended)
     settle_member(member, ratings)

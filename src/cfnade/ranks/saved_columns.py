@@ -23,12 +23,12 @@ from cfnade.checkpoint.manifest import (
     read_manifest,
     verify_files,
 )
+from cfnade.components import KINDS, Axis, Member, saved_member
+from cfnade.components.base import other_axis
 from cfnade.data.dataset import make_dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import CheckpointError
-from cfnade.fitted import FittedModel
-from cfnade.sides import KINDS, Axis, Member, saved_member
-from cfnade.sides.side import other_axis
+from cfnade.fitted_model import FittedModel
 
 Ids = npt.NDArray[Any]
 
@@ -90,7 +90,7 @@ def _member(
         member = saved_member(fields, {})
     try:
         with safe_open(path, "pt") as file:
-            for name, side in member.sides.items():
+            for name, side in member.components.items():
                 tensors = {
                     key: _picked(
                         file.get_slice(f"{prefix}{name}/{key}"),

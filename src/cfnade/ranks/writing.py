@@ -26,8 +26,11 @@ from cfnade.checkpoint.manifest import (
     write_ids,
     write_manifest,
 )
+from cfnade.components import Member, saved_member
+from cfnade.components.base import other_axis
+from cfnade.components.trainable import TorchComponent
 from cfnade.data.storage import save_chunks
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.group import Array
 from cfnade.implicit import InteractionModel, Popularity, SetNade
 from cfnade.implicit.popularity import PopularityConfig
@@ -36,9 +39,6 @@ from cfnade.ranks.choosing_together import SharedChoice
 from cfnade.ranks.owned import Owned, sizes_alone
 from cfnade.shards import Shards
 from cfnade.shards.layout import PARTS
-from cfnade.sides import Member, saved_member
-from cfnade.sides.side import other_axis
-from cfnade.sides.trainable import Side
 from cfnade.utils.safetensors_io import write_chunks
 
 PIECE = 1 << 22
@@ -68,15 +68,15 @@ class SharedModel:
         return {one.axis: one for one in (self.owned, self.other) if one is not None}
 
     @property
-    def sides(self) -> dict[str, Side]:
-        return {} if self.member is None else self.member.sides
+    def components(self) -> dict[str, TorchComponent]:
+        return {} if self.member is None else self.member.components
 
     def described_sides(self) -> dict[str, dict[str, Any]]:
         """Their fields, with all columns."""
         owned = self.owned_by_axis
         return {
             name: side.to_dict() | {"columns": owned[str(side.axis)].part.whole}
-            for name, side in self.sides.items()
+            for name, side in self.components.items()
         }
 
 
@@ -109,7 +109,7 @@ def _write_weights(model: SharedModel, path: Path, first: bool) -> None:
     """Every table by columns of the whole, and what was counted in training."""
     shapes: Shapes = {}
     sources: dict[str, Pieces] = {}
-    for side_name, side in model.sides.items():
+    for side_name, side in model.components.items():
         owned = model.owned_by_axis[str(side.axis)]
         for key, tensor in side.network.state_dict().items():
             array, name = tensor.detach().numpy(), f"members/0/{side_name}/{key}"

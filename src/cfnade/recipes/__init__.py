@@ -16,10 +16,10 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le, Len
 
+from cfnade.components import KINDS, WITH_RIDGE, are_made, component_names
 from cfnade.config import TrainingConfig
 from cfnade.exceptions import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig, check_factors
-from cfnade.sides import KINDS, WITH_RIDGE, are_made, side_names
 from cfnade.utils.validation import check_options, describe_unknown, options
 
 _FOLDER = Path(__file__).parent
@@ -136,7 +136,7 @@ def check_side(side: str) -> None:
     """Raise a TrainingError if a side is unknown or names a kind twice."""
     kinds = member_kinds(side)
     for kind in kinds:
-        side_names(kind)
+        component_names(kind)
         if kinds.count(kind) > 1:
             raise TrainingError(
                 f"side (={side!r}) names {kind} twice; several members of one kind are seeds=2"
@@ -145,7 +145,7 @@ def check_side(side: str) -> None:
 
 def uses_blocks(side: str) -> bool:
     """Return whether the first member conditions on users and items, and so trains on blocks."""
-    return len({KINDS[name].axis for name in side_names(member_kinds(side)[0])} - {None}) == 2
+    return len({KINDS[name].axis for name in component_names(member_kinds(side)[0])} - {None}) == 2
 
 
 def default_recipe(side: str, ridge: int | None = None) -> Recipe:
@@ -156,11 +156,11 @@ def default_recipe(side: str, ridge: int | None = None) -> Recipe:
     first = member_kinds(side)[0]
     if uses_blocks(side):
         name = "default-both"
-    elif side_names(first, ridge=1) in WITH_RIDGE.values() and (ridge or ridge is None):
+    elif component_names(first, ridge=1) in WITH_RIDGE.values() and (ridge or ridge is None):
         name = "default" if ridge or first == "user" else "default-plain"
     else:
         name = "default-plain"
     recipe = replace(load_recipe(name), side=side)
-    if are_made(side_names(first)):
+    if are_made(component_names(first)):
         recipe = replace(recipe, training=replace(recipe.training, epochs=0, average=0.0))
     return recipe

@@ -23,8 +23,8 @@ from cfnade.data.raw_table import RawTable, parse_or_raise
 from cfnade.data.validate import build
 from cfnade.evaluation.evaluate import match_test
 from cfnade.exceptions import PredictionError
-from cfnade.predictor import Predictor
-from cfnade.scorer import FEW_CELLS
+from cfnade.inference.predictor import Predictor
+from cfnade.inference.scorer import FEW_CELLS
 from cfnade.scoring.tables_in import column, people_of, raw_ids, tells_histories
 from cfnade.utils.validation import check_choice
 

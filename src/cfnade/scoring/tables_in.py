@@ -9,9 +9,9 @@ import numpy.typing as npt
 import polars as pl
 
 from cfnade.exceptions import PredictionError
-from cfnade.predictor import Predictor
-from cfnade.predictor.histories import Person
-from cfnade.predictor.ids import Ids
+from cfnade.inference.catalog import IdIndex
+from cfnade.inference.histories import UserHistory
+from cfnade.inference.predictor import Predictor
 
 HISTORY = ("items", "ratings")
 """Columns of lists: what a new person rated, and how."""
@@ -30,7 +30,7 @@ def column(frame: pl.DataFrame, name: str) -> pl.Series:
     return values
 
 
-def raw_ids(values: pl.Series, ids: Ids) -> Any:
+def raw_ids(values: pl.Series, ids: IdIndex) -> Any:
     """Ids in the type that the model has: an array of integers, or texts."""
     if ids.are_texts:
         return values.cast(pl.String).to_list()
@@ -51,7 +51,7 @@ def tells_histories(frame: pl.DataFrame) -> bool:
     return HISTORY[0] in frame.columns
 
 
-def people_of(frame: pl.DataFrame, known: Predictor) -> list[Person]:
+def people_of(frame: pl.DataFrame, known: Predictor) -> list[UserHistory]:
     """What each person of a table rated; items that the model does not know say nothing to it."""
     items = _lists(frame, HISTORY[0])
     sizes = items.list.len().to_numpy().astype(np.int64)
@@ -68,12 +68,12 @@ def _pairs(starts: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     return list(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True))
 
 
-def _person(indices: npt.NDArray[np.int64], levels: npt.NDArray[np.uint8], row: int) -> Person:
+def _person(indices: npt.NDArray[np.int64], levels: npt.NDArray[np.uint8], row: int) -> UserHistory:
     met = indices >= 0
     mine = indices[met].astype(np.int32)
     if len(np.unique(mine)) < len(mine):
         raise PredictionError(f"row {row}: an item is rated twice in a history; give one rating")
-    return Person(mine, levels[met])
+    return UserHistory(mine, levels[met])
 
 
 def _levels(

@@ -11,7 +11,7 @@ import polars as pl
 from cfnade.data.scale import Scale
 from cfnade.evaluation import rating_metrics
 from cfnade.evaluation.evaluate import BUCKET_BOUNDS
-from cfnade.predictor.frames import probability_names
+from cfnade.inference.results import probability_names
 
 Tally = dict[str, Any]
 

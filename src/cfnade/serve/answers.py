@@ -12,16 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import __version__
+from cfnade.components.base import What
 from cfnade.evaluation.rating_metrics import quantiles
-from cfnade.predictor import Predictor
-from cfnade.predictor.ranking import Rank, Ranking
+from cfnade.inference.objectives import RankBy
+from cfnade.inference.predictor import Predictor
+from cfnade.inference.results import UserTopN
 from cfnade.serve import limits, schemas, visit_schemas
 from cfnade.serve.loading import Loaded
 from cfnade.serve.own_part import length_to_rank, weighed
 from cfnade.serve.people import Asked, asked_by, indices_of, item_of, known_ids, new_items_in
 from cfnade.serve.problems import Problem
 from cfnade.serve.shelf import asked_items
-from cfnade.sides.side import What
 from cfnade.utils.cancellation import check_cancelled
 
 Answer = dict[str, Any]
@@ -123,10 +124,10 @@ def items(loaded: Loaded, asked: schemas.ItemsQuery) -> Answer:
     predictor, text = loaded.predictor, asked.q.strip()
     if not text:
         indices = loaded.popular[: asked.limit]
-    elif predictor.catalogue.titles is None:
+    elif predictor.catalog.titles is None:
         indices = _by_id(loaded, text, asked.limit)
     else:
-        indices, _ = predictor.catalogue.search(text, asked.limit)
+        indices, _ = predictor.catalog.search(text, asked.limit)
     names, counts = _named(predictor, indices), loaded.counts[indices].tolist()
     named = [name | {"ratings": count} for name, count in zip(names, counts, strict=True)]
     return {"items": named, "query": asked.q}
@@ -139,7 +140,7 @@ def match(loaded: Loaded, asked: schemas.MatchIn) -> Answer:
     found = {}
     for title in dict.fromkeys(titles):
         check_cancelled()
-        found[title] = predictor.catalogue.match(*title)
+        found[title] = predictor.catalog.match(*title)
     indices = [found[title] for title in titles]
     matches = [None if at is None else _named(predictor, np.array([at]))[0] for at in indices]
     return {"matches": matches}
@@ -190,7 +191,7 @@ def model(loaded: Loaded, bounds: limits.Limits, noun: str | None, people: bool)
         "picks": fitted.interaction_model is not None,
         "scale": list(predictor.scale.values) if fitted.rates else [],
         "items": len(predictor.items.table),
-        "titles": predictor.catalogue.titles is not None,
+        "titles": predictor.catalog.titles is not None,
         "new_people": fitted.takes_histories and not fitted.needs_times,
         "lists": not fitted.needs_times,
         "people": people,
@@ -229,10 +230,10 @@ def version(loaded: Loaded) -> Answer:
 # -- parts ---------------------------------------------------------------------------------------
 
 
-def ranks(predictor: Predictor) -> list[Rank]:
+def ranks(predictor: Predictor) -> list[RankBy]:
     """What lists may be ranked by; the first is what they are if nothing is said."""
-    picked: list[Rank] = ["picked"] if predictor.fitted.interaction_model is not None else []
-    rated: list[Rank] = ["expected", "at_least", "quantile"]
+    picked: list[RankBy] = ["picked"] if predictor.fitted.interaction_model is not None else []
+    rated: list[RankBy] = ["expected", "at_least", "quantile"]
     return [*picked, *(rated if predictor.fitted.rates else [])]
 
 
@@ -256,7 +257,7 @@ def _predictions(
     )
 
 
-def listed(loaded: Loaded, best: Ranking) -> list[Answer]:
+def listed(loaded: Loaded, best: UserTopN) -> list[Answer]:
     """The lines of a list."""
     predictor, counts = loaded.predictor, best.known_of_items
     genres = [loaded.shelf.genres[item] for item in best.items.tolist()]
@@ -329,7 +330,7 @@ def _or_null(number: float) -> float | None:
 
 def _named(predictor: Predictor, indices: IntArray) -> list[Answer]:
     """Items by raw id and title."""
-    titles, raws = predictor.catalogue.titles, predictor.items.table[indices].tolist()
+    titles, raws = predictor.catalog.titles, predictor.items.table[indices].tolist()
     names = [None] * len(raws) if titles is None else titles[indices].tolist()
     return [{"item": raw, "title": name or None} for raw, name in zip(raws, names, strict=True)]
 

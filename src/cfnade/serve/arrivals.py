@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from sqlalchemy import select
 
-from cfnade.predictor import Predictor
+from cfnade.components.base import Row, What
+from cfnade.inference.predictor import Predictor
 from cfnade.serve.loading import Loaded
 from cfnade.serve.people import index_of, user_of
-from cfnade.sides.side import Row, What
 from cfnade.store.opening import Store
 from cfnade.store.schema import EVENTS, ITEMS
 

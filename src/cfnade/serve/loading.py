@@ -27,10 +27,11 @@ import numpy.typing as npt
 from cfnade.checkpoint.folder import folder_version, resolve_file
 from cfnade.checkpoint.manifest import MANIFEST, read_manifest
 from cfnade.exceptions import CfnadeError, PredictionError
-from cfnade.predictor import Predictor
-from cfnade.predictor.samples import samples_of
+from cfnade.inference.predictor import Predictor
+from cfnade.serve.item_map import item_map
 from cfnade.serve.limits import MAPPED
 from cfnade.serve.problems import Problem
+from cfnade.serve.sample_profiles import samples_of
 from cfnade.serve.shelf import Shelf, shelf_of
 from cfnade.utils.caching import locked_cached_property
 
@@ -65,16 +66,16 @@ class Loaded:
 
     def read_titles(self) -> None:
         """Make what finds items by title, which takes longer than all else that is made once."""
-        if self.predictor.catalogue.titles is not None:
-            self.predictor.catalogue.certain("a")
-            self.predictor.catalogue.search("a", 1)
+        if self.predictor.catalog.titles is not None:
+            self.predictor.catalog.certain("a")
+            self.predictor.catalog.search("a", 1)
         self.samples  # noqa: B018  # made when first read
 
     @locked_cached_property
     def places(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """The map: items (n,), and where they are (n, 2). It takes a second, once."""
         try:
-            return self.predictor.item_map(MAPPED)
+            return item_map(self.predictor, MAPPED)
         except PredictionError:  # no side has vectors of items
             return np.zeros(0, np.int64), np.zeros((0, 2))
 

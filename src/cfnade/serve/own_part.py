@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from cfnade.predictor import Predictor
-from cfnade.predictor.ranking import Ranking
+from cfnade.inference.predictor import Predictor
+from cfnade.inference.results import UserTopN
 from cfnade.serve.problems import Problem
 from cfnade.serve.schemas import RecommendIn
 
@@ -25,7 +25,7 @@ def length_to_rank(predictor: Predictor, asked: RecommendIn) -> int:
     return len(predictor.items.table)
 
 
-def weighed(predictor: Predictor, best: Ranking, asked: RecommendIn) -> Ranking:
+def weighed(predictor: Predictor, best: UserTopN, asked: RecommendIn) -> UserTopN:
     """The list as it was asked for; it holds all items if it is to be ranked anew."""
     if asked.own is None:
         return best

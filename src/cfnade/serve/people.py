@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.components.base import What, Who
 from cfnade.data.scale import LevelArray
 from cfnade.exceptions import PredictionError
-from cfnade.predictor import Predictor
-from cfnade.predictor.histories import Person
-from cfnade.predictor.ids import Ids
+from cfnade.inference.catalog import IdIndex
+from cfnade.inference.histories import UserHistory
+from cfnade.inference.predictor import Predictor
 from cfnade.serve.problems import Problem
 from cfnade.serve.schemas import Asker, NewItem, Rated
-from cfnade.sides.side import What, Who
 from cfnade.utils.cancellation import check_cancelled
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
     """Exactly one of user and history, and what was given but is unknown."""
 
     user: Any
-    history: Person | None
+    history: UserHistory | None
     ignored: list[Any]
 
     def as_known_by(self, predictor: Predictor) -> Who:
@@ -61,7 +61,7 @@ def asked_by(predictor: Predictor, asker: Asker) -> Asked:
 
 def item_of(predictor: Predictor, item: int | str, where: str) -> int:
     """The index of the item that an id or title means, which there must be."""
-    index = predictor.catalogue.certain(item)
+    index = predictor.catalog.certain(item)
     if index is None:
         raise Problem(
             404, f"item {item!r} is unknown to the model; GET /items?q= finds items", where=where
@@ -74,7 +74,7 @@ def indices_of(predictor: Predictor, items: Iterable[Any]) -> dict[Any, int | No
     indices: dict[Any, int | None] = {}
     for item in dict.fromkeys(items):
         check_cancelled()
-        indices[item] = predictor.catalogue.certain(item)
+        indices[item] = predictor.catalog.certain(item)
     return indices
 
 
@@ -135,7 +135,7 @@ def _person(
         place = int(np.delete(known, firsts)[0])
         raise _repeated(predictor, int(indices[place]), f"{where}[{place}]")
     ignored = [given[place] for place in np.flatnonzero(indices < 0).tolist()]
-    return Asked(None, Person(indices[known].astype(np.int32), levels[known]), ignored)
+    return Asked(None, UserHistory(indices[known].astype(np.int32), levels[known]), ignored)
 
 
 def _indices(predictor: Predictor, names: list[Any]) -> IntArray:
@@ -209,7 +209,7 @@ def _repeated(predictor: Predictor, index: int, where: str) -> Problem:
 # -- people of the store --------------------------------------------------------------------------
 
 
-def index_of(ids: Ids, text: str) -> int:
+def index_of(ids: IdIndex, text: str) -> int:
     """The index of an id as the store writes it; -1 if the model does not know it."""
     try:
         raw = ids.typed(text)
@@ -225,7 +225,7 @@ def stored_item_of(predictor: Predictor, item: str) -> str | None:
     """
     if index_of(predictor.items, item) >= 0:
         return item
-    index = predictor.catalogue.certain(item)
+    index = predictor.catalog.certain(item)
     return None if index is None else str(predictor.items.raw(index))
 
 
@@ -252,7 +252,7 @@ def asker_of(predictor: Predictor, person: str, standing: Sequence[Standing]) ->
     return Asked(predictor.users.raw(user), None, [])
 
 
-def _read_standing(predictor: Predictor, standing: Sequence[Standing], user: int) -> Person:
+def _read_standing(predictor: Predictor, standing: Sequence[Standing], user: int) -> UserHistory:
     """Ratings of items that the model knows, on its scale; of a model of picks, all that count."""
     rated = predictor.fitted.rates
     counting = [one for one in standing if not rated or one.rating is not None]
@@ -264,12 +264,12 @@ def _read_standing(predictor: Predictor, standing: Sequence[Standing], user: int
         levels, fits = predictor.scale.levels_of(values)
     good = np.flatnonzero((indices >= 0) & fits)
     unknown = tuple(one.item for one, index in zip(counting, indices, strict=True) if index < 0)
-    return Person(indices[good].astype(np.int32), levels[good], unknown, user)
+    return UserHistory(indices[good].astype(np.int32), levels[good], unknown, user)
 
 
 def name_of(predictor: Predictor, item: str) -> tuple[Any, str | None]:
     """The id that the model has for an item of the store, as it is if there is none; its title."""
-    index, titles = index_of(predictor.items, item), predictor.catalogue.titles
+    index, titles = index_of(predictor.items, item), predictor.catalog.titles
     if index < 0:
         return item, None
     return predictor.items.raw(index), None if titles is None else titles[index] or None

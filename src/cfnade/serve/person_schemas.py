@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from cfnade.predictor.ranking import Rank
+from cfnade.inference.objectives import RankBy
 from cfnade.serve.limits import BEST, GENRES, ITEMS
 from cfnade.serve.rights import MOST_SECONDS
 from cfnade.serve.schemas import ALIEN, Given, Listed, Named, Number, Rated, Said, Text, strict
@@ -46,7 +46,7 @@ class TokenIn(Given):
 
 class PersonListQuery(Given):
     n: int = Field(20, ge=1, le=BEST)
-    rank: Rank | None = None
+    rank: RankBy | None = None
     taste: float | None = Field(None, ge=0, le=1)
     min_ratings: int | None = Field(None, ge=0, le=2**31)
     genres: list[Text] | None = Field(None, max_length=GENRES, fail_fast=True)

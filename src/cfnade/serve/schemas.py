@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from cfnade.predictor.ranking import Rank
+from cfnade.inference.objectives import RankBy
 from cfnade.serve.limits import (
     BEST,
     GENRES,
@@ -107,7 +107,7 @@ class RecommendIn(Asker):
     model_config = strict(*ASKERS, ratings=[ALIEN, _HILL], n=20, genres=["Horror", "Sci-Fi"])
 
     n: Annotated[int, Field(strict=True, ge=1, le=BEST)] = 20
-    rank: Rank | None = Field(
+    rank: RankBy | None = Field(
         None, description="What best is; null: as GET /model says in rank, picked where it can be."
     )
     taste: Share | None = Field(
@@ -352,8 +352,8 @@ class ModelOut(Said):
     people: bool = Field(description="Whether the service keeps what people say, at /people.")
     min_ratings: int
     limits: LimitsOut
-    ranks: list[Rank]
-    rank: Rank = Field(description="The rank of lists that ask for none.")
+    ranks: list[RankBy]
+    rank: RankBy = Field(description="The rank of lists that ask for none.")
     genres: list[str] = Field(description="Those that lists may ask for.")
     decades: list[Decade] = Field(description="Those that lists may ask for, the latest first.")
     noun: str = Field(description="What one item is called, such as film.")

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.exceptions import CfnadeError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 
 _DATED = 0.8
-"""The share of titles with a year from which a catalogue is taken for one of films."""
+"""The share of titles with a year from which a catalog is taken for one of films."""
 _YEAR = re.compile(r"\((\d{4})\)\s*$")
 _NOUN = re.compile(r"[^\W\d_]([^\W\d_]|[ -])*")
 
@@ -40,7 +40,7 @@ class Shelf:
 
 def shelf_of(predictor: Predictor) -> Shelf:
     """What can be told of a model's items."""
-    n, titles = len(predictor.items.table), predictor.catalogue.titles
+    n, titles = len(predictor.items.table), predictor.catalog.titles
     genres: list[list[str]] = [[] for _ in range(n)]
     for name, mask in predictor.genres.items():
         for item in np.flatnonzero(mask).tolist():

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from cfnade.exceptions import StoreError, StoreUnavailableError
-from cfnade.predictor import Predictor
+from cfnade.inference.predictor import Predictor
 from cfnade.serve import answers
 from cfnade.serve.arrivals import Arrivals
 from cfnade.serve.foresight import Came, Foresight

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.components import Member, TorchComponent
 from cfnade.data.dataset import Dataset
-from cfnade.fitted import FittedModel
-from cfnade.scorer import Scorer
-from cfnade.sides import Member, Side
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.scorer import Scorer
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -27,7 +27,7 @@ DOUBT = 2.0
 def tune(fitted: FittedModel, valid: Dataset) -> None:
     """Find the gains of a model of one member, in place; without validation they stay."""
     member = fitted.members[0]
-    sides = [side for side in member.sides.values() if side.tunes]
+    sides = [side for side in member.components.values() if side.tunes]
     if not sides or not len(valid):
         return
     users, items = valid.users.astype(np.int64), valid.items.astype(np.int64)
@@ -40,26 +40,29 @@ def tune(fitted: FittedModel, valid: Dataset) -> None:
 
 def copy_gains(chosen: Member, refitted: Member) -> None:
     """From the member that validation chose to the one trained on all."""
-    for side, again in zip(chosen.sides.values(), refitted.sides.values(), strict=True):
+    for side, again in zip(chosen.components.values(), refitted.components.values(), strict=True):
         if side.tunes:
             network: Any = side.network
             _fill(again, float(network.gain), float(network.shift))
 
 
-def _fill(side: Side, gain: float, shift: float) -> None:
+def _fill(side: TorchComponent, gain: float, shift: float) -> None:
     network: Any = side.network
     network.gain.fill_(gain)
     network.shift.fill_(shift)
 
 
-def _set(sides: list[Side], gains: FloatArray) -> None:
+def _set(sides: list[TorchComponent], gains: FloatArray) -> None:
     """Gains of all, and the shift, which is the first one's."""
     for number, side in enumerate(sides):
         _fill(side, float(gains[number]), float(gains[-1]) if number == 0 else 0.0)
 
 
 def _corrections(
-    side: Side, fitted: FittedModel, users: npt.NDArray[np.int64], items: npt.NDArray[np.int64]
+    side: TorchComponent,
+    fitted: FittedModel,
+    users: npt.NDArray[np.int64],
+    items: npt.NDArray[np.int64],
 ) -> FloatArray:
     """c of cells: what a gain of 1 adds from the lowest level to the next. Returns (n,)."""
     _fill(side, 1.0, 0.0)

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from cfnade.components import Member, new_member
+from cfnade.components.base import other_axis
+from cfnade.components.widening import places_of, recounted, widened
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
-from cfnade.fitted import FittedModel, trained_on
-from cfnade.sides import Member, new_member
-from cfnade.sides.side import other_axis
-from cfnade.sides.widening import places_of, recounted, widened
+from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.training.gains import copy_gains, tune
 from cfnade.training.loop import DivergedError, Reporter, Run, Saving
 from cfnade.training.state import Progress
@@ -70,7 +70,7 @@ class Job:
             saving=saving,
             identity=identity(member),
         )
-        if self.refresh or any(side.starts_well for side in member.sides.values()):
+        if self.refresh or any(side.starts_well for side in member.components.values()):
             run.consider_start()
         diverged = run.go_or_keep_best(self.stop)
         stopped = run.progress.epoch < self.settings.epochs and self.stop()
@@ -134,28 +134,28 @@ def _settle(fitted: FittedModel) -> None:
 
 def settle_member(member: Member, ratings: Dataset) -> None:
     """The last touch of each of its sides."""
-    for side in member.sides.values():
-        side.settle(ratings, member)
+    for side in member.components.values():
+        side.finish(ratings, member)
 
 
 def gone_on(start: FittedModel, ratings: Dataset, settings: TrainingConfig) -> Member:
     """The one member of an earlier model, for these ratings."""
     earlier, had = start.context, dict(start.trained_on)
     member = widened(start.members[0], earlier, ratings, had)
-    for side in member.sides.values():
+    for side in member.components.values():
         if side.axis is not None:
             axis = other_axis(side.axis)
             places = places_of(ratings.ids(axis), earlier.ids(axis))
-            side.go_on(ratings, recounted(had[axis], places), settings)
+            side.update(ratings, recounted(had[axis], places), settings)
     return member
 
 
 def take_over(member: Member, start: FittedModel, ratings: Dataset, side: str) -> None:
     """Weights of an earlier model: all dense ones, and those of the columns that it knows."""
-    earlier = start.members[0].sides
+    earlier = start.members[0].components
     refused = f"the earlier model cannot be continued with side {side!r}: "
-    if list(earlier) != list(member.sides):
-        had, has = (" + ".join(sides) for sides in (earlier, member.sides))
+    if list(earlier) != list(member.components):
+        had, has = (" + ".join(sides) for sides in (earlier, member.components))
         raise TrainingError(
             f"{refused}its sides are {had}, not {has}; give the same side, and ridge=0 for a model "
             "without a ridge part"
@@ -166,5 +166,5 @@ def take_over(member: Member, start: FittedModel, ratings: Dataset, side: str) -
         raise TrainingError(
             f"the earlier model cannot be continued: it is the mean of {len(start.members)} models"
         )
-    for name, part in member.sides.items():
+    for name, part in member.components.items():
         part.take_over(earlier[name], ratings, start.context)

@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.calibration.per_user import LevelPreferences
+from cfnade.components.base import Row, Who
+from cfnade.components.row_states import as_ratings
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import LevelArray
-from cfnade.fitted import FittedModel
-from cfnade.scorer import Scorer
-from cfnade.sides.side import Row, Who
-from cfnade.sides.state_rows import as_ratings
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.scorer import Scorer
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -12,13 +12,13 @@ import torch
 from annotated_types import Ge
 
 from cfnade import __version__
+from cfnade.components import Member, are_made, component_names
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
-from cfnade.fitted import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.sides import Member, are_made, side_names
 from cfnade.training.implicit import ImplicitPlan, ImplicitTraining
 from cfnade.training.loop import Reporter, Saving, tell_stage
 from cfnade.training.member import Job, TrainedMember
@@ -199,7 +199,7 @@ def _require_ratings(train: Dataset) -> None:
 def _job(plan: Plan, number: int, *how: Any) -> Job:
     """The training of the member of that number, which has a seed of its own."""
     fields = dict(plan.architecture)
-    names = side_names(plan.side, ridge=fields.get("ridge", 0), time=fields.pop("time", False))
+    names = component_names(plan.side, ridge=fields.get("ridge", 0), time=fields.pop("time", False))
     settings = replace(plan.settings, seed=plan.settings.seed + number)
     if are_made(names):  # whatever is asked for: there are no weights to move or to average
         settings = replace(settings, epochs=0, average=0.0)

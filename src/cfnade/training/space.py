@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from cfnade.components import bytes_of_weights
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
-from cfnade.sides import bytes_of_weights
 from cfnade.training.member import Job
 from cfnade.training.state import states_in
 

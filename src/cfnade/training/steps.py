@@ -13,15 +13,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from cfnade.components import Member, TorchComponent
+from cfnade.components.batches import Array, Batch, BatchSampler, batch_sampler
+from cfnade.components.optimizers import Adam
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
+from cfnade.distributed.partition import PairExchange
 from cfnade.kernels.costing import Cost, cost_of
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.costs import hybrid_cost
-from cfnade.sides import Member, Side
-from cfnade.sides.draw import Array, Draw, Draws, draws_of
-from cfnade.sides.meeting import Meeting
-from cfnade.sides.stepping import PlainAdam
 
 RowIds = npt.NDArray[np.int64]
 
@@ -29,7 +29,7 @@ RowIds = npt.NDArray[np.int64]
 class Stepper(Protocol):
     """Moves a member's parameters; all that it remembers is in `state`."""
 
-    draws: Draws
+    draws: BatchSampler
 
     def step(self, rows: RowIds, *, step: int, rate: float) -> float:
         """Draw from these rows, move down the cost, and return that cost."""
@@ -53,9 +53,9 @@ def stepper_of(
     """What trains a member on these ratings; of its fields the cost and its weights count here."""
     weights = fields.get("target_weight", CFNADEConfig.target_weight)
     ordinal_weight = float(fields.get("ordinal_weight", CFNADEConfig.ordinal_weight))
-    sides = member.sides.values()
+    sides = member.components.values()
     parts = {side.axis: side.part for side in sides if side.axis and side.part is not None}
-    draws = draws_of(member.axes, ratings, settings, weights, threads, parts)
+    draws = batch_sampler(member.axes, ratings, settings, weights, threads, parts)
     if device == "cpu":
         return KernelStepper(member, ratings, draws, ordinal_weight, threads)
     return TorchStepper(member, ratings, draws, ordinal_weight)
@@ -68,14 +68,14 @@ class KernelStepper:
         self,
         member: Member,
         ratings: Dataset,
-        draws: Draws,
+        draws: BatchSampler,
         ordinal_weight: float,
         threads: int,
     ) -> None:
         self.draws, self._levels = draws, len(ratings.scale)
         self._dtype = next(iter(member.state_dict().values())).cpu().numpy().dtype
         self._ordinal_weight, self._threads = ordinal_weight, threads
-        self._group = next(iter(member.sides.values())).group
+        self._group = next(iter(member.components.values())).group
         self._sides = {
             name: side.stepper(
                 ratings, draws.settings, share=draws.share(side.axis), threads=threads
@@ -101,7 +101,7 @@ class KernelStepper:
             side.fit(draw, cost.slopes, rate)
         return self._group.total(cost.total)
 
-    def _cost(self, draw: Draw, scores: Array) -> Cost:
+    def _cost(self, draw: Batch, scores: Array) -> Cost:
         return cost_of(
             scores,
             draw.levels,
@@ -110,7 +110,7 @@ class KernelStepper:
             threads=self._threads,
         )
 
-    def _step_of_two(self, draw: Draw, meeting: Meeting, scores: Array, rate: float) -> float:
+    def _step_of_two(self, draw: Batch, meeting: PairExchange, scores: Array, rate: float) -> float:
         """A step whose targets have two owners: the rank with the item makes the cost."""
         of_user, of_item = self._sides["user"], self._sides["item"]
         more = np.zeros((len(meeting.there), self._levels), self._dtype)
@@ -139,12 +139,12 @@ class TorchStepper:
     """The same by autograd and plain Adam, wherever the member's parameters are."""
 
     def __init__(
-        self, member: Member, ratings: Dataset, draws: Draws, ordinal_weight: float
+        self, member: Member, ratings: Dataset, draws: BatchSampler, ordinal_weight: float
     ) -> None:
         self.draws, self._ordinal_weight = draws, ordinal_weight
         self._sides = _speaking(member)
         self._adams = {
-            name: PlainAdam(side, side.rules(ratings, draws.settings, share=draws.share(side.axis)))
+            name: Adam(side, side.rules(ratings, draws.settings, share=draws.share(side.axis)))
             for name, side in self._sides.items()
             if list(side.parameters())
         }
@@ -176,9 +176,9 @@ class TorchStepper:
             adam.restore(_part(state, name))
 
 
-def _speaking(member: Member) -> dict[str, Side]:
+def _speaking(member: Member) -> dict[str, TorchComponent]:
     """The sides that say something while they are trained."""
-    return {name: side for name, side in member.sides.items() if not side.tunes}
+    return {name: side for name, side in member.components.items() if not side.tunes}
 
 
 def _part(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:

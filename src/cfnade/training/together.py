@@ -13,9 +13,9 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
+from cfnade.components import Member
 from cfnade.data.splits import Split
 from cfnade.kernels.threads import torch_threads
-from cfnade.sides import Member
 from cfnade.training.loop import Reporter, Saving, tell_stage
 from cfnade.training.member import Job, TrainedMember
 from cfnade.training.state import NAME, member_folder

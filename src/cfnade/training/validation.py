@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.calibration.calibration import Calibration, fit_calibration
+from cfnade.components import Axis, Member
 from cfnade.data.dataset import Dataset
 from cfnade.evaluation.rating_metrics import calibration_error, nll, rmse
-from cfnade.fitted import FittedModel
-from cfnade.scorer import Scorer
-from cfnade.sides import Axis, Member
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.scorer import Scorer
 from cfnade.training.loop import Validated
 from cfnade.training.pooling import Answered, Replies, pooled
 

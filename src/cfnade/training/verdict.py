@@ -9,7 +9,7 @@ from cfnade.calibration.calibration import Calibration
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.evaluation.rating_metrics import rmse
-from cfnade.fitted import FittedModel
+from cfnade.fitted_model import FittedModel
 from cfnade.training.floor import means_rmse
 from cfnade.training.member import TrainedMember
 from cfnade.training.pooling import Replies, asked, mixed
@@ -75,7 +75,7 @@ def verdict_on(
 
 def _trust(fitted: FittedModel) -> float:
     """What a member counts where validation cannot tell."""
-    return max(side.trust for side in fitted.members[0].sides.values())
+    return max(side.trust for side in fitted.members[0].components.values())
 
 
 def _rmse_of_each(answers: Sequence[Replies], valid: Dataset) -> list[float | None]:

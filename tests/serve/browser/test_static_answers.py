@@ -13,8 +13,9 @@ from tests.serve.browser.films import GENRES, ITEM
 from tests.serve.browser.test_static_page import handed_out
 from tests.serve.given import Asking
 
-from cfnade import Predictor, checkpoint
+from cfnade import checkpoint
 from cfnade.exports.static_page import write_web
+from cfnade.inference.predictor import Predictor
 
 CALL = """async ([path, body]) => {
   const { call } = await import("./page/api.js");

@@ -18,9 +18,9 @@ from tests.serve.browser.conftest import Open
 from tests.serve.browser.films import LOVE
 
 import cfnade
-from cfnade import Predictor
 from cfnade.exports.portable import portable
 from cfnade.exports.static_page import write_web
+from cfnade.inference.predictor import Predictor
 
 ASK = """async (histories) => {
   const { loadModel } = await import("./page/model.js");

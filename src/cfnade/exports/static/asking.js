@@ -1,4 +1,4 @@
-// What to ask next: the item whose rating is expected to tell most (src/cfnade/predictor/asking.py).
+// What to ask next: the item whose rating is expected to tell most (src/cfnade/inference/active_learning.py).
 
 /** The place to ask about, and the share of a person that is still unknown; null where no side says.
     counts say how likely an answer is, asked which places are not to be asked about. */

@@ -1,0 +1,355 @@
+"""Variational factor analysis of ratings: where the ridge part starts, and a model by itself.
+
+A rating r of column i by row n is r = μ_i + a_i·z_n + ε with z_n ~ N(0, I), ε ~ N(0, s²) and
+a_i ~ N(ν, diag(1/α)). The posterior of z_n is a full Gaussian given the loadings' means and
+variances c_i, that of a_i a Gaussian whose diagonal is kept; α (which dimensions are needed at
+all), the first dimension's mean loading and s² are learned with them. Ratings are level numbers,
+and all constants are relative to the spread of a column's ratings, so any scale will do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from cfnade.components.rank_posteriors import expected_of_ranks
+from cfnade.data.csr import CsrRows, index_sums
+from cfnade.distributed.partition import ColumnPartition
+from cfnade.group import ALONE, Group
+from cfnade.kernels.grouping import ratings_of
+from cfnade.kernels.posterior import expect, lower_products, maximise
+from cfnade.kernels.threads import run
+
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+
+SWEEPS = 30
+ENOUGH = 10_000_000
+"""Ratings: of larger data the first two thirds of the sweeps see some of the rows, evenly taken."""
+LEAST_NOISE = 1e-3
+"""Over the spread of a column's ratings: of data that follow a rule nothing else would be left."""
+FIRST_PULL, LEAST_PULL, MOST_PULL = 2.0, 0.5, 50.0
+"""Imagined ratings of a column at the mean of all, to begin with; how many they are is learned."""
+_PIECE = 1 << 16  # columns of which random numbers are drawn at a time
+START_SHRINKAGE = 5.0
+"""The same for the means that the analysis starts from."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What was learned, in levels. M columns, D dimensions."""
+
+    a: Floats  # (M, D) loadings
+    c: Floats  # (M, D) their posterior variances
+    mean: Floats  # (M,) μ
+    noise: float  # s²
+    importance: Floats  # (D,) λ: the mean of a², by ratings
+
+    def turned_like(self, other: Factors, counts: npt.NDArray[Any]) -> Factors:
+        """In the dimensions of another of the same columns, as nearly as a turn can be. counts (M,)
+        are of ratings."""
+        left, _, right = np.linalg.svd((self.a * counts[:, None]).T.astype(np.float64) @ other.a)
+        turn = (left @ right).astype(np.float32)
+        a, c = self.a @ turn, self.c @ np.square(turn)
+        importance = np.average(np.square(a), axis=0, weights=counts + 1e-9).astype(np.float32)
+        return replace(self, a=a, c=c, importance=np.maximum(importance, np.float32(1e-12)))
+
+
+class _Sums(NamedTuple):
+    """Of what is expected of the rows that rated a column."""
+
+    squares: Floats  # (M, D (D + 1) / 2) Σ z zᵀ, its lower half row by row
+    products: Floats  # (M, D) Σ z r
+    firsts: Floats  # (M, D) Σ z
+
+
+def fit_factor_analysis(
+    rows: CsrRows,
+    dimensions: int,
+    *,
+    seed: int,
+    threads: int,
+    sweeps: int = SWEEPS,
+    part: ColumnPartition | None = None,
+) -> Factors:
+    """Fit to all rows; in the end dimensions are turned so that they are uncorrelated.
+
+    Ranks that have a part of the columns each find the loadings of their own.
+    """
+    if part is not None and part.group.size > 1:
+        return _analysed(rows, dimensions, seed, threads, sweeps, part)
+    how = dimensions, seed, threads, sweeps
+    # Several members of a model may start from the same analysis.
+    return rows.memo(("factors", *how), lambda: _analysed(rows, *how, None))
+
+
+def _analysed(
+    rows: CsrRows,
+    dimensions: int,
+    seed: int,
+    threads: int,
+    sweeps: int,
+    part: ColumnPartition | None,
+) -> Factors:
+    analysis = _Analysis(rows, dimensions, seed, part)
+    few = _some_rows(rows, ENOUGH, analysis.group)
+    early = 0 if few is rows else sweeps * 2 // 3
+    for sweep in range(sweeps):
+        analysis.sweep(few if sweep < early else rows, threads)
+    return analysis.turned()
+
+
+def continue_factor_analysis(
+    rows: CsrRows, factors: Factors, *, threads: int, sweeps: int
+) -> Factors:
+    """Some more sweeps from an earlier analysis: rows and ratings may have come since."""
+    analysis = _Analysis(rows, factors.a.shape[1], 0, earlier=factors)
+    for _ in range(sweeps):
+        analysis.sweep(rows, threads)
+    return analysis.turned()
+
+
+class _Analysis:
+    """What is known of the loadings so far."""
+
+    def __init__(
+        self,
+        rows: CsrRows,
+        dimensions: int,
+        seed: int,
+        part: ColumnPartition | None = None,
+        earlier: Factors | None = None,
+    ) -> None:
+        M, group = rows.n_columns, ALONE if part is None else part.group
+        self.group = group
+        self._overall = float(_mean(rows.levels, group))
+        counts, totals = _counted(rows)
+        shrunken = START_SHRINKAGE * self._overall + totals
+        self._mean = (shrunken / (counts + START_SHRINKAGE)).astype(np.float32)  # (M,)
+        spread = max(float(_mean(np.square(_left(rows, self._mean)), group)), 1e-6)
+        self._counts = counts
+        self._least, self._pull = LEAST_NOISE * spread, FIRST_PULL
+        if earlier is not None:
+            self._go_on(earlier)
+            return
+        few = _some_rows(rows, ENOUGH, group)
+        self._a = _start(few, self._mean, dimensions, spread, seed, part)  # (M, D)
+        self._c = np.full((M, dimensions), 0.01 * spread, np.float32)
+        self._noise, self._centre = 0.78 * spread, np.zeros(dimensions)
+        self._centre[0] = 0.43 * np.sqrt(spread)
+        self._precision = np.full(dimensions, 1 / (0.052 * spread))
+
+    def _go_on(self, earlier: Factors) -> None:
+        """From an earlier analysis, turned back so that the mean loading is in the first dimension
+        again: that of no other has a prior mean."""
+        weights = self._counts / (self._counts + 20.0)
+        towards = np.average(earlier.a, axis=0, weights=weights + 1e-9)
+        turn, _ = np.linalg.qr(np.column_stack([towards, np.eye(len(towards))]))
+        turn *= np.sign(towards @ turn[:, 0])
+        self._a = (earlier.a @ turn).astype(np.float32)
+        self._c = (earlier.c @ np.square(turn)).astype(np.float32)
+        self._mean, self._noise = earlier.mean.copy(), earlier.noise
+        self._pull = self._pulled(self._counts)
+        self._centre, self._precision = _relevance(self._a, self._c, self._counts, self.group)
+
+    def sweep(self, rows: CsrRows, threads: int) -> None:
+        """One expectation and one maximisation step."""
+        unit = np.float32(np.sqrt(self._noise))
+        residuals = _left(rows, self._mean) / unit
+        tables = rows, residuals, self._a / unit, self._c / unit**2
+        shared = self.group.size > 1
+        if shared:
+            sums = _Sums(*expected_of_ranks(*tables, self.group))
+        else:
+            sums = _expected(*tables, threads)
+        prior = self._precision * self._noise, self._centre / np.sqrt(self._noise)
+        a, c = _maximised(sums, *prior, threads)
+        squares = index_sums(rows.columns, rows.n_columns, lambda some: np.square(residuals[some]))
+        errors = _squared_errors(sums, a, c, squares)
+        total = self.group.total
+        left_over = total(float(errors.sum())) / total(rows.n_ratings)
+        self._noise = max(self._noise * left_over, self._least)
+        self._a, self._c = a * unit, c * unit**2
+        counts, totals = _counted(rows)
+        left = totals - (sums.firsts * self._a).sum(1) + self._pull * self._overall
+        self._mean = (left / (counts + self._pull)).astype(np.float32)
+        self._pull = self._pulled(counts)
+        self._centre, self._precision = _relevance(self._a, self._c, counts, self.group)
+
+    def _pulled(self, counts: Doubles) -> float:
+        """Imagined ratings of a column at the mean of all: noise over the spread of true means."""
+        seen = counts > 0
+        unsure = self._noise / (counts[seen] + self._pull)
+        spread = float(_mean(np.square(self._mean[seen] - self._overall) + unsure, self.group))
+        return min(max(self._noise / spread, LEAST_PULL), MOST_PULL)
+
+    def turned(self) -> Factors:
+        """Turned so that Σ n a aᵀ is diagonal: then dimensions can be told apart."""
+        weighted = (self._a * self._counts[:, None]).T.astype(np.float64)
+        products = self.group.sum_(np.ascontiguousarray(weighted @ self._a))
+        importance, turn = np.linalg.eigh(products / self.group.total(self._counts.sum()))
+        return Factors(
+            a=(self._a @ turn).astype(np.float32),
+            c=(self._c @ np.square(turn)).astype(np.float32),
+            mean=self._mean,
+            noise=self._noise,
+            importance=np.maximum(importance, 1e-12).astype(np.float32),
+        )
+
+
+def _mean(values: Any, group: Group) -> Any:
+    """The mean over the first axis of what all ranks have."""
+    if group.size == 1:
+        return values.mean(0)
+    sums = group.sum_(np.atleast_1d(values.sum(0, dtype=np.float64)))
+    return (sums if values.ndim > 1 else sums[0]) / group.total(len(values))
+
+
+def _some_rows(rows: CsrRows, most: int, group: Group) -> CsrRows:
+    """All rows, or every so many-th if they have more ratings than that."""
+    step = -(-int(group.total(rows.n_ratings)) // most)
+    if step <= 1:
+        return rows
+    numbers = np.arange(0, len(rows), step)
+    some = ratings_of(rows.offsets, rows.columns, rows.levels, numbers)
+    return replace(rows, offsets=some.offsets, columns=some.columns, levels=some.levels)
+
+
+def _counted(rows: CsrRows) -> tuple[Doubles, Doubles]:
+    """How many ratings each column has, and their sum. Both (M,)."""
+    columns, M = rows.columns, rows.n_columns
+    return index_sums(columns, M, lambda _: None), index_sums(
+        columns, M, lambda some: rows.levels[some]
+    )
+
+
+def _left(rows: CsrRows, mean: Floats) -> Floats:
+    """Ratings minus their column's mean. Returns (n,)."""
+    return rows.levels.astype(np.float32) - mean[rows.columns]
+
+
+def _start(
+    rows: CsrRows,
+    mean: Floats,
+    dimensions: int,
+    spread: float,
+    seed: int,
+    part: ColumnPartition | None,
+) -> Floats:
+    """Loadings from the largest singular vectors of what means leave; the first is constant."""
+    group = ALONE if part is None else part.group
+    numbers, residuals = np.repeat(np.arange(len(rows)), rows.counts()), _left(rows, mean)
+    sums, sizes_of = np.bincount(numbers, residuals, len(rows)), np.array(rows.counts())
+    own = group.sum_(sums) / (group.sum_(sizes_of) + START_SHRINKAGE)
+    left = (residuals - own[numbers]).astype(np.float32)
+    a = np.zeros((rows.n_columns, dimensions), np.float32)
+    a[:, 0] = 0.43 * np.sqrt(spread)
+    columns = rows.n_columns if part is None else part.whole
+    ratings = int(group.total(rows.n_ratings))
+    wide = min(dimensions - 1, len(rows), columns)
+    if wide:
+        counts, _ = _counted(rows)
+        vectors, sizes = _singular(rows, numbers, left, wide, seed, part)
+        scale = 0.5 * sizes * np.sqrt(columns / max(1, ratings))
+        a[:, 1 : 1 + wide] = vectors * scale * np.sqrt(counts / (counts + 50.0))[:, None]
+    return a
+
+
+def _singular(
+    rows: CsrRows, numbers: Any, values: Floats, count: int, seed: int, part: ColumnPartition | None
+) -> tuple[Doubles, Doubles]:
+    """Right singular vectors (M, count) of a sparse table, and values, by random projection."""
+    group, columns = (ALONE, rows.n_columns) if part is None else (part.group, part.whole)
+    places = torch.from_numpy(np.stack([numbers, rows.columns.astype(np.int64)]))
+    shape = (len(rows), rows.n_columns)
+    table = torch.sparse_coo_tensor(
+        places, torch.from_numpy(values), shape, check_invariants=False
+    ).coalesce()
+    turned = table.t().coalesce()
+    wide = min(count + 8, shape[0], columns)
+    drawn = _drawn(seed, (rows.n_columns, wide), part)
+    guess = torch.from_numpy(drawn)
+    for _ in range(3):
+        seen = torch.sparse.mm(table, guess)  # (N, wide)
+        group.sum_(seen.numpy())
+        basis = torch.linalg.qr(seen)[0]
+        guess = torch.sparse.mm(turned, basis)  # (M, wide)
+    if group.size > 1:
+        return _tall_singular(guess.double().numpy(), count, group)
+    vectors, sizes, _ = torch.linalg.svd(guess, full_matrices=False)
+    return vectors[:, :count].double().numpy(), sizes[:count].double().numpy()
+
+
+def _drawn(seed: int, shape: tuple[int, int], part: ColumnPartition | None) -> Floats:
+    """Normal numbers; a rank draws those of all columns, and keeps its own."""
+    rng = np.random.default_rng(seed)
+    if part is None:
+        return rng.normal(size=shape).astype(np.float32)
+    out = np.zeros(shape, np.float32)
+    for first in range(0, part.whole, _PIECE):
+        some = rng.normal(size=(min(_PIECE, part.whole - first), shape[1]))
+        lo, hi = np.searchsorted(part.columns, (first, first + len(some)))
+        out[lo:hi] = some[part.columns[lo:hi] - first]
+    return out
+
+
+def _tall_singular(table: Doubles, count: int, group: Group) -> tuple[Doubles, Doubles]:
+    """The largest left singular vectors of a table whose rows ranks share, and values."""
+    squares, turn = np.linalg.eigh(group.sum_(np.ascontiguousarray(table.T @ table)))
+    sizes = np.sqrt(np.maximum(squares[::-1][:count], 1e-12))
+    return table @ turn[:, ::-1][:, :count] / sizes, sizes
+
+
+def _expected(rows: CsrRows, residuals: Floats, a: Floats, c: Floats, threads: int) -> _Sums:
+    """The sums of the expectation step, each thread's own added up."""
+    M, D = a.shape
+    lower = np.empty((M, D * (D + 1) // 2), np.float32)
+    lower_products(a, c, lower)
+    cuts = np.searchsorted(rows.offsets, rows.n_ratings * np.arange(1, threads) / threads)
+    bounds = list(pairwise([0, *cuts.tolist(), len(rows)]))
+    parts = [_Sums(*(np.zeros_like(array) for array in (lower, a, a))) for _ in bounds]
+    tables = (np.array(rows.offsets), np.array(rows.columns)), residuals, (a, lower)
+    # Plain tuples: a named one would be another type, and the kernels be compiled for it again.
+    each = zip(bounds, parts, strict=True)
+    run(expect, [(*bound, *tables, tuple(part)) for bound, part in each])
+    for part in parts[1:]:
+        for into, more in zip(parts[0], part, strict=True):
+            into += more
+    return parts[0]
+
+
+def _maximised(
+    sums: _Sums, precision: Doubles, centre: Doubles, threads: int
+) -> tuple[Floats, Floats]:
+    M = len(sums.products)
+    loadings = np.empty_like(sums.products), np.empty_like(sums.products)
+    prior = precision.astype(np.float32), centre.astype(np.float32)
+    cuts = pairwise([M * t // threads for t in range(threads + 1)])
+    run(maximise, [(*cut, tuple(sums), *prior, loadings) for cut in cuts])
+    return loadings
+
+
+def _squared_errors(sums: _Sums, a: Floats, c: Floats, squares: Doubles) -> Doubles:
+    """The expected squared error of each column, in units of the noise. Returns (M,)."""
+    i, j = np.tril_indices(a.shape[1])
+    twice = np.where(i == j, 1, 2)  # the upper half is the same
+    quadratic = (sums.squares * (twice * a[:, i] * a[:, j])).sum(1)
+    uncertain = (c * sums.squares[:, i == j]).sum(1)
+    return np.asarray(squares - 2 * (a * sums.products).sum(1) + quadratic + uncertain)
+
+
+def _relevance(a: Floats, c: Floats, counts: Doubles, group: Group) -> tuple[Doubles, Doubles]:
+    """Mean and precision of the loadings in each dimension; only the first has a mean."""
+    seen = counts > 0
+    centre = np.zeros(a.shape[1])
+    weights = (counts / (counts + 20.0))[seen]
+    if group.size == 1:
+        centre[0] = np.average(a[seen, 0], weights=weights)
+    else:
+        centre[0] = group.total(float(weights @ a[seen, 0])) / group.total(float(weights.sum()))
+    return centre, 1 / np.maximum(_mean(np.square(a[seen] - centre) + c[seen], group), 1e-9)

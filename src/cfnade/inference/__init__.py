@@ -1,0 +1,1 @@
+"""Answers from a fitted model: predictions, top-n lists, explanations."""

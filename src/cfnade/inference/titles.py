@@ -1,0 +1,306 @@
+"""Titles as people write them: case, accents, punctuation, articles and numerals made alike.
+
+By these, which item a film from elsewhere is. A wrong film is worse than none.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cfnade.kernels.spelling import Spellings
+
+_YEAR = re.compile(r"\s*\((\d{4})(?:\s*[-–]\s*(?:\d{4})?)?\)\s*$")
+_ALIAS = re.compile(r"\(([^()]*)\)")
+_ALSO = re.compile(r"^\s*(?:a\.?k\.?a\.?|also known as)\s+", re.IGNORECASE)
+_DOTTED = re.compile(r"\b(?:\w\.){2,}")  # E.T., A.I.
+_BREAK = re.compile(r"\s*:\s+|\s+[-–—]\s+")
+_LAST_ARTICLE = re.compile(
+    r",\s+(the|an?|la|les?|l'|el|los|las|il|lo|gli|der|die|das|ein|eine|une?|una|det|den|het)\s*$",
+    re.IGNORECASE,
+)
+_ARTICLES = frozenset({"the", "a", "an"})
+# What Unicode does not take apart.
+_LETTERS = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th"})
+_MARKS = str.maketrans({"'": "", "’": "", "‘": "", "`": "", "´": "", "&": " and "})
+_TENS, _ONES = ("", "x"), ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
+_ROMAN = {ten + one: str(10 * t + o) for t, ten in enumerate(_TENS) for o, one in enumerate(_ONES)}
+_LETTER_NUMERALS = frozenset({"i", "v", "x"})
+_LEAST_LETTERS = 4  # of a part of a title that may stand for the whole
+_BESIDES = ("bonusmaterial", "makingof", "behindthescenes")  # films about a film, by their parts
+
+
+class Name(NamedTuple):
+    """One name of an item."""
+
+    words: tuple[str, ...]  # without a leading "the", "a" or "an"
+    parts: tuple[str, ...] = ()
+    """What stands before and after a colon or dash, each without spaces, if there is one."""
+
+    @property
+    def key(self) -> str:
+        """Equal for spellings that differ in spaces and articles only."""
+        return "".join(self.words)
+
+
+class Title(NamedTuple):
+    """A title taken apart: "Seven (a.k.a. Se7en) (1995)" has two names and a year."""
+
+    names: tuple[Name, ...]
+    year: int | None
+
+
+def parse(text: str) -> Title:
+    """Take a title apart; without letters and digits it has no name."""
+    year = None
+    if dated := _YEAR.search(text):
+        year, text = int(dated[1]), text[: dated.start()]
+    main = _ALIAS.sub(" ", text)
+    aliases = [_ALSO.sub("", alias) for alias in _ALIAS.findall(text)]
+    # A title that is all in brackets has its name there.
+    names = [name for name in map(_name, [main, *aliases]) if name.words]
+    return Title(tuple(dict.fromkeys(names)), year)
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text in plain small letters, numerals as digits, no leading article."""
+    words = _words(_front(text))
+    return words[1:] if len(words) > 1 and words[0] in _ARTICLES else words
+
+
+def _name(text: str) -> Name:
+    text = _front(text)
+    pieces = [piece for piece in _BREAK.split(text) if piece.strip()]
+    parts = tuple("".join(words_of(piece)) for piece in pieces) if len(pieces) > 1 else ()
+    return Name(words_of(text), tuple(part for part in parts if part))
+
+
+def _front(text: str) -> str:
+    """ "Matrix, The" as "The Matrix"."""
+    if article := _LAST_ARTICLE.search(text):
+        return f"{article[1]} {text[: article.start()]}"
+    return text
+
+
+def _words(text: str) -> tuple[str, ...]:
+    text = unicodedata.normalize("NFKD", text.translate(_MARKS)).casefold().translate(_LETTERS)
+    text = "".join(c for c in text if not unicodedata.combining(c))
+    text = _DOTTED.sub(lambda letters: letters[0].replace(".", ""), text)
+    words = "".join(c if c.isalnum() else " " for c in text).split()
+    return tuple(_numeral(word, place) for place, word in enumerate(words))
+
+
+def _numeral(word: str, place: int) -> str:
+    """Roman numerals as digits; a letter alone only where it can hardly be a word or a name."""
+    if word in _LETTER_NUMERALS and (word == "i" or place == 0):
+        return word
+    return _ROMAN.get(word, word)
+
+
+class TitleMatch:
+    """Items by the keys of their names, and of the parts of these."""
+
+    def __init__(self, parsed: list[Title]) -> None:
+        self._parsed = parsed
+        self._by_name: dict[str, set[int]] = defaultdict(set)
+        self._by_part: dict[str, set[int]] = defaultdict(set)
+        for item, title in enumerate(parsed):
+            for name in title.names:
+                self._by_name[name.key].add(item)
+                if not any(part.startswith(_BESIDES) for part in name.parts):
+                    for part in name.parts:
+                        self._by_part[part].add(item)
+
+    def match(self, text: str, year: int | None = None) -> int | None:
+        """The one item that is meant, or None.
+
+        Names must be equal but for case, accents, punctuation, spaces and articles, and years a
+        year apart at most. With the very same year one side may be a part of the other before or
+        after a colon or dash: "Star Wars" is "Star Wars: Episode IV - A New Hope".
+        """
+        title = parse(text)
+        year = title.year if year is None else year
+        named = self._named(title)
+        if year is None:
+            return _only(named)
+        same, near = self._in_year(named, year, 0), self._in_year(named, year, 1)
+        if same or near:
+            return _only(same or near)
+        undated = {item for item in named if self._parsed[item].year is None}
+        return _only(undated) if undated else _only(self._in_year(self._partly(title), year, 0))
+
+    def named(self, text: str) -> list[int]:
+        """All items of this name; of this year, if the text has one."""
+        title = parse(text)
+        named = self._named(title)
+        return sorted(named if title.year is None else self._in_year(named, title.year, 0))
+
+    def _named(self, title: Title) -> set[int]:
+        """By the main name if an item has it, otherwise by the others."""
+        for name in title.names:
+            if items := self._by_name.get(name.key):
+                return items
+        return set()
+
+    def _partly(self, title: Title) -> set[int]:
+        items: set[int] = set()
+        for name in title.names:
+            if len(name.key) >= _LEAST_LETTERS:
+                items |= self._by_part.get(name.key, set())
+            for part in name.parts:
+                if len(part) >= _LEAST_LETTERS:
+                    items |= self._by_name.get(part, set())
+        return items
+
+    def _in_year(self, items: Iterable[int], year: int, apart: int) -> set[int]:
+        years = ((item, self._parsed[item].year) for item in items)
+        return {item for item, own in years if own is not None and abs(own - year) <= apart}
+
+
+def _only(items: set[int]) -> int | None:
+    return next(iter(items)) if len(items) == 1 else None
+
+
+# -- search ------------------------------------------------------------------------------------
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_UNFINISHED, _NOT_FIRST, _NOT_ALONE, _EDIT = 0.6, 0.5, 0.5, 2.0
+"""What it costs that a word is a beginning only, that the title begins with another word or holds
+more words, and each edit."""
+_MISSING, _ENOUGH = 6.0, 0.6  # a word that is not there; the letters that must be
+_WORSE = 4.0  # than the best: is not shown beside it
+_STEM = 4  # letters of a word before the last one that may be a beginning
+_MOST_WORDS, _MOST_LETTERS = 12, 200
+
+
+class TitleSearch:
+    """An index of titles by item; "" is no title."""
+
+    def __init__(self, titles: Sequence[str], ratings: IntArray) -> None:
+        self.parsed: list[Title] = [parse(title) for title in titles]
+        self._ratings = ratings
+        names = [(item, name) for item, t in enumerate(self.parsed) for name in t.names]
+        self._items = np.array([item for item, _ in names], np.int64)  # by name
+        words = [name.words for _, name in names]
+        self._years = np.array([self.parsed[item].year or 0 for item, _ in names], np.int64)
+        self._lengths = np.array([len(one) for one in words], np.int64)
+        vocabulary = sorted({word for one in words for word in one})
+        self._places = {word: place for place, word in enumerate(vocabulary)}
+        self._vocabulary, self._spellings = vocabulary, Spellings(vocabulary)
+        self._firsts = np.array([self._places[one[0]] for one in words], np.int64)
+        self._index(words)
+        keys = sorted((name.key, place) for place, (_, name) in enumerate(names))
+        self._keys, self._key_names = [key for key, _ in keys], [place for _, place in keys]
+
+    def _index(self, words: list[tuple[str, ...]]) -> None:
+        """Which names hold a word: those from offsets[word] on."""
+        pairs = sorted((self._places[word], name) for name, one in enumerate(words) for word in one)
+        self._names = np.array([name for _, name in pairs], np.int64)
+        held = np.array([word for word, _ in pairs], np.int64)
+        self._offsets = np.searchsorted(held, np.arange(len(self._places) + 1))
+
+    def search(self, text: str, limit: int) -> tuple[IntArray, FloatArray]:
+        """Items whose titles fit best, and what each costs (0: the very title). Both (≤ limit,)."""
+        title = parse(text[:_MOST_LETTERS])
+        nothing = np.empty(0, np.int64), np.empty(0)
+        if not title.names or not len(self._items):
+            return nothing
+        asked = title.names[0].words[:_MOST_WORDS]
+        costs = self._fitting(asked)
+        if title.year is not None:
+            costs[self._years != title.year] += _EDIT
+        elif len(asked) > 1 and len(asked[-1]) == 4 and asked[-1].isdecimal():
+            # A number at the end is a word of the title or its year.
+            dated = self._fitting(asked[:-1])
+            costs = np.minimum(costs, np.where(self._years == int(asked[-1]), dated, np.inf))
+        by_item = np.full(len(self.parsed), np.inf)
+        np.minimum.at(by_item, self._items, costs)
+        near = np.flatnonzero(by_item <= by_item.min() + _WORSE)
+        near = near[np.isfinite(by_item[near])]
+        order = np.lexsort((near, -self._ratings[near], by_item[near].round(6)))
+        nearest = near[order[:limit]]
+        return nearest, by_item[nearest]
+
+    # -- what names cost ----------------------------------------------------------------------
+
+    def _fitting(self, asked: tuple[str, ...]) -> FloatArray:
+        """What each name costs; edits are tried if nothing fits without. Returns (names,)."""
+        costs = self._costs(asked, edits=False)
+        self._squeezed("".join(asked), costs)
+        if costs.min() >= _EDIT:
+            costs = np.minimum(costs, self._costs(asked, edits=True))
+        return costs
+
+    def _costs(self, asked: tuple[str, ...], *, edits: bool) -> FloatArray:
+        """What each name costs, ∞ if too little of what was asked is in it. Returns (names,)."""
+        count = len(self._items)
+        total, missing, letters = np.zeros(count), np.zeros(count), np.zeros(count)
+        first = np.zeros(count, bool)
+        for place, word in enumerate(asked):
+            near = self._near(word, edits=edits, last=place == len(asked) - 1)
+            cost = np.full(count, np.inf)
+            for price in sorted({price for price, _ in near}, reverse=True):
+                same = [places for one, places in near if one == price]
+                words = np.concatenate(same)
+                cost[self._holding(words)] = price
+                first |= (place == 0) & np.isin(self._firsts, words)
+            there = np.isfinite(cost)
+            total += np.where(there, cost, _MISSING)
+            missing += ~there
+            letters += np.where(there, len(word), 0)
+        alone = (self._lengths == len(asked)) & (missing == 0)
+        total += np.where(first | alone, 0.0, _NOT_FIRST) + np.where(alone, 0.0, _NOT_ALONE)
+        # What is not there may be made up for by the rest, if that is there as it was asked for.
+        enough = (letters >= _ENOUGH * sum(map(len, asked))) & (total - _MISSING * missing < _EDIT)
+        total[(missing > 0) & ~(enough & edits)] = np.inf
+        return total
+
+    def _near(self, word: str, *, edits: bool, last: bool) -> list[tuple[float, IntArray]]:
+        """Words of the vocabulary that may be meant, by price."""
+        near: list[tuple[float, IntArray]] = []
+        if last or len(word) >= _STEM:
+            begin = bisect_left(self._vocabulary, word)
+            end = bisect_left(self._vocabulary, word + "\U0010ffff")
+            near.append((_UNFINISHED, np.arange(begin, end)))
+        if word in self._places:
+            near.append((0.0, np.array([self._places[word]])))
+        most = _most_edits(word) if edits else 0
+        if most:
+            needed = self._spellings.edits(word, most)
+            near += [(_EDIT * n, np.flatnonzero(needed == n)) for n in range(1, most + 1)]
+            if last:
+                needed = self._spellings.edits(word, most, prefix=True)
+                some = [np.flatnonzero(needed == n) for n in range(1, most + 1)]
+                near += [(_EDIT * n + _UNFINISHED, part) for n, part in enumerate(some, 1)]
+        return near
+
+    def _holding(self, words: IntArray) -> IntArray:
+        """Names that hold any of these words."""
+        parts = [self._names[self._offsets[w] : self._offsets[w + 1]] for w in words.tolist()]
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
+    def _squeezed(self, key: str, costs: FloatArray) -> None:
+        """Names that are the same, or begin so, without their spaces: "starwars", "spiderman"."""
+        begin = bisect_left(self._keys, key)
+        end = bisect_left(self._keys, key + "\U0010ffff") if len(key) >= 4 else begin
+        for place in range(begin, max(end, begin + 1)):
+            if place < len(self._keys) and self._keys[place].startswith(key):
+                price = 0.0 if self._keys[place] == key else _NOT_ALONE + _UNFINISHED
+                name = self._key_names[place]
+                costs[name] = min(costs[name], price)
+
+
+def _most_edits(word: str) -> int:
+    """Short words and numbers are easily another one."""
+    if len(word) < 3 or word.isdecimal():
+        return 0
+    return 1 if len(word) < 8 else 2

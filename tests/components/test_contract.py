@@ -1,0 +1,489 @@
+"""What every side promises, whatever its kind: a new kind gets a case here and in given.LISTS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.close import assert_close
+from tests.components.given import (
+    LISTS,
+    N_ITEMS,
+    N_USERS,
+    VARIANTS,
+    some_member,
+    some_ratings,
+    weights,
+)
+
+from cfnade.components import (
+    KINDS,
+    Axis,
+    Member,
+    TorchComponent,
+    component_names,
+    gaussian,
+    nade_rows,
+    new_member,
+    row_states,
+    saved_member,
+)
+from cfnade.components.base import NOTHING, Array, Reading, Row, Who, row_of
+from cfnade.components.nade import NadeComponent
+from cfnade.components.plain import PlainRows
+from cfnade.components.readings import ByItem, reading_of
+from cfnade.components.ridge import RidgeComponent
+from cfnade.components.trainable import TorchRowComponent
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import Dataset
+from cfnade.data.scale import Scale
+from cfnade.exceptions import ModelError, PredictionError, TrainingError
+from cfnade.training.steps import KernelStepper, Stepper, TorchStepper, stepper_of
+
+RATINGS = some_ratings()
+SETTINGS = TrainingConfig(
+    batch_rows=6,
+    batch_columns=5,
+    learning_rate=5e-3,
+    first_layer_factor=2.0,
+    dense_factor=0.5,
+    weight_decay=0.01,
+    output_decay=3.0,
+    context_rate=(0.2, 0.8),
+)
+AXES: list[Axis] = ["user", "item"]
+CASES = [(list_name, variant) for list_name in LISTS for variant in VARIANTS]
+cases = pytest.mark.parametrize(("which", "variant"), CASES)
+each_list = pytest.mark.parametrize("which", list(LISTS))
+
+
+def test_every_kind_of_side_is_in_a_list_here() -> None:
+    assert set(KINDS) == {name for names in LISTS.values() for name in names}
+
+
+# -- asked -----------------------------------------------------------------------------------------
+
+PEOPLE = [
+    *(Who(user, row_of(RATINGS.rows("user"), user)) for user in range(N_USERS)),
+    Who(-1, NOTHING),
+    Who(-1, Row(np.array([5, 0, 2], np.int32), np.array([3, 0, 1], np.uint8))),
+]
+
+
+def every_cell() -> tuple[Array, Array]:
+    """All cells and those of an unknown user, in random order, some of them twice."""
+    users, items = np.meshgrid(np.arange(-1, N_USERS), np.arange(N_ITEMS))
+    order = np.random.default_rng(1).permutation(users.size)
+    order = np.concatenate([order, order[:9]])
+    return users.ravel()[order], items.ravel()[order]
+
+
+def answers(reading: Reading) -> Iterator[tuple[str, Array]]:
+    """Everything that can be asked of a reading."""
+    users, items = every_cell()
+    yield "cells", reading.cells(users, items, None)
+    yield "cells of nobody's item", reading.cells(users, np.where(items == 3, -1, items), None)
+    # Where a side has weights for users it has none for somebody new: the scorer sees to that.
+    asked = PEOPLE[:N_USERS] if isinstance(reading, ByItem) else PEOPLE
+    for who in asked:
+        some = np.array([4, 0, 7, 4, 2])
+        yield f"person {who}", reading.person(who, some)
+        for item in range(N_ITEMS):  # some of them are the person's own
+            raters = row_of(RATINGS.rows("item"), item).without(who.user)
+            yield f"without each {who} {item}", reading.without_each(who, item)
+            yield f"without raters {who} {item}", reading.without_raters(raters, who, item)
+            yield f"without levels {who} {item}", reading.without_levels(raters, who, item)
+        rated = who.rated.columns.astype(np.int64)
+        pairs = reading.person_without(who, rated, rated[::-1])
+        different = rated[:, None] != rated[::-1]
+        yield f"without pairs {who}", pairs[different]
+    rng = np.random.default_rng(2)
+    which, some = rng.integers(0, len(asked), 60), rng.integers(-1, N_ITEMS, 60)
+    yield "people", reading.people(asked, which, np.maximum(some, 0))
+    yield "nobody of many", reading.people(asked, which[:0], some[:0])
+    for leave_out in (True, False):
+        for people in (asked, asked[:2], []):
+            lines = list(reading.lists(people, leave_out=leave_out))
+            assert len(lines) == len(people)
+            for number, line in enumerate(lines):
+                line += 0.0  # may be written to
+                yield f"list {leave_out} {len(people)} {number}", line
+
+
+READ = [
+    *((axis, v) for axis in AXES for v in VARIANTS),
+    *((f"{axis}-{kind}", "ridge") for axis in AXES for kind in ("ridge", "factors", "near")),
+    ("user-samples", "ridge"),
+]
+"""Sides that read rows, and their fields."""
+
+
+each_reader = pytest.mark.parametrize("name", sorted({name for name, _ in READ}))
+
+
+def some_side(name: str, fields: dict[str, Any]) -> TorchRowComponent:
+    beside = (name.removesuffix("-near"),) if name.endswith("-near") else ()
+    side = some_member((*beside, name), fields).components[name]
+    assert isinstance(side, TorchRowComponent)
+    return side
+
+
+@pytest.mark.parametrize(("name", "variant"), READ)
+def test_a_reading_says_what_plain_torch_says_of_one_context_after_another(
+    name: str, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side = some_side(name, (VARIANTS | {"ridge": {"ridge": 3}})[variant])
+    slow = reading_of(side.axis, PlainRows(side.scores_given, RATINGS.rows(side.axis)), RATINGS)
+    assert slow.learns == ("item" if side.axis == "user" else "user")
+    expected = list(answers(slow))
+    for piece in (1 << 22, 40):  # 40 numbers: a row or two at a time
+        for module in (nade_rows, gaussian, row_states):
+            monkeypatch.setattr(module, "PIECE", piece)
+        reading = side.reading(RATINGS)
+        assert reading.learns == (None if "near" in name else slow.learns)
+        for (what, answer), (_, right) in zip(answers(reading), expected, strict=True):
+            np.testing.assert_allclose(answer, right, rtol=1e-9, atol=1e-9, err_msg=what)
+
+
+@each_reader
+def test_a_reading_in_single_precision_is_close_to_double(name: str) -> None:
+    side = some_side(name, VARIANTS["deep-factored-unshared"])
+    exact = dict(answers(side.reading(RATINGS)))
+    for what, answer in answers(side.float().reading(RATINGS)):
+        np.testing.assert_allclose(answer, exact[what], rtol=1e-4, atol=1e-4, err_msg=what)
+
+
+@each_reader
+def test_what_is_left_of_a_lone_rating_is_nothing(name: str) -> None:
+    """Not a rounding error: the bits are those of an empty row."""
+    side = some_side(name, {"hidden": (5,)}).float()
+    lone, empty = (side.reading(RATINGS.select(np.arange(n))) for n in (1, 0))
+    user, item = RATINGS.users[:1].astype(np.int64), RATINGS.items[:1].astype(np.int64)
+    rated = Row(RATINGS.items[:1], RATINGS.levels[:1])
+    np.testing.assert_array_equal(
+        lone.person(Who(int(user[0]), rated), item), empty.person(Who(int(user[0]), NOTHING), item)
+    )
+    np.testing.assert_array_equal(lone.cells(user, item, None), empty.cells(user, item, None))
+
+
+def test_the_moment_is_read_from_features_and_makes_no_lists() -> None:
+    side = some_member(("user", "time"), {"hidden": (5,)}).components["time"]
+    reading = side.float().reading(RATINGS)
+    users, items = RATINGS.users.astype(np.int64), RATINGS.items.astype(np.int64)
+    answer = reading.cells(users, items, RATINGS.times)
+    # In training a rating has the same features: itself left out.
+    draw = drawn(some_member(("user", "time"), {"hidden": (5,)}), SETTINGS)
+    places = {cell: n for n, cell in enumerate(zip(users, items, strict=True))}
+    order = [places[cell] for cell in zip(draw.cells["user"], draw.cells["item"], strict=True)]
+    trained = side.plain_scores(draw).detach().numpy()
+    np.testing.assert_allclose(trained, answer[order], rtol=1e-6, atol=1e-6)
+    assert reading.learns is None
+    with pytest.raises(PredictionError, match="needs to know when; give times="):
+        reading.cells(users, items, None)
+    asked: list[Callable[[], object]] = [
+        lambda: reading.person(PEOPLE[1], items),
+        lambda: reading.lists(PEOPLE, leave_out=True),
+        lambda: reading.without_each(PEOPLE[1], 0),
+        lambda: reading.without_raters(NOTHING, PEOPLE[1], 0),
+        lambda: reading.without_levels(NOTHING, PEOPLE[1], 0),
+    ]
+    for question in asked:
+        with pytest.raises(PredictionError, match="makes no lists or explanations"):
+            question()
+
+
+# -- trained ---------------------------------------------------------------------------------------
+
+
+def drawn(member: Member, settings: TrainingConfig, step: int = 0) -> Any:
+    stepper = stepper_of(member, RATINGS, {}, settings, device="cpu", threads=1)
+    return stepper.draws.draw(np.arange(1, 7), step)
+
+
+def steppers(
+    member: Member, fields: dict[str, Any], settings: TrainingConfig, *, threads: int = 1
+) -> dict[str, Stepper]:
+    """Both of one member, which share its draws."""
+    kernel = stepper_of(member, RATINGS, fields, settings, device="cpu", threads=threads)
+    assert isinstance(kernel, KernelStepper)
+    ordinal_weight = fields.get("ordinal_weight", 1.0)
+    return {
+        "kernels": kernel,
+        "torch": TorchStepper(member, RATINGS, kernel.draws, ordinal_weight),
+    }
+
+
+def rows_of(stepper: Stepper, step: int) -> Array:
+    return np.random.default_rng(step).permutation(stepper.draws.n_rows)[:6]
+
+
+@cases
+def test_kernels_and_plain_torch_move_a_member_alike(which: str, variant: str) -> None:
+    """In double precision: Adam turns a rounding error in a gradient of zero into a whole step."""
+    fields, ends = VARIANTS[variant], []
+    for kind in ("kernels", "torch"):
+        member = some_member(LISTS[which], fields, SETTINGS, size=0.3)
+        stepper = steppers(member, fields, SETTINGS, threads=2)[kind]
+        costs = [
+            stepper.step(rows_of(stepper, step), step=step, rate=1.0 - 0.1 * step)
+            for step in range(6)
+        ]
+        ends.append((costs, weights(member)))
+    (costs, moved), (expected_costs, expected) = ends
+    assert costs == pytest.approx(expected_costs, rel=1e-6)
+    torch.testing.assert_close(moved, expected, rtol=1e-5, atol=1e-6)
+    assert len(set(costs)) == 6
+
+
+@each_list
+def test_a_member_in_single_precision_costs_the_same_and_the_cost_falls(which: str) -> None:
+    fields, settings = VARIANTS["factored-sqrt"], replace(SETTINGS, learning_rate=0.02)
+    member, exact = (new_member(LISTS[which], RATINGS, fields, settings) for _ in range(2))
+    stepper = steppers(member, fields, settings)["kernels"]
+    reference = steppers(exact.double(), fields, settings)["torch"]
+    rows = np.arange(stepper.draws.n_rows)
+    if len(rows) > 6:
+        rows = rows[1:7]
+    first = stepper.step(rows, step=0, rate=1.0)
+    assert first == pytest.approx(reference.step(rows, step=0, rate=1.0), rel=1e-5)
+    for _ in range(40):
+        last = stepper.step(rows, step=0, rate=1.0)
+    assert last < 0.8 * first
+
+
+@pytest.mark.parametrize("kind", ["kernels", "torch"])
+@each_list
+def test_a_restored_stepper_goes_on_as_if_nothing_had_happened(which: str, kind: str) -> None:
+    fields, ends = VARIANTS["deep-factored-unshared"], []
+    settings = replace(SETTINGS, rowwise=kind == "kernels", touched_only=kind == "kernels")
+    for interrupted in (False, True):
+        member = new_member(LISTS[which], RATINGS, fields, settings)
+        stepper = steppers(member, fields, settings)[kind]
+        for step in range(5):
+            if interrupted and step == 2:
+                state = {name: tensor.clone() for name, tensor in stepper.state().items()}
+                stepper = steppers(member, fields, settings)[kind]
+                stepper.restore(state, 2)
+            stepper.step(rows_of(stepper, step), step=step, rate=1.0)
+        ends.append(weights(member))
+    assert torch.equal(*ends)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@each_list
+def test_the_same_seed_gives_the_same_bits(which: str, threads: int) -> None:
+    fields, ends = VARIANTS["factored-sqrt"], []
+    for settings in (SETTINGS, SETTINGS, replace(SETTINGS, seed=1)):
+        member = new_member(LISTS[which], RATINGS, fields, settings)
+        stepper = steppers(member, fields, settings, threads=threads)["kernels"]
+        for step in range(3):
+            stepper.step(rows_of(stepper, step), step=step, rate=1.0)
+        ends.append(weights(member))
+    assert torch.equal(ends[0], ends[1])
+    assert not torch.isclose(ends[0], ends[2]).all()
+
+
+@each_list
+def test_a_score_does_not_feel_its_own_rating(which: str) -> None:
+    """Back from one target's scores: no gradient reaches the input weights of its own column."""
+    member = some_member(LISTS[which], {"hidden": (5,)}, SETTINGS)
+    draw = drawn(member, SETTINGS)
+    assert draw.n_targets > 3
+    for target in range(draw.n_targets):
+        member.zero_grad()
+        scores = sum(side.plain_scores(draw)[target].sum() for side in member.components.values())
+        scores.backward()  # type: ignore[union-attr]
+        for side in member.components.values():
+            if isinstance(side, NadeComponent):
+                column = draw.cells["item" if side.axis == "user" else "user"][target]
+                heard = {name: side.network.get_parameter(name).grad for name in ("W", "V")}
+                assert heard["W"] is not None
+                assert not heard["W"][column].any()
+                assert heard["V"] is not None
+                assert heard["V"].flatten(1).any(1).nonzero().flatten().tolist() == [column]
+            elif isinstance(side, RidgeComponent):
+                column = draw.cells["item" if side.axis == "user" else "user"][target]
+                for name in ("u_added", "e_added", "W"):
+                    told = side.network.get_parameter(name).grad
+                    assert told is not None
+                    assert not told[column].any()
+
+
+def test_rates_and_decay_are_as_documented() -> None:
+    settings = replace(SETTINGS, touched_only=True)
+    rated = {axis: int((RATINGS.rows(axis).counts() > 0).sum()) for axis in AXES}
+    shares = {"user": 5 / N_ITEMS, "item": 6 / N_USERS}
+    for fields in ({"hidden": (5, 4)}, {"hidden": (5,), "factors": 3}):
+        member = new_member(("user", "item", "time"), RATINGS, fields, settings)
+        for name in ("user", "item"):
+            share, per_target = shares[name], rated[name] / len(RATINGS)
+            alone = member.components[name].rules(RATINGS, settings, share=0.0)
+            beside = member.components[name].rules(RATINGS, settings, share=share)
+            for parameter, rule in alone.items():
+                first = parameter in ("W", "A", "B", "c")
+                dense = parameter in ("B", "Q", "c") or parameter.startswith("deep")
+                rate = 5e-3 * (2.0 if first else 1.0) * (0.5 if dense else 1.0)
+                bias = parameter in ("b", "c") or parameter.startswith("deep_c")
+                output = parameter in ("V", "P")
+                decay = 0.0 if bias else 2 * 0.01 * (3.0 if output else 1.0)
+                assert rule.rate == pytest.approx(rate)
+                assert rule.decay == pytest.approx(decay)
+                often = share if output else 1.0
+                assert beside[parameter].decay == pytest.approx(decay * per_target / often)
+                assert beside[parameter].rate == rule.rate
+        rules = member.components["time"].rules(RATINGS, settings, share=1.0)
+        assert {name: rule.decay for name, rule in rules.items()} == {
+            **{"A": 1e-4, "M1": 1e-4, "m1": 0.0, "M2": 1e-4}
+        }
+        assert {rule.rate for rule in rules.values()} == {5e-3}
+
+
+# -- made, saved, taken over -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_prior_is_counted_once(shared: bool) -> None:
+    """At the start an item is rated by nobody in particular as its smoothed frequencies say."""
+    settings = replace(SETTINGS, smoothing=5.0)
+    member = new_member(("user", "item"), RATINGS, {"hidden": (4,), "shared": shared}, settings)
+    user, item = (member.components[name].network for name in ("user", "item"))
+    everyone = RATINGS.level_counts("item").sum(0) + 1.0
+    for counts, network, prior in (
+        (RATINGS.level_counts("item"), user, True),
+        (RATINGS.level_counts("user"), item, False),
+    ):
+        smoothed = counts + 5.0 * everyone / everyone.sum()
+        scores = np.log(smoothed / smoothed.sum(1, keepdims=True))
+        if not prior:
+            scores -= np.log(everyone / everyone.sum())
+        b = network.get_parameter("b").detach()
+        torch.testing.assert_close(b.cumsum(1) if shared else b, torch.from_numpy(scores).float())
+    assert not np.allclose(item.get_parameter("b").detach(), 0.0)
+
+
+@each_list
+def test_a_column_that_training_never_saw_says_nothing(which: str) -> None:
+    """Neither at the start nor later: user 0 and item 0 have no ratings."""
+    fields = VARIANTS["factored-sqrt"]
+    member = new_member(LISTS[which], RATINGS, fields, SETTINGS)
+    stepper = steppers(member, fields, SETTINGS)["kernels"]
+    for step in range(3):
+        stepper.step(rows_of(stepper, step), step=step, rate=1.0)
+    for side in member.components.values():
+        if isinstance(side, NadeComponent):
+            for table in (side.network.input_table, side.network.output_table):
+                loud = table.detach().flatten(1).any(1)
+                assert not loud[0]
+                assert loud[1:].all()
+
+
+@cases
+def test_a_member_is_the_same_after_it_was_saved(which: str, variant: str) -> None:
+    member = some_member(LISTS[which], VARIANTS[variant])
+    arrays = {name: side.arrays() for name, side in member.components.items()}
+    again = saved_member(json.loads(json.dumps(member.to_dict())), arrays).double()
+    assert not weights(again).any()
+    again.load_state_dict(member.state_dict())
+    assert list(again.components) == list(LISTS[which])
+    assert again.axes == member.axes
+    cells = RATINGS.users.astype(np.int64), RATINGS.items.astype(np.int64), RATINGS.times
+    for name, side in member.float().components.items():
+        twin = again.float().components[name]
+        assert type(twin) is type(side)
+        assert_close(twin.reading(RATINGS).cells(*cells), side.reading(RATINGS).cells(*cells))
+
+
+def test_what_no_version_knows_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"unknown side 'genre'; this version of cfnade knows \["):
+        saved_member({"genre": {}}, {})
+    with pytest.raises(ModelError, match="a member has no sides"):
+        saved_member({}, {})
+    member = some_member(LISTS["user+time"], {"hidden": (5,)})
+    fields = member.to_dict()["time"] | {"features": 5}
+    with pytest.raises(ModelError, match="the model has 5 time features; this version of cfnade"):
+        saved_member({"time": fields}, {"time": member.components["time"].arrays()})
+
+
+def other_ids(ratings: Dataset) -> Dataset:
+    """Other users and items among the same: one is gone, the others stand one place further."""
+    return ratings.replace(
+        user_ids=np.concatenate([[-5], ratings.user_ids[:-1]]),
+        item_ids=np.concatenate([[-7], ratings.item_ids[:-1]]),
+    )
+
+
+@cases
+def test_weights_are_taken_over_where_ids_are_the_same(which: str, variant: str) -> None:
+    ratings, fields = other_ids(RATINGS), VARIANTS[variant]
+    earlier = some_member(LISTS[which], fields).float()
+    member = new_member(LISTS[which], ratings, fields, SETTINGS)
+    before = {name: tensor.clone() for name, tensor in member.state_dict().items()}
+    for name, side in member.components.items():
+        side.take_over(earlier.components[name], ratings, RATINGS)
+    for name, tensor in member.state_dict().items():
+        old = earlier.state_dict()[name]
+        if (
+            "ridge" in name or "near" in name
+        ):  # starts from the new ratings, in dimensions of their own
+            assert torch.equal(tensor, before[name])
+        elif name.split(".")[-1] in ("W", "V", "A", "P", "b") and "time" not in name:
+            assert torch.equal(tensor[1:], old[:-1])
+            assert torch.equal(tensor[0], before[name][0])
+        else:
+            assert torch.equal(tensor, old)
+
+
+def test_another_architecture_is_not_taken_over() -> None:
+    sides = [some_member(("user",), {"hidden": (h,)}).components["user"] for h in (5, 6)]
+    with pytest.raises(TrainingError, match="cannot be continued: its hidden differs"):
+        sides[0].take_over(sides[1], RATINGS, RATINGS)
+
+
+def test_a_side_says_what_does_not_fit() -> None:
+    member = some_member(LISTS["both+time"], {"hidden": (5,)})
+    fewer = RATINGS.replace(item_ids=RATINGS.item_ids[:-1], user_ids=RATINGS.user_ids[:-2])
+    longer = RATINGS.replace(scale=Scale((1.0, 2.0, 3.0, 4.0, 5.0)))
+
+    def fault(side: TorchComponent, ratings: Dataset) -> str:
+        return side.fault(ratings) or "none"
+
+    user, item, time = member.components.values()
+    assert {fault(side, RATINGS) for side in (user, item, time)} == {"none"}
+    assert fault(user, fewer) == "the id table has 7 columns, the model 8"
+    assert fault(item, fewer) == "the id table has 7 columns, the model 9"
+    assert fault(time, fewer) == "the time features are those of other users or items"
+    assert "has 5 levels, not 4" in fault(user, longer)
+    assert "has 5 levels" in fault(time, longer)
+
+
+# -- named -----------------------------------------------------------------------------------------
+
+
+def test_lists_have_short_names() -> None:
+    assert component_names("user") == ("user",)
+    assert component_names("both") == component_names("user+item") == ("user", "item")
+    assert component_names("user", ridge=20) == ("user-ridge", "user")
+    assert component_names("item", ridge=1, time=True) == ("item-ridge", "item", "time")
+    assert component_names("both", ridge=20) == component_names("both")
+    assert component_names("user+time", ridge=20) == ("user", "time")
+    assert component_names("item+user") == ("item", "user")
+    assert component_names("both", time=True) == ("user", "item", "time")
+    assert component_names("user+time", time=True) == ("user", "time")
+
+
+@pytest.mark.parametrize("side", ["all", "", "user+", "user+user", "user,item", None, 3])
+def test_unknown_sides_are_refused(side: object) -> None:
+    with pytest.raises(TrainingError, match=r'side \(=.*\) must be "user", "item" or "both"'):
+        component_names(side)
+
+
+def test_time_needs_a_side_before_it_and_times() -> None:
+    with pytest.raises(TrainingError, match="time features go beside another side"):
+        new_member(("time", "user"), RATINGS, {"hidden": (5,)}, SETTINGS)
+    with pytest.raises(TrainingError, match="time features need ratings with timestamps"):
+        new_member(("user", "time"), RATINGS.replace(times=None), {"hidden": (5,)}, SETTINGS)

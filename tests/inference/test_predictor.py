@@ -1,0 +1,516 @@
+"""The Predictor against the plain torch model, asked cell by cell with contexts built by hand."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from tests.close import assert_close
+from tests.folded import Cell, side_scores
+from tests.inference.cases import (
+    FOR_PEOPLE,
+    ITEMS,
+    KINDS,
+    NEW_ITEM,
+    NEW_USER,
+    NOW,
+    TIMELESS,
+    UNTRAINED_ITEM,
+    UNTRAINED_USER,
+    USERS,
+    FloatArray,
+    history_of,
+    known_cells,
+    literal,
+    make,
+    make_kind,
+    ratings,
+)
+
+from cfnade.checkpoint import drop_context, save
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import PredictionError
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.predictor import Predictor
+from cfnade.inference.similarity import embeddings
+from cfnade.models.batch import Context
+
+
+@cache
+def fitted_of(kind: str) -> FittedModel:
+    return make_kind(kind)
+
+
+@cache
+def literal_table(kind: str) -> FloatArray:
+    """Distributions of all cells, not calibrated. Returns (users, items, K)."""
+    fitted = fitted_of(kind)
+    return np.array([[literal(fitted, u, i) for i in range(ITEMS)] for u in range(USERS)])
+
+
+TRAINED_ITEMS = [100 + i for i in range(ITEMS) if i not in (UNTRAINED_ITEM, NEW_ITEM)]
+
+
+def times_of(kind: str) -> int | None:
+    return NOW if "time" in kind else None
+
+
+def pairs(data: Dataset) -> tuple[list[Any], list[Any]]:
+    users, items = data.user_ids.tolist(), data.item_ids.tolist()
+    return [u for u in users for _ in items], items * len(users)
+
+
+# -- given cells -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_cell_is_what_the_model_says_without_that_cell(kind: str) -> None:
+    fitted, times = fitted_of(kind), times_of(kind)
+    values, raw = fitted.context.scale.array(), literal_table(kind)
+    users, items = pairs(fitted.context)
+    flat = raw.reshape(USERS * ITEMS, -1)
+    predictor = Predictor(fitted)
+    assert fitted.calibration is not None
+    honest = fitted.calibration.apply(flat, values)
+    said = predictor.predict_proba(users, items, times=times)
+    np.testing.assert_allclose(said, honest, atol=2e-6)
+    np.testing.assert_allclose(
+        predictor.predict(users, items, times=times), flat @ values, atol=1e-5
+    )
+    plain = Predictor(replace(fitted, calibration=None))
+    np.testing.assert_allclose(plain.predict_proba(users, items, times=times), flat, atol=2e-6)
+    for user in (0, UNTRAINED_USER, NEW_USER):  # a few are answered one by one
+        few = plain.predict_proba(user * 10, fitted.context.item_ids, times=times)
+        np.testing.assert_allclose(few, raw[user], atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", FOR_PEOPLE)
+def test_a_history_is_read_without_the_item_that_is_asked_for(kind: str) -> None:
+    fitted, predictor = fitted_of(kind), Predictor(fitted_of(kind))
+    data = fitted.context
+    for user in (0, 3, NEW_USER):
+        history, cells = history_of(data, user), known_cells(data)
+        mine = {(-1, i): level for (u, i), level in cells.items() if u == user}
+        raw = np.array([literal(fitted, -1, i, cells | mine) for i in range(ITEMS)])
+        said = predictor.predict("me", data.item_ids, histories={"me": history})
+        np.testing.assert_allclose(said, raw @ data.scale.array(), atol=1e-5)
+        listed = predictor.predict("me", data.item_ids, histories={"me": list(history.items())})
+        assert_close(listed, said)
+        one = predictor.predicted(np.arange(ITEMS), history=history)
+        assert_close(one.predictions, said)
+        assert one.known_of_user.tolist() == [len(history)] * ITEMS
+        if kind.startswith("user"):  # weights of users are nowhere: it is the same person
+            known = predictor.predict(user * 10, TRAINED_ITEMS)
+            np.testing.assert_allclose(known, said[np.array(TRAINED_ITEMS) - 100], atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", FOR_PEOPLE)
+def test_many_people_are_answered_in_one_call(kind: str) -> None:
+    fitted = fitted_of(kind)
+    predictor, data = Predictor(fitted), fitted.context
+    histories = {"a": history_of(data, 1), "b": {}, "c": history_of(data, 2)}
+    users: list[Any] = ["c", np.int64(30), "a", "b", "c", 10]
+    items = [100, 101, 102, 103, 104, 105]
+    said = predictor.predict_proba(users, items, histories=histories)
+    for user, item, one in zip(users, items, said, strict=True):
+        people = {user: histories[user]} if user in histories else None
+        alone = predictor.predict_proba([user], [item], histories=people)[0]
+        np.testing.assert_allclose(one, alone, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", ["user", "user-ridge", "user-deep-factored-sqrt", "both"])
+def test_many_new_people_are_answered_as_each_of_them_alone(kind: str) -> None:
+    """At once for more than a few: by matrix products, or threads, where one is answered alone."""
+    predictor, rng = Predictor(make_kind(kind)), np.random.default_rng(5)
+    ids, stars = predictor.items.table, predictor.scale.array()
+    histories = {
+        f"p{n}": dict(
+            zip(rng.permutation(ids)[: n % 6].tolist(), rng.choice(stars, 6), strict=False)
+        )
+        for n in range(40)
+    }
+    names = [name for name in histories for _ in range(9)]
+    items = rng.choice(ids, len(names))
+    chances = predictor.predict_proba(names, items, histories=histories)
+    alone = [
+        predictor.predict_proba(name, [item], histories={name: histories[name]})[0]
+        for name, item in zip(names, items, strict=True)
+    ]
+    np.testing.assert_allclose(chances, alone, rtol=0, atol=2e-6)
+    lists = predictor.recommend(histories=histories, n=4, min_ratings=0)
+    assert lists["user"].unique(maintain_order=True).to_list() == list(histories)
+    for name in ("p0", "p17", "p39"):
+        expected = predictor.recommend(history=histories[name], n=4, min_ratings=0)
+        found = lists.filter(pl.col("user") == name)
+        assert found["item"].to_list() == expected["item"].to_list()
+        np.testing.assert_allclose(found["prediction"], expected["prediction"], atol=1e-5)
+
+
+def test_a_history_counts_instead_of_what_is_known() -> None:
+    predictor = Predictor(make("user"))
+    other = predictor.predict(0, 105, histories={0: {101: 5}})
+    assert_close(other, predictor.predict("x", 105, histories={"x": {101: 5}}))
+    assert abs(float(other[0] - predictor.predict(0, 105)[0])) > 1e-3
+
+
+@pytest.mark.parametrize("kind", TIMELESS)
+def test_unknown_ids_follow_the_rule_and_are_counted(kind: str) -> None:
+    fitted = fitted_of(kind)
+    data, predictor = fitted.context, Predictor(fitted)
+    users, items = [0, 999, 0, 999, NEW_USER * 10, 0], [101, 101, 999, 999, 101, 100 + NEW_ITEM]
+    frame = predictor.predict_frame(users, items)
+    indices = [(0, 1), (-1, 1), (0, -1), (-1, -1), (NEW_USER, 1), (0, NEW_ITEM)]
+    raw = np.array([literal(fitted, u, i) for u, i in indices])
+    np.testing.assert_allclose(frame["prediction"], raw @ data.scale.array(), atol=1e-5)
+    of_user, of_item = (data.users == 0).sum(), (data.items == 1).sum()
+    assert frame["known_of_user"].to_list() == [of_user, 0, of_user, 0, 0, of_user]
+    assert frame["known_of_item"].to_list() == [of_item, of_item, 0, 0, of_item, 0]
+    assert frame["user"].to_list() == users
+    assert frame["item"].to_list() == items
+    assert frame["title"].to_list() == ["Film 1", "Film 1", None, None, "Film 1", None]
+
+
+def test_the_frame_holds_the_distribution() -> None:
+    predictor = Predictor(fitted_of("item"))
+    users, items = pairs(predictor.fitted.context)
+    frame = predictor.predict_frame(users, items)
+    values = predictor.scale.array()
+    names = [f"p_{value:g}" for value in values]
+    assert names[:3] == ["p_0.5", "p_1", "p_1.5"]
+    chances = frame.select(names).to_numpy()
+    assert_close(chances, predictor.predict_proba(users, items))
+    np.testing.assert_allclose(frame["prediction"], chances @ values, rtol=1e-8)
+    variance = chances @ values**2 - (chances @ values) ** 2
+    np.testing.assert_allclose(frame["std"], np.sqrt(variance), rtol=1e-6)
+
+
+def test_one_time_for_all_is_that_time_for_each() -> None:
+    predictor = Predictor(fitted_of("both-time"))
+    users, items = [0, 10, 20], [100, 101, 102]
+    said = predictor.predict(users, items, times=7)
+    assert_close(said, predictor.predict(users, items, times=[7, 7, 7]))
+    one = predictor.predicted(predictor.items.indices([100]), 0, times=7)
+    assert_close(one.predictions, said[:1])
+    assert np.abs(said - predictor.predict(users, items, times=70)).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("users", "items"),
+    [
+        (np.array([0, 10]), np.array([100, 101])),
+        (np.array([0, 10], np.uint8), np.array([100, 101], np.uint64)),
+        (pl.Series([0, 10]), pl.Series([100, 101])),
+        ((0, 10), iter([100, 101])),
+        (np.array([0, 10], object), [np.int32(100), 101]),
+    ],
+)
+def test_ids_may_come_in_any_sequence(users: Any, items: Any) -> None:
+    predictor = Predictor(make("user"))
+    assert_close(predictor.predict(users, items), predictor.predict([0, 10], [100, 101]))
+
+
+def test_ids_too_large_for_the_table_are_unknown_not_wrapped() -> None:
+    predictor = Predictor(make("user"))
+    huge = np.array([2**64 - 1, 2**63 + 100], np.uint64)
+    assert predictor.predict_frame([0, 0], huge)["known_of_item"].to_list() == [0, 0]
+
+
+def test_no_cells_no_answers() -> None:
+    predictor = Predictor(make("user"))
+    assert predictor.predict_proba([], []).shape == (0, 10)
+    assert predictor.predict_frame([], []).height == 0
+    assert predictor.recommend([]).height == 0
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exclude_seen", [True, False])
+@pytest.mark.parametrize("kind", TIMELESS)
+def test_lists_hold_the_best_of_all_items(kind: str, exclude_seen: bool) -> None:
+    data, predictor = fitted_of(kind).context, Predictor(fitted_of(kind))
+    means = literal_table(kind) @ data.scale.array()  # (users, items)
+    users = data.user_ids.tolist()
+    for chosen in (users, users[:2]):  # many are scored together, a few one by one
+        frame = predictor.recommend(chosen, n=6, exclude_seen=exclude_seen, min_ratings=0)
+        assert frame["user"].unique(maintain_order=True).to_list() == chosen
+        for number, user in enumerate(chosen):
+            own = frame.filter(pl.col("user") == user)
+            seen = set(data.items[data.users == number].tolist())
+            allowed = [i for i in range(ITEMS) if not (exclude_seen and i in seen)]
+            best = np.sort(means[number][allowed])[::-1][:6]
+            assert own["rank"].to_list() == list(range(1, len(best) + 1))
+            np.testing.assert_allclose(own["prediction"], best, atol=1e-5)
+            items = [raw_id - 100 for raw_id in own["item"].to_list()]
+            np.testing.assert_allclose(means[number][items], best, atol=2e-5)
+            assert set(items) <= set(allowed)
+            assert len(set(items)) == len(items)
+            chances = predictor.predict_proba(user, own["item"])
+            np.testing.assert_allclose(own.select("^p_.*$").to_numpy(), chances, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", FOR_PEOPLE)
+def test_a_history_gets_the_list_of_its_predictions(kind: str) -> None:
+    predictor = Predictor(fitted_of(kind))
+    history = history_of(predictor.fitted.context, 4)
+    items = predictor.items.table
+    said = predictor.predict("me", items, histories={"me": history})
+    frame = predictor.recommend(history=history, n=ITEMS, exclude_seen=False, min_ratings=0)
+    assert "user" not in frame.columns
+    np.testing.assert_allclose(frame["prediction"], said[frame["item"].to_numpy() - 100], atol=1e-5)
+    new = predictor.recommend(history=history, n=ITEMS, min_ratings=0)
+    assert set(new["item"]) == set(items.tolist()) - set(history)
+    if kind.startswith("user"):
+        known = predictor.recommend(40, n=ITEMS, min_ratings=0)
+        assert_close(new, known.drop("user"))
+
+
+def test_a_longer_list_than_the_catalogue_is_the_catalogue() -> None:
+    predictor = Predictor(make("user"))
+    whole = predictor.recommend(0, n=10**9, exclude_seen=False, min_ratings=0)
+    assert sorted(whole["item"]) == list(range(100, 114))
+
+
+def test_someone_who_rated_everything_gets_an_empty_list() -> None:
+    everything = dict.fromkeys(range(100, 114), 4.0)
+    frame = Predictor(make("user")).recommend(history=everything)
+    assert frame.height == 0
+    assert frame["item"].dtype == pl.Int64
+
+
+def test_an_unknown_user_of_an_item_based_model_gets_what_the_mean_user_would() -> None:
+    fitted = fitted_of("item")
+    frame = Predictor(fitted).recommend([999], n=3, min_ratings=0)
+    known = {
+        (int(u), int(i)): int(k)
+        for u, i, k in zip(
+            fitted.context.users, fitted.context.items, fitted.context.levels, strict=True
+        )
+    }
+    stars = fitted.context.scale.array()
+    for item, prediction in frame.select("item", "prediction").iter_rows():
+        scores = [
+            side_scores(fitted, member, 0, Cell(-1, item - 100), known) for member in fitted.members
+        ]
+        chances = np.mean([np.exp(one) / np.exp(one).sum() for one in scores], axis=0)
+        assert prediction == pytest.approx(chances @ stars, abs=1e-5)
+    assert frame["known_of_user"].to_list() == [0, 0, 0]
+
+
+def test_text_ids_and_missing_titles() -> None:
+    data = ratings(texts=True)
+    fitted = make("user", data=data)
+    frame = Predictor(fitted).recommend(["u1", "zz"], n=99, exclude_seen=False, min_ratings=0)
+    assert frame["user"].unique(maintain_order=True).to_list() == ["u1", "zz"]
+    titles = dict(zip(frame["item"], frame["title"], strict=True))
+    assert titles["i03"] == "Film 3"
+    assert titles["i13"] is None
+    untitled = Predictor(replace(fitted, context=data.replace(titles=None)))
+    assert untitled.recommend("u1", n=2)["title"].to_list() == [None, None]
+
+
+# -- vectors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("axis", ["user", "item"])
+def test_a_vector_is_the_state_of_a_row_or_the_weights_of_a_column(kind: str, axis: Any) -> None:
+    fitted = fitted_of(kind)
+    frame = embeddings(fitted, axis)
+    assert frame[axis].to_list() == fitted.context.ids(axis).tolist()
+    assert ("title" in frame.columns) == (axis == "item")
+    sides = [side for side in fitted.members[0].components.values() if side.axis]
+    side = next((side for side in sides if side.axis == axis), sides[0])
+    network: Any = side.network
+    for number in (0, 3, 5):
+        vector = (network.V if kind == "user-ridge" else network.output_table)[number].flatten()
+        if side.axis == axis:
+            rows = fitted.context.rows(axis)
+            part = slice(rows.offsets[number], rows.offsets[number + 1])
+            columns, levels = (
+                torch.from_numpy(array[part].astype(np.int64))
+                for array in (rows.columns, rows.levels)
+            )
+            vector = network.hidden(Context(torch.tensor([0, len(columns)]), columns, levels))[0]
+        np.testing.assert_allclose(frame["vector"][number], vector.detach(), atol=1e-5)
+
+
+def test_rows_have_no_vectors_without_their_ratings() -> None:
+    with pytest.raises(PredictionError, match="saved without ratings"):
+        embeddings(drop_context(make("user")), "user")
+    assert embeddings(drop_context(make("user")), "item").height == ITEMS
+
+
+# -- without context, and refusals -----------------------------------------------------------------
+
+
+def test_without_context_histories_work_and_users_are_refused(tmp_path: Path) -> None:
+    fitted = make("user")
+    save(fitted, tmp_path, with_context=False)
+    shared, whole = Predictor.load(tmp_path), Predictor(fitted)
+    history = history_of(fitted.context, 2)
+    # Of an item, only what training saw is known where the ratings since then are not there.
+    lists = [
+        one.recommend(history=history, n=ITEMS, min_ratings=0).filter(
+            pl.col("item").is_in(TRAINED_ITEMS)
+        )
+        for one in (shared, whole)
+    ]
+    columns = ["item", "title", "prediction", "known_of_user", "hidden"]
+    assert_close(lists[0].select(columns), lists[1].select(columns))
+    trained = fitted.trained_on["item"].sum(1)
+    assert lists[0]["known_of_item"].to_list() == [
+        trained[raw - 100] for raw in lists[0]["item"].to_list()
+    ]
+    given = {"me": history}
+    assert_close(
+        shared.predict_proba("me", [100, 101], histories=given),
+        whole.predict_proba("me", [100, 101], histories=given),
+    )
+    assert_close(
+        shared.explain(history=history, item=105), whole.explain(history=history, item=105)
+    )
+    remedy = "saved without the ratings.*give a history, or use a copy saved with its context"
+    with pytest.raises(PredictionError, match=remedy):
+        shared.predict([0], [100])
+    with pytest.raises(PredictionError, match=remedy):
+        shared.recommend([0])
+    with pytest.raises(PredictionError, match=remedy):
+        shared.explain(user=0, item=100)
+    with pytest.raises(PredictionError, match=remedy):
+        shared.predict(["me", 0], [100, 100], histories=given)
+
+
+def test_an_item_based_model_without_context_says_so() -> None:
+    shared = Predictor(drop_context(make("item")))
+    with pytest.raises(PredictionError, match=r"saved without the ratings.*; use a copy saved"):
+        shared.predict([0], [100])
+
+
+def test_item_based_models_refuse_histories_with_the_remedy() -> None:
+    predictor = Predictor(make("item"))
+    remedy = 'item-based.*train one with side="user"'
+    with pytest.raises(PredictionError, match=remedy):
+        predictor.recommend(history={101: 5})
+    with pytest.raises(PredictionError, match=remedy):
+        predictor.predict("me", 101, histories={"me": {101: 5}})
+    with pytest.raises(PredictionError, match=remedy):
+        predictor.explain(history={101: 5}, item=102)
+
+
+@pytest.mark.parametrize(
+    ("history", "message"),
+    [
+        ({101: 7}, r"rating 7 of item 101 is off the model's scale 0\.5–5 by 0\.5; allowed"),
+        ({101: 4, 102: 3.25}, r"rating 3\.25 of item 102 is off the model's scale"),
+        ({101: float("nan")}, "rating nan of item 101 is not a finite number"),
+        ({101: float("inf")}, "not a finite number"),
+        ({101: 10**400}, "not a finite number"),
+        ({101: "5"}, "rating '5' of item 101 is not a finite number"),
+        ({101: True}, "rating True of item 101 is not a finite number"),
+        ({101: None}, "not a finite number"),
+        ([(101, 4), (102, 3), (101, 4)], "item 101 is rated more than once"),
+        ([(777, 4), (777, 3)], "item 777 is rated more than once"),
+        ({"101": 4}, "item id '101' is a str; the item ids of this model are integers"),
+        ({1.5: 4}, "item id 1.5 is a float"),
+        ([(101, 4, 3)], "a history is a mapping"),
+        ([101, 102], "a history is a mapping"),
+        ("101", "a history is a mapping"),
+        (17, "a history is a mapping"),
+    ],
+)
+def test_histories_that_cannot_be_read_are_refused(history: Any, message: str) -> None:
+    predictor = Predictor(make("user"))
+    with pytest.raises(PredictionError, match=message):
+        predictor.recommend(history=history)
+    with pytest.raises(PredictionError, match=message):
+        predictor.predict("me", 101, histories={"me": history})
+
+
+def test_unknown_items_of_a_history_are_counted_and_say_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    predictor = Predictor(make("user"))
+    with caplog.at_level(logging.WARNING, "cfnade"):
+        person = predictor.person({101: 5, 777: 4, 778: 3})
+    assert person.unknown == (777, 778)
+    assert len(person) == 1
+    assert "2 of 3 items in a history are unknown" in caplog.text
+    assert_close(predictor.recommend(history=person), predictor.recommend(history={101: 5}))
+    said = predictor.predict_frame("me", 105, histories={"me": person})
+    assert said["known_of_user"].to_list() == [1]
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "message"),
+    [
+        ([0, 10], [100, 101, 102], "2 users and 3 items"),
+        (["0"], [100], "user id '0' is a str; the user ids of this model are integers, such as 0"),
+        ([0], ["100"], "item id '100' is a str"),
+        ([0.0], [100], "user id 0.0 is a float"),
+        ([True], [100], "user id True is a bool"),
+        ([None], [100], "user id None is a NoneType"),
+        (np.zeros((2, 2), int), [100], r"ids have shape \(2, 2\)"),
+        (object(), [100], "give one id or a list"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused(users: Any, items: Any, message: str) -> None:
+    with pytest.raises(PredictionError, match=message):
+        Predictor(make("user")).predict(users, items)
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True, "3", None])
+def test_n_is_a_whole_number(n: Any) -> None:
+    with pytest.raises(PredictionError, match=r"n \(=.*\) must be a whole number"):
+        Predictor(make("user")).recommend(0, n=n)
+
+
+def test_lists_need_users_or_a_history() -> None:
+    predictor = Predictor(make("user"))
+    with pytest.raises(PredictionError, match=r"^give users, or history= \(or histories=\) for"):
+        predictor.recommend()
+    with pytest.raises(PredictionError, match="either users or a history, not both"):
+        predictor.recommend([0], history={101: 4})
+
+
+def test_a_model_that_knows_time_refuses_what_has_none() -> None:
+    predictor = Predictor(fitted_of("both-time"))
+    with pytest.raises(PredictionError, match="needs to know when; give times="):
+        predictor.predict([0], [100])
+    with pytest.raises(PredictionError, match="takes no histories"):
+        predictor.predict("me", 100, histories={"me": {101: 5}}, times=NOW)
+    with pytest.raises(PredictionError, match="makes no lists or explanations"):
+        predictor.recommend(0)
+    with pytest.raises(PredictionError, match="makes no lists or explanations"):
+        predictor.explain(user=0, item=100)
+    with pytest.raises(PredictionError, match="does not know time; leave times out"):
+        Predictor(make("user")).predict([0], [100], times=NOW)
+
+
+def test_a_model_whose_parts_do_not_fit_is_refused() -> None:
+    fitted = make("user")
+    fewer = fitted.context.replace(item_ids=fitted.context.item_ids[:-1])
+    with pytest.raises(PredictionError, match=r"component user: the id table has 13 columns, the"):
+        Predictor(replace(fitted, context=fewer))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_model_predicts_the_same_numbers(kind: str, tmp_path: Path) -> None:
+    fitted, times = fitted_of(kind), times_of(kind)
+    save(fitted, tmp_path)
+    loaded, kept = Predictor.load(tmp_path), Predictor(fitted)
+    users, items = pairs(fitted.context)
+    assert_close(
+        loaded.predict_proba(users, items, times=times),
+        kept.predict_proba(users, items, times=times),
+    )
+    if times is None:
+        assert_close(loaded.recommend(users[0]), kept.recommend(users[0]))
+        assert_close(loaded.explain(user=30, item=105), kept.explain(user=30, item=105))

@@ -1,0 +1,59 @@
+"""More like this: how many times likelier an item is after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.implicit.cases import summed_scores
+from tests.inference.cases import make
+from tests.inference.implicit_cases import ITEMS, data, first_of, picked_model, rated_model
+
+from cfnade.components.base import Row
+from cfnade.exceptions import PredictionError
+from cfnade.implicit.rows import InteractionRows
+from cfnade.inference.predictor import Predictor
+from cfnade.inference.similarity import unit_vectors
+
+
+def chances(fitted: Any, known: list[int]) -> Any:
+    """For somebody known by these items. Returns (M,)."""
+    row = Row(np.array(known, np.int32), np.zeros(len(known), np.uint8))
+    one = InteractionRows.from_histories([row], ITEMS)
+    total = summed_scores(fitted.interaction_model, one)[0]
+    odds = np.exp(total - total.max())
+    odds[known] = 0.0
+    return odds / odds.sum()
+
+
+@pytest.mark.parametrize("fitted", [rated_model(), picked_model(weighed=True)])
+def test_similar_items_are_picked_more_by_who_picked_one(fitted: Any) -> None:
+    predictor = Predictor(fitted)
+    for item in (0, 17):
+        frame = predictor.similar_items(item + 1, n=8)
+        given, alone = chances(fitted, [item]), chances(fitted, [])
+        best = first_of(given / np.sqrt(alone), np.arange(ITEMS) != item, 8)
+        assert (frame["item"] - 1).to_list() == best
+        np.testing.assert_allclose(frame["similarity"], (given / alone)[best], rtol=1e-3)
+        assert frame["rank"].to_list() == list(range(1, 9))
+        counts = np.bincount(fitted.context.items, minlength=ITEMS)
+        assert frame["known_of_item"].to_list() == counts[best].tolist()
+
+
+def test_without_picks_similar_items_have_alike_vectors() -> None:
+    fitted = make("user", data=data())
+    frame = Predictor(fitted).similar_items(5, n=ITEMS + 3)
+    vectors = unit_vectors(fitted)
+    alike = vectors @ vectors[4]
+    best = first_of(alike, np.arange(ITEMS) != 4, ITEMS)
+    assert len(frame) == ITEMS - 1
+    np.testing.assert_allclose(frame["similarity"], alike[best], atol=1e-6)
+
+
+def test_what_is_not_there_is_refused() -> None:
+    predictor = Predictor(picked_model())
+    with pytest.raises(PredictionError, match="999"):
+        predictor.similar_items(999)
+    with pytest.raises(PredictionError, match=r"n \(=0\)"):
+        predictor.similar_items(1, n=0)
