@@ -105,7 +105,7 @@ def test_split_writes_the_parts_and_says_which(shell: Shell, csv: Path, tmp_path
     [
         (["data", "info", "no-such-file.csv"], "no such file or folder", 1),
         (["data", "info", "ml-1"], "did you mean 'ml-1m'?", 1),
-        (["data", "get", "ml-2m"], "is neither a file or folder nor a data set", 1),
+        (["data", "download", "ml-2m"], "is neither a file or folder nor a data set", 1),
         (["data", "info", "{csv}", "--scale", "five"], "scale 'five' is not understood", 1),
         (["data", "info", "{csv}", "--scale", "1-3"], "is off the scale 1–3", 1),
         (["data", "info", "{csv}", "--bins", "1"], "whole number in 2..255", 1),

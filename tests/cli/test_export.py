@@ -42,10 +42,10 @@ def test_what_to_write_must_be_said_once(shell: Shell, model: Path, tmp_path: Pa
 
 
 def test_the_page_is_told_what_items_are(shell: Shell, model: Path, tmp_path: Path) -> None:
-    assert shell("export", model, "--web", tmp_path / "site", "--noun", "Book").code == 0
+    assert shell("export", model, "--web", tmp_path / "site", "--item-name", "Book").code == 0
     assert json.loads((tmp_path / "site" / "model.json").read_text())["noun"] == "book"
-    for wrong, said in ((["--web", tmp_path / "b", "--noun", "b2"], "no word"), ([], "--web")):
-        done = shell("export", model, *(wrong or [tmp_path / "a.csv", "--noun", "book"]))
+    for wrong, said in ((["--web", tmp_path / "b", "--item-name", "b2"], "no word"), ([], "--web")):
+        done = shell("export", model, *(wrong or [tmp_path / "a.csv", "--item-name", "book"]))
         assert done.code == 1
         assert said in done.said
     assert not (tmp_path / "b").exists()

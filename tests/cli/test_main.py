@@ -140,5 +140,5 @@ def test_an_argument_is_the_same_option_in_every_command() -> None:
 
     look(typer.main.get_command(app))
     assert {name: options for name, options in names.items() if len(options) > 1} == {}
-    assert names["ordinal_weight"] == {"--ordinal"}
+    assert names["ordinal_weight"] == {"--ordinal-weight"}
     assert names["n"] == {"-n"}

@@ -11,7 +11,7 @@ from tests.cli.conftest import Shell
 from cfnade import CFNADE
 from cfnade.training import state
 
-QUICK = ("--minutes", "0.1", "--threads", "1")
+QUICK = ("--time-budget", "0.1", "--n-threads", "1")
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def model(shell: Shell, ratings_file: Path, tmp_path: Path) -> Path:
     done = shell("train", ratings_file, "--out", out, *QUICK)
     assert done.code == 0, done.err
     assert "to be tried: user-samples, " in done.err
-    assert "--minutes 10 to search longer" in done.err
+    assert "--time-budget 10 to search longer" in done.err
     assert "plain means" in done.out
     for name in ("tried", "user-factors", "item-factors", "for new people"):
         assert name in done.out
@@ -53,8 +53,8 @@ def test_it_is_resumed_as_it_was_begun(shell: Shell, ratings_file: Path, tmp_pat
     assert "epoch" not in done.err
     both = [(out / "model.safetensors").read_bytes() for out in (whole, again)]
     assert both[0] == both[1]
-    other = shell("train", "--resume", "--out", again, "--minutes", "5")
-    assert "--minutes was 0.1, not 5.0" in other.err
+    other = shell("train", "--resume", "--out", again, "--time-budget", "5")
+    assert "--time-budget was 0.1, not 5.0" in other.err
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_it_is_resumed_as_it_was_begun(shell: Shell, ratings_file: Path, tmp_pat
             ("--side", "auto", "--epochs", "3"),
             "--epochs (=3) is for a side that is named, and --side auto",
         ),
-        (("--side", "user", "--minutes", "3"), "--minutes (=3.0) is for --side auto"),
-        (("--minutes", "0"), "--minutes (=0.0) must be"),
+        (("--side", "user", "--time-budget", "3"), "--time-budget (=3.0) is for --side auto"),
+        (("--time-budget", "0"), "--time-budget (=0.0) must be"),
         (("--without-context",), "train with --side user to share it without ratings"),
     ],
 )

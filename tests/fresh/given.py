@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from tests.serve.given import KINDS, Kind, ratings, trained
 
-from cfnade.cli.keeping import table_of
+from cfnade.cli.store import events_frame
 from cfnade.store.bulk import bring_in
 from cfnade.store.events import Saying, keep
 from cfnade.store.opening import open_store
@@ -18,7 +18,7 @@ NEW_PEOPLE, NEW_RATERS = 5, 19
 def store_of(path: Path, kind: Kind = KINDS["user"]) -> str:
     """The ratings of the tiny models; their newest are those of the file."""
     store, made = open_store(str(path), create=True), ratings(kind)
-    bring_in(store, table_of(made), source="test", scale=made.scale.values)
+    bring_in(store, events_frame(made), source="test", scale=made.scale.values)
     store.close()
     return str(path)
 

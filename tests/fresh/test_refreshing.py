@@ -23,7 +23,7 @@ from tests.serve.given import KINDS, ratings
 from tests.store.given import bytes_below
 
 from cfnade import CFNADE, checkpoint
-from cfnade.cli import fresher
+from cfnade.cli import refresh as refresh_command
 from cfnade.components.ridge import RidgeComponent
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import CheckpointError, TrainingError
@@ -376,7 +376,7 @@ def test_every_goes_on_after_a_failure(
         if (outcome := outcomes.pop(0)) is not None:
             raise outcome
 
-    monkeypatch.setattr(fresher, "_once", once)
+    monkeypatch.setattr(refresh_command, "_refresh_once", once)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     command = ("refresh", model, "--store", place, "--every", "1s")
     stop: BaseException = KeyboardInterrupt()

@@ -12,7 +12,7 @@ import torch
 from tests.ranks.given import on_ranks, small_shards
 
 from cfnade import checkpoint
-from cfnade.cli.job import load_parts
+from cfnade.cli.run_config import RunConfig, load_parts
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.group import Group
@@ -42,7 +42,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
 
 @pytest.fixture(scope="module")
 def parts(shards: Shards) -> Split:
-    whole: Split = load_parts({"data": shards.folder})
+    whole: Split = load_parts(RunConfig(data=str(shards.folder), recipe="", side="user"))
     return whole
 
 

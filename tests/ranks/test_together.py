@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cfnade import checkpoint
 from cfnade.cli import app
-from cfnade.cli.job import load_parts
+from cfnade.cli.run_config import RunConfig, load_parts
 from cfnade.components import Member, component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
@@ -46,7 +46,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
 
 @pytest.fixture(scope="module")
 def parts(shards: Shards) -> Split:
-    whole: Split = load_parts({"data": shards.folder})
+    whole: Split = load_parts(RunConfig(data=str(shards.folder), recipe="", side="user"))
     return whole
 
 

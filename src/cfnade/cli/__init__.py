@@ -11,20 +11,25 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from cfnade import __version__
-from cfnade.cli import batch, data, export, store
-from cfnade.cli.doctor import doctor
-from cfnade.cli.evaluate import evaluate
-from cfnade.cli.explain import explain
+from cfnade.cli import (
+    batch,
+    data,
+    doctor,
+    evaluate,
+    explain,
+    export,
+    predict,
+    recommend,
+    refresh,
+    serve,
+    similar,
+    store,
+    train,
+    train_distributed,
+    tune,
+)
 from cfnade.cli.help import Command, Group
-from cfnade.cli.predict import predict
-from cfnade.cli.recommend import recommend
-from cfnade.cli.refresh import refresh, rollback
 from cfnade.cli.runner import run
-from cfnade.cli.serve import serve
-from cfnade.cli.similar import similar
-from cfnade.cli.train import train
-from cfnade.cli.train_distributed import train_distributed
-from cfnade.cli.tune import tune
 
 
 class _Root(Group):
@@ -44,26 +49,26 @@ app = typer.Typer(
 _GROUPS: dict[str, list[tuple[str, Any]]] = {
     "Train": [
         ("data", data.app),
-        ("train", train),
-        ("train-distributed", train_distributed),
-        ("tune", tune),
-        ("evaluate", evaluate),
+        ("train", train.train),
+        ("train-distributed", train_distributed.train_distributed),
+        ("tune", tune.tune),
+        ("evaluate", evaluate.evaluate),
     ],
     "Use a model": [
-        ("predict", predict),
-        ("recommend", recommend),
-        ("explain", explain),
-        ("similar", similar),
+        ("predict", predict.predict),
+        ("recommend", recommend.recommend),
+        ("explain", explain.explain),
+        ("similar", similar.similar),
         ("batch", batch.app),
         ("export", export.app),
     ],
     "Operate a service": [
-        ("serve", serve),
+        ("serve", serve.serve),
         ("store", store.app),
-        ("refresh", refresh),
-        ("rollback", rollback),
+        ("refresh", refresh.refresh),
+        ("rollback", refresh.rollback),
     ],
-    "Other": [("doctor", doctor)],
+    "Other": [("doctor", doctor.doctor)],
 }
 
 

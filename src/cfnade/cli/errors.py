@@ -19,6 +19,8 @@ def with_option_name(error: CfnadeError, ctx: Any) -> CfnadeError:
 
 
 def _option(field: str | None, ctx: Any) -> str | None:
+    if field is None:
+        return None
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(parameter.name)
         if parameter.name == field and source is not None and source.name == "COMMANDLINE":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -111,7 +111,7 @@ def _load_test_data(fitted: FittedModel, data: str) -> tuple[Dataset, str]:
     from cfnade.data.remote import STANDARD_INPUT, redact_url
 
     stored = fitted.facts.get("run_config", {}).get("load", {})
-    scale = {"scale": fitted.context.scale} if fitted.rates else {}
+    scale: dict[str, Any] = {"scale": fitted.context.scale} if fitted.rates else {}
     omitted = ("item_features", "scale", "bins") if fitted.rates else ("item_features",)
     arguments = {name: value for name, value in stored.items() if name not in omitted}
     attempts = [arguments, {}] if arguments and data != STANDARD_INPUT else [arguments]

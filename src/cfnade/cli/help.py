@@ -25,7 +25,9 @@ class Command(TyperCommand):
             raise with_option_name(error, ctx) from error
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        arguments = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
+        arguments: list[Any] = [
+            one for one in self.get_params(ctx) if one.param_type_name == "argument"
+        ]
         names = [one.metavar + ("..." if one.nargs < 0 else "") for one in arguments]
         pairs = zip(arguments, names, strict=True)
         return ["[OPTIONS]", *(name if one.required else f"[{name}]" for one, name in pairs)]
@@ -35,7 +37,8 @@ class Command(TyperCommand):
 
     def _sections(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
-        for parameter in self.get_params(ctx):
+        parameters: list[Any] = self.get_params(ctx)
+        for parameter in parameters:
             if parameter.name != "help" and not parameter.hidden:
                 sections.setdefault(_title(parameter), []).append(_row(parameter, ctx))
         sections.setdefault("Options", []).append(("-h, --help", "Show this page."))

@@ -50,11 +50,11 @@ def locked_output_dir(
 
 def require_replaceable(out: Path, *, overwrite: bool) -> None:
     """Refuse to replace a model or an unfinished run without `overwrite`."""
-    from cfnade.checkpoint import save
     from cfnade.checkpoint.folder import resolve_file
     from cfnade.checkpoint.manifest import MANIFEST
+    from cfnade.checkpoint.save import require_replaceable as require_own_files
 
-    save.require_replaceable(out)
+    require_own_files(out)
     if overwrite:
         return
     require_no_unfinished_run(out)

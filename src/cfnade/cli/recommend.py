@@ -14,8 +14,6 @@ from cfnade.cli.terminal import printable
 from cfnade.utils.text import count_of
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from cfnade.inference.predictor import Predictor
 
 
@@ -94,11 +92,11 @@ def _report_unknown(users: list[Any], predictor: Predictor) -> None:
         print(f"unknown users get the items that suit all users: {names}", file=sys.stderr)
 
 
-def _report_hidden(frame: pl.DataFrame, least: int) -> None:
+def _report_hidden(frame: Any, least: int) -> None:
     if not len(frame):
         print("no item is left to recommend; remove a filter", file=sys.stderr)
         return
-    hidden = int(frame["hidden"].max() or 0)  # type: ignore[call-overload]
+    hidden = int(frame["hidden"].max() or 0)
     if hidden:
         verb = "is" if hidden == 1 else "are"
         what = f"{count_of(hidden, 'item')} with fewer than {least} ratings {verb} hidden"

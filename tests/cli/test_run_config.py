@@ -16,7 +16,7 @@ EPOCHS = 6
 
 
 def options(out: Path, epochs: int) -> list[str]:
-    text = f"--side item --hidden 16 --epochs {epochs} --batch-rows 16 --threads 1 --out {out}"
+    text = f"--side item --hidden 16 --epochs {epochs} --batch-rows 16 --n-threads 1 --out {out}"
     return text.split()
 
 
@@ -37,16 +37,16 @@ def test_a_wrong_argument_leaves_an_earlier_run_as_it_was(
         "--side movie": "--side (='movie') must be",
         "--epochs -1": "--epochs (=-1)",
         "--recipe nonsense": "unknown recipe",
-        "--ordinal 3": "--ordinal (=3.0)",
+        "--ordinal-weight 3": "--ordinal-weight (=3.0)",
         "--factors 99": "--factors (=99)",
-        "--from nowhere": "nowhere",
-        "--threads 0": "--threads (=0)",
+        "--init-model nowhere": "nowhere",
+        "--n-threads 0": "--n-threads (=0)",
         "--device toaster": "device",
         "--split papr:0": "did you mean",
         "--scale 1-3": "off the scale",
-        f"--hidden 20 --from {out}": "cannot be continued",
+        f"--hidden 20 --init-model {out}": "cannot be continued",
     }.items():
-        done = shell("train", ratings_file, *options(out, 1), *line.split(), "--force")
+        done = shell("train", ratings_file, *options(out, 1), *line.split(), "--overwrite")
         assert done.code == 1
         assert message in done.said
         assert digests(out) == before
@@ -57,13 +57,13 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
 ) -> None:
     out = tmp_path / "model"
     with monkeypatch.context() as patched:  # Ctrl-C in the first epoch
-        patched.setattr("cfnade.cli.one_process.interruptible", lambda: nullcontext(lambda: True))
+        patched.setattr("cfnade.cli.train.interruptible", lambda: nullcontext(lambda: True))
         assert "stopped" in shell("train", ratings_file, *options(out, EPOCHS)).out
     before = digest_file(out / "training.safetensors"), (out / "run.json").read_text()
     refused = shell("train", ratings_file, *options(out, 2))
     assert refused.code == 1
     assert "holds an unfinished training" in refused.said
-    assert "go on with --resume, or start anew with --force" in refused.said
+    assert "go on with --resume, or start anew with --overwrite" in refused.said
     other = tmp_path / "other.csv"
     other.write_text(ratings_file.read_text())
     differing = [
@@ -72,16 +72,16 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
         (["--split", "paper:1"], "--split was paper:0, not paper:1"),
         (["--side", "user"], "--side was item, not user"),
         (["--device", "cuda"], "--device was cpu, not cuda"),
-        (["--threads", "2"], "--threads was 1, not 2"),
-        (["--ordinal", "0.5"], "--ordinal was None, not 0.5"),
+        (["--n-threads", "2"], "--n-threads was 1, not 2"),
+        (["--ordinal-weight", "0.5"], "--ordinal-weight was None, not 0.5"),
         (["--recipe", "ml-1m-item"], "--recipe was default-plain, not ml-1m-item"),
         (["--scale", "1-5"], "--scale was None, not 1-5"),
         (["--no-time"], "--time was None, not False"),
-        (["--know-time"], "--know-time was None, not True"),
+        (["--use-timestamps"], "--use-timestamps was None, not True"),
         (["--no-cache"], "--no-cache was None, not False"),
         (["--without-context"], "--without-context was False, not True"),
         (["--keep-state"], "--keep-state was False, not True"),
-        (["--from", str(tmp_path)], f"--from was None, not {tmp_path}"),
+        (["--init-model", str(tmp_path)], f"--init-model was None, not {tmp_path}"),
         ([str(other)], f"DATA was {ratings_file}, not {other}"),
     ]
     for arguments, message in differing:
@@ -97,7 +97,7 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
     # Now that it is finished, there is a model to lose.
     refused = shell("train", ratings_file, *options(out, 1))
     assert refused.code == 1
-    assert "holds a trained model; give --force to replace it" in refused.said
+    assert "holds a trained model; give --overwrite to replace it" in refused.said
 
 
 def test_a_run_that_patience_ended_is_finished(

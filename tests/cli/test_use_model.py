@@ -97,7 +97,7 @@ def test_predict_takes_times_from_a_column_or_one_for_all(
     once = timed.predict(*cells, times=moments[1]).tolist()
     assert once != pytest.approx(each)
     for at in ("2005-09-06", str(moments[1]), f"{moments[1]}000"):  # milliseconds, too
-        assert predicted(timed_model, moments, "--at", at) == pytest.approx(once)
+        assert predicted(timed_model, moments, "--timestamp", at) == pytest.approx(once)
     assert predicted(user_model, ["never"] * 3) == pytest.approx(plain.predict(*cells).tolist())
 
 

@@ -15,7 +15,7 @@ from tests.cli.forks import Server
 from tests.cli.test_train import options, wait_for, weights
 
 from cfnade.checkpoint import load
-from cfnade.cli.folder import LOCK, begin_run
+from cfnade.cli.output_dir import LOCK, begin_run
 from cfnade.training import state
 from cfnade.utils.files import atomic_write
 
@@ -27,7 +27,7 @@ LONG = 100_000  # epochs: more than any test waits for
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """As if Ctrl-C were pressed in the first epoch."""
-    monkeypatch.setattr("cfnade.cli.one_process.interruptible", lambda: nullcontext(lambda: True))
+    monkeypatch.setattr("cfnade.cli.train.interruptible", lambda: nullcontext(lambda: True))
     return monkeypatch
 
 
@@ -39,7 +39,7 @@ def test_a_finished_run_keeps_its_model_and_not_its_state(
 ) -> None:
     out, kept = tmp_path / "model", tmp_path / "kept"
     for folder, more in ((out, []), (kept, ["--keep-state"])):
-        done = shell("train", ratings_file, *options(folder, 2), "--seeds", "2", *more)
+        done = shell("train", ratings_file, *options(folder, 2), "--n-seeds", "2", *more)
         assert done.code == 0, done.err
     assert not list(out.rglob(f"*{STATE}*"))
     assert not list(out.glob("seed-*"))
@@ -51,7 +51,7 @@ def test_a_finished_run_keeps_its_model_and_not_its_state(
     assert again.code == 1
     assert "training is finished, so there is nothing to resume" in again.said
     assert "--keep-state keeps it" in again.said
-    assert f"give --from {out} and another folder with --out" in again.said
+    assert f"give --init-model {out} and another folder with --out" in again.said
     assert weights(out) == before
     assert shell("train", "--resume", "--out", kept).code == 0
     assert weights(kept) == before
@@ -80,7 +80,7 @@ def test_a_run_stopped_in_its_refit_is_not_finished(
         return len(history.read_text().splitlines()) == 2  # the run's epochs are done
 
     with monkeypatch.context() as patched:
-        patched.setattr("cfnade.cli.one_process.interruptible", lambda: nullcontext(pressed))
+        patched.setattr("cfnade.cli.train.interruptible", lambda: nullcontext(pressed))
         done = shell("train", ratings_file, *options(out, 2), "--refit")
     assert done.code == 0, done.err
     assert load(out).facts["best_epoch"] == 2  # so the refit was stopped after the first of two
@@ -98,14 +98,14 @@ def test_a_model_is_replaced_only_if_that_is_said_and_that_before_any_data_is_re
     out = tmp_path / "model"
     assert shell("train", ratings_file, *options(out, 1)).code == 0
     before = weights(out)
-    for more in (["--seed", "5"], ["--from", str(out)]):
+    for more in (["--seed", "5"], ["--init-model", str(out)]):
         refused = shell("train", "no-such-file.csv", *options(out, 1), *more)
         assert refused.code == 1
-        assert f"{out}: holds a trained model; give --force to replace it" in refused.said
+        assert f"{out}: holds a trained model; give --overwrite to replace it" in refused.said
         assert weights(out) == before
-    for more in (["--seed", "5"], ["--from", str(out)]):
+    for more in (["--seed", "5"], ["--init-model", str(out)]):
         before = weights(out)
-        assert shell("train", ratings_file, *options(out, 1), *more, "--force").code == 0
+        assert shell("train", ratings_file, *options(out, 1), *more, "--overwrite").code == 0
         assert weights(out) != before
 
 
@@ -116,14 +116,14 @@ def test_force_replaces_an_unfinished_run(
     assert "stopped" in shell("train", ratings_file, *options(out, 9)).out
     assert (out / STATE).exists()
     stopped.undo()
-    done = shell("train", ratings_file, *options(out, 1), "--force")
+    done = shell("train", ratings_file, *options(out, 1), "--overwrite")
     assert done.code == 0, done.err
     assert load(out).facts["job"]["training"]["epochs"] == 1
 
 
 def test_files_that_are_no_model_are_refused_before_training(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text("{}")
-    refused = shell("train", "no-such-file.csv", *options(tmp_path, 1), "--force")
+    refused = shell("train", "no-such-file.csv", *options(tmp_path, 1), "--overwrite")
     assert refused.code == 1
     assert "was not written by cfnade" in refused.said
     assert (tmp_path / "model.json").read_text() == "{}"
@@ -149,7 +149,7 @@ def test_a_second_run_is_refused_while_the_first_lives_and_not_after_a_kill(
     first = processes.start("train", ratings_file, *options(out, LONG), "--save-every", "0")
     wait_for(out / STATE, first)
     try:
-        for second in ([ratings_file, *options(out, 1), "--force"], ["--resume", "--out", out]):
+        for second in ([ratings_file, *options(out, 1), "--overwrite"], ["--resume", "--out", out]):
             refused = shell("train", *second)
             assert refused.code == 1
             assert f"{out}: process {first.pid} on " in refused.said
@@ -159,7 +159,7 @@ def test_a_second_run_is_refused_while_the_first_lives_and_not_after_a_kill(
         first.signal(signal.SIGKILL)
         first.end()
     assert (out / LOCK).exists()  # the file says nothing, the system held the lock
-    done = shell("train", ratings_file, *options(out, 1), "--force")
+    done = shell("train", ratings_file, *options(out, 1), "--overwrite")
     assert done.code == 0, done.err
     assert not (out / LOCK).exists()
 
@@ -173,7 +173,7 @@ def test_a_disk_without_room_is_refused_before_the_first_step(
     shell: Shell, ratings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, out = tmp_path / "kept", tmp_path / "model"
-    how = ["--hidden", "400", "--keep-state", "--seeds", "2"]
+    how = ["--hidden", "400", "--keep-state", "--n-seeds", "2"]
     assert shell("train", ratings_file, *options(kept, 1), *how).code == 0
     states = [path.stat().st_size for path in kept.rglob(STATE)]
     # All states, and one more while it is written.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cfnade import CFNADE
-from cfnade.cli.show import TrainingView
+from cfnade.cli.progress import TrainingView
 from cfnade.data.synthetic import synthetic
 
 
@@ -60,7 +60,7 @@ def test_nothing_is_touched_before_training_has_begun(tmp_path: Path) -> None:
 def test_the_bar_names_the_stage_and_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cfnade.cli.show._EVERY", -1.0)
+    monkeypatch.setattr("cfnade.cli.progress._REFRESH", -1.0)
     with TrainingView(["both", "item-factors"], [4, 0], tmp_path, []) as view:
 
         def shown() -> tuple[str, Any]:

@@ -37,8 +37,8 @@ def test_shard_says_what_it_made_and_does_it_once(shell: Shell, tmp_path: Path) 
     )
     other = shell("shard", file, "--out", out, "--side", "item", "--valid", "0.2")
     assert other.code == 1
-    assert "valid was 0.1 and is 0.2; give --force" in other.said
-    assert shell("shard", file, "--out", out, "--side", "item", "--force").code == 0
+    assert "valid was 0.1 and is 0.2; give --overwrite" in other.said
+    assert shell("shard", file, "--out", out, "--side", "item", "--overwrite").code == 0
 
 
 def test_a_model_without_a_test_part_names_a_next_command_that_works(
@@ -136,7 +136,7 @@ def test_predictions_and_scores_of_a_folder(shell: Shell, user_model: Path, tmp_
         (["recommend", "MODEL", "--user", "3", "--out", "lists"], "say who with --people"),
         (["recommend", "MODEL", "--people", "nowhere", "--out", "lists"], "no such file or folder"),
         (["recommend", "MODEL", "--people", "everybody", "--user", "3", "--out", "l"], "--user"),
-        (["predict", "MODEL", "x.csv", "--engine", "local", "--at", "3", "--out", "l"], "--at"),
+        (["predict", "MODEL", "x.csv", "--engine", "local", "--timestamp", "3", "--out", "l"], "--timestamp"),
         (["evaluate", "MODEL", "--engine", "local", "--out", "l"], "give the ratings to score"),
         (
             ["evaluate", "MODEL", "x.csv", "--out", "l", "--max-users", "9"],
