@@ -34,10 +34,10 @@ test-avx2: .venv/.dev
 test-engines: test-ray test-spark
 
 test-ray: .venv-ray/.made
-	.venv-ray/bin/pytest tests/engines/test_on_ray.py tests/ranks/test_on_engines.py
+	.venv-ray/bin/pytest tests/distributed/engines/test_on_ray.py tests/distributed/test_backends.py
 
 test-spark: .venv-spark/.made
-	.venv-spark/bin/pytest tests/engines/test_on_spark.py tests/ranks/test_on_engines.py
+	.venv-spark/bin/pytest tests/distributed/engines/test_on_spark.py tests/distributed/test_backends.py
 
 # Format, lint, types: what a change must pass before its tests are worth running.
 check: .venv/.dev

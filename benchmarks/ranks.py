@@ -44,9 +44,9 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     from cfnade.components.base import other_axis
     from cfnade.data.csr import CsrRows, row_offsets
     from cfnade.distributed.partition import ColumnPartition
+    from cfnade.distributed.rank_data import RankData, RankRatings, nameless, owner_of
+    from cfnade.distributed.sharding.layout import owned as owned_columns
     from cfnade.kernels.marking import WholeRows
-    from cfnade.ranks.owned import Owned, RankRatings, nameless, owner_of
-    from cfnade.shards.layout import owned as owned_columns
 
     rows = ratings.rows(axis)
     columns = owned_columns(rows.n_columns, group.rank, group.size)
@@ -66,10 +66,10 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
         grouped={axis: own_rows},
         whole={axis: counts},
     )
-    totals = group.sum_(np.bincount(levels, minlength=rows.n_levels).astype(np.int64))
+    totals = group.all_reduce(np.bincount(levels, minlength=rows.n_levels).astype(np.int64))
     whole, owner = WholeRows(places[mine], counts), partial(owner_of, group.size)
     part = ColumnPartition(group, columns, rows.n_columns, totals, whole, owner)
-    return Owned(axis, own, part, None, counts)  # type: ignore[arg-type]
+    return RankData(axis, own, part, None, counts)  # type: ignore[arg-type]
 
 
 def stepper_on(group: Any, ratings: Any, name: str) -> tuple[Any, int]:
@@ -104,15 +104,15 @@ def work(name: str, file: str, rounds: int, count: int) -> None:
     import torch
 
     from cfnade.data.dataset import Dataset
-    from cfnade.group import ALONE
-    from cfnade.ranks.gloo import Ranks, joined
+    from cfnade.distributed.gloo import GlooGroup, process_group
+    from cfnade.distributed.process_group import SINGLE_PROCESS
 
     torch.set_num_threads(1)
-    with joined() as group:
-        assert isinstance(group, Ranks)
+    with process_group() as group:
+        assert isinstance(group, GlooGroup)
         ratings = Dataset.open(Path(file))
         shared, rows = stepper_on(group, ratings, name)
-        alone = stepper_on(ALONE, ratings, name)[0]
+        alone = stepper_on(SINGLE_PROCESS, ratings, name)[0]
         steps(shared, rows, 0, 3)
         steps(alone, rows, 0, 3)
         times: dict[str, list[tuple[float, float]]] = {"one": [], "apart": [], "ranks": []}
@@ -124,9 +124,9 @@ def work(name: str, file: str, rounds: int, count: int) -> None:
             group.barrier()
             times["apart"] += steps(alone, rows, first, count)
             group.barrier()
-            before = group.sent
+            before = group.bytes_sent
             times["ranks"] += steps(shared, rows, first, count)
-            sent += group.sent - before
+            sent += group.bytes_sent - before
         if group.rank == 0:
             bytes_a_step = sent / len(times["ranks"])
             print(json.dumps({"times": times, "bytes": bytes_a_step, "ranks": group.size}))

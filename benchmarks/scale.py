@@ -39,12 +39,12 @@ def work(file: str, count: int) -> None:
     import torch
 
     from cfnade.data.dataset import Dataset
-    from cfnade.ranks import one_host
-    from cfnade.ranks.gloo import joined
+    from cfnade.distributed import shared_memory
+    from cfnade.distributed.gloo import process_group
 
-    one_host.FOLDER = "/nowhere"  # by sockets, as between machines
+    shared_memory.FOLDER = "/nowhere"  # by sockets, as between machines
     torch.set_num_threads(1)
-    with joined() as group:
+    with process_group() as group:
         stepper, rows = stepper_on(group, Dataset.open(Path(file)), NAME)
         steps(stepper, rows, 0, 3)
         group.barrier()

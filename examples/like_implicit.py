@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from cfnade.data.synthetic import synthetic_interactions
-from cfnade.plugins.implicit import PickRecommender
+from cfnade.integrations.implicit import PickRecommender
 
 picks = synthetic_interactions(users=400, items=80, per_user=12, seed=1).interactions
 user_items = csr_matrix((np.ones(len(picks)), (picks.users, picks.items)), (400, 80))

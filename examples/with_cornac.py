@@ -8,7 +8,7 @@ from cornac.eval_methods import RatioSplit
 from cornac.metrics import RMSE
 
 import cfnade
-from cfnade.plugins.cornac import CFNADERecommender
+from cfnade.integrations.cornac import CFNADERecommender
 
 ratings = cfnade.synthetic(400, 150, 20_000, seed=1, factors=2).ratings
 cells = [*zip(ratings.users, ratings.items, ratings.values, strict=True)]

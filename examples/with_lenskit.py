@@ -9,7 +9,7 @@ from lenskit.data import ItemList, RecQuery, from_interactions_df
 from lenskit.pipeline import topn_pipeline
 
 import cfnade
-from cfnade.plugins.lenskit import CFNADEScorer
+from cfnade.integrations.lenskit import CFNADEScorer
 
 drawn = cfnade.synthetic(400, 150, 20_000, seed=1, factors=2).ratings
 frame = {"user_id": drawn.users, "item_id": drawn.items, "rating": drawn.values}

@@ -6,7 +6,7 @@ python examples/with_scikit_learn.py
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 
 import cfnade
-from cfnade.plugins.scikit_learn import CFNADERegressor
+from cfnade.integrations.sklearn import CFNADERegressor
 
 ratings = cfnade.synthetic(400, 150, 20_000, seed=1, factors=2).ratings
 X = [*zip(ratings.user_ids[ratings.users], ratings.item_ids[ratings.items], strict=True)]

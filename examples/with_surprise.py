@@ -8,7 +8,7 @@ from surprise import SVD, Dataset, Reader
 from surprise.model_selection import KFold, cross_validate
 
 import cfnade
-from cfnade.plugins.surprise import CFNADEAlgo
+from cfnade.integrations.surprise import CFNADEAlgo
 
 ratings = cfnade.synthetic(400, 150, 20_000, seed=1, factors=2).ratings
 frame = pl.DataFrame({"user": ratings.users, "item": ratings.items, "rating": ratings.values})

@@ -45,7 +45,7 @@ def test_the_archive_builds_and_tests_itself(tmp_path: Path) -> None:
     wheels = [next((tmp_path / place).glob("*.whl")) for place in ("here", "there")]
     here, there = ({*zipfile.ZipFile(wheel).namelist()} for wheel in wheels)
     assert here == there
-    assert "cfnade/exports/static/model.js" in there
+    assert "cfnade/integrations/static_site/model.js" in there
     some = (
         "tests/utils/test_validation.py",
         "tests/utils/test_files.py",

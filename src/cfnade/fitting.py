@@ -31,6 +31,7 @@ from cfnade.training.plan import (
     plan_members,
 )
 from cfnade.training.run import Plan
+from cfnade.utils.text import option
 from cfnade.utils.validation import check_scalar
 
 ARCHITECTURE = (
@@ -115,7 +116,9 @@ def lists_plan(
     if lists is not None and not isinstance(lists, bool):
         raise TrainingError(f"lists (={lists!r}) must be True, False or None")
     if lists and any(one.architecture.get("time") or "time" in one.side for one in plans):
-        raise TrainingError("lists=True: a model that knows time makes no lists; leave one out")
+        raise TrainingError(
+            f"{option('lists', True)}: a model that knows time makes no lists; leave one out"
+        )
     if lists is False or (lists is None and not auto):
         return None
     plan = implicit_plan(split.train, seed=seed)

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from cfnade.cli.crowd import refuse
+from cfnade.distributed.shards import ShardedRatings
 from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
-from cfnade.shards import Shards
 
 Shell = Any
 
@@ -29,7 +29,7 @@ def test_shard_says_what_it_made_and_does_it_once(shell: Shell, tmp_path: Path) 
     file.write_text("user,item,rating\n" + "\n".join(rows))
     done = shell("shard", file, "--out", out, "--side", "item", "--valid", "0.1")
     assert done.code == 0
-    assert f"of {len(rows)}" in f"of {sum(Shards.open(out).sizes.values())}"
+    assert f"of {len(rows)}" in f"of {sum(ShardedRatings.open(out).sizes.values())}"
     assert "30 users, 9 items, 1–5" in done.out
     assert (
         "finished before"
@@ -136,7 +136,10 @@ def test_predictions_and_scores_of_a_folder(shell: Shell, user_model: Path, tmp_
         (["recommend", "MODEL", "--user", "3", "--out", "lists"], "say who with --people"),
         (["recommend", "MODEL", "--people", "nowhere", "--out", "lists"], "no such file or folder"),
         (["recommend", "MODEL", "--people", "everybody", "--user", "3", "--out", "l"], "--user"),
-        (["predict", "MODEL", "x.csv", "--engine", "local", "--timestamp", "3", "--out", "l"], "--timestamp"),
+        (
+            ["predict", "MODEL", "x.csv", "--engine", "local", "--timestamp", "3", "--out", "l"],
+            "--timestamp",
+        ),
         (["evaluate", "MODEL", "--engine", "local", "--out", "l"], "give the ratings to score"),
         (
             ["evaluate", "MODEL", "x.csv", "--out", "l", "--max-users", "9"],

@@ -28,7 +28,11 @@ CASES = [
     ("train {csv} --out {new} --hidden wide", "write sizes like 500 or 500,500", 1),
     ("train {csv} --out {new} --hidden 0", "--hidden (=[0]) must be a list of at least 1 value", 1),
     ("train {csv} --out {new} --hidden 8 --factors 9", "--factors (=9) must not exceed", 1),
-    ("train {csv} --out {new} --ordinal-weight 1.5", "--ordinal-weight (=1.5) must be a number in 0..1", 1),
+    (
+        "train {csv} --out {new} --ordinal-weight 1.5",
+        "--ordinal-weight (=1.5) must be a number in 0..1",
+        1,
+    ),
     (
         "train {csv} --out {new} --epochs -1",
         "--epochs (=-1) must be a whole number of at least 0",
@@ -90,9 +94,21 @@ CASES = [
     ("predict {user} {text}", "has no column user (userid, user, reviewerid …)", 1),
     ("predict {user} {letters}", "user ids of this model are whole numbers", 1),
     ("predict {user} {gap}", "item is missing; fill it in", 1),
-    ("predict {user} {pairs} --timestamp 2005-09-06", "--timestamp 2005-09-06: this model does not know time", 1),
-    ("predict {timed} {pairs}", "give a column time, or one moment for all of them with --timestamp", 1),
-    ("predict {timed} {pairs} --timestamp noon", "--timestamp: time 'noon' is neither a number nor a date", 1),
+    (
+        "predict {user} {pairs} --timestamp 2005-09-06",
+        "--timestamp 2005-09-06: this model does not know time",
+        1,
+    ),
+    (
+        "predict {timed} {pairs}",
+        "give a column time, or one moment for all of them with --timestamp",
+        1,
+    ),
+    (
+        "predict {timed} {pairs} --timestamp noon",
+        "--timestamp: time 'noon' is neither a number nor a date",
+        1,
+    ),
     ("predict {timed} {late}", "late.csv:3: time 'noon' is neither a number nor a date", 1),
     ("recommend {timed} --user 1", "makes no lists or explanations", 1),
     # recommend
@@ -118,7 +134,11 @@ CASES = [
     ("recommend {item} 3=5", "train one with --side user", 1),
     ("recommend {user} --user 1 --threshold 9 --rank-by at-least", "--threshold (=9) must lie", 1),
     ("recommend {user} --user 1 --quantile 2 --rank-by quantile", "--quantile (=2) must lie", 1),
-    ("recommend {user} --user 1 --quantile 0.5", "--quantile (=0.5) goes with --rank-by quantile", 1),
+    (
+        "recommend {user} --user 1 --quantile 0.5",
+        "--quantile (=0.5) goes with --rank-by quantile",
+        1,
+    ),
     ("recommend {user} --user 1 --rank-by best", "--rank-by (='best') must be one of", 1),
     ("recommend {user} --user 1 --min-ratings -1", "--min-ratings (=-1) must be a whole", 1),
     ("recommend {titles} Runer=5", "did you mean: Blade Runner (1982)", 1),

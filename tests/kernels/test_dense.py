@@ -10,7 +10,7 @@ import torch
 from tests.kernels.reference import assert_close
 from torch import Tensor
 
-from cfnade.group import ALONE
+from cfnade.distributed.process_group import SINGLE_PROCESS
 from cfnade.kernels.adam import Rule, Update
 from cfnade.kernels.gates import OPEN, Gates
 from cfnade.kernels.hidden import (
@@ -95,7 +95,9 @@ def test_kernels_say_what_torch_says(
     found: dict[str, Any] = {}
     for name, make in {"torch": HiddenInTorch, "kernels": HiddenInKernels}.items():
         network = _network(given, hidden_units, wanted, dtype)
-        hidden = make(network, threads, ALONE) if name == "torch" else make(network, threads)
+        hidden = (
+            make(network, threads, SINGLE_PROCESS) if name == "torch" else make(network, threads)
+        )
         states, slopes = _through(hidden, network, rows, threads, scale)
         found[name] = [states, slopes, network.B, network.c, network.Q]
     for ours, right in zip(found["kernels"], found["torch"], strict=True):
@@ -119,6 +121,6 @@ def test_what_is_beyond_the_width_of_a_row_stays_zero() -> None:
 
 def test_only_one_layer_of_tanh_between_factors_has_kernels() -> None:
     network = _network(3, 4, 5, torch.float32)
-    assert isinstance(hidden_of(network, 1, ALONE), HiddenInKernels)
+    assert isinstance(hidden_of(network, 1, SINGLE_PROCESS), HiddenInKernels)
     full = Network(torch.zeros(2, 2, 3), torch.zeros(2, 2, 3), torch.zeros(2, 2), torch.zeros(3))
-    assert isinstance(hidden_of(full, 1, ALONE), HiddenInTorch)
+    assert isinstance(hidden_of(full, 1, SINGLE_PROCESS), HiddenInTorch)

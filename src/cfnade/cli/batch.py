@@ -62,7 +62,7 @@ def recommend(
     """
     from cfnade.cli.recommend import ranking_arguments
     from cfnade.cli.user_input import load_predictor
-    from cfnade.scoring.everybody import EVERYBODY
+    from cfnade.distributed.batch_job import EVERYBODY
 
     ranking = ranking_arguments(ctx, load_predictor(model))
     _run("recommend", model, users or EVERYBODY, out, engine, workers, overwrite, n=n, **ranking)
@@ -127,8 +127,8 @@ def _run(
     overwrite: bool,
     **how: Any,
 ) -> dict[str, Any]:
-    from cfnade.engines import open_engine
-    from cfnade.scoring.everybody import EVERYBODY, SUCCESS, score_everybody
+    from cfnade.distributed.batch_job import EVERYBODY, SUCCESS, predict_to_parquet
+    from cfnade.distributed.engines import open_engine
 
     if out.is_file():
         raise PredictionError(f"{out}: is a file; give a folder with --out")
@@ -137,7 +137,7 @@ def _run(
         locked_output_dir(out, ".lock", PredictionError, "is writing to it; wait until it ends"),
         closing(open_engine(engine, workers)) as tasks,
     ):
-        summary = score_everybody(model, inputs, out, tasks, task, force=overwrite, **how)
+        summary = predict_to_parquet(model, inputs, out, tasks, task, force=overwrite, **how)
     size = f"{summary['rows']:,} rows in {summary['parts']} Parquet files"
     print(
         f"{out}: {size}, {summary['seconds']:.1f} s; {SUCCESS} marks it as complete",

@@ -224,9 +224,9 @@ def shard(
     """
     from cfnade.cli.output_dir import locked_output_dir
     from cfnade.data.load import LoadOptions
-    from cfnade.engines import open_engine
-    from cfnade.shards.plan import ShardOptions
-    from cfnade.shards.stages import shard as run
+    from cfnade.distributed.engines import open_engine
+    from cfnade.distributed.sharding.plan import ShardOptions
+    from cfnade.distributed.sharding.stages import shard as run
 
     arguments = load_arguments(ctx)
     chosen: dict[str, Any] = given_options(ctx, ("side", "valid", "test", "seed"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,3 +34,18 @@ def _as_typed(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ",".join(map(str, value))
     return str(value)
+
+
+_SINGULAR = {
+    "candidate_items": "candidate_item",
+    "exclude_items": "exclude_item",
+    "genres": "genre",
+}
+
+
+def command_line_option(name: str, value: object) -> str:
+    """Return an option as it is typed at a shell, for messages of the library."""
+    option = f"--{_SINGULAR.get(name, name).replace('_', '-')}"
+    if value is False:
+        return f"--no-{option[2:]}"
+    return option if value is None or value is True else f"{option} {shlex.quote(str(value))}"

@@ -83,7 +83,7 @@ def onnx(
     from cfnade.cli.user_input import load_predictor
 
     try:
-        from cfnade.exports.onnx_graph import write_onnx
+        from cfnade.integrations.onnx import write_onnx
     except ImportError:
         raise PredictionError(
             "writing ONNX needs the package onnx; install it with: pip install 'cfnade[onnx]'"
@@ -111,7 +111,7 @@ def site(
       cfnade export site model site
     """
     from cfnade.cli.user_input import load_predictor
-    from cfnade.exports.static_page import write_web
+    from cfnade.integrations.static_site import write_web
     from cfnade.serve.shelf import checked_noun
 
     written = write_web(load_predictor(model), out, noun=checked_noun(item_name))

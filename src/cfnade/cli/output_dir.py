@@ -74,7 +74,7 @@ def begin_run(out: Path, config: RunConfig, earlier: Mapping[Path, int] | None =
         earlier: State files of the earlier run; None: all. Members train in parallel: one may save
             its state before another has taken the first step.
     """
-    from cfnade.ranks import rank_state
+    from cfnade.distributed import state as rank_state
     from cfnade.training import state
 
     state.forget(out, earlier)

@@ -275,12 +275,12 @@ def _damaged(file: str | Path, what: str) -> TrainingError:
 
 def require_no_unfinished_run(out: Path) -> None:
     """Refuse to replace a run that was interrupted."""
-    from cfnade.ranks.rank_state import is_begun
+    from cfnade.distributed.state import exists
     from cfnade.training import state
     from cfnade.training.state import lists_folder, member_folder
 
     advice = "continue it with --resume, or replace it with --overwrite"
-    if is_begun(out):
+    if exists(out):
         raise TrainingError(
             f"{out}: holds an unfinished run of several ranks; {advice}. Resuming needs as many "
             "ranks"
@@ -336,10 +336,10 @@ def load_parts(config: RunConfig) -> Split:
     """Return the parts of the data of a run: a split, or shards that are divided already."""
     from cfnade.data.load import load, load_split
     from cfnade.data.splits import split
-    from cfnade.shards import Shards
+    from cfnade.distributed.shards import ShardedRatings
 
-    if Shards.is_one(config.data):
-        return Shards.open(config.data).split()
+    if ShardedRatings.is_one(config.data):
+        return ShardedRatings.open(config.data).split()
     if config.split == DEFAULT_SPLIT:
         ratings = load(config.data, **config.load)
         return split(ratings, "all" if ratings.implicit else "paper:0")

@@ -10,8 +10,10 @@ from typing import NoReturn
 
 import typer
 
+from cfnade.cli.errors import command_line_option
 from cfnade.cli.terminal import printable_lines
 from cfnade.exceptions import CfnadeError
+from cfnade.utils.text import set_option_format
 
 _OUT_OF_MEMORY = "out of memory; close other programs or use a machine with more"
 
@@ -20,6 +22,7 @@ def run(app: typer.Typer) -> NoReturn:
     """Run a command and exit; errors of the library are one message and exit code 1."""
     _replace_unprintable_characters()
     _log_to_stderr()
+    set_option_format(command_line_option)
     try:
         app(prog_name="cfnade")
     except CfnadeError as error:

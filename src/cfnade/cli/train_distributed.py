@@ -24,7 +24,7 @@ from cfnade.exceptions import CfnadeError, TrainingError
 
 if TYPE_CHECKING:
     from cfnade.cli.run_config import RunConfig
-    from cfnade.shards import Shards
+    from cfnade.distributed.shards import ShardedRatings
 
 _PANEL = "Ranks"
 
@@ -147,9 +147,13 @@ class ReportedElsewhereError(TrainingError):
 def train_rank(run: Run) -> str | None:
     """Train as one of the ranks. Rank 0 returns its summary."""
     from cfnade.cli.run_config import from_json
-    from cfnade.ranks.gloo import joined
+    from cfnade.distributed.gloo import process_group
 
-    with joined(run.timeout) as group, _first_error_only(group, run.out), ExitStack() as stack:
+    with (
+        process_group(run.timeout) as group,
+        _first_error_only(group, run.out),
+        ExitStack() as stack,
+    ):
         answer = _broadcast(group, lambda: _begin(run, stack))
         config = from_json(answer["config"], run.out)
         return _train(group, run, config, answer["resume"])
@@ -159,28 +163,28 @@ def _begin(run: Run, stack: ExitStack) -> dict[str, Any]:
     """Check the options and lock the folder, on rank 0. Returns the configuration."""
     from cfnade.cli import run_config
     from cfnade.cli.output_dir import locked_output_dir, require_replaceable, require_unfinished
-    from cfnade.ranks.rank_state import is_begun
-    from cfnade.ranks.saved_columns import check_folder
-    from cfnade.shards import Shards
+    from cfnade.distributed.load_partition import verify_model
+    from cfnade.distributed.shards import ShardedRatings
+    from cfnade.distributed.state import exists
 
     out = run.out
     stack.enter_context(locked_output_dir(out))
-    restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and is_begun(out)
+    restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and exists(out)
     resume = run.resume or restarted
     if resume:
         config = run_config.resume(out, run.given)
-        if not is_begun(out):
+        if not exists(out):
             require_unfinished(out)
     else:
         config = run_config.resolve({"side": "user"} | run.given)
         require_replaceable(out, overwrite=run.overwrite)
-    if not Shards.is_one(config.data):
+    if not ShardedRatings.is_one(config.data):
         raise TrainingError(
             f"{config.data}: is not a folder of shards; make one with: cfnade data shard "
             f"{config.data} --out shards"
         )
     if config.init_model:
-        check_folder(Path(config.init_model))
+        verify_model(Path(config.init_model))
     if config.side not in ("user", "item"):
         raise TrainingError(f"--side {config.side}: several ranks train side user or item")
     if config.n_seeds > 1:
@@ -192,13 +196,13 @@ def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
     from cfnade.cli.output_dir import begin_run
     from cfnade.cli.progress import TrainingView
     from cfnade.components import component_names, kernel_task
+    from cfnade.distributed import state as rank_state
+    from cfnade.distributed.shards import ShardedRatings
+    from cfnade.distributed.train import train_distributed as train_on_ranks
     from cfnade.kernels.tasks import TASKS
-    from cfnade.ranks import rank_state
-    from cfnade.ranks.rank_training import train_together
-    from cfnade.shards import Shards
 
     out, is_first = run.out, group.rank == 0
-    shards, training = Shards.open(config.data), config.training_config()
+    shards, training = ShardedRatings.open(config.data), config.training_config()
     names = component_names(config.side, ridge=config.model.get("ridge", 0))
     if is_first:  # the others find them compiled, on the same machine
         print(f"{shards!r} on {group.size} ranks", file=sys.stderr)
@@ -208,7 +212,7 @@ def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
         compile_kernels(kernel_task(names), "ranks", *tasks)
     group.barrier()
     done = rank_state.history(out) if resume and is_first else []
-    resume = group.any(is_first and resume and rank_state.is_begun(out))
+    resume = group.any_rank(is_first and resume and rank_state.exists(out))
     if not resume:
         rank_state.forget(out)
     with ExitStack() as stack:
@@ -217,7 +221,7 @@ def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
             begin = (lambda: None) if resume else lambda: begin_run(out, config)
             view = TrainingView([config.side], [training.epochs], out, done, begin)
             stack.enter_context(view)
-        outcome = train_together(
+        outcome = train_on_ranks(
             group,
             shards,
             out,
@@ -227,7 +231,7 @@ def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
             lists=bool(config.learn_interactions),
             start=Path(config.init_model) if config.init_model else None,
             threads=config.n_threads,
-            saving=rank_state.RankSaving(out, run.save_every, resume, group),
+            saving=rank_state.RankStateStore(out, run.save_every, resume, group),
             reporter=view,
             say=print_status if is_first else lambda _: None,
             stop=stack.enter_context(interruptible()),
@@ -239,7 +243,9 @@ def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
     return _print_result(out, config, shards, outcome) if is_first else None
 
 
-def _print_result(out: Path, config: RunConfig, shards: Shards, outcome: dict[str, Any]) -> str:
+def _print_result(
+    out: Path, config: RunConfig, shards: ShardedRatings, outcome: dict[str, Any]
+) -> str:
     from cfnade.cli.output_dir import end_run
 
     if not outcome["stopped"]:
@@ -283,8 +289,8 @@ def _broadcast(group: Any, work: Callable[[], dict[str, Any]]) -> dict[str, Any]
 @contextmanager
 def _first_error_only(group: Any, out: Path) -> Iterator[None]:
     """Let one rank report an error, and say how to continue if others are lost."""
-    from cfnade.ranks.gloo import RankLostError, first_to_speak
-    from cfnade.ranks.rank_state import is_begun
+    from cfnade.distributed.gloo import RankLostError, first_to_report
+    from cfnade.distributed.state import exists
 
     def terminate(_: int, __: object) -> None:
         raise RankLostError(
@@ -296,12 +302,12 @@ def _first_error_only(group: Any, out: Path) -> Iterator[None]:
     try:
         yield
     except (CfnadeError, OSError) as error:
-        if not first_to_speak(group):
+        if not first_to_report(group):
             raise ReportedElsewhereError(str(error)) from error
         if not isinstance(error, RankLostError):
             raise
         how = "nothing was saved yet: start again"
-        if is_begun(out):
+        if exists(out):
             how = "the last saved state is intact: continue with the same command and --resume"
         raise TrainingError(f"{error}; {how}") from error
     finally:

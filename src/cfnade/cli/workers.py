@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.cli.train_distributed import ReportedElsewhereError, Run, train_rank
-from cfnade.engines import open_engine
+from cfnade.distributed.engines import open_engine
 from cfnade.exceptions import CfnadeError, TrainingError
 
 RankResult = dict[str, str]
@@ -47,10 +47,10 @@ def train_on_cluster(run: Run, engine: str, workers: int, max_restarts: int) -> 
 
 
 def _lost(out: Path, engine: str, error: _LostError) -> str:
-    from cfnade.ranks.rank_state import is_begun
+    from cfnade.distributed.state import exists
 
     how = "nothing was saved yet: start again"
-    if is_begun(out):
+    if exists(out):
         how = "the last saved state is intact: continue with the same command and --resume"
     return f"{engine} lost workers ({str(error).strip().splitlines()[-1][:200]}); {how}"
 

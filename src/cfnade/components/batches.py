@@ -19,8 +19,8 @@ import torch
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.distributed.partition import ColumnPartition, PairExchange, pair_exchange
+from cfnade.distributed.process_group import SINGLE_PROCESS
 from cfnade.exceptions import TrainingError
-from cfnade.group import ALONE
 from cfnade.kernels.block_drawing import BlockSampler
 from cfnade.kernels.drawing import DrawnBatch, Sampler
 from cfnade.kernels.grouping import Grouped
@@ -158,7 +158,7 @@ class _RowDraws:
             weights=target_weight,
             threads=threads,
             whole=part and part.rows,
-            group=ALONE if part is None else part.group,
+            group=SINGLE_PROCESS if part is None else part.group,
         )
 
     def share(self, axis: str | None) -> float:
@@ -210,7 +210,7 @@ class _BlockDraws:
             rate=settings.context_range or (0.0, 1.0),
             threads=threads,
             parts=(shared[0].block, shared[1].block) if shared else None,
-            group=shared[0].group if shared else ALONE,
+            group=shared[0].group if shared else SINGLE_PROCESS,
         )
 
     def expect(self, batches: Sequence[Array], step: int) -> None:

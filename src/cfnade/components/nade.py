@@ -149,12 +149,12 @@ class NadeComponent(TorchRowComponent):
         sums = torch.from_numpy(
             context_sum(net.input_table.detach().numpy(), context, shared=net.config.shared)
         )
-        group.scatter_sum(sums)
-        lo, hi = group.share(rows)
+        group.reduce_scatter_rows(sums)
+        lo, hi = group.row_range(rows)
         states = torch.zeros(rows, net.output_table.shape[2])
         hidden = net.hidden_from_sums(sums[lo:hi], torch.from_numpy(counts[lo:hi]))
         states[lo:hi] = net.output_state(hidden)
-        group.gather(states)
+        group.all_gather_rows(states)
         output = OutputTable(
             net.output_table.detach().numpy(), net.b.detach().numpy(), net.config.shared
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from cfnade._typing import IntArray
 from cfnade.components.directions import THIN
-from cfnade.group import Array, Group
+from cfnade.distributed.process_group import Array, ProcessGroup
 from cfnade.kernels.forward import cell_scores
 from cfnade.kernels.grouping import CellArrays
 
@@ -23,14 +23,14 @@ class OutputTable(NamedTuple):
 
 
 def rank_scores(
-    group: Group, output: OutputTable, states: Array, cells: CellArrays, trained: IntArray
+    group: ProcessGroup, output: OutputTable, states: Array, cells: CellArrays, trained: IntArray
 ) -> Array:
     """trained (M,) are the columns' training ratings. Returns (n, K)."""
     table, bias, shared = output
     scores = cell_scores(states, table, bias, cells.rows, cells.columns, shared=shared)
     weights = (trained / (trained + THIN)).astype(table.dtype)
     sums = np.concatenate([np.tensordot(weights, table, 1).ravel(), weights @ bias])
-    mean = group.sum_(sums) / max(1e-9, group.total(float(weights.sum())))
+    mean = group.all_reduce(sums) / max(1e-9, group.total(float(weights.sum())))
     unseen = np.flatnonzero(trained[cells.columns] == 0)
     if len(unseen):
         split, mean = table[0].size, mean.astype(table.dtype)

@@ -29,8 +29,8 @@ from cfnade.components.variational_bayes import (
 )
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import TrainingError
-from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.drawing import DrawnBatch
 from cfnade.kernels.grouping import CellArrays, RowRatings
@@ -213,7 +213,9 @@ class RidgeComponent(TorchRowComponent):
         return rank_scores(self.group, output, states, cells, trained)
 
 
-def spread_of(counts: Array, group: Group = ALONE, total: Tensor | None = None) -> float:
+def spread_of(
+    counts: Array, group: ProcessGroup = SINGLE_PROCESS, total: Tensor | None = None
+) -> float:
     """τ² of columns with these training ratings at each level; of all ranks' together."""
     _, variances = _moments(counts, TrainingConfig.smoothing, total)
     weights = counts.sum(1) + 1e-9

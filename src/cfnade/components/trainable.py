@@ -29,7 +29,7 @@ from cfnade.components.optimizers import FixedTrainer
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.distributed.partition import ColumnPartition
-from cfnade.group import ALONE, Group
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.kernels.adam import Rule
 from cfnade.kernels.grouping import CellArrays, RowRatings
 from cfnade.kernels.posterior import Evidence
@@ -72,9 +72,9 @@ class TorchComponent(nn.Module, Component):
     """Its tensors that have a row for each column; without any, ranks cannot share it."""
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ProcessGroup:
         """Who has the other columns."""
-        return ALONE if self.part is None else self.part.group
+        return SINGLE_PROCESS if self.part is None else self.part.group
 
     # -- made, saved, taken over --------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import torch
 from cfnade.components.rank_posteriors import expected_of_ranks
 from cfnade.data.csr import CsrRows, index_sums
 from cfnade.distributed.partition import ColumnPartition
-from cfnade.group import ALONE, Group
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.kernels.grouping import ratings_of
 from cfnade.kernels.posterior import expect, lower_products, maximise
 from cfnade.kernels.threads import run
@@ -125,7 +125,7 @@ class _Analysis:
         part: ColumnPartition | None = None,
         earlier: Factors | None = None,
     ) -> None:
-        M, group = rows.n_columns, ALONE if part is None else part.group
+        M, group = rows.n_columns, SINGLE_PROCESS if part is None else part.group
         self.group = group
         self._overall = float(_mean(rows.levels, group))
         counts, totals = _counted(rows)
@@ -191,7 +191,7 @@ class _Analysis:
     def turned(self) -> Factors:
         """Turned so that Σ n a aᵀ is diagonal: then dimensions can be told apart."""
         weighted = (self._a * self._counts[:, None]).T.astype(np.float64)
-        products = self.group.sum_(np.ascontiguousarray(weighted @ self._a))
+        products = self.group.all_reduce(np.ascontiguousarray(weighted @ self._a))
         importance, turn = np.linalg.eigh(products / self.group.total(self._counts.sum()))
         return Factors(
             a=(self._a @ turn).astype(np.float32),
@@ -202,15 +202,15 @@ class _Analysis:
         )
 
 
-def _mean(values: Any, group: Group) -> Any:
+def _mean(values: Any, group: ProcessGroup) -> Any:
     """The mean over the first axis of what all ranks have."""
     if group.size == 1:
         return values.mean(0)
-    sums = group.sum_(np.atleast_1d(values.sum(0, dtype=np.float64)))
+    sums = group.all_reduce(np.atleast_1d(values.sum(0, dtype=np.float64)))
     return (sums if values.ndim > 1 else sums[0]) / group.total(len(values))
 
 
-def _some_rows(rows: CsrRows, most: int, group: Group) -> CsrRows:
+def _some_rows(rows: CsrRows, most: int, group: ProcessGroup) -> CsrRows:
     """All rows, or every so many-th if they have more ratings than that."""
     step = -(-int(group.total(rows.n_ratings)) // most)
     if step <= 1:
@@ -242,10 +242,10 @@ def _start(
     part: ColumnPartition | None,
 ) -> Floats:
     """Loadings from the largest singular vectors of what means leave; the first is constant."""
-    group = ALONE if part is None else part.group
+    group = SINGLE_PROCESS if part is None else part.group
     numbers, residuals = np.repeat(np.arange(len(rows)), rows.counts()), _left(rows, mean)
     sums, sizes_of = np.bincount(numbers, residuals, len(rows)), np.array(rows.counts())
-    own = group.sum_(sums) / (group.sum_(sizes_of) + START_SHRINKAGE)
+    own = group.all_reduce(sums) / (group.all_reduce(sizes_of) + START_SHRINKAGE)
     left = (residuals - own[numbers]).astype(np.float32)
     a = np.zeros((rows.n_columns, dimensions), np.float32)
     a[:, 0] = 0.43 * np.sqrt(spread)
@@ -264,7 +264,7 @@ def _singular(
     rows: CsrRows, numbers: Any, values: Floats, count: int, seed: int, part: ColumnPartition | None
 ) -> tuple[Doubles, Doubles]:
     """Right singular vectors (M, count) of a sparse table, and values, by random projection."""
-    group, columns = (ALONE, rows.n_columns) if part is None else (part.group, part.whole)
+    group, columns = (SINGLE_PROCESS, rows.n_columns) if part is None else (part.group, part.whole)
     places = torch.from_numpy(np.stack([numbers, rows.columns.astype(np.int64)]))
     shape = (len(rows), rows.n_columns)
     table = torch.sparse_coo_tensor(
@@ -276,7 +276,7 @@ def _singular(
     guess = torch.from_numpy(drawn)
     for _ in range(3):
         seen = torch.sparse.mm(table, guess)  # (N, wide)
-        group.sum_(seen.numpy())
+        group.all_reduce(seen.numpy())
         basis = torch.linalg.qr(seen)[0]
         guess = torch.sparse.mm(turned, basis)  # (M, wide)
     if group.size > 1:
@@ -298,9 +298,9 @@ def _drawn(seed: int, shape: tuple[int, int], part: ColumnPartition | None) -> F
     return out
 
 
-def _tall_singular(table: Doubles, count: int, group: Group) -> tuple[Doubles, Doubles]:
+def _tall_singular(table: Doubles, count: int, group: ProcessGroup) -> tuple[Doubles, Doubles]:
     """The largest left singular vectors of a table whose rows ranks share, and values."""
-    squares, turn = np.linalg.eigh(group.sum_(np.ascontiguousarray(table.T @ table)))
+    squares, turn = np.linalg.eigh(group.all_reduce(np.ascontiguousarray(table.T @ table)))
     sizes = np.sqrt(np.maximum(squares[::-1][:count], 1e-12))
     return table @ turn[:, ::-1][:, :count] / sizes, sizes
 
@@ -343,7 +343,9 @@ def _squared_errors(sums: _Sums, a: Floats, c: Floats, squares: Doubles) -> Doub
     return np.asarray(squares - 2 * (a * sums.products).sum(1) + quadratic + uncertain)
 
 
-def _relevance(a: Floats, c: Floats, counts: Doubles, group: Group) -> tuple[Doubles, Doubles]:
+def _relevance(
+    a: Floats, c: Floats, counts: Doubles, group: ProcessGroup
+) -> tuple[Doubles, Doubles]:
     """Mean and precision of the loadings in each dimension; only the first has a mean."""
     seen = counts > 0
     centre = np.zeros(a.shape[1])

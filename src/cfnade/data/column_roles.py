@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 if TYPE_CHECKING:
     import polars as pl
@@ -97,14 +98,8 @@ _OPINIONS = {
     *("pos", "neg"),
     *("negative", "neutral", "up", "down", "good", "bad", "love", "hate"),
 }
-_ADVICE = {
-    "preference": "give rating={name!r} if it holds them, weight={name!r} if it counts or measures "
-    "use (plays, hours), or implicit=True to ignore it",
-    "signed preference": "give rating={name!r} if it holds them, or implicit=True to ignore it",
-    "words": "write numbers in place of its words and give rating={name!r}, or give implicit=True "
-    "to ignore it",
-}
-"""What to do about a column that looks like ratings, by its kind; weights must be above 0."""
+_ADVISED = ("preference", "signed preference", "words")
+"""Kinds of columns that look like ratings, about which the user decides."""
 _STARS = r"^(?:[★☆⭐*]+|\d(?:[.,]\d)?\s*(?:stars?|/\s*\d+))$"
 _SAMPLE = 10_000  # rows of a column that are examined
 _MAX_LEVELS = 21  # distinct numbers up to which a column looks like ratings; 0–10 in halves
@@ -167,10 +162,10 @@ class ColumnRoles:
         for place in (place for place in range(width) if place not in used):
             name = place if names is None else names[place]
             kind = _kind_of(column(place).head(_SAMPLE), str(name))
-            if kind in _ADVICE and self.weight is None:
+            if kind in _ADVISED and self.weight is None:
                 raise DataError(
                     f"{label}: column {name!r} looks like ratings, but is not named so; "
-                    + _ADVICE[kind].format(name=name)
+                    + _advice(kind, name)
                 )
             if kind == "amount":
                 amounts.append(name)
@@ -207,7 +202,8 @@ def assign_roles(
     if not implicit and "weight" in places:
         raise DataError(
             f"{label}: weight={options.weight!r} is for interactions, and column "
-            f"{places['rating']} (from 0) has the ratings; leave it out, or add implicit=True if "
+            f"{places['rating']} (from 0) has the ratings; leave it out, or add "
+            f"{option('implicit', True)} if "
             "there are no ratings"
         )
     if implicit and options.weight is None and names is not None:
@@ -224,16 +220,33 @@ def assign_roles(
 def _assumption(roles: ColumnRoles, names: Sequence[str] | None, amounts: Sequence[Any]) -> str:
     labels = {r: str(p) if names is None else names[p] for r, p in roles.positions().items()}
     column_list = ", ".join(r if r == name else f"{r} {name}" for r, name in labels.items())
-    offer = f"; weight={amounts[0]!r} (--weight) weighs rows by that column" if amounts else ""
+    weight = option("weight", amounts[0]) if amounts else ""
+    offer = f"; {weight} weighs rows by that column" if amounts else ""
     return (
         "no column of ratings, so every line was taken as an interaction "
         f"({column_list if names else 'columns: ' + column_list}){offer}; if there is one, name it "
-        "with rating= (--rating)"
+        f"with {option('rating')}"
+    )
+
+
+def _advice(kind: str, name: str) -> str:
+    """Return what to do about a column that looks like ratings; weights must be above 0."""
+    rating, implicit = option("rating", name), option("implicit", True)
+    if kind == "words":
+        return (
+            f"write numbers in place of its words and give {rating}, or give {implicit} to "
+            "ignore it"
+        )
+    if kind == "signed preference":
+        return f"give {rating} if it holds them, or {implicit} to ignore it"
+    return (
+        f"give {rating} if it holds them, {option('weight', name)} if it counts or measures use "
+        f"(plays, hours), or {implicit} to ignore it"
     )
 
 
 def _kind_of(column: pl.Series, name: str) -> str | None:
-    """Return a key of `_ADVICE`, "amount" or None, from the values of a column and its name."""
+    """Return one of `_ADVISED`, "amount" or None, from the values of a column and its name."""
     import polars as pl
 
     from cfnade.data.parse import to_numbers
@@ -274,7 +287,10 @@ def _requested(options: LoadOptions) -> dict[str, str | int]:
     """Return the columns that the caller named."""
     values = {role: getattr(options, role) for role in COLUMN_NAMES}
     if options.implicit and values["rating"] is not None:
-        raise DataError("rating= and implicit=True exclude each other; leave one of them out")
+        raise DataError(
+            f"{option('rating')} and {option('implicit', True)} exclude each other; leave one "
+            "of them out"
+        )
     return {r: value for r, value in values.items() if value is not None and value is not False}
 
 
@@ -308,8 +324,12 @@ def _may_rate(names: Sequence[str] | None, width: int, options: LoadOptions) -> 
 
 
 def _question(missing: list[str], names: Sequence[str] | None, width: int, label: str) -> str:
-    arguments = ", ".join(f"{role}=" for role in missing)
-    no_ratings = "; implicit=True if lines are clicks or the like" if "rating" in missing else ""
+    arguments = ", ".join(option(role) for role in missing)
+    no_ratings = (
+        f"; {option('implicit', True)} if lines are clicks or the like"
+        if "rating" in missing
+        else ""
+    )
     return (
         f"{label}: which column is the {' and which the '.join(missing)}? There are "
         f"{_listed(names, width)}; name it with {arguments} (a name, or a position from 0"
@@ -349,7 +369,7 @@ def find_name(candidates: Sequence[str], names: Sequence[str], label: str = "") 
         place = bare.index(match)
         raise DataError(
             f"{label}: {bare.count(match)} columns are named {names[place]!r}; give the position "
-            "(from 0) of the one that counts, such as rating=2"
+            f"(from 0) of the one that counts, such as {option('rating', 2)}"
         )
     return bare.index(match)
 

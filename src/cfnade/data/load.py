@@ -40,6 +40,7 @@ from cfnade.data.splits import (
 )
 from cfnade.data.validate import Duplicates, Weighting, build
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 from cfnade.utils.validation import describe_unknown, options
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,9 @@ class LoadOptions:
         for name in _COLUMNS:
             object.__setattr__(self, name, self._column(name))
         if self.scale is not None and self.bins is not None:
-            raise DataError("scale= and bins= exclude each other: give one of them")
+            raise DataError(
+                f"{option('scale')} and {option('bins')} exclude each other: give one of them"
+            )
 
     def _column(self, name: str) -> str | int | None:
         value = getattr(self, name)
@@ -162,7 +165,9 @@ def load(data: Any, *, item_features: Any = None, cache: bool = True, **options:
     elif load_options.query is None:
         ratings = _load_table(data, load_options)
     else:
-        raise DataError("query= is for databases, not for tables in memory; leave it out")
+        raise DataError(
+            f"{option('query')} is for databases, not for tables in memory; leave it out"
+        )
     if item_features is None:
         return ratings
     from cfnade.data.item_table import join_item_table

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 Locate = Callable[[int], str]
 """Returns the place of a row for messages, such as "ratings.csv:17"."""
@@ -29,7 +30,6 @@ _UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))
 _EXACT = 2.0**53  # beyond it a float no longer distinguishes neighbors
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-30, 1e30  # they and their sums fit into 32 bits
 _FILL = "remove that row or fill it in"
-_NO_TIME = "correct it, name another column with time=, or leave times out with time=False"
 _DATE = "a number nor a date such as 2005-09-06"
 
 _DATES = (
@@ -40,6 +40,13 @@ _DATES = (
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", ", %H:%M", ", %H:%M:%S")
 _SWAPPED = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y", "%d/%m/%y": "%m/%d/%y"}
 _SAMPLE = 200  # distinct dates that a format is tried on first
+
+
+def _time_advice() -> str:
+    no_time = option("time", False)
+    return (
+        f"correct it, name another column with {option('time')}, or leave times out with {no_time}"
+    )
 
 
 class DateError(DataError):
@@ -160,8 +167,10 @@ def parse_numbers(column: pl.Series, locate: Locate, noun: str = "rating") -> Pa
         if "," in str(text):
             remedy = "write decimals with a point, as in 3.5"
         else:
-            remedy = f"correct or remove the line, or name the column of {noun}s with {noun}="
-            remedy += ", or add implicit=True if there is none" if noun == "rating" else ""
+            remedy = f"correct or remove the line, or name the column of {noun}s with {option(noun)}"
+            remedy += (
+                f", or add {option('implicit', True)} if there is none" if noun == "rating" else ""
+            )
         return f"{noun} {_quoted(str(text))} is not a number", remedy
 
     return Parsed(values) if bool(fine.all()) else Parsed(values, ~fine, explain)
@@ -179,8 +188,9 @@ def parse_weights(column: pl.Series, locate: Locate) -> Parsed:
         limit = "above 0" if values[row] <= 0 else f"in {_MIN_WEIGHT:g}..{_MAX_WEIGHT:g}"
         return (
             f"weight {values[row]:g}: a weight must be {limit}",
-            "correct or remove the line, name another column with weight=, or leave weights out "
-            "with weight=False",
+            f"correct or remove the line, name another column with {option('weight')}, or "
+            "leave weights out "
+            f"with {option('weight', False)}",
         )
 
     return Parsed(values, wrong, explain) if bool(wrong.any()) else Parsed(values)
@@ -238,7 +248,7 @@ def _or_missing(seconds: pl.Series, column: pl.Series) -> Parsed:
 
 
 def _missing_time(_: int) -> tuple[str, str]:
-    return "the time is missing", _NO_TIME
+    return "the time is missing", _time_advice()
 
 
 def _majority(column: pl.Series, values: pl.Series, read: pl.Series) -> Parsed:
@@ -262,8 +272,8 @@ def _majority(column: pl.Series, values: pl.Series, read: pl.Series) -> Parsed:
             return fine.explain(int((places < row).sum()))
         number = to_numbers(pl.Series([str(text)], dtype=pl.String))[0]
         if number is not None or _iso_seconds(str(text)) is not None:
-            return f"time {_quoted(str(text))} is not written like the others", _NO_TIME
-        return f"time {_quoted(str(text))} is neither {_DATE}", _NO_TIME
+            return f"time {_quoted(str(text))} is not written like the others", _time_advice()
+        return f"time {_quoted(str(text))} is neither {_DATE}", _time_advice()
 
     return Parsed(pl.Series(seconds), bad, explain)
 
@@ -289,7 +299,9 @@ def _numeric_times(values: pl.Series) -> Parsed:
     if not bad.any():
         bad, fault = np.abs(seconds) >= 2.0**62, "is out of range"
     if bad.any():
-        return Parsed(values, pl.Series(bad), lambda row: (f"time {array[row]} {fault}", _NO_TIME))
+        return Parsed(
+            values, pl.Series(bad), lambda row: (f"time {array[row]} {fault}", _time_advice())
+        )
     return Parsed(pl.Series(seconds.astype(np.int64)))
 
 
@@ -320,7 +332,7 @@ def _parse_common(distinct: pl.Series, texts: pl.Series, locate: Locate) -> pl.S
         row = first_true(texts.is_not_null())
         raise DateError(
             f"{locate(row)}: time {_quoted(str(texts[row]))} is neither {_DATE}, nor in another "
-            f"common format; {_NO_TIME}"
+            f"common format; {_time_advice()}"
         )
     least = min(values.null_count() for values in fitting.values())
     best = {name: values for name, values in fitting.items() if values.null_count() == least}
@@ -331,8 +343,9 @@ def _parse_common(distinct: pl.Series, texts: pl.Series, locate: Locate) -> pl.S
             row = first_true(texts.is_not_null())
             raise DateError(
                 f"{locate(row)}: time {_quoted(str(texts[row]))} and the others may have the day "
-                "or the month first; write dates as 2005-09-06, name another column with time=, or "
-                "leave times out with time=False"
+                "or the month first; write dates as 2005-09-06, name another column with "
+                f"{option('time')}, or "
+                f"leave times out with {option('time', False)}"
             )
     return values
 

@@ -16,6 +16,7 @@ from cfnade.data.parse import Locate
 from cfnade.data.raw_table import RawTable
 from cfnade.data.scale import INTERACTIONS, Scale, bin_scale, infer_scale, parse_scale
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 if TYPE_CHECKING:
     from cfnade.data.load import LoadOptions
@@ -79,7 +80,8 @@ def keep_positive(table: RawTable, min_rating: float) -> RawTable:
     """Return the rows with at least this rating as interactions."""
     if table.implicit:
         raise DataError(
-            "min_rating= turns ratings into interactions; these are some already: leave it out"
+            f"{option('min_rating')} turns ratings into interactions; these are some already: "
+            "leave it out"
         )
     values = table.frame["rating"].to_numpy()
     rows = np.flatnonzero(values >= min_rating)
@@ -136,12 +138,15 @@ def _check_options(table: RawTable, options: LoadOptions) -> None:
     """Refuse options of ratings for interactions, and the other way round."""
     if not table.implicit and options.weighting != "linear":
         raise DataError(
-            "weighting= says what counts of interactions weigh, and these are ratings; leave it "
-            "out, or turn them into interactions with min_rating=4 or implicit=True"
+            f"{option('weighting')} says what counts of interactions weigh, and these are "
+            "ratings; leave it "
+            f"out, or turn them into interactions with {option('min_rating', 4)} or "
+            f"{option('implicit', True)}"
         )
     if table.implicit and options.duplicates != "error":
         raise DataError(
-            "duplicates= is for ratings; repeated interactions are counted: leave it out"
+            f"{option('duplicates')} is for ratings; repeated interactions are counted: leave "
+            "it out"
         )
     for name in ("scale", "bins"):
         if table.implicit and getattr(options, name) is not None:
@@ -166,7 +171,8 @@ def _scale(table: RawTable, options: LoadOptions) -> Scale:
     if unnamed and len(scale) > _MANY_LEVELS and _look_like_counts(values):
         raise DataError(
             f"column {table.rating_column} has no name and {len(scale)} levels, {scale}, most "
-            f"ratings in the lowest fifth; {_weight_hint(table)}, or scale= if they are ratings"
+            f"ratings in the lowest fifth; {_weight_hint(table)}, or {option('scale')} if "
+            "they are ratings"
         )
     return scale
 
@@ -284,7 +290,8 @@ def _describe_conflict(
     return (
         f"{table.locate(repeat)}: user {user} rated item {item} again ({values[repeat]:g}, "
         f"first {values[first]:g} at {table.locate(first)}); {repeats:,} repeated ratings "
-        'in all. Choose what counts, such as duplicates="last"; first and mean are the others'
+        f"in all. Choose what counts, such as {option('duplicates', 'last')}; first and "
+        "mean are the others"
     )
 
 
@@ -327,7 +334,7 @@ def _logarithm(totals: npt.NDArray[Any], ratings: Dataset) -> npt.NDArray[np.flo
         item = ratings.item_ids[ratings.items[place]]
         raise DataError(
             f"user {user}, item {item}: weighs {totals[place]:g} in all; logarithms are for counts "
-            'of 1 or more: use weighting="linear"'
+            f"of 1 or more: use {option('weighting', 'linear')}"
         )
     logarithms: npt.NDArray[np.float64] = 1 + np.log(totals)
     return logarithms

@@ -1,4 +1,10 @@
-"""Which of all columns the tables of a side hold, where ranks share them."""
+"""The columns that one rank holds, and the exchange of scores with the ranks that hold the others.
+
+Of a block's target one rank has the item and one the user. The rank that has the item (the user
+side's columns) makes the cost. The item side's scores of a target are made by the rank that has its
+user; they are sent there, and their slopes come back. Both ranks have the rating, so both know
+which cells travel between them: by item, then by user.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +15,13 @@ import numpy as np
 import torch
 
 from cfnade._typing import IndexArray, IntArray
-from cfnade.group import Array, Group
+from cfnade.distributed.process_group import Array, ProcessGroup
 from cfnade.kernels.block_drawing import BlockPart
 from cfnade.kernels.marking import WholeRows
 from cfnade.models.initialise import KeptColumns
+
+Owner = Callable[[Array], Array]
+"""The rank that has each user, or item."""
 
 
 class ColumnPartition(NamedTuple):
@@ -21,7 +30,7 @@ class ColumnPartition(NamedTuple):
     A rank without columns holds one that is nobody's: tables have no empty side.
     """
 
-    group: Group
+    group: ProcessGroup
     columns: IndexArray  # (C,) in the whole, rising
     whole: int  # M
     totals: IntArray  # (K,) training ratings of all columns at each level
@@ -44,32 +53,28 @@ class ColumnPartition(NamedTuple):
         return self
 
 
-Owner = Callable[[Array], Array]
-"""The rank that has each user, or item."""
-
-
 class PairExchange(NamedTuple):
     """Which cells of the two sides go together."""
 
-    group: Group
+    group: ProcessGroup
     here: IntArray  # (T,) the own items' cells in the order in which others send them
     there: IntArray  # (S,) the own users' cells in the order in which they are sent
     since: list[int]
     to: list[int]
 
-    def bring(self, scores: Array, more: Array) -> None:
+    def add_scores(self, scores: Array, more: Array) -> None:
         """Add to the scores (T, K) what their other owners say; more (S, K) are own ones."""
-        scores[self.here] += self.group.exchange(more[self.there], self.to, self.since)
+        scores[self.here] += self.group.all_to_all_rows(more[self.there], self.to, self.since)
 
-    def take_back(self, slopes: Array) -> Array:
+    def return_slopes(self, slopes: Array) -> Array:
         """The slopes of the own users' cells, from those of the scores. Returns (S, K)."""
         back = np.empty((len(self.there), slopes.shape[1]), slopes.dtype)
-        back[self.there] = self.group.exchange(slopes[self.here], self.since, self.to)
+        back[self.there] = self.group.all_to_all_rows(slopes[self.here], self.since, self.to)
         return back
 
 
 def pair_exchange(
-    group: Group,
+    group: ProcessGroup,
     owner: Owner,
     here: tuple[Array, Array],
     there: tuple[Array, Array],

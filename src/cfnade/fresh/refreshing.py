@@ -274,7 +274,9 @@ def _trained_on(
         as_before = fitted.calibration, fitted.calibration_of_new
         made = replace(made, calibration=as_before[0], calibration_of_new=as_before[1])
     kept = {
-        name: fitted.facts[name] for name in ("run_config", "auto", "arguments") if name in fitted.facts
+        name: fitted.facts[name]
+        for name in ("run_config", "auto", "arguments")
+        if name in fitted.facts
     }
     run = made.facts["run"] | {"settings": fitted.facts["run"]["settings"]}
     return replace(made, side=fitted.side, facts=made.facts | kept | {"run": run})

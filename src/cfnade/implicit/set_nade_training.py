@@ -20,8 +20,8 @@ from torch import Tensor
 
 from cfnade._typing import IntArray
 from cfnade.distributed.partition import ColumnPartition
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import TrainingError
-from cfnade.group import ALONE, Group
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.set_nade import EXACT_ITEMS
 from cfnade.kernels.ragged_sums import add_rows, sum_rows
@@ -102,21 +102,23 @@ class Hidden(NamedTuple):
     factor: Tensor  # (B, 1)
 
 
-def largest_scores(scores: Tensor, group: Group) -> npt.NDArray[Any]:
+def largest_scores(scores: Tensor, group: ProcessGroup) -> npt.NDArray[Any]:
     """Return the largest score of each row (B, S) over all ranks, (B,)."""
     tops = np.zeros((group.size, len(scores)), scores.numpy().dtype)
     tops[group.rank] = scores.max(1).values.numpy()
-    return np.asarray(group.sum_(tops).max(0))
+    return np.asarray(group.all_reduce(tops).max(0))
 
 
-def hidden_states(network: ChoiceNetwork, known: InteractionRows, group: Group = ALONE) -> Hidden:
+def hidden_states(
+    network: ChoiceNetwork, known: InteractionRows, group: ProcessGroup = SINGLE_PROCESS
+) -> Hidden:
     """As ChoiceNetwork.hidden, without its gradient; for rows that a group's ranks share."""
     table = network.W.detach()[0]  # (M, H)
     sums = torch.from_numpy(sum_rows(known.indptr, known.columns, known.weights, table.numpy()))
     total = np.bincount(known.rows, known.weights, minlength=len(known)).astype(np.float64)
-    group.scatter_sum(sums)
-    group.gather(sums)
-    group.sum_(total)
+    group.reduce_scatter_rows(sums)
+    group.all_gather_rows(sums)
+    group.all_reduce(total)
     factor = np.sqrt(np.divide(network.config.usual, total, out=0 * total, where=total > 0))
     scale = torch.from_numpy(factor.astype(np.float32)).unsqueeze(1)
     return Hidden(sums.mul_(scale).add_(network.c.detach()).tanh_(), scale)
@@ -127,7 +129,7 @@ def initial_network(
 ) -> ChoiceNetwork:
     """Return a network with its start values: biases are log frequencies of items."""
     M, H = rows.n_columns, settings.hidden
-    columns, group = (M, ALONE) if part is None else (part.whole, part.group)
+    columns, group = (M, SINGLE_PROCESS) if part is None else (part.whole, part.group)
     active = max(1, int(np.count_nonzero(rows.counts if part is None else part.rows.counts)))
     mean_count = max(1e-6, group.total(float(rows.weights.sum(dtype=np.float64))) / active)
     network = ChoiceNetwork(ChoiceConfig(columns=M, levels=1, hidden=H, usual=mean_count))
@@ -179,7 +181,7 @@ def sample_batch(
     known = numbers < rates[selected.rows]
     targets = selected.rows[~known].astype(np.int64)
     counts = np.bincount(targets, minlength=len(users))
-    counts = np.maximum(counts if part is None else part.group.sum_(counts), 1)
+    counts = np.maximum(counts if part is None else part.group.all_reduce(counts), 1)
     weights = selected.weights[~known] * counts[targets] ** -settings.target_power
     return SetBatch(
         selected.where(known),
@@ -234,18 +236,21 @@ class CandidateSampler:
         return Candidates(items, logs, place)
 
 
-def softmax_over_ranks(scores: Tensor, group: Group) -> Tensor:
+def softmax_over_ranks(scores: Tensor, group: ProcessGroup) -> Tensor:
     """Return the softmax over the items of all ranks. scores (B, S) may be used up."""
     if group.size == 1:
         return torch.softmax(scores, 1)
     top = torch.from_numpy(largest_scores(scores, group)).unsqueeze(1)
     weights = scores.sub_(top).exp_()
-    total = group.sum_(weights.sum(1, dtype=torch.float64).numpy())
+    total = group.all_reduce(weights.sum(1, dtype=torch.float64).numpy())
     return weights.div_(torch.from_numpy(total).float().unsqueeze(1))
 
 
 def write_gradients(
-    network: ChoiceNetwork, batch: SetBatch, candidates: Candidates, group: Group = ALONE
+    network: ChoiceNetwork,
+    batch: SetBatch,
+    candidates: Candidates,
+    group: ProcessGroup = SINGLE_PROCESS,
 ) -> float:
     """Write the gradient of the cost into the parameters' `grad`. Return the cost."""
     context, B = batch.context, len(batch.context)
@@ -263,7 +268,7 @@ def write_gradients(
     targets = torch.from_numpy(batch.rows), torch.from_numpy(candidates.place[batch.columns])
     cost = -float((batch.weights * probabilities[targets].clamp(min=1e-30).log()).sum()) / B
     totals = torch.zeros(B).index_add_(0, targets[0], batch.weights)
-    group.sum_(totals.numpy())
+    group.all_reduce(totals.numpy())
     gradient = probabilities.mul_(totals.unsqueeze(1) / B)
     gradient[targets] -= batch.weights / B
     _backward(network, batch, hidden, gradient, V, None if exact else items, group)
@@ -277,7 +282,7 @@ def _backward(
     gradient: Tensor,
     V: Tensor,
     items: Tensor | None,
-    group: Group,
+    group: ProcessGroup,
 ) -> None:
     """From the gradient (B, S) of the scores to that of all parameters."""
     grads = {name: tensor.grad for name, tensor in network.named_parameters()}
@@ -289,8 +294,8 @@ def _backward(
         gV.zero_()[items] = gradient.T @ hidden.state
         gb.zero_()[items] = gradient.sum(0)
     below = gradient @ V
-    group.scatter_sum(below)
-    group.gather(below)
+    group.reduce_scatter_rows(below)
+    group.all_gather_rows(below)
     below.mul_(1 - hidden.state * hidden.state)
     torch.sum(below, 0, out=gc)
     context, table = batch.context, gW[0]
@@ -355,7 +360,7 @@ class SetNadeTrainer:
         self, rows: InteractionRows, settings: SetNadeSettings, part: ColumnPartition | None = None
     ) -> None:
         self.rows, self.settings, self._part = rows, settings, part
-        self._group = ALONE if part is None else part.group
+        self._group = SINGLE_PROCESS if part is None else part.group
         self.network = initial_network(rows, settings, part)
         self.average = {name: t.detach().clone() for name, t in self.network.named_parameters()}
         for tensor in self.network.parameters():

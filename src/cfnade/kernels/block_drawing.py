@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import ModelError
-from cfnade.group import ALONE, Group
 from cfnade.kernels.compiled import glue, kernel
 from cfnade.kernels.drawing import DrawnBatch, Sampler
 from cfnade.kernels.grouping import counting_sort, require_inside
@@ -141,7 +141,7 @@ class BlockSampler:
         rate: tuple[float, float],
         threads: int | None = None,
         parts: tuple[BlockPart, BlockPart] | None = None,
-        group: Group = ALONE,
+        group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         n_users, n_items = len(by_user[0]) - 1, len(by_item[0]) - 1
         if not 1 <= columns <= n_items:

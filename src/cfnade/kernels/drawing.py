@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import ModelError
-from cfnade.group import ALONE, Group
 from cfnade.kernels.gates import Gates
 from cfnade.kernels.grouping import NO_WEIGHTS, CellArrays, Grouped, require_inside
 from cfnade.kernels.marking import (
@@ -84,7 +84,7 @@ class Sampler:
         weights: str = "paper",
         threads: int | None = None,
         whole: WholeRows | None = None,
-        group: Group = ALONE,
+        group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         _check(offsets, columns, levels, rate, weights)
         require_inside("columns", columns, n_columns, "columns")
@@ -172,7 +172,7 @@ class Sampler:
                 run(both, parts)
             else:
                 run(mark_rows, parts)
-                self._group.sum_(counts)
+                self._group.all_reduce(counts)
                 run(write_columns, [(thread,) for thread in range(self._threads)])
         except BaseException:
             self._tallies.counts[:] = 0  # as a batch leaves them that was drawn to its end

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import ModelError
-from cfnade.group import ALONE, Group
 from cfnade.kernels.adam import Rule, Update
 from cfnade.kernels.drawing import DrawnBatch
 from cfnade.kernels.gates import OPEN, Gate, Gates
@@ -66,7 +66,7 @@ class Engine:
         rowwise: bool = False,
         touched_only: bool = False,
         threads: int | None = None,
-        group: Group = ALONE,
+        group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         check_network(network)
         check_rules(network, rules)
@@ -162,7 +162,7 @@ class Engine:
                 shares,
             )
         states = unpad(self._rows.state, self._out.shape)
-        self.group.gather(states)
+        self.group.all_gather_rows(states)
         return states
 
     def _receive(self, context: Grouped, scale: Array | None) -> None:
@@ -240,7 +240,7 @@ class Engine:
             lambda _, share: self._hidden.backward(share.number, OPEN, share.rows, self._rows),
             shares,
         )
-        self.group.gather(self._in.matrix())
+        self.group.all_gather_rows(self._in.matrix())
         self._hidden.add_up_ranks()
         self._together(lambda _, share: self._move(OPEN, share), shares)
 
@@ -271,10 +271,10 @@ class Engine:
         """Add what threads found of rows, then what ranks did, into the first buffer."""
         with self._hidden.alone():
             run(memory.merge, cut_evenly(0, memory.rows, self.threads))
-        self.group.scatter_sum(memory.matrix())
+        self.group.reduce_scatter_rows(memory.matrix())
 
     def _row_ranges(self) -> list[tuple[int, int]]:
-        return cut_evenly(*self.group.share(self._in.rows), self.threads)
+        return cut_evenly(*self.group.row_range(self._in.rows), self.threads)
 
     def _update(self, name: str) -> Update:
         """A parameter, flat, with its moments and its rule at this step."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.group import Group
+from cfnade.distributed.process_group import ProcessGroup
 from cfnade.kernels.adam import Update
 from cfnade.kernels.compiled import kernel
 from cfnade.kernels.dense import (
@@ -71,7 +71,7 @@ class HiddenPass(Protocol):
         """Adam on the thread's share of the weights, once all threads have been back."""
 
 
-def hidden_of(network: Network, threads: int, group: Group) -> HiddenPass:
+def hidden_of(network: Network, threads: int, group: ProcessGroup) -> HiddenPass:
     """By kernels if there are any for this network. Ranks add up gradients: that is torch's."""
     plain = network.B is None or network.deep or network.activation != "tanh"
     if plain or group.size > 1:
@@ -136,7 +136,7 @@ def _gather(lo: int, hi: int, gate: Any, sums: Any, shape: Any) -> None:
 class HiddenInTorch:
     """Any layers, cut by rows so that every thread runs its own products."""
 
-    def __init__(self, network: Network, threads: int, group: Group) -> None:
+    def __init__(self, network: Network, threads: int, group: ProcessGroup) -> None:
         self._network, self._group = network, group
         self._traces: list[Trace] = [Trace(torch.empty(0))] * threads
         self._grads, self._places = _gradients(network, threads)
@@ -193,7 +193,7 @@ class HiddenInTorch:
         for others in self._grads[1:]:
             self._grads[0] += others
             others[:] = 0.0
-        self._group.sum_(self._grads[0])
+        self._group.all_reduce(self._grads[0])
 
 
 def _gradients(network: Network, threads: int) -> tuple[Array, dict[str, slice]]:

@@ -20,6 +20,7 @@ from cfnade.components import KINDS, WITH_RIDGE, are_made, component_names
 from cfnade.config import TrainingConfig
 from cfnade.exceptions import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig, check_factors
+from cfnade.utils.text import option
 from cfnade.utils.validation import check_options, describe_unknown, options
 
 _FOLDER = Path(__file__).parent
@@ -139,7 +140,8 @@ def check_side(side: str) -> None:
         component_names(kind)
         if kinds.count(kind) > 1:
             raise TrainingError(
-                f"side (={side!r}) names {kind} twice; several members of one kind are seeds=2"
+                f"side (={side!r}) names {kind} twice; several members of one kind are "
+                f"{option('seeds', 2)}"
             )
 
 

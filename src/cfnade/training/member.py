@@ -20,6 +20,7 @@ from cfnade.training.loop import DivergedError, Reporter, Run, Saving
 from cfnade.training.state import Progress
 from cfnade.training.steps import stepper_of
 from cfnade.training.validation import score_by
+from cfnade.utils.text import option
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,8 @@ def take_over(member: Member, start: FittedModel, ratings: Dataset, side: str) -
     if list(earlier) != list(member.components):
         had, has = (" + ".join(sides) for sides in (earlier, member.components))
         raise TrainingError(
-            f"{refused}its sides are {had}, not {has}; give the same side, and ridge=0 for a model "
+            f"{refused}its sides are {had}, not {has}; give the same side, and "
+            f"{option('ridge', 0)} for a model "
             "without a ridge part"
         )
     if start.context.scale != ratings.scale:

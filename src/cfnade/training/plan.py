@@ -26,6 +26,7 @@ from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
 from cfnade.recipes import default_recipe, load_recipe, member_kinds
 from cfnade.training.run import Plan
+from cfnade.utils.text import option
 from cfnade.utils.validation import check_scalar
 
 MAX_SECONDS, MIN_SECONDS, SECONDS_PER_RATING = 40.0, 12.0, 6e-5
@@ -82,14 +83,17 @@ def is_automatic(side: Any, minutes: Any, model_arguments: Mapping[str, Any]) ->
     if side == "auto" and model_arguments:
         name, value = next(iter(model_arguments.items()))
         raise TrainingError(
-            f'{name} (={value!r}) is for a side that is named, and side="auto" chooses sides and '
-            'settings by itself; give side="user", side="item" or side="both", or leave it out'
+            f"{name} (={value!r}) is for a side that is named, and {option('side', 'auto')} "
+            "chooses sides and "
+            f"settings by itself; give {option('side', 'user')}, {option('side', 'item')} or "
+            f"{option('side', 'both')}, or leave it out"
         )
     automatic = side == "auto" or (side is None and not model_arguments)
     if minutes is not None:
         if not automatic:
             raise TrainingError(
-                f'minutes (={minutes!r}) is for side="auto", which chooses what to train; leave it '
+                f"minutes (={minutes!r}) is for {option('side', 'auto')}, which chooses what to "
+                "train; leave it "
                 "out, or what you say of the model"
             )
         check_scalar("minutes", minutes, float, Gt(0), error=TrainingError)

@@ -2,7 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 def count_of(n: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun: 1 item, 1,200 items."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
+def option(name: str, value: object = None) -> str:
+    """Return an option as its user writes it: `scale="1-5"`, in the command line `--scale 1-5`.
+
+    Args:
+        name: Name of the Python parameter.
+        value: The value to give; None: the name alone.
+    """
+    return _format_option(name, value)
+
+
+def set_option_format(function: Callable[[str, object], str]) -> None:
+    """Set how this process writes options in messages."""
+    global _format_option
+    _format_option = function
+
+
+def python_option(name: str, value: object) -> str:
+    """Return an option as a Python argument."""
+    if value is None:
+        return f"{name}="
+    return f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}"
+
+
+_format_option: Callable[[str, object], str] = python_option

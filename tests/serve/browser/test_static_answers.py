@@ -14,8 +14,8 @@ from tests.serve.browser.test_static_page import handed_out
 from tests.serve.given import Asking
 
 from cfnade import checkpoint
-from cfnade.exports.static_page import write_web
 from cfnade.inference.predictor import Predictor
+from cfnade.integrations.static_site import write_web
 
 CALL = """async ([path, body]) => {
   const { call } = await import("./page/api.js");

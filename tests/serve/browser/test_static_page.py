@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.exports.given import HISTORIES, KINDS, asked, predictor_of
+from tests.integrations.exported import HISTORIES, KINDS, asked, predictor_of
 from tests.serve.browser.conftest import Open
 from tests.serve.browser.films import LOVE
 
 import cfnade
-from cfnade.exports.portable import portable
-from cfnade.exports.static_page import write_web
 from cfnade.inference.predictor import Predictor
+from cfnade.integrations.fold_in_export import portable
+from cfnade.integrations.static_site import write_web
 
 ASK = """async (histories) => {
   const { loadModel } = await import("./page/model.js");
@@ -34,8 +34,13 @@ ASK = """async (histories) => {
 
 
 SOURCE = Path(cfnade.__file__).parent
-FOLDERS = SOURCE / "serve" / "page", SOURCE / "exports" / "static"
-PAGE = {f"page/{one.name}" for folder in FOLDERS for one in folder.iterdir()}
+FOLDERS = SOURCE / "serve" / "page", SOURCE / "integrations" / "static_site"
+PAGE = {
+    f"page/{one.name}"
+    for folder in FOLDERS
+    for one in folder.iterdir()
+    if one.is_file() and one.suffix != ".py"
+}
 
 
 class _Quiet(SimpleHTTPRequestHandler):

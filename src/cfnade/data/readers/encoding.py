@@ -11,6 +11,7 @@ import numpy as np
 
 from cfnade.data.parse import REPLACEMENT
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 _WESTERN = "cp1252"  # Latin-1 and what Windows adds to it
 
@@ -29,7 +30,7 @@ def decode(
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise DataError(
             f"{label}:{line}: a NUL byte: this is not text, or it is damaged; fetch it again, or "
-            'give its encoding, as in encoding="utf-16"'
+            f"give its encoding, as in {option('encoding', 'utf-16')}"
         )
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
@@ -59,12 +60,12 @@ def _decode_as(data: bytes, label: str, encoding: str) -> str:
         return data.decode(encoding)
     except LookupError as error:
         raise DataError(
-            f'encoding={encoding!r} is not known; give one such as "utf-8" or "latin-1"'
+            f'{option("encoding", encoding)} is not known; give one such as "utf-8" or "latin-1"'
         ) from error
     except UnicodeError as error:
         line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
         raise DataError(
-            f"{label}:{line}: not {encoding} ({error}); give another encoding="
+            f"{label}:{line}: not {encoding} ({error}); give another {option('encoding')}"
         ) from error
 
 
@@ -82,7 +83,8 @@ def _from_other(
             return text.encode(), ""
         raise DataError(
             f"{byte} is not UTF-8, as the rest of the file is; correct it, leave such lines out "
-            'with skip_bad_lines=, or give its encoding, as in encoding="latin-1"'
+            f"with {option('skip_bad_lines', True)}, or give its encoding, as in "
+            f"{option('encoding', 'latin-1')}"
         ) from error
     try:
         western = data.decode(_WESTERN)
@@ -93,6 +95,6 @@ def _from_other(
     if not western or in_runs:  # accents stand alone, letters of other scripts together
         raise DataError(
             f"{byte} is not UTF-8, and the file is not in a Western encoding either; if it is "
-            'text, give its encoding, as in encoding="gbk"'
+            f"text, give its encoding, as in {option('encoding', 'gbk')}"
         ) from error
     return western.encode(), f"read as {_WESTERN} (Latin-1), for it is not UTF-8"

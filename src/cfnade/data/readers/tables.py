@@ -30,6 +30,7 @@ from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.exceptions import DataError
 from cfnade.utils.files import atomic_write
+from cfnade.utils.text import option
 
 if TYPE_CHECKING:
     from cfnade.data.dataset import Dataset
@@ -247,7 +248,8 @@ def _own_metadata(metadata: dict[str, str], label: str) -> tuple[Scale | None, s
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{label}: its cfnade.* metadata is damaged ({error}); write it again, or name the "
-            "columns (user=, item=, rating=) to read it as any table"
+            f"columns ({option('user')}, {option('item')}, {option('rating')}) to read it as "
+            "any table"
         ) from error
 
 

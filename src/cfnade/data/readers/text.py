@@ -22,6 +22,7 @@ from cfnade.data.column_roles import COLUMN_NAMES, ColumnRoles, assign_roles, fi
 from cfnade.data.raw_table import RawTable, describe_items, parse_columns
 from cfnade.data.readers.encoding import decode
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 if TYPE_CHECKING:
     from cfnade.data.load import LoadOptions
@@ -39,7 +40,10 @@ _EXPLAINED = 5  # skipped lines of which the reason is given
 _NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*")
 _VALUE = re.compile(rf"{_NUMBER.pattern}|\s*(true|false)\s*", re.IGNORECASE)
 _RECBOLE = re.compile(r":(token|token_seq|float|float_seq)$")
-_SKIP = "or leave such lines out with skip_bad_lines="
+
+
+def _skip_advice() -> str:
+    return f"or leave such lines out with {option('skip_bad_lines', True)}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class BadLines:
         """Raise for the first bad line, unless bad lines are skipped."""
         if self.entries and not self.skip:
             line, reason, remedy = min(self.entries)
-            raise DataError(f"{self.label}:{line + 1}: {reason}; {remedy}, {_SKIP}")
+            raise DataError(f"{self.label}:{line + 1}: {reason}; {remedy}, {_skip_advice()}")
 
     def __str__(self) -> str:
         if not self.entries:
@@ -122,7 +126,7 @@ def recognize(data: bytes, label: str, options: LoadOptions) -> tuple[Dialect, C
     except DataError as error:
         hint = ""
         if dialect.width == 2 and dialect.names is not None and options.header is None:
-            hint = ", or, if the first line is data already, header=False"
+            hint = f", or, if the first line is data already, {option('header', False)}"
         raise DataError(f"{error}{hint}.\n{_beginning(_first_lines(data))}") from error
 
 
@@ -151,7 +155,7 @@ def read_block(
             break
         row, _, reason, remedy = parsed.fault()
         if bool(parsed.bad.all()) or not skip_bad_lines:
-            hint = "" if bool(parsed.bad.all()) else f", {_SKIP}"
+            hint = "" if bool(parsed.bad.all()) else f", {_skip_advice()}"
             raise DataError(f"{label}:{table.line(row)}: {reason}; {remedy}{hint}")
         for place, row in enumerate(parsed.bad.arg_true().to_list()):
             reason = parsed.fault(row)[2] if place < _EXPLAINED else ""
@@ -220,7 +224,9 @@ def _separator(lines: list[str], label: str, requested: str | None, min_columns:
     if requested is not None:
         separator = _ALIASES.get(requested, requested)
         if not separator or set(separator) & set('\r\n"\0'):
-            raise DataError(f'separator={requested!r} cannot separate fields; give one such as ","')
+            raise DataError(
+                f'{option("separator", requested)} cannot separate fields; give one such as ","'
+            )
         return separator
     best = _separator_of_pairs(lines) if min_columns is None else None
     best = best or _best_separator(lines, min_columns or 3)[1]
@@ -229,7 +235,8 @@ def _separator(lines: list[str], label: str, requested: str | None, min_columns:
             f"{min_columns} columns" if min_columns else "a user, an item and perhaps a rating"
         )
         raise DataError(
-            f"{label}:1: no separator cuts the lines into {columns}; give separator= if it has "
+            f"{label}:1: no separator cuts the lines into {columns}; give "
+            f"{option('separator')} if it has "
             f"one.\n{_beginning(lines)}"
         )
     return best
@@ -413,5 +420,5 @@ def _ragged(count: int, dialect: Dialect) -> tuple[str, str]:
     expected = f"{dialect.width_of} {dialect.width} (separated by {_name(dialect.separator)})"
     return (
         f"the line has {count} fields, {expected}",
-        "correct or remove the line, or give separator=",
+        f"correct or remove the line, or give {option('separator')}",
     )

@@ -1,0 +1,109 @@
+"""Questions as tables have them: people, cells and histories, turned into what a model is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from cfnade.exceptions import PredictionError
+from cfnade.inference.catalog import IdIndex
+from cfnade.inference.histories import UserHistory
+from cfnade.inference.predictor import Predictor
+
+HISTORY = ("items", "ratings")
+"""Columns of lists: what a new person rated, and how."""
+
+
+def column(frame: pl.DataFrame, name: str) -> pl.Series:
+    """A column that must be there and have no gaps."""
+    if name not in frame.columns:
+        raise PredictionError(
+            f"the table has no column {name}; its columns are {', '.join(frame.columns) or 'none'}"
+        )
+    values = frame[name]
+    if values.null_count():
+        row = values.is_null().arg_max()
+        raise PredictionError(f"row {row}: {name} is missing; fill it in or leave the row out")
+    return values
+
+
+def raw_ids(values: pl.Series, ids: IdIndex) -> Any:
+    """Ids in the type that the model has: an array of integers, or texts."""
+    if ids.are_texts:
+        return values.cast(pl.String).to_list()
+    if values.dtype.is_integer():
+        return values.to_numpy()
+    whole = values.cast(pl.Int64, strict=False)
+    wrong = whole.is_null() | (whole.cast(values.dtype, strict=False) != values).fill_null(True)
+    if wrong.any():
+        raise PredictionError(
+            f"row {wrong.arg_max()}: {values.name} {values.filter(wrong)[0]!r}: the {ids.side} ids "
+            "of this model are whole numbers"
+        )
+    return whole.to_numpy()
+
+
+def tells_histories(frame: pl.DataFrame) -> bool:
+    """Whether a table tells what people rated: then nobody in it is looked up by their id."""
+    return HISTORY[0] in frame.columns
+
+
+def parse_histories(frame: pl.DataFrame, known: Predictor) -> list[UserHistory]:
+    """What each person of a table rated; items that the model does not know say nothing to it."""
+    items = _lists(frame, HISTORY[0])
+    sizes = items.list.len().to_numpy().astype(np.int64)
+    flat = items.explode(empty_as_null=False, keep_nulls=False)
+    if flat.null_count():
+        raise PredictionError(f"{HISTORY[0]}: an item in a list is missing; leave it out")
+    indices = known.items.indices(raw_ids(flat.alias("item"), known.items))
+    levels = _levels(frame, known, sizes)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return [_person(indices[a:b], levels[a:b], row) for row, (a, b) in enumerate(_pairs(starts))]
+
+
+def _pairs(starts: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+    return list(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True))
+
+
+def _person(indices: npt.NDArray[np.int64], levels: npt.NDArray[np.uint8], row: int) -> UserHistory:
+    met = indices >= 0
+    mine = indices[met].astype(np.int32)
+    if len(np.unique(mine)) < len(mine):
+        raise PredictionError(f"row {row}: an item is rated twice in a history; give one rating")
+    return UserHistory(mine, levels[met])
+
+
+def _levels(
+    frame: pl.DataFrame, known: Predictor, sizes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]:
+    if len(known.scale) == 1:
+        return np.zeros(int(sizes.sum()), np.uint8)
+    stars = _lists(frame, HISTORY[1])
+    lengths = stars.list.len().to_numpy().astype(np.int64)
+    if (lengths != sizes).any():
+        row = int(np.argmax(lengths != sizes))
+        raise PredictionError(
+            f"row {row}: {sizes[row]} items and {lengths[row]} ratings; a history has one of each"
+        )
+    values = stars.explode(empty_as_null=False, keep_nulls=False).cast(pl.Float64).to_numpy()
+    levels, fits = known.scale.levels_of(values)
+    if not fits.all():
+        place = int(np.argmin(fits))
+        row = int(np.searchsorted(np.cumsum(sizes), place, side="right"))
+        raise PredictionError(
+            f"row {row}: rating {values[place]:g} is off the model's scale {known.scale}"
+        )
+    return levels
+
+
+def _lists(frame: pl.DataFrame, name: str) -> pl.Series:
+    values = column(frame, name)
+    if not isinstance(values.dtype, pl.List | pl.Array):
+        raise PredictionError(
+            f"{name} is of type {values.dtype}; it must hold a list for each person, as "
+            "group_by(user) with lists of items and ratings makes it"
+        )
+    return values.cast(pl.List(values.dtype.inner))

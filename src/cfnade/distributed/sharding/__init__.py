@@ -1,0 +1,1 @@
+"""A sharding job: ratings files become partitions by column, in stages of independent tasks."""

@@ -1,0 +1,239 @@
+"""train_distributed(): what every rank does, whoever started it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cfnade import __version__
+from cfnade.calibration.calibration import Calibration
+from cfnade.components import KINDS, Axis, Member, component_names, new_member
+from cfnade.components.base import other_axis
+from cfnade.components.ridge import spread_of
+from cfnade.config import TrainingConfig
+from cfnade.data.dataset import make_dataset
+from cfnade.distributed.checkpoint import PartitionedModel, write_model
+from cfnade.distributed.interaction_training import (
+    PartitionedInteractionModel,
+    Say,
+    train_interactions,
+)
+from cfnade.distributed.load_partition import load_partition
+from cfnade.distributed.process_group import ProcessGroup
+from cfnade.distributed.rank_data import RankData, both_ways, load_rank_data
+from cfnade.distributed.shards import ShardedRatings
+from cfnade.distributed.state import RankStateStore
+from cfnade.distributed.validation import DistributedValidation
+from cfnade.exceptions import TrainingError
+from cfnade.implicit.set_nade_training import settings_for
+from cfnade.kernels.threads import thread_count, torch_threads
+from cfnade.training.loop import Reporter, Run
+from cfnade.training.member import settle_member, take_over
+from cfnade.training.run import PICKS
+from cfnade.training.state import Progress, lists_folder
+from cfnade.training.steps import stepper_of
+
+
+@dataclass(frozen=True)
+class RankRun:
+    """How ranks train, beside what: who they are, where states go, who is told."""
+
+    group: ProcessGroup
+    shards: ShardedRatings
+    threads: int
+    saving: RankStateStore | None = None
+    reporter: Reporter | None = None
+    say: Say = lambda _: None
+    stop: Callable[[], bool] = lambda: False
+    start: Path | None = None
+
+    def ended(self) -> bool:
+        """Whether anybody wants to stop."""
+        return self.group.any_rank(self.stop())
+
+
+def train_distributed(
+    group: ProcessGroup,
+    shards: ShardedRatings,
+    out: Path,
+    *,
+    side: str,
+    architecture: Mapping[str, Any],
+    settings: TrainingConfig,
+    lists: bool = False,
+    start: Path | None = None,
+    threads: int | None = None,
+    saving: RankStateStore | None = None,
+    reporter: Reporter | None = None,
+    say: Say = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+    facts: Mapping[str, Any] | None = None,
+    with_context: bool = True,
+) -> dict[str, Any]:
+    """Train on the shards' training part, choose by their validation part, and write the folder.
+
+    All ranks call it with the same arguments. `lists` is whether what people pick is learnt too;
+    of interactions it is all that there is to learn. `start` is the folder of an earlier model
+    whose weights are gone on with, each rank reading those of its own columns. `facts` are more of
+    them, for model.json. Returns the facts of the model, on rank 0 all of them.
+    """
+    began = time.monotonic()
+    if shards.sizes["train"] == 0:
+        raise TrainingError(f"{shards.folder}: there are no ratings to train on")
+    how = RankRun(group, shards, thread_count(threads), saving, reporter, say, stop, start)
+    implicit = len(shards.scale) == 1
+    with torch_threads(how.threads):
+        if implicit:
+            owned = load_rank_data(group, shards, "user")
+            model, outcome = PartitionedModel(PICKS, None, owned, shards), _bare(how, settings.seed)
+            calibration = None
+        else:
+            model, calibration, outcome = _member(how, side, dict(architecture), settings)
+        outcome["stopped"] = outcome["epochs"] < settings.epochs and how.ended() and not implicit
+        if (lists or implicit) and not outcome["stopped"]:
+            model, outcome["lists"] = _with_choice(how, model, settings.seed)
+            outcome["stopped"] = how.ended()
+    outcome["seconds"] = round(max(time.monotonic() - began, outcome["seconds"]), 2)
+    lasting = {name: v for name, v in outcome.items() if name not in ("stopped", "diverged")}
+    write_model(model, out, calibration, lasting | dict(facts or {}), with_context=with_context)
+    return outcome
+
+
+def _member(
+    how: RankRun, side: str, fields: dict[str, Any], settings: TrainingConfig
+) -> tuple[PartitionedModel, Calibration | None, dict[str, Any]]:
+    """How things are rated."""
+    names = component_names(
+        side, ridge=fields.get("ridge", 0), time=bool(fields.pop("time", False))
+    )
+    axis, *more = _axes(names, settings)
+    owned = load_rank_data(how.group, how.shards, axis)
+    other = load_rank_data(how.group, how.shards, more[0]) if more else None
+    ratings = owned.ratings if other is None else both_ways(owned, other)
+    counts, totals = ratings.level_counts(other_axis(axis)), owned.part.totals
+    fields["spread"] = spread_of(counts, how.group, torch.from_numpy(totals))
+    parts = {one.axis: one.part for one in (owned, other) if one is not None}
+    member = new_member(names, ratings, fields, settings, parts)
+    if how.start is not None:
+        _take_over(how, member, side, [one for one in (owned, other) if one is not None])
+    judge = DistributedValidation(owned, other) if how.shards.sizes["valid"] else None
+    model = PartitionedModel(side, member, owned, how.shards, other)
+    identity = _identity(how, model, settings)
+    run = Run(
+        member,
+        stepper_of(member, ratings, fields, settings, device="cpu", threads=how.threads),
+        score=None if judge is None else judge.score,
+        saving=how.saving,
+        identity=identity,
+        reporter=how.reporter,
+    )
+    if any(part.starts_well for part in member.components.values()):
+        run.consider_start()
+    diverged = run.go_or_keep_best(how.ended)
+    settle_member(member, ratings)
+    calibration, metrics = (None, {}) if judge is None else judge.calibrated(member)
+    outcome = _outcome(how.shards, run.progress, metrics)
+    outcome |= {"run": identity, "diverged": diverged}
+    return model, calibration, outcome
+
+
+def _take_over(how: RankRun, member: Member, side: str, owned: list[RankData]) -> None:
+    """The weights that an earlier model has for this rank's columns."""
+    assert how.start is not None
+    nobody = np.empty(0, np.int64)
+    ids = {"user": nobody, "item": nobody}
+    axes = {other_axis(one.axis): one.part.columns for one in owned}
+    ids |= {axis: how.shards.ids_at(axis, columns) for axis, columns in axes.items()}
+    earlier = load_partition(how.start, {axis: ids[axis] for axis in axes})
+    nothing = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
+    named = make_dataset(*nothing, how.shards.scale, ids["user"], ids["item"])
+    take_over(member, earlier, named, side)
+
+
+def _with_choice(
+    how: RankRun, model: PartitionedModel, seed: int
+) -> tuple[PartitionedModel, dict[str, Any]]:
+    """The model with what people pick."""
+    began, owned = time.monotonic(), model.owned
+    if owned.axis != "user":
+        owned = load_rank_data(how.group, how.shards, "user")
+    saving = how.saving
+    if saving is not None:
+        saving = replace(saving, folder=lists_folder(saving.folder))
+    sizes = how.shards
+    settings = settings_for(sizes.n_users, sizes.n_items, int(sizes.sizes["train"]), seed=seed)
+    choice: PartitionedInteractionModel = train_interactions(
+        owned, settings, how.shards.fingerprint, saving, how.say, how.ended
+    )
+    seconds = {"nade": round(time.monotonic() - began, 2)}
+    facts = choice.facts | {"seconds": seconds, "total_seconds": seconds["nade"]}
+    return replace(model, choice=choice, items=owned), facts
+
+
+def _axes(names: tuple[str, ...], settings: TrainingConfig) -> list[Axis]:
+    """What the rows are, users first; what ranks cannot train together is refused."""
+    unable = [name for name in names if not KINDS[name].side.by_column]
+    if unable:
+        raise TrainingError(
+            f"side {unable[0]!r} cannot be trained on several ranks; leave it out, or train on one "
+            "machine"
+        )
+    axes = [KINDS[name].axis for name in names]
+    if len(set(axes)) > 1 and names != ("user", "item"):
+        raise TrainingError(
+            f"sides {' + '.join(names)} cannot be trained on several ranks: of users and items "
+            "together that is --side both; or train on one machine"
+        )
+    if settings.refit:
+        raise TrainingError(
+            "--refit needs one machine; on several ranks leave it out, or cut the shards again "
+            "with --valid 0 and as many --epochs as validation chose"
+        )
+    return [axis for axis in dict.fromkeys(axes) if axis is not None]
+
+
+def _identity(how: RankRun, model: PartitionedModel, settings: TrainingConfig) -> dict[str, Any]:
+    """What must be the same for a run to be resumed."""
+    return _run(how) | {
+        "side": model.side,
+        "model": model.described_sides(),
+        "settings": settings.to_json(),
+        "device": "cpu",
+    }
+
+
+def _run(how: RankRun) -> dict[str, Any]:
+    return {
+        "data": str(how.shards.folder),
+        "split": {"name": "shards", "fingerprint": how.shards.fingerprint},
+        "threads": how.threads,
+        "ranks": how.group.size,
+        "version": __version__,
+    }
+
+
+def _bare(how: RankRun, seed: int) -> dict[str, Any]:
+    """The facts of a model that knows nothing but what people pick."""
+    run = _run(how) | {"side": PICKS, "settings": {"seed": seed}}
+    outcome = _outcome(how.shards, Progress(), {})
+    return outcome | {"run": run, "diverged": None}
+
+
+def _outcome(shards: ShardedRatings, progress: Progress, metrics: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "data": {"source": "", "users": shards.n_users, "items": shards.n_items},
+        "ratings": dict(shards.sizes),
+        "epochs": progress.epoch,
+        "best_epoch": progress.best_epoch,
+        "seconds": progress.seconds,
+        "refit": False,
+        "valid": metrics,
+        "context": "train + valid",
+        "history": progress.history,
+    }

@@ -1,0 +1,381 @@
+"""The job: any cut of the same ratings gives the same shards, stopped anywhere it goes on."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.distributed.sharded import Line, cells_of, csv_file, lines, parquet_file, sharded
+
+import cfnade
+from cfnade.data.load import load
+from cfnade.distributed.engines import Task, open_engine
+from cfnade.distributed.sharding import chunks
+from cfnade.distributed.sharding.layout import DIVISIONS
+from cfnade.distributed.sharding.plan import ShardOptions
+from cfnade.distributed.sharding.stages import shard
+from cfnade.distributed.shards import ShardedRatings
+from cfnade.exceptions import CfnadeError, DataError
+
+ONE = ShardOptions(side="user")
+LINES = lines(500, 5, range(80), range(30))
+UNICODE = ["Ünal", "zoë", "Ω", "日本", "a b", "7", "007", "𝒳", "-3"]
+
+
+def test_any_cut_into_files_of_any_kind_gives_the_same_shards(tmp_path: Path) -> None:
+    whole = sharded(tmp_path / "whole", csv_file(tmp_path / "whole.csv", LINES))
+    draw = random.Random(1)
+    for attempt in range(4):
+        files: list[Path] = []
+        some, at = draw.sample(LINES, len(LINES)), 0
+        folder = tmp_path / f"cut {attempt}"
+        folder.mkdir()
+        while at < len(some):
+            size = draw.randint(1, 250)
+            name, part = f"part-{len(files):02d}", some[at : at + size]
+            kind = draw.choice(["parquet", "csv", "csv.gz", "bare"])
+            if kind == "parquet":
+                files.append(parquet_file(folder / f"{name}.parquet", part))
+            elif kind == "bare":
+                files.append(csv_file(folder / f"{name}.txt", part, header=False))
+            else:
+                files.append(csv_file(folder / f"{name}.{kind}", part))
+            at += size
+        (folder / "_SUCCESS").touch()
+        given = [folder] if attempt % 2 else files
+        shards = shard(given, tmp_path / f"out {attempt}", open_engine("local"), ONE)
+        assert shards.fingerprint == whole.fingerprint
+
+
+def zip_file(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/").replace("_", "."), content)
+    return path
+
+
+def test_a_zip_gives_what_its_file_of_ratings_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that `train` finds in it, read in several blocks."""
+    monkeypatch.setattr(chunks, "BYTES", 1_000)
+    plain = csv_file(tmp_path / "ratings.csv", LINES)
+    whole = sharded(tmp_path / "whole", plain)
+    content = plain.read_bytes()
+    one = zip_file(tmp_path / "one.zip", ratings_csv=content)
+    others = {"set__README_txt": b"read me\n", "set__movies_dat": b"1::Film (1990)::Drama\n"}
+    lines = b"".join(b"%d::%d::%d::1000\n" % line for line in LINES)
+    movielens = zip_file(tmp_path / "ml.zip", set__ratings_dat=lines, **others)
+    packed = zip_file(tmp_path / "packed.zip", ratings_csv_gz=gzip.compress(content))
+    for number, file in enumerate((one, movielens, packed)):
+        made = sharded(tmp_path / f"out {number}", file)
+        assert cells_of(made, *DIVISIONS) == cells_of(whole, *DIVISIONS)
+        assert {(u, i) for u, i, _ in LINES} == set(cells_of(made, *DIVISIONS))
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"a_csv": b"1,2,3\n", "b_csv": b"1,3,3\n"}, r"zip: several files could be the ratings"),
+        ({"a_parquet": b"PAR1" + bytes(99)}, "is a Parquet table; only text"),
+        ({"a_csv": "1,2,3\n".encode("utf-16")}, "two or four bytes a character"),
+        ({"_hidden": b"1,2,3\n"}, "holds no files"),
+    ],
+)
+def test_a_zip_that_cannot_be_read_in_pieces_is_one_message(
+    tmp_path: Path, members: dict[str, bytes], message: str
+) -> None:
+    with pytest.raises(DataError, match=message) as refused:
+        sharded(tmp_path / "out", zip_file(tmp_path / "a.zip", **members))
+    assert "\n" not in str(refused.value)
+
+
+def test_files_without_rows_do_no_harm(tmp_path: Path) -> None:
+    csv_file(tmp_path / "in" / "a.csv", LINES)
+    csv_file(tmp_path / "in" / "b.csv", [])
+    csv_file(tmp_path / "in" / "c.csv", [], header=False)
+    csv_file(tmp_path / "in" / "d.csv.gz", [])
+    nobody = {"user": pl.Int64, "item": pl.Int64, "rating": pl.Float64}
+    pl.DataFrame(schema=nobody).write_parquet(tmp_path / "in" / "e.parquet")
+    shards = sharded(tmp_path / "out", tmp_path / "in")
+    assert cells_of(shards, *DIVISIONS) == {(u, i): star for u, i, star in LINES}
+    with pytest.raises(DataError, match="no ratings"):
+        sharded(tmp_path / "none", tmp_path / "in" / "b.csv", tmp_path / "in" / "e.parquet")
+
+
+# -- ids ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("users", "items"),
+    [
+        (range(-40, 40), [2**62 - n for n in range(20)]),
+        ([f"u{n}" for n in range(90)], range(20)),
+        (UNICODE, [f"{name}/{n}" for name in UNICODE for n in range(9)]),
+    ],
+)
+def test_ids_are_those_of_one_file_read_at_once(
+    tmp_path: Path, users: Sequence[Any], items: Sequence[Any]
+) -> None:
+    some = lines(400, 2, users, items)
+    file = csv_file(tmp_path / "r.csv", some)
+    shards, ratings = sharded(tmp_path / "out", file), load(file, cache=False)
+    for axis in ("user", "item"):
+        assert shards.ids(axis).dtype == ratings.ids(axis).dtype
+        assert shards.ids(axis).tolist() == ratings.ids(axis).tolist()
+    assert cells_of(shards, *DIVISIONS) == {(u, i): star for u, i, star in some}
+
+
+def test_integers_in_some_files_and_texts_in_others_are_texts(tmp_path: Path) -> None:
+    numbers = lines(200, 1, range(40), range(20))
+    texts = lines(100, 2, UNICODE, range(20))
+    integers = parquet_file(tmp_path / "numbers.parquet", numbers)
+    shards = sharded(tmp_path / "out", integers, csv_file(tmp_path / "texts.csv", texts[:60]))
+    known = {(str(u), i): star for u, i, star in numbers} | {(u, i): s for u, i, s in texts[:60]}
+    # "7" and -3 are written alike in both: the same person
+    assert cells_of(shards, *DIVISIONS) == known
+    assert shards.ids("user").tolist() == sorted({user for user, _ in known})
+    assert shards.ids("item").dtype == np.int64
+
+
+# -- what ratings mean ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("repeats", ["first", "last", "mean"])
+def test_repeated_ratings_are_settled_as_in_one_file(tmp_path: Path, repeats: str) -> None:
+    draw = random.Random(4)
+    again = LINES + [(u, i, float(draw.randint(1, 5))) for u, i, _ in draw.sample(LINES, 120)]
+    again += [(u, i, float(draw.randint(1, 5))) for u, i, _ in draw.sample(LINES, 60)]
+    whole = csv_file(tmp_path / "whole.csv", again)
+    halves = [csv_file(tmp_path / f"{n}.csv", again[n * 300 : n * 300 + 300]) for n in range(3)]
+    shards = sharded(tmp_path / "out", *halves, duplicates=repeats)
+    ratings = load(whole, duplicates=repeats, cache=False)
+    cells = zip(
+        *(ids[at].tolist() for ids, at in (
+            (ratings.user_ids, ratings.users), (ratings.item_ids, ratings.items)
+        )), strict=True,
+    )  # fmt: skip
+    assert cells_of(shards, *DIVISIONS) == dict(zip(cells, ratings.values.tolist(), strict=True))
+
+
+def test_a_repeated_rating_is_an_error_that_names_it(tmp_path: Path) -> None:
+    user, item, star = LINES[70]
+    file = csv_file(tmp_path / "r.csv", [*LINES, (user, item, 1 + star % 5)])
+    with pytest.raises(CfnadeError, match=f"user {user} rated item {item} again.*duplicates="):
+        sharded(tmp_path / "out", file)
+
+
+def test_identical_rows_count_once(tmp_path: Path) -> None:
+    shards = sharded(tmp_path / "out", csv_file(tmp_path / "r.csv", [*LINES, *LINES[40:70]]))
+    assert cells_of(shards, *DIVISIONS) == {(u, i): star for u, i, star in LINES}
+
+
+def test_interactions_are_counted_and_likes_made_of_ratings(tmp_path: Path) -> None:
+    clicks = [line[:2] for line in LINES] + [line[:2] for line in LINES[:50]]
+    file = tmp_path / "clicks.csv"
+    file.write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in clicks))
+    shards = sharded(tmp_path / "out", file)
+    ratings, known = shards.ratings(*DIVISIONS), load(file, cache=False)
+    assert ratings.implicit
+    assert shards.weighted
+    assert ratings.weights is not None
+    assert ratings.weights.sum() == 550
+    assert sorted(zip(ratings.users, ratings.items, strict=True)) == sorted(
+        zip(known.users, known.items, strict=True)
+    )
+    liked = sharded(tmp_path / "liked", csv_file(tmp_path / "r.csv", LINES), min_rating=4.0)
+    assert not liked.weighted
+    assert set(cells_of(liked, *DIVISIONS)) == {(u, i) for u, i, star in LINES if star >= 4}
+
+
+def test_continuous_ratings_are_binned_over_all_files(tmp_path: Path) -> None:
+    draw = random.Random(2)
+    some = [(u, i, round(draw.uniform(-10, 10), 4)) for u, i, _ in LINES]
+    files = [parquet_file(tmp_path / f"{n}.parquet", some[n::3]) for n in range(3)]
+    with pytest.raises(DataError, match=r"continuous.*bins="):
+        sharded(tmp_path / "none", *files)
+    shards = sharded(tmp_path / "out", *files, bins=10)
+    known = load(csv_file(tmp_path / "all.csv", some), bins=10, cache=False)
+    assert shards.scale == known.scale
+    assert np.bincount(shards.ratings(*DIVISIONS).levels).tolist() == (
+        np.bincount(known.levels).tolist()
+    )
+
+
+def test_quoted_fields_with_line_ends_are_read_whole(tmp_path: Path) -> None:
+    file = tmp_path / "reviews.csv"
+    rows = [f'{u},{i},"what a film,\nor not, {n}",{s:g}\n' for n, (u, i, s) in enumerate(LINES)]
+    file.write_text("user,item,review,rating\n" + "".join(rows))
+    shards = sharded(tmp_path / "out", file)
+    assert cells_of(shards, *DIVISIONS) == {(u, i): star for u, i, star in LINES}
+
+
+# -- bad input ------------------------------------------------------------------------------------
+
+
+def test_a_bad_line_is_named_by_its_place_in_the_whole_file(tmp_path: Path) -> None:
+    bad: list[Line] = [*LINES]
+    text = csv_file(tmp_path / "r.csv", bad).read_text().splitlines()
+    text[333] = "12,13,many"
+    for name, content in (("r.csv", "\n".join(text)), ("r.csv.gz", "")):
+        file = tmp_path / name
+        if content:
+            file.write_text(content)
+        else:
+            file.write_bytes(gzip.compress("\n".join(text).encode()))
+        with pytest.raises(CfnadeError, match=rf"{name}:334: rating 'many' is not a number"):
+            sharded(tmp_path / f"out {name}", file)
+
+
+def test_a_rating_off_the_scale_is_named_by_its_place(tmp_path: Path) -> None:
+    some = [*LINES]
+    some[222] = (*some[222][:2], 9.0)
+    with pytest.raises(DataError, match=r"r\.csv:224: rating 9 is off the scale 1–5"):
+        sharded(tmp_path / "out", csv_file(tmp_path / "r.csv", some), scale="1-5")
+    with pytest.raises(DataError, match=r"row 222: rating 9 is off the scale"):
+        sharded(tmp_path / "two", parquet_file(tmp_path / "r.parquet", some), scale="1-5")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04rest", "cannot be read .*truncated or damaged"),
+        (b"\xff\xfeu\0s\0", "two or four bytes a character"),
+        (b"\x89HDF stuff", "HDF5"),
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\x03broken", "cannot be read|too early"),
+        (b"PAR1 and not the rest", "cannot be read as a table"),
+    ],
+)
+def test_files_that_cannot_be_read_are_one_error(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / "odd").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        sharded(tmp_path / "out", tmp_path / "odd")
+
+
+def test_ratings_beside_interactions_are_refused(tmp_path: Path) -> None:
+    rated = csv_file(tmp_path / "r.csv", LINES)
+    (tmp_path / "c.csv").write_text("user,item\n1,2\n3,4\n")
+    with pytest.raises(DataError, match=r"r\.csv has ratings and .*c\.csv has none"):
+        sharded(tmp_path / "out", rated, tmp_path / "c.csv")
+
+
+# -- stopped and gone on with ---------------------------------------------------------------------
+
+
+class Stopping:
+    """An engine that fails after so many tasks, as a full disk would."""
+
+    workers = 1
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+        self.done: list[tuple[str, Task]] = []
+
+    def each(self, function: Callable[..., Any], tasks: Sequence[Task]) -> list[Any]:
+        for task in tasks:
+            if self.left == 0:
+                raise CfnadeError("stopped")
+            self.left -= 1
+            function(*task)
+            self.done.append((function.__name__, task))
+        return []
+
+    def close(self) -> None: ...
+
+
+def test_a_job_stopped_after_any_task_goes_on_and_repeats_none(tmp_path: Path) -> None:
+    file = csv_file(tmp_path / "r.csv", LINES)
+    options = ShardOptions(side="item")
+    whole = Stopping(-1)
+    fingerprint = shard([file], tmp_path / "whole", whole, options).fingerprint
+    out = tmp_path / "out"
+    for after in (1, 4, 8, 13, 17, 30, len(whole.done) - 1):
+        first, second = Stopping(after), Stopping(-1)
+        with pytest.raises(CfnadeError, match="stopped"):
+            shard([file], out, first, options)
+        assert ShardedRatings.is_one(out)
+        assert shard([file], out, second, options).fingerprint == fingerprint
+        assert len(first.done + second.done) == len(whole.done)
+        shutil.rmtree(out)
+
+
+def test_a_damaged_intermediate_file_is_found_when_going_on(tmp_path: Path) -> None:
+    file = csv_file(tmp_path / "r.csv", LINES)
+    engine = Stopping(4)
+    with pytest.raises(CfnadeError, match="stopped"):
+        shard([file], tmp_path / "out", engine)
+    chunk = next((tmp_path / "out" / "work" / "chunks").glob("*ratings*"))
+    content = bytearray(chunk.read_bytes())
+    content[-3] ^= 1
+    chunk.write_bytes(content)
+    with pytest.raises(DataError, match=f"{chunk.name}.*give the command again"):
+        shard([file], tmp_path / "out", Stopping(-1))
+
+
+def test_another_job_does_not_go_on_with_it(tmp_path: Path) -> None:
+    file = csv_file(tmp_path / "r.csv", LINES)
+    with pytest.raises(CfnadeError, match="stopped"):
+        shard([file], tmp_path / "out", Stopping(9), ONE)
+    with pytest.raises(DataError, match="unfinished job made otherwise: seed was 0 and is 1"):
+        sharded(tmp_path / "out", file, seed=1)
+    csv_file(file, LINES[1:])
+    with pytest.raises(DataError, match=r"r\.csv is new, gone or changed"):
+        sharded(tmp_path / "out", file)
+    shards = shard([file], tmp_path / "out", Stopping(-1), ONE, force=True)
+    with pytest.raises(DataError, match="no such file"):  # which must not cost the shards
+        shard([tmp_path / "typo.csv"], tmp_path / "out", Stopping(-1), ONE, force=True)
+    assert ShardedRatings.open(tmp_path / "out").fingerprint == shards.fingerprint
+    with pytest.raises(DataError, match="holds shards made otherwise"):
+        sharded(tmp_path / "out", file, valid=0.5)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").touch()
+    with pytest.raises(DataError, match="is not empty"):
+        sharded(tmp_path / "full", file)
+
+
+def test_a_killed_command_goes_on(tmp_path: Path) -> None:
+    """kill -9 while files are written: what is there is whole, what is not is made."""
+    some = lines(30_000, 1, range(900), range(100))
+    file = csv_file(tmp_path / "r.csv", some)
+    out, command = tmp_path / "out", [sys.executable, "-m", "cfnade", "shard", str(file), "--out"]
+    path = {"PYTHONPATH": str(Path(cfnade.__file__).parents[1])}
+    with subprocess.Popen(
+        [*command, str(out)], env=os.environ | path, stderr=subprocess.PIPE
+    ) as run:
+        while not any(out.glob("work/scattered/*")) and run.poll() is None:
+            pass
+        run.send_signal(signal.SIGKILL)
+    assert not (out / "manifest.json").exists()
+    subprocess.run([*command, str(out)], env=os.environ | path, check=True, capture_output=True)
+    assert cells_of(ShardedRatings.open(out), *DIVISIONS) == {(u, i): star for u, i, star in some}
+    assert not (out / "work").exists()
+    assert not list(out.rglob("*.part"))
+
+
+def test_workers_share_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # workers have limits of their own
+    file = csv_file(tmp_path / "r.csv", LINES)
+    engine = open_engine("local", 2)
+    try:
+        shards = shard([file], tmp_path / "two", engine, ShardOptions(side="item"))
+        user, item, star = LINES[0]
+        other = csv_file(tmp_path / "d.csv", [*LINES, (user, item, 1 + star % 5)])
+        with pytest.raises(CfnadeError, match=r"rated item .* again"):
+            shard([other], tmp_path / "bad", engine)
+    finally:
+        engine.close()
+    assert shards.fingerprint == sharded(tmp_path / "one", file, side="item").fingerprint

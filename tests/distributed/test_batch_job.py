@@ -1,0 +1,175 @@
+"""Jobs for everybody: complete, gone on with, the same however people are cut."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from tests.distributed.batches import cells, known, newcomers, read_parts, saved_model, written
+
+from cfnade import CFNADE, load
+from cfnade.distributed import batch_job
+from cfnade.distributed.batch_inference import BatchPredictor
+from cfnade.distributed.batch_job import predict_to_parquet
+from cfnade.distributed.engines import Task, open_engine
+from cfnade.exceptions import CfnadeError, PredictionError
+from cfnade.inference.predictor import Predictor
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved_model(tmp_path_factory.mktemp("everybody") / "model")
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_job, "PIECE", {"recommend": 50, "predict": 300, "evaluate": 100})
+
+
+@pytest.mark.parametrize("crowd", [known(), newcomers()], ids=["known", "new"])
+def test_lists_are_the_same_for_any_cut_of_the_people(
+    model: Path, tmp_path: Path, crowd: pl.DataFrame
+) -> None:
+    expected, draw = BatchPredictor(model, n=4)(crowd), random.Random(1)
+    for attempt in range(3):
+        cuts = sorted(draw.sample(range(len(crowd)), 6))
+        people = written(tmp_path / f"in {attempt}", crowd, cuts)
+        out = tmp_path / f"out {attempt}"
+        told = predict_to_parquet(model, [people], out, open_engine("local"), n=4)
+        assert told["rows"] == len(expected)
+        assert_frame_equal(read_parts(out), expected, check_exact=True)
+        assert (out / "_SUCCESS").exists()
+
+
+class Dying:
+    """An engine whose work ends after some tasks."""
+
+    workers = 1
+
+    def __init__(self, after: int) -> None:
+        self.left, self.done = after, 0
+
+    def each(self, function: Callable[..., Any], tasks: Sequence[Task]) -> list[Any]:
+        for task in tasks[: self.left]:
+            function(*task)
+            self.done += 1
+        if len(tasks) > self.left >= 0:
+            raise CfnadeError("died")
+        for task in tasks if self.left < 0 else []:
+            function(*task)
+            self.done += 1
+        return []
+
+    def close(self) -> None: ...
+
+
+def test_a_rerun_completes_a_half_finished_job_and_repeats_nothing(
+    model: Path, tmp_path: Path
+) -> None:
+    people, out = written(tmp_path / "in", known(), [100, 101]), tmp_path / "out"
+    with pytest.raises(CfnadeError, match="died"):
+        predict_to_parquet(model, [people], out, Dying(3))
+    assert not (out / "_SUCCESS").exists()
+    first = {file: file.stat().st_mtime_ns for file in out.glob("part-*")}
+    assert len(first) == 3
+    again = open_engine("local")
+    predict_to_parquet(model, [people], out, again)
+    assert_frame_equal(read_parts(out), BatchPredictor(model)(known()), check_exact=True)
+    assert {file: file.stat().st_mtime_ns for file in first} == first
+
+
+@pytest.mark.parametrize("what", ["recommend", "evaluate"])
+def test_a_damaged_part_is_made_again(model: Path, tmp_path: Path, what: str) -> None:
+    crowd = known() if what == "recommend" else pl.read_parquet(model.parent / "test.parquet")
+    people, out = written(tmp_path / "in", crowd, []), tmp_path / "out"
+    told = predict_to_parquet(model, [people], out, open_engine("local"), what)
+    expected = read_parts(out)
+    first, second, third, *others = sorted(out.glob("part-*"))
+    first.write_bytes(first.read_bytes()[:-20])
+    second.write_bytes(b"")
+    third.unlink()
+    untouched = {file: file.stat().st_mtime_ns for file in others}
+    with pytest.raises(CfnadeError, match="died"):
+        predict_to_parquet(model, [people], out, Dying(0), what)
+    assert not (out / "_SUCCESS").exists()  # it would vouch for damaged parts
+    again = predict_to_parquet(model, [people], out, open_engine("local"), what)
+    assert {**again, "seconds": 0} == {**told, "seconds": 0}
+    assert_frame_equal(read_parts(out), expected, check_exact=True)
+    assert {file: file.stat().st_mtime_ns for file in others} == untouched
+
+
+def test_force_repeats_the_same_job(model: Path, tmp_path: Path) -> None:
+    people, out = written(tmp_path / "in", known(), []), tmp_path / "out"
+    predict_to_parquet(model, [people], out, open_engine("local"))
+    expected = read_parts(out)
+    for file in out.glob("part-*"):  # whole, but of something else
+        pl.DataFrame({"user": [1]}).write_parquet(file)
+    predict_to_parquet(model, [people], out, open_engine("local"), force=True)
+    assert_frame_equal(read_parts(out), expected, check_exact=True)
+    (out / "job.json").write_text("{")
+    with pytest.raises(PredictionError, match=r"another job \(job.json is damaged\).*--force"):
+        predict_to_parquet(model, [people], out, open_engine("local"))
+    predict_to_parquet(model, [people], out, open_engine("local"), force=True)
+    assert_frame_equal(read_parts(out), expected, check_exact=True)
+
+
+def test_everybody_means_all_users_of_the_model(model: Path, tmp_path: Path) -> None:
+    predict_to_parquet(model, "everybody", tmp_path / "out", open_engine("local"), n=2)
+    assert_frame_equal(read_parts(tmp_path / "out"), BatchPredictor(model, n=2)(known()[:-1]))
+    with pytest.raises(PredictionError, match="everybody is for lists"):
+        predict_to_parquet(model, "everybody", tmp_path / "two", open_engine("local"), "predict")
+
+
+def test_scores_added_up_from_parts_are_those_of_one_evaluation(
+    model: Path, tmp_path: Path
+) -> None:
+    test = pl.read_parquet(model.parent / "test.parquet")
+    people = written(tmp_path / "in", test, [1, 7, 250])
+    told = predict_to_parquet(model, [people], tmp_path / "out", open_engine("local"), "evaluate")
+    whole = CFNADE.load(model).evaluate(load(test, scale="1-5")).as_dict()
+    scores = told["scores"]
+    for name in ("n", "rmse", "nll", "mae_of_medians", "rps", "unseen_ratings"):
+        assert scores[name] == pytest.approx(whole[name], rel=1e-6)
+    for name in ("by_user", "by_item"):
+        assert [b["n"] for b in scores[name]] == [b["n"] for b in whole[name]]
+    judged = read_parts(tmp_path / "out")
+    assert judged["rating"].to_list() == test["rating"].to_list()
+
+
+def test_ratings_that_the_model_knows_are_not_scored(model: Path, tmp_path: Path) -> None:
+    context = Predictor.load(model).fitted.context
+    seen = pl.DataFrame(
+        {
+            "user": context.user_ids[context.users[:5]],
+            "item": context.item_ids[context.items[:5]],
+            "rating": context.values[:5],
+        }
+    )
+    people = written(tmp_path / "in", seen, [])
+    with pytest.raises(PredictionError, match=r"part-000\.parquet, rows 0–4: 5 of 5 test ratings"):
+        predict_to_parquet(model, [people], tmp_path / "out", open_engine("local"), "evaluate")
+
+
+def test_another_job_is_not_mixed_in(model: Path, tmp_path: Path) -> None:
+    people, out = written(tmp_path / "in", cells(), []), tmp_path / "out"
+    predict_to_parquet(model, [people], out, open_engine("local"), "predict")
+    assert json.loads((out / "_SUCCESS").read_text())["rows"] == len(cells())
+    with pytest.raises(PredictionError, match=r"another job \(what differs\).*--force"):
+        predict_to_parquet(model, [people], out, open_engine("local"), n=3)
+    predict_to_parquet(model, [people], out, open_engine("local"), n=3, force=True)
+    assert "rank" in read_parts(out).columns
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    with pytest.raises(PredictionError, match="is not empty"):
+        predict_to_parquet(model, [people], tmp_path / "mine", open_engine("local"))
+    (tmp_path / "odd.parquet").write_bytes(b"PAR1 but not more")
+    with pytest.raises(PredictionError, match=r"odd\.parquet: cannot be read"):
+        predict_to_parquet(
+            model, [tmp_path / "odd.parquet"], tmp_path / "new", open_engine("local")
+        )

@@ -1,0 +1,112 @@
+"""The ridge part on several ranks: its start, its gradient and what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.distributed.thread_group import on_ranks, small_shards
+
+from cfnade.cli.run_config import RunConfig, load_parts
+from cfnade.components import new_member
+from cfnade.components.variational_bayes import Factors, fit_factor_analysis
+from cfnade.config import TrainingConfig
+from cfnade.distributed.process_group import ProcessGroup
+from cfnade.distributed.rank_data import load_rank_data
+from cfnade.distributed.shards import ShardedRatings
+from cfnade.distributed.train import train_distributed
+from cfnade.training.steps import TorchStepper, stepper_of
+
+FEW = TrainingConfig(epochs=2, batch_rows=16)
+FIELDS: dict[str, Any] = {"hidden": (6,), "ridge": 3}
+NAMES = ("user-ridge", "user")
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> ShardedRatings:
+    return small_shards(tmp_path_factory.mktemp("data"))
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_factor_analysis_by_ranks_says_what_one_process_says(
+    shards: ShardedRatings, ranks: int
+) -> None:
+    rows = load_parts(RunConfig(data=str(shards.folder), recipe="", side="user")).train.rows("user")
+    whole = fit_factor_analysis(rows, 3, seed=0, threads=1, sweeps=5)
+
+    def own(group: ProcessGroup) -> tuple[Any, Factors]:
+        owned = load_rank_data(group, shards, "user")
+        found = owned.ratings.rows("user")
+        return owned.part.columns, fit_factor_analysis(
+            found, 3, seed=0, threads=1, sweeps=5, part=owned.part
+        )
+
+    a, mean = np.zeros_like(whole.a), np.zeros_like(whole.mean)
+    for columns, factors in on_ranks(ranks, own):
+        a[columns], mean[columns] = factors.a[: len(columns)], factors.mean[: len(columns)]
+        assert factors.noise == pytest.approx(whole.noise, rel=1e-4)
+        assert factors.importance == pytest.approx(whole.importance, rel=1e-3)
+    assert mean == pytest.approx(whole.mean, abs=1e-3)
+    # Dimensions may be turned round, which their products do not feel.
+    assert a @ a.T == pytest.approx(whole.a @ whole.a.T, abs=2e-3)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_the_gradient_of_a_step_is_that_of_one_process(shards: ShardedRatings, ranks: int) -> None:
+    train = load_parts(RunConfig(data=str(shards.folder), recipe="", side="user")).train
+    member = new_member(NAMES, train, FIELDS, FEW)
+    start = {name: t.detach().clone() for name, t in member.state_dict().items()}
+    draws = stepper_of(member, train, FIELDS, FEW, device="cpu", threads=1).draws
+    plain, rows = TorchStepper(member, train, draws, 1.0), np.arange(5, 35)
+    cost = plain.step(rows, step=0, rate=1.0)
+    expected = plain.state()
+
+    def own(group: ProcessGroup) -> tuple[Any, float, dict[str, torch.Tensor]]:
+        owned = load_rank_data(group, shards, "user")
+        spread = member.components["user-ridge"].network.config.spread  # type: ignore[union-attr]
+        fields = FIELDS | {"spread": spread}
+        part = new_member(NAMES, owned.ratings, fields, FEW, {"user": owned.part})
+        columns = torch.from_numpy(owned.part.columns).long()
+        with torch.no_grad():
+            for name, tensor in part.state_dict().items():
+                by_column = name.rpartition(".")[2] in (
+                    *part.components["user-ridge"].by_column,
+                    *part.components["user"].by_column,
+                )
+                tensor.copy_(start[name][columns] if by_column else start[name])
+        stepper = stepper_of(part, owned.ratings, fields, FEW, device="cpu", threads=1)
+        return columns, stepper.step(rows, step=0, rate=1.0), stepper.state()
+
+    names = [name for name, _ in member.components["user-ridge"].network.named_parameters()]
+    for columns, own_cost, found in on_ranks(ranks, own):
+        assert own_cost == pytest.approx(cost, rel=1e-5)
+        for number, name in enumerate(names):
+            whole, mine = (of[f"user-ridge/{number}.moment"] for of in (expected, found))
+            wanted = whole if name == "log_prior" else whole[columns]
+            gap = float((mine - wanted).norm()) / float(whole.norm())
+            assert gap < 1e-5, name
+
+
+def test_any_number_of_ranks_gives_the_same_accuracy(
+    shards: ShardedRatings, tmp_path: Path
+) -> None:
+    found = [
+        on_ranks(
+            ranks,
+            lambda group, ranks=ranks: train_distributed(  # type: ignore[misc]
+                group,
+                shards,
+                tmp_path / str(ranks),
+                side="user",
+                architecture=FIELDS,
+                settings=FEW,
+                threads=1,
+            )["valid"].get("rmse"),
+        )[0]
+        for ranks in (1, 2, 3)
+    ]
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
+    assert found[2] == pytest.approx(found[0], rel=1e-4)

@@ -1,0 +1,377 @@
+"""Ranks train what one process trains: gradients, validation, the folder, and again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from tests.distributed.thread_group import on_ranks, small_shards
+from typer.testing import CliRunner
+
+from cfnade import checkpoint
+from cfnade.cli import app
+from cfnade.cli.run_config import RunConfig, load_parts
+from cfnade.components import Member, component_names, new_member
+from cfnade.config import TrainingConfig
+from cfnade.data.splits import Split
+from cfnade.distributed.load_partition import load_partition, verify_model
+from cfnade.distributed.process_group import Array, ProcessGroup
+from cfnade.distributed.rank_data import both_ways, load_rank_data
+from cfnade.distributed.shards import ShardedRatings
+from cfnade.distributed.state import RankStateStore
+from cfnade.distributed.train import train_distributed
+from cfnade.distributed.validation import DistributedValidation
+from cfnade.exceptions import CheckpointError, TrainingError
+from cfnade.training.state import write_state
+from cfnade.training.steps import Stepper, TorchStepper, stepper_of
+
+FEW = TrainingConfig(epochs=2, batch_rows=16)
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "user": ("user", {"hidden": (8,)}),
+    "item": ("item", {"hidden": (8,), "shared": False, "context_scale": "sqrt"}),
+    "factored": ("user", {"hidden": (8,), "factors": 3, "context_scale": "sqrt"}),
+    "deep": ("item", {"hidden": (8, 6), "factors": 4, "target_weight": "unit"}),
+    "both": ("both", {"hidden": (8,), "context_scale": "sqrt"}),
+}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> ShardedRatings:
+    return small_shards(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def parts(shards: ShardedRatings) -> Split:
+    whole: Split = load_parts(RunConfig(data=str(shards.folder), recipe="", side="user"))
+    return whole
+
+
+class Stepped(NamedTuple):
+    """A rank's columns after some steps."""
+
+    columns: dict[str, torch.Tensor]  # by side
+    member: Member
+    moments: dict[str, torch.Tensor]
+    cost: float
+
+
+def stepped(
+    group: ProcessGroup,
+    shards: ShardedRatings,
+    name: str,
+    settings: TrainingConfig,
+    steps: int,
+    rows: int = 16,
+) -> Stepped:
+    side, fields = MODELS[name]
+    names = component_names(side)
+    axes: list[Any] = [*names]
+    owned = {axis: load_rank_data(group, shards, axis) for axis in axes}
+    one = owned[names[0]]
+    ratings = both_ways(one, owned["item"]) if len(names) > 1 else one.ratings
+    of_axes: Any = {axis: own.part for axis, own in owned.items()}
+    member = new_member(names, ratings, fields, settings, of_axes)
+    stepper = stepper_of(member, ratings, fields, settings, device="cpu", threads=1)
+    cost = 0.0
+    for step in range(steps):
+        cost = stepper.step(rows_of(stepper, rows), step=step, rate=1.0)
+    columns = {axis: torch.from_numpy(own.part.columns).long() for axis, own in owned.items()}
+    return Stepped(columns, member, stepper.state(), cost)
+
+
+def rows_of(stepper: Stepper, count: int = 16) -> Array:
+    return np.random.default_rng(0).permutation(stepper.draws.n_rows)[:count]
+
+
+def whole_gradient(
+    parts: Split, name: str, settings: TrainingConfig, rows: int
+) -> tuple[dict[Any, Any], float]:
+    """The gradient of the first step by autograd, in one process, by side and parameter."""
+    side, fields = MODELS[name]
+    member = new_member(component_names(side), parts.train, fields, settings)
+    stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=1)
+    plain = TorchStepper(member, parts.train, stepper.draws, 1.0)
+    cost = plain.step(rows_of(stepper, rows), step=0, rate=1.0)
+    moments = plain.state()
+    firsts = {
+        (axis, key): 10 * moments[f"{axis}/{i}.moment"]
+        for axis, one in member.components.items()
+        for i, (key, _) in enumerate(one.network.named_parameters())
+    }
+    return firsts, cost
+
+
+ENGINE_NAMES = {"W": "input_table", "A": "input_table", "V": "output_table", "P": "output_table"}
+ENGINE_NAMES |= {"b": "bias"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("ranks", "rows"), [(2, 16), (3, 16), (3, 2)])
+def test_the_gradient_of_a_step_is_that_of_one_process(
+    shards: ShardedRatings, parts: Split, name: str, ranks: int, rows: int
+) -> None:
+    expected, cost = whole_gradient(parts, name, FEW, rows)
+    for found in on_ranks(ranks, lambda group: stepped(group, shards, name, FEW, 1, rows)):
+        assert found.cost == pytest.approx(cost, rel=1e-5)
+        for (axis, key), gradient in expected.items():
+            own = 10 * found.moments[f"{axis}/{ENGINE_NAMES.get(key, key)}.0"]
+            whole = gradient[found.columns[axis]] if key in ENGINE_NAMES else gradient
+            error = float((own[: len(whole)] - whole).norm())
+            assert error < 1e-5 * max(1e-12, float(gradient.norm())), (axis, key)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_rank_has_the_bits_of_one_process(
+    shards: ShardedRatings, parts: Split, name: str
+) -> None:
+    side, fields = MODELS[name]
+    member = new_member(component_names(side), parts.train, fields, FEW)
+    stepper = stepper_of(member, parts.train, fields, FEW, device="cpu", threads=1)
+    for step in range(3):
+        stepper.step(rows_of(stepper), step=step, rate=1.0)
+    (found,) = on_ranks(1, lambda group: stepped(group, shards, name, FEW, 3))
+    weights = dict(found.member.named_parameters())
+    for key, tensor in member.named_parameters():
+        assert torch.equal(weights[key], tensor), key
+
+
+@pytest.mark.parametrize(("ranks", "name"), [(2, "deep"), (3, "deep"), (2, "both"), (3, "both")])
+def test_validation_by_ranks_is_that_of_the_whole(
+    shards: ShardedRatings, parts: Split, ranks: int, name: str, tmp_path: Path
+) -> None:
+    found = on_ranks(ranks, lambda group: trained(group, shards, tmp_path, name))
+    from cfnade.inference.scorer import Scorer
+
+    fitted = checkpoint.load(tmp_path)
+    fitted = replace(fitted, context=parts.train, calibration=None)
+    valid = parts.valid
+    chances = Scorer(fitted).probabilities(valid.users, valid.items)
+    stars = valid.scale.array()
+    rmse = float(np.sqrt(np.mean(np.square(chances @ stars - valid.values))))
+    assert found[0]["valid"]["rmse"] == pytest.approx(rmse, rel=1e-5)
+    errors = valid.values - np.clip(means(parts), stars[0], stars[-1])
+    plain = float(np.sqrt(np.mean(np.square(errors))))
+    assert found[0]["valid"]["means_rmse"] == pytest.approx(plain)
+
+
+def means(parts: Split) -> Array:
+    """mean + item's offset + user's offset, by hand."""
+    train, valid, said = parts.train, parts.valid, []
+    mean = float(np.mean(train.values))
+    of_items = [
+        float(np.sum(train.values[train.items == i] - mean)) / (np.sum(train.items == i) + 5)
+        for i in range(train.n_items)
+    ]
+    left = train.values - mean - np.array(of_items)[train.items]
+    for user, item in zip(valid.users, valid.items, strict=True):
+        mine = train.users == user
+        said.append(mean + of_items[item] + float(np.sum(left[mine])) / (np.sum(mine) + 5))
+    return np.array(said)
+
+
+def trained(
+    group: ProcessGroup, shards: ShardedRatings, out: Path, name: str, **how: Any
+) -> dict[str, Any]:
+    side, fields = MODELS[name]
+    given: dict[str, Any] = {"settings": FEW, "threads": 1} | how
+    return train_distributed(group, shards, out, side=side, architecture=fields, **given)
+
+
+@pytest.mark.parametrize("name", ["deep", "both"])
+def test_the_same_ranks_give_the_same_bits_and_others_the_same_model(
+    shards: ShardedRatings, tmp_path: Path, name: str
+) -> None:
+    folders = {
+        (ranks, again): tmp_path / f"{ranks}-{again}" for ranks in (1, 2, 3) for again in (0, 1)
+    }
+    for (ranks, _), out in folders.items():
+        on_ranks(ranks, lambda group, out=out: trained(group, shards, out, name))  # type: ignore[misc]
+    bits = {key: (out / "model.safetensors").read_bytes() for key, out in folders.items()}
+    weights = {key: vector(out) for key, out in folders.items()}
+    for ranks in (1, 2, 3):
+        assert bits[ranks, 0] == bits[ranks, 1]
+        gap = (weights[ranks, 0] - weights[1, 0]).norm() / weights[1, 0].norm()
+        assert float(gap) < 2e-3
+
+
+def vector(folder: Path) -> torch.Tensor:
+    member = checkpoint.load(folder).members[0]
+    return torch.cat([p.detach().flatten() for p in member.parameters()])
+
+
+def test_the_folder_holds_every_rating_and_id_once(
+    shards: ShardedRatings, parts: Split, tmp_path: Path
+) -> None:
+    on_ranks(3, lambda group: trained(group, shards, tmp_path, "user"))
+    fitted = checkpoint.load(tmp_path)
+    context, both = fitted.context, parts.train.concat(parts.valid)
+    assert np.array_equal(context.user_ids, both.user_ids)
+    assert np.array_equal(context.item_ids, both.item_ids)
+
+    def rated(ratings: Any) -> set[tuple[int, int, int]]:
+        columns = (ratings.users.tolist(), ratings.items.tolist(), ratings.levels.tolist())
+        return set(zip(*columns, strict=True))
+
+    assert rated(context) == rated(both)
+    assert len(context) == len(both)
+    assert np.array_equal(fitted.trained_on["item"], parts.train.level_counts("item"))
+    assert fitted.calibration is not None
+
+
+def test_more_ranks_than_columns_leave_some_with_nothing_to_do(tmp_path: Path) -> None:
+    few = small_shards(tmp_path, users=30, items=3, ratings=60)
+    found = on_ranks(5, lambda group: load_rank_data(group, few, "user").part.columns)
+    assert sorted(np.concatenate(found).tolist()) == [0, 1, 2]
+    assert any(len(columns) == 0 for columns in found)
+    on_ranks(5, lambda group: trained(group, few, tmp_path / "out", "user"))
+    assert checkpoint.load(tmp_path / "out").members[0].to_dict()["user"]["columns"] == 3
+
+
+def test_what_ranks_cannot_train_is_refused(shards: ShardedRatings, tmp_path: Path) -> None:
+    refused = {
+        "user-ridge+item": "of users and items together that is --side both",
+        "user+time": "'time' cannot be trained on several ranks",
+    }
+    for side, match in refused.items():
+        with pytest.raises(TrainingError, match=match):
+            on_ranks(
+                2,
+                lambda group, side=side: train_distributed(  # type: ignore[misc]
+                    group, shards, tmp_path, side=side, architecture={}, settings=FEW
+                ),
+            )
+    assert not list(tmp_path.iterdir())
+
+
+# -- interrupted ----------------------------------------------------------------------------------
+
+
+def test_a_state_that_not_every_rank_wrote_does_not_count(
+    shards: ShardedRatings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cfnade.distributed import state as rank_state
+
+    long = TrainingConfig(epochs=8, batch_rows=16)
+    whole = tmp_path / "whole"
+    on_ranks(2, lambda group: trained(group, shards, whole, "user", settings=long))
+    write, calls = write_state, [0]
+
+    def dies(folder: Path, *rest: Any) -> None:
+        write(folder, *rest)
+        mine = folder.parent.name == "rank-001"
+        calls[0] += mine
+        if mine and calls[0] == 2:
+            raise RuntimeError("killed")
+
+    def run(group: ProcessGroup, resume: bool) -> dict[str, Any]:
+        saving = RankStateStore(tmp_path / "out", 0.0, resume, group)
+        return trained(group, shards, tmp_path / "out", "user", settings=long, saving=saving)
+
+    monkeypatch.setattr(rank_state, "write_state", dies)
+    with pytest.raises(RuntimeError, match="killed"):
+        on_ranks(2, lambda group: run(group, False))
+    monkeypatch.setattr(rank_state, "write_state", write)
+    assert rank_state.exists(tmp_path / "out")
+    with pytest.raises(TrainingError, match="begun by 2 ranks, and these are 3"):
+        on_ranks(3, lambda group: run(group, True))
+    on_ranks(2, lambda group: run(group, True))
+    one, other = ((f / "model.safetensors").read_bytes() for f in (whole, tmp_path / "out"))
+    assert one == other
+
+
+def test_judges_look_at_the_same_rows_of_many(
+    shards: ShardedRatings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cfnade.distributed import validation as judging
+
+    monkeypatch.setattr(judging, "MOST", 30)
+    counts = {
+        ranks: sum(
+            on_ranks(
+                ranks,
+                lambda g: len(DistributedValidation(load_rank_data(g, shards, "user")).levels),
+            )
+        )
+        for ranks in (1, 2, 3)
+    }
+    assert len(set(counts.values())) == 1
+    assert 0 < counts[1] < shards.sizes["valid"]
+
+
+def test_one_process_trains_on_shards_as_ever_and_leaves_a_run_of_ranks_alone(
+    shards: ShardedRatings, tmp_path: Path
+) -> None:
+    def run(group: ProcessGroup, epochs: int) -> None:
+        saving = RankStateStore(tmp_path, 0.0, False, group)
+        trained(
+            group, shards, tmp_path, "user", settings=replace(FEW, epochs=epochs), saving=saving
+        )
+
+    on_ranks(2, lambda group: run(group, 8))
+    command = ["train", str(shards.folder), "--side", "item", "--ridge", "0", "--epochs", "1"]
+    for more, code in (([], 1), (["--force"], 0)):
+        done = CliRunner().invoke(app, [*command, "--out", str(tmp_path), *more])
+        assert done.exit_code == code, done.output
+        if code:
+            assert "unfinished training of several ranks" in str(done.exception)
+    assert checkpoint.load(tmp_path).side == "item"
+    assert not (tmp_path / "ranks").exists()
+
+
+# -- from an earlier model ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["deep", "both"])
+def test_ranks_load_the_columns_of_their_own_ids(
+    shards: ShardedRatings, parts: Split, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cfnade.distributed import load_partition as saved_columns
+
+    monkeypatch.setattr(saved_columns, "_MOST", 100)  # numbers at a time: some columns of a table
+    on_ranks(3, lambda group: trained(group, shards, tmp_path, name))
+    whole = checkpoint.load(tmp_path)
+    ids = {"user": parts.train.user_ids, "item": parts.train.item_ids}
+    for some in (slice(0, None, 2), slice(1, None, 2)):
+        own: Any = {axis: all_ids[some] for axis, all_ids in ids.items()}
+        part = load_partition(tmp_path, own)
+        for side_name, side in part.members[0].components.items():
+            full = whole.members[0].components[side_name].network.state_dict()
+            for key, tensor in side.network.state_dict().items():
+                wanted = full[key][some] if key in side.by_column else full[key]
+                assert torch.equal(tensor, wanted), (side_name, key)
+
+
+def test_ranks_go_on_from_a_model_with_some_of_the_items(
+    shards: ShardedRatings, tmp_path: Path
+) -> None:
+    """After no step the weights of known columns are the earlier ones, on any number of ranks."""
+    fewer = small_shards(tmp_path, users=60, items=30, ratings=700)
+    on_ranks(2, lambda group: trained(group, fewer, tmp_path / "earlier", "deep"))
+    still = TrainingConfig(epochs=1, batch_rows=16, learning_rate=1e-12)
+    how: dict[str, Any] = {"start": tmp_path / "earlier", "settings": still}
+    on_ranks(3, lambda group: trained(group, shards, tmp_path / "later", "deep", **how))
+    earlier, later = (checkpoint.load(tmp_path / name) for name in ("earlier", "later"))
+    _, old, new = np.intersect1d(
+        earlier.context.user_ids, later.context.user_ids, return_indices=True
+    )
+    assert len(old) > 0
+    before, after = (
+        one.members[0].components["item"].network.state_dict() for one in (earlier, later)
+    )
+    for key in ("A", "P", "b"):
+        torch.testing.assert_close(after[key][new], before[key][old], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(after["Q"], before["Q"], atol=1e-6, rtol=1e-5)
+
+
+def test_a_model_that_ranks_cannot_share_is_refused(shards: ShardedRatings, tmp_path: Path) -> None:
+    on_ranks(2, lambda group: trained(group, shards, tmp_path, "user"))
+    verify_model(tmp_path)
+    with (tmp_path / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\xff")
+    with pytest.raises(CheckpointError, match="was damaged"):
+        verify_model(tmp_path)

@@ -1,0 +1,16 @@
+"""implicit's own tests of recommenders, with ours; its source archive has them: docs/plug_in.md."""
+
+from __future__ import annotations
+
+import unittest
+
+from recommender_base_test import (  # type: ignore[import-not-found]
+    RecommenderBaseTestMixin,
+)
+
+from cfnade.integrations.implicit import PickRecommender
+
+
+class TestPickRecommender(unittest.TestCase, RecommenderBaseTestMixin):  # type: ignore[misc]
+    def _get_model(self) -> PickRecommender:
+        return PickRecommender(threads=1)

@@ -1,0 +1,36 @@
+"""LensKit's own tests of components, with our scorer; its Python runs this: test_lenskit.py."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from lenskit.testing import (  # noqa: F401  # fixtures
+    BasicComponentTests,
+    ScorerTests,
+    ml_100k,
+    ml_ds,
+    ml_ds_unchecked,
+    ml_ratings,
+)
+
+from cfnade.integrations.lenskit import CFNADEScorer
+from cfnade.parameters import Arguments
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(42)
+
+
+class TestCFNADEScorer(BasicComponentTests, ScorerTests):  # type: ignore[misc]
+    component = CFNADEScorer
+    config = Arguments(side="user", epochs=4, threads=1)
+    configs: ClassVar[list[dict[str, Any]]] = [
+        {"side": "item", "hidden": [30, 20]},
+        {"settings": {"smoothing": 10}},
+    ]
+    can_score = "known"
+    expected_rmse = (0.85, 0.91)
+    """LensKit's mean over people of their RMSE, on a split of its own; a first guess."""
