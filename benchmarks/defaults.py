@@ -40,7 +40,7 @@ from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import Synthetic, synthetic
 from cfnade.evaluation.rating_metrics import nll, rmse
-from cfnade_rivals import make
+from cfnade_baselines import make
 
 FOLDER = RESULTS / "defaults"
 SETS: dict[str, dict[str, Any]] = {

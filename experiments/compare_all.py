@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from cfnade_rivals.comparison import Task, chosen, compare
+from cfnade_baselines.compare import Task, chosen, compare
 
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

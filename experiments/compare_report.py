@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.utils.files import write_text
-from cfnade_rivals.chart import draw
-from cfnade_rivals.comparison import RESULTS, Outcome, read_result
-from cfnade_rivals.contestants import Contestant, contestant, names
-from cfnade_rivals.standings import ModelStanding, best, standings
+from cfnade_baselines.chart import draw
+from cfnade_baselines.compare import RESULTS, Outcome, read_result
+from cfnade_baselines.presets import Contestant, contestant, names
+from cfnade_baselines.report import ModelStanding, best, standings
 
 HERE = Path(__file__).resolve().parent
 FOLDER, TUNING = HERE / "results" / "comparison", HERE / "results" / "tuning"
@@ -38,7 +38,7 @@ figure of ours was measured by `cfnade compare`.
 **How.** Each model is fitted on the training part of a split, may stop by its validation part, and
 is scored on the test part once. Some learn from the validation part, too, and end when their
 options say; a line below the table names them. Options were chosen by validation on the first split
-of each data set (`experiments/tune_rivals.py`) and lie in `src/cfnade_rivals/contestants/`; the
+of each data set (`experiments/tune_rivals.py`) and lie in `src/cfnade_baselines/presets/`; the
 test part chose nothing. Predictions are clipped to the scale. RMSE and MAE are of the expected
 rating; NLL is in nats a rating, for models that have a distribution (CF-NADE's after calibration on
 validation). CF-NADE conditions on training and validation ratings when it predicts, as its paper

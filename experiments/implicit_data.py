@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from cfnade.data.dataset import Dataset, Interactions
 from cfnade.data.load import load, load_split
-from cfnade_rivals.listers.likes import Likes
-from cfnade_rivals.listers.list_questions import ListQuestion
+from cfnade_baselines.listers.likes import Likes
+from cfnade_baselines.listers.list_questions import ListQuestion
 
 FILES = ("steam", "lastfm")
 """Data sets with a training and a test file."""

@@ -30,9 +30,9 @@ from cfnade.data.splits import split
 from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.training.implicit import implicit_plan
 from cfnade.training.run import train_picks
-from cfnade_rivals.listers import make_lister
-from cfnade_rivals.listers.likes import Likes
-from cfnade_rivals.listers.list_scoring import score_lists
+from cfnade_baselines.listers import make_lister
+from cfnade_baselines.listers.likes import Likes
+from cfnade_baselines.listers.list_scoring import score_lists
 from experiments.implicit_data import FILES, RATINGS, SHAPES, hide, row_of
 from experiments.implicit_page import write_page
 

@@ -32,11 +32,11 @@ from cfnade.fitted_model import FittedModel
 from cfnade.implicit import ImplicitComponent, InteractionModel, InteractionRows
 from cfnade.training.implicit import implicit_plan
 from cfnade.training.run import train_picks
-from cfnade_rivals.listers import make_lister
-from cfnade_rivals.listers.blend import FittedBlend
-from cfnade_rivals.listers.likes import Likes
-from cfnade_rivals.listers.list_questions import ListQuestion, list_parts
-from cfnade_rivals.listers.list_scoring import PersonScores, score_lists
+from cfnade_baselines.listers import make_lister
+from cfnade_baselines.listers.blend import FittedBlend
+from cfnade_baselines.listers.likes import Likes
+from cfnade_baselines.listers.list_questions import ListQuestion, list_parts
+from cfnade_baselines.listers.list_scoring import PersonScores, score_lists
 from experiments.lists_report import write_page
 
 RESULTS = Path(__file__).resolve().parent / "results" / "lists"

@@ -22,7 +22,7 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.load import load_split
 from cfnade.data.split_protocols import add_validation
 from cfnade.evaluation.rating_metrics import nll, rmse
-from cfnade_rivals import make
+from cfnade_baselines import make
 
 RESULTS = Path(__file__).resolve().parent / "results" / "tuning"
 SPLITS = {"ml-1m": "authors:1234", "ml-100k": "u1"}

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from cfnade_rivals import comparison
-from cfnade_rivals.one_fit import answer
+from cfnade_baselines import compare as comparison
+from cfnade_baselines.one_fit import answer
 
 Shell = Any
 
 
 @pytest.fixture(autouse=True)
 def _fits_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That each has one of its own is seen in tests/rivals; here it would only take time."""
+    """That each has one of its own is seen in tests/baselines; here it would only take time."""
     monkeypatch.setattr(comparison, "fit_apart", answer)
 
 

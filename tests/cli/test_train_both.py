@@ -1,4 +1,4 @@
-"""`cfnade train --side both` and `--n-seeds`: trained, saved, resumed and evaluated as any model."""
+"""`cfnade train --side both` and `--n-seeds`: trained, saved, resumed and evaluated."""
 
 from __future__ import annotations
 

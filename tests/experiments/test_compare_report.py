@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cfnade_rivals.contestants import contestant
+from cfnade_baselines.presets import contestant
 from experiments import compare_report
 
 pytest.importorskip("matplotlib")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import cfnade
-from cfnade_rivals.interface import MissingError
-from cfnade_rivals.lenskit_rival import interpreter
+from cfnade_baselines.base import MissingError
+from cfnade_baselines.lenskit import interpreter
 
 HERE = Path(__file__).parent
 

@@ -109,6 +109,6 @@ def main() -> NoReturn:
 @cache
 def _register_compare() -> None:
     """Add the command of the package of baselines, which imports this package."""
-    from cfnade_rivals.command import compare
+    from cfnade_baselines.cli import compare
 
     _register("Other", "compare", compare)

@@ -353,9 +353,13 @@ def _position(
             )
     there = _listed(names, width)
     if isinstance(requested_column, str) and not requested_column.isdecimal():
-        raise DataError(f"{label}: {role}={requested_column!r} is no column; there are {there}")
+        raise DataError(
+            f"{label}: {option(role, requested_column)} is no column; there are {there}"
+        )
     if not 0 <= int(requested_column) < width:
-        raise DataError(f"{label}: {role}={requested_column}: there are {there}, counted from 0")
+        raise DataError(
+            f"{label}: {option(role, requested_column)}: there are {there}, counted from 0"
+        )
     return int(requested_column)
 
 

@@ -167,7 +167,9 @@ def parse_numbers(column: pl.Series, locate: Locate, noun: str = "rating") -> Pa
         if "," in str(text):
             remedy = "write decimals with a point, as in 3.5"
         else:
-            remedy = f"correct or remove the line, or name the column of {noun}s with {option(noun)}"
+            remedy = (
+                f"correct or remove the line, or name the column of {noun}s with {option(noun)}"
+            )
             remedy += (
                 f", or add {option('implicit', True)} if there is none" if noun == "rating" else ""
             )

@@ -180,7 +180,7 @@ def _numbers(values: Sequence[float], noun: str) -> tuple[float, ...]:
     try:
         return tuple(float(value) for value in values)
     except (TypeError, ValueError):
-        raise DataError(f"{noun}={values!r} is not a list of numbers") from None
+        raise DataError(f"{noun} {values!r} is not a list of numbers") from None
 
 
 def bin_scale(bins: int | Sequence[float], low: float, high: float) -> Scale:

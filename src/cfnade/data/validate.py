@@ -150,7 +150,9 @@ def _check_options(table: RawTable, options: LoadOptions) -> None:
         )
     for name in ("scale", "bins"):
         if table.implicit and getattr(options, name) is not None:
-            raise DataError(f"{name}= is for ratings, and these are interactions; leave it out")
+            raise DataError(
+                f"{option(name)} is for ratings, and these are interactions; leave it out"
+            )
 
 
 def _scale(table: RawTable, options: LoadOptions) -> Scale:

@@ -62,7 +62,9 @@ def table_kind(head: bytes) -> str | None:
 def read_frame(data: Any, options: LoadOptions, label: str = "the frame") -> RawTable:
     """Return the ratings of any table in memory."""
     if names := options.text_options():
-        raise DataError(f"{names[0]}= is for text files, not for tables in memory; leave it out")
+        raise DataError(
+            f"{option(names[0])} is for text files, not for tables in memory; leave it out"
+        )
     frame = to_polars(data, options)
     roles = assign_roles(_header(frame.columns), frame.width, options, label)
     return _to_raw(frame, frame.columns, roles, label, "row {}".format)
@@ -72,7 +74,7 @@ def read_table(data: bytes | Path, label: str, kind: str, options: LoadOptions) 
     """Return the ratings of a file of tables, given by its path or content."""
     if names := options.text_options():
         raise DataError(
-            f"{label}: a {kind} table takes no {names[0]}=, which is for text; leave it out"
+            f"{label}: a {kind} table takes no {option(names[0])}, which is for text; leave it out"
         )
     if kind in (PARQUET, ARROW):
         table = read_columnar(data, label, kind, options)
