@@ -69,7 +69,7 @@ def test_a_missing_library_is_a_line_and_not_the_end(
         (["--models", "means,,"], "write names with commas between"),
         (["--models", "meens"], "unknown model 'meens'; did you mean 'means'?"),
         (["--splits", "paper:0,paper:0"], "each once"),
-        (["--seed", "-1"], "--seed -1: must not be negative"),
+        (["--splits", ",paper:0"], "write names with commas"),
         (["--splits", "none:1"], "none"),
     ],
 )

@@ -16,11 +16,13 @@ from tests.cli.test_train import options, wait_for, weights
 
 from cfnade.checkpoint import load
 from cfnade.cli.output_dir import LOCK, begin_run
+from cfnade.cli.run_config import RunConfig
 from cfnade.training import state
 from cfnade.utils.files import atomic_write
 
 Shell = Any
 STATE = "training.safetensors"
+CONFIG = RunConfig(data="ratings.csv", recipe="default", side="user")
 LONG = 100_000  # epochs: more than any test waits for
 
 
@@ -49,7 +51,7 @@ def test_a_finished_run_keeps_its_model_and_not_its_state(
     before = weights(out)
     again = shell("train", "--resume", "--out", out)
     assert again.code == 1
-    assert "training is finished, so there is nothing to resume" in again.said
+    assert "the run is finished, so there is nothing to resume" in again.said
     assert "--keep-state keeps it" in again.said
     assert f"give --init-model {out} and another folder with --out" in again.said
     assert weights(out) == before
@@ -84,7 +86,7 @@ def test_a_run_stopped_in_its_refit_is_not_finished(
         done = shell("train", ratings_file, *options(out, 2), "--refit")
     assert done.code == 0, done.err
     assert load(out).facts["best_epoch"] == 2  # so the refit was stopped after the first of two
-    assert "stopped; go on with" in done.out
+    assert "stopped; continue with" in done.out
     assert shell("train", "--resume", "--out", out).code == 0
     assert weights(out) == weights(whole)
 
@@ -118,7 +120,7 @@ def test_force_replaces_an_unfinished_run(
     stopped.undo()
     done = shell("train", ratings_file, *options(out, 1), "--overwrite")
     assert done.code == 0, done.err
-    assert load(out).facts["job"]["training"]["epochs"] == 1
+    assert load(out).facts["run_config"]["training"]["epochs"] == 1
 
 
 def test_files_that_are_no_model_are_refused_before_training(shell: Shell, tmp_path: Path) -> None:
@@ -249,9 +251,9 @@ def test_a_run_that_begins_removes_only_states_of_earlier_runs(tmp_path: Path) -
         path.write_bytes(b"new")
     with atomic_write(old) as file:
         file.write(b"new")
-    begin_run(tmp_path, {}, earlier)
+    begin_run(tmp_path, CONFIG, earlier)
     assert not older.exists()
     assert not left.exists()
     assert [path.read_bytes() for path in (old, saved, saving)] == [b"new"] * 3
-    begin_run(tmp_path, {})
+    begin_run(tmp_path, CONFIG)
     assert not state.states_in(tmp_path)

@@ -42,7 +42,7 @@ def test_train_writes_a_model_and_its_history(
     history = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in history] == [1, 2, 3, 4, 5, 6]
     bundle = load(out)
-    assert bundle.facts["job"]["split"] == "paper:0"
+    assert bundle.facts["run_config"]["split"] == "paper:0"
     assert bundle.facts["valid"]["rmse"] == min(record["valid_rmse"] for record in history)
 
 
@@ -78,7 +78,7 @@ def test_without_context_only_histories_work(
     arguments = [*options(out, 1), "--side", "user", "--without-context"]
     done = shell("train", ratings_file, *arguments)
     assert done.code == 0
-    assert "only histories given in the call will work" in done.out
+    assert "it recommends for histories, not for known users" in done.out
     assert "evaluate" not in done.out
     assert not load(out).has_context
     assert shell("recommend", out, "3=5").code == 0
@@ -220,4 +220,4 @@ def test_more_ratings_continue_an_earlier_model(
     done = shell("train", grown, *options(more, 1), "--init-model", first)
     assert done.code == 0, done.err
     assert load(more).context.n_users == load(first).context.n_users + 1
-    assert load(more).facts["job"]["from"] == str(first)
+    assert load(more).facts["run_config"]["init_model"] == str(first)

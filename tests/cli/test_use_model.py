@@ -28,7 +28,7 @@ def test_predict_writes_what_the_predictor_says(
         out = tmp_path / name
         done = shell("predict", user_model, pairs, "--out", out)
         assert done.code == 0
-        assert "nothing is known of 1 user and 1 item:" in done.said
+        assert "unknown to the model: 1 user, 1 item; " in done.said
         frame = pl.read_parquet(out) if out.suffix == ".parquet" else pl.read_csv(out)
         assert frame["prediction"].to_list() == pytest.approx(expected.tolist())
     assert shell("predict", user_model, pairs).out.startswith("user,item,title,prediction")
@@ -62,7 +62,7 @@ def test_predict_takes_new_items_with_their_first_ratings(
     assert pl.read_csv(io.StringIO(done.out))["prediction"].to_list() == pytest.approx(
         expected.tolist()
     )
-    assert "nothing is known" not in done.said
+    assert "unknown to the model" not in done.said
     for text, fault in (
         ("user,item,rating\n3,4444,good\n", "first.csv:2: rating 'good' is not a number"),
         ("user,item,rating\n", "first.csv: has no ratings of new items"),
@@ -138,8 +138,8 @@ def test_recommend_says_whom_it_does_not_know(
         done = shell("recommend", model, "--user", "7", "--user", "4444", "-n", "2", "--json")
         assert done.code == 0
         assert len(json.loads(done.out)) == 4
-        assert "nothing is known of user 4444: " in done.said
-        assert "nothing is known" not in shell("recommend", model, "--user", "7").err
+        assert "unknown users get the items that suit all users: 4444" in done.said
+        assert "unknown users" not in shell("recommend", model, "--user", "7").err
 
 
 def test_recommend_for_a_new_person_by_titles_ids_or_file(

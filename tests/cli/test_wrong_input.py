@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from cfnade.cli.run_config import RunConfig
+
 Shell = Any
 
 # {csv} ratings, {user}, {item} … models, {empty} an empty folder, {new} a folder that is not there
 CASES = [
     # train
-    ("train --out {new}", "say what to train on", 1),
+    ("train --out {new}", "DATA is missing", 1),
     ("train {csv}", "Missing option '--out'", 2),
     ("train nowhere.csv --out {new}", "no such file or folder", 1),
     ("train {csv} --out {new} --split papr:0", "did you mean paper:1", 1),
@@ -22,12 +25,12 @@ CASES = [
     ("train {csv} --out {new} --recipe {csv}x.toml", "cannot be read", 1),
     (
         "train {csv} --out {new} --side movie",
-        '--side (=\'movie\') must be "user", "item" or "both"',
+        '--side movie: must be "user", "item" or "both"',
         1,
     ),
-    ("train {csv} --out {new} --hidden wide", "write sizes like 500 or 500,500", 1),
-    ("train {csv} --out {new} --hidden 0", "--hidden (=[0]) must be a list of at least 1 value", 1),
-    ("train {csv} --out {new} --hidden 8 --factors 9", "--factors (=9) must not exceed", 1),
+    ("train {csv} --out {new} --hidden wide", "write sizes such as 500 or 500,500", 1),
+    ("train {csv} --out {new} --hidden 0", "--hidden 0: must be a list of at least 1 value", 1),
+    ("train {csv} --out {new} --hidden 8 --factors 9", "--factors 9: must not exceed", 1),
     (
         "train {csv} --out {new} --ordinal-weight 1.5",
         "--ordinal-weight (=1.5) must be a number in 0..1",
@@ -35,23 +38,23 @@ CASES = [
     ),
     (
         "train {csv} --out {new} --epochs -1",
-        "--epochs (=-1) must be a whole number of at least 0",
-        1,
+        "'--epochs': Input should be greater than or equal to 0",
+        2,
     ),
     ("train {csv} --out {new} --epochs many", "integer", 2),
     (
         "train {csv} --out {new} --learning-rate -1",
-        "--learning-rate (=-1.0) must be a number above 0",
+        "--learning-rate -1.0: must be a number above 0",
         1,
     ),
-    ("train {csv} --out {new} --weight-decay -1", "--weight-decay (=-1.0) must be a number of", 1),
-    ("train {csv} --out {new} --batch-rows 0", "--batch-rows (=0) must be a whole number of", 1),
-    ("train {csv} --out {new} --seed -3", "--seed (=-3) must be a whole number in 0..2**63-1", 1),
-    ("train {csv} --out {new} --n-threads 0", "--n-threads (=0) must be at least 1", 1),
+    ("train {csv} --out {new} --weight-decay -1", "'--weight-decay': Input should be", 2),
+    ("train {csv} --out {new} --batch-rows 0", "'--batch-rows': Input should be", 2),
+    ("train {csv} --out {new} --seed -3", "'--seed': Input should be", 2),
+    ("train {csv} --out {new} --n-threads 0", "'--n-threads': Input should be", 2),
     ("train {csv} --out {new} --device toaster", "device", 1),
     ("train {csv} --out {new} --init-model {empty}", "{empty}", 1),
     ("train {csv} --out {new} --init-model {item} --side user", "cannot be continued", 1),
-    ("train --resume --out {empty}", "holds no interrupted training", 1),
+    ("train --resume --out {empty}", "holds no interrupted run", 1),
     ("train {csv} --out {csv}", "{csv}", 1),
     ("train {csv} --out {new} --hidden 999999999999", "GB, too large for any machine", 1),
     ("train {csv} --out {new} --recipe {flat}", "hidden (=500) must be a list of", 1),
@@ -60,30 +63,30 @@ CASES = [
     ("train /dev/zero --out {new}", "/dev/zero: is not a regular file", 1),
     ("train {pipe} --out {new}", "is not a regular file", 1),
     ("train --resume --out {run_empty}", "cannot be resumed: data is missing", 1),
-    ("train --resume --out {run_list}", "it is not the arguments of a training", 1),
+    ("train --resume --out {run_list}", "it is not a configuration", 1),
     ("train --resume --out {run_text}", "cannot be resumed", 1),
-    ("train --resume --out {run_wrong}", "split is wrong", 1),
+    ("train --resume --out {run_wrong}", "option split (=3) must be a string", 1),
     ("train {csv} --out {new} --scale 1-3", "is off the scale 1–3", 1),
     # evaluate
     ("evaluate {new}", "{new}", 1),
     ("evaluate {empty}", "{empty}", 1),
     ("evaluate {csv}", "{csv}", 1),
     ("evaluate {user} nowhere.csv", "no such file or folder", 1),
-    ("evaluate {user} {pairs}", "has no ratings to score the model on; name their column", 1),
+    ("evaluate {user} {pairs}", "has no ratings to evaluate the model on; name their column", 1),
     ("train {csv} --out {csv}", "is a file; give a folder with --out", 1),
     ("train {csv} --out {csv}/model", "is a file; give a folder with --out", 1),
     ("recommend {user} --user 3 --candidate-item 7 --min-ratings 99999", "no item is left to", 0),
     ("evaluate {user} {csv}", "are among the ratings that the model conditions on", 1),
-    ("evaluate {user} --scale 1-5", "--scale says how to read ratings; give those to score", 1),
-    ("evaluate {user} --k 5", "--k (=5) is about lists; give --lists too", 1),
-    ("evaluate {user} --max-users 5", "--max-users (=5) is about lists; give --lists too", 1),
-    ("evaluate {user} --lists --k five", "--k (='five') must be a whole number", 1),
-    ("evaluate {user} --lists --k 5,,6", "--k (='5,,6') must be a whole number", 1),
-    ("evaluate {user} --lists --k 0", "--k (='0') must be a whole number", 1),
-    ("evaluate {user} --lists --threshold 9", "--threshold (=9.0) must be a number in 1.0..5.0", 1),
-    ("evaluate {user} --lists --max-users 0", "--max-users (=0) must be a whole number", 1),
+    ("evaluate {user} --scale 1-5", "No such option: --scale", 2),
+    ("evaluate {user} --k 5", "--k is for ranking metrics; give --ranking too", 1),
+    ("evaluate {user} --max-users 5", "--max-users is for ranking metrics; give --ranking", 1),
+    ("evaluate {user} --ranking --k five", "--k five: must be a whole number", 1),
+    ("evaluate {user} --ranking --k 5,,6", "--k 5,,6: must be a whole number", 1),
+    ("evaluate {user} --ranking --k 0", "--k 0: must be a whole number", 1),
+    ("evaluate {user} --ranking --threshold 9", "--threshold 9.0: must be a number in 1.0..5.0", 1),
+    ("evaluate {user} --ranking --max-users 0", "'--max-users': Input should be", 2),
     # predict
-    ("predict {user} {pairs} --out nowhere/out.csv", "there is no folder nowhere; make it", 1),
+    ("predict {user} {pairs} --out nowhere/out.csv", "there is no folder nowhere; create it", 1),
     ("predict {user} {pairs} --out {empty}.csv", "is a folder; name a file to write", 1),
     ("predict {new} {pairs} --out out.xlsx", "must end in .parquet or .csv", 1),
     ("predict {user} {doubled}", "2 columns are named user; keep one", 1),
@@ -96,12 +99,12 @@ CASES = [
     ("predict {user} {gap}", "item is missing; fill it in", 1),
     (
         "predict {user} {pairs} --timestamp 2005-09-06",
-        "--timestamp 2005-09-06: this model does not know time",
+        "--timestamp 2005-09-06: predictions of this model do not depend on time",
         1,
     ),
     (
         "predict {timed} {pairs}",
-        "give a column time, or one moment for all of them with --timestamp",
+        "give a column time, or one time for all with --timestamp",
         1,
     ),
     (
@@ -112,15 +115,15 @@ CASES = [
     ("predict {timed} {late}", "late.csv:3: time 'noon' is neither a number nor a date", 1),
     ("recommend {timed} --user 1", "makes no lists or explanations", 1),
     # recommend
-    ("recommend {user}", "say who: --user ID", 1),
+    ("recommend {user}", "give one user: --user ID", 1),
     ("recommend {user} --user me", "user ids of this model are whole numbers", 1),
-    ("recommend {user} --user 1 3=5", "say who: --user ID", 1),
+    ("recommend {user} --user 1 3=5", "give one user: --user ID", 1),
     ("recommend {user} 3=7", "scale", 1),
-    ("recommend {user} 3", "write a title or id and its rating", 1),
-    ("recommend {user} 3=good", "write a title or id and its rating", 1),
+    ("recommend {user} 3", "write an item and its rating", 1),
+    ("recommend {user} 3=good", "write an item and its rating", 1),
     ("recommend {user} Nothing=4", "neither an item id nor part of a title", 1),
     ("recommend {user} Film=4", "is in 40 titles, say which one", 1),
-    ("recommend {user} --user 1 -n 0", "-n (=0) must be a whole number of at least 1", 1),
+    ("recommend {user} --user 1 -n 0", "'-n': Input should be greater than or equal to 1", 2),
     ("recommend {user} --history nowhere.csv", "there is no such file", 1),
     ("recommend {user} --history {bad}", ":2: rating 'x' is not a number", 1),
     ("recommend {user} --history {blank}", "is empty; give CSV with a header, in UTF-8, or", 1),
@@ -132,44 +135,52 @@ CASES = [
     ("recommend {user} --user 9223372036854775808", "an id is a whole number from", 1),
     ("recommend {user} 9223372036854775808=3", "an id is a whole number from", 1),
     ("recommend {item} 3=5", "train one with --side user", 1),
-    ("recommend {user} --user 1 --threshold 9 --rank-by at-least", "--threshold (=9) must lie", 1),
-    ("recommend {user} --user 1 --quantile 2 --rank-by quantile", "--quantile (=2) must lie", 1),
+    ("recommend {user} --user 1 --threshold 9 --rank-by threshold", "threshold (=9) must lie", 1),
     (
         "recommend {user} --user 1 --quantile 0.5",
         "--quantile (=0.5) goes with --rank-by quantile",
         1,
     ),
-    ("recommend {user} --user 1 --rank-by best", "--rank-by (='best') must be one of", 1),
-    ("recommend {user} --user 1 --min-ratings -1", "--min-ratings (=-1) must be a whole", 1),
+    ("recommend {user} --user 1 --rank-by best", "Invalid value for '--rank-by'", 2),
+    ("recommend {user} --user 1 --min-ratings -1", "'--min-ratings': Input should be", 2),
     ("recommend {titles} Runer=5", "did you mean: Blade Runner (1982)", 1),
     ("recommend {titles} Film=5", "'Film' is in 37 titles, say which one", 1),
     # explain
-    ("explain {user} 20", "say who: --user ID", 1),
+    ("explain {user} 20", "give one user: --user ID", 1),
     ("explain {user} Nothing --user 1", "neither an item id nor part of a title", 1),
     ("explain {user} 20 --user 4444", "give --history to explain it for a new person", 1),
-    ("explain {user} 20 --user 1 -n 0", "-n (=0) must be a whole number of at least 1", 1),
-    ("explain {user} 20 --user 1 -n -2", "-n (=-2) must be a whole number of at least 1", 1),
+    ("explain {user} 20 --user 1 -n 0", "'-n': Input should be greater than or equal to 1", 2),
+    ("explain {user} 20 --user 1 -n -2", "'-n': Input should be greater than or equal to 1", 2),
     # export, tune
-    ("export {new} out.txt", "must end in .parquet or .csv", 1),
-    ("export {user} nowhere/out.csv", "there is no folder nowhere; make it first", 1),
-    ("export {user} out.csv -n 0", "-n (=0) must be a whole number of at least 1", 1),
-    ("tune {csv} --out {new} --trials 0", "--trials (=0) must be a whole number of at least 1", 1),
+    ("export recommendations {new} out.txt", "must end in .parquet or .csv", 1),
     (
-        "tune {csv} --out {new} --trials -4",
-        "--trials (=-4) must be a whole number of at least 1",
+        "export recommendations {user} nowhere/out.csv",
+        "there is no folder nowhere; create it first",
         1,
     ),
-    ("export {user} out.txt", "must end in .parquet or .csv", 1),
     (
-        "export {user} out.csv --what films",
-        "--what (='films') must be one of recommendations, items, users",
-        1,
+        "export recommendations {user} out.csv -n 0",
+        "'-n': Input should be greater than or equal to 1",
+        2,
+    ),
+    ("tune {csv} --out {new} --trials 0", "'--trials': Input should be", 2),
+    (
+        "tune {csv} --out {new} --trials -4",
+        "'--trials': Input should be",
+        2,
+    ),
+    ("export embeddings {user} out.txt", "must end in .parquet or .csv", 1),
+    (
+        "export embeddings {user} out.csv --side film",
+        "Invalid value for '--side'",
+        2,
     ),
     ("tune {csv} --out {new} --recipe nonsense", "unknown recipe 'nonsense'", 1),
     ("nonsense", "No such command 'nonsense'", 2),
 ]
 
 
+WRONG_RUN = RunConfig(data="x", recipe="default", side="user").to_json() | {"split": 3}
 FILES = {
     "flat.toml": "[model]\nhidden = 500\n",
     "three.toml": "model = 3\n",
@@ -177,7 +188,7 @@ FILES = {
     "run_empty/run.json": "{}",
     "run_list/run.json": "[]",
     "run_text/run.json": "{",
-    "run_wrong/run.json": '{"data": "x", "split": 3, "reading": {}}',
+    "run_wrong/run.json": json.dumps(WRONG_RUN),
     "pairs.csv": "user,item\n1,3\n",
     "late.csv": "user,item,time\n1,3,2005-09-06\n1,4,noon\n",
     "doubled.csv": "user,user,item\n1,2,3\n",

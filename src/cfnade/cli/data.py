@@ -120,7 +120,9 @@ def convert(
     weighting: options.Weighting = None,
     cache: options.Cache = True,
 ) -> None:
-    """Convert ratings of any format to Parquet, which every command reads without options.
+    """Convert ratings of any format to Parquet.
+
+    Other commands read the result without options.
 
     \b
       cfnade data convert ml-1m.zip ml-1m.parquet
@@ -145,7 +147,9 @@ def split_command(
     *,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for the parts.")],
 ) -> None:
-    """Split ratings into a training, a validation and a test part, each a Parquet file.
+    """Split ratings into training, validation and test part.
+
+    Each part is a Parquet file.
 
     \b
       cfnade data split ml-1m authors:1234 --out parts

@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from cfnade.cli.errors import with_option_name
 from cfnade.exceptions import CfnadeError
 
-_COLUMN = 28  # maximum width of the names of options
+_COLUMN = 30  # maximum width of the names of options
 
 
 class Command(TyperCommand):
@@ -106,4 +106,4 @@ def _flag_names(names: Iterable[str], negatives: Iterable[str]) -> str:
     if negatives == [f"--no-{name.removeprefix('--')}" for name in names]:
         return f"--[no-]{names[0].removeprefix('--')}"
     shown = names if not negatives or names == negatives else [*names, *negatives]
-    return ", ".join(name for name in shown if name.strip())
+    return ("/" if names != negatives else ", ").join(name for name in shown if name.strip())

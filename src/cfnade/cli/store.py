@@ -30,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Store the ratings of users in SQLite or PostgreSQL.",
 )
-STORES = "ratings.db (SQLite), a model folder (store.db in it), or postgresql://user@host/name."
+STORES = "SQLite file, model folder, or postgresql://user@host/name."
 StoreUrl = Annotated[str, typer.Argument(help=STORES, metavar="STORE", show_default=False)]
 
 

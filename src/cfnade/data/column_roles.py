@@ -229,7 +229,7 @@ def _assumption(roles: ColumnRoles, names: Sequence[str] | None, amounts: Sequen
     )
 
 
-def _advice(kind: str, name: str) -> str:
+def _advice(kind: str, name: int | str) -> str:
     """Return what to do about a column that looks like ratings; weights must be above 0."""
     rating, implicit = option("rating", name), option("implicit", True)
     if kind == "words":

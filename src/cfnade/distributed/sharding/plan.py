@@ -25,6 +25,7 @@ from cfnade.data.validate import Duplicates
 from cfnade.distributed.sharding.layout import SIDES
 from cfnade.exceptions import DataError
 from cfnade.utils.files import write_text
+from cfnade.utils.text import option
 from cfnade.utils.validation import options
 
 ROWS = 1 << 21
