@@ -25,13 +25,13 @@ from cfnade.data.scale import Scale
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic_like
 from cfnade.fitted_model import FittedModel
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.drawing import DrawnBatch, Sampler
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.column_groups import ColumnGroups
 from cfnade.kernels.engine import Engine
-from cfnade.kernels.grouping import Grouped
+from cfnade.kernels.sampling import GroupedBatch, RowSampler
 from cfnade.models import CFNADENetwork
 
-__all__ = ["DrawnBatch", "Grouped"]  # kernels' own types, for benchmarks that look inside a batch
+__all__ = ["ColumnGroups", "GroupedBatch"]  # kernel types, for benchmarks that inspect a batch
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results"
@@ -63,9 +63,9 @@ class Case:
         network.initialise(torch.Generator().manual_seed(SEED))
         return network
 
-    def sampler(self, threads: int) -> Sampler:
+    def sampler(self, threads: int) -> RowSampler:
         rows = self.rows
-        return Sampler(
+        return RowSampler(
             rows.offsets,
             rows.columns,
             rows.levels,
@@ -77,7 +77,7 @@ class Case:
 
     def engine(self, threads: int) -> Engine:
         network = engine_network(self.network())
-        rules = {n: Rule(1e-3, 0.0 if n in ("bias", "c") else 1e-3) for n in network.named()}
+        rules = {n: AdamRule(1e-3, 0.0 if n in ("bias", "c") else 1e-3) for n in network.named()}
         return Engine(
             network,
             rules,
@@ -155,18 +155,18 @@ def our_epoch(case: Case, threads: int) -> Callable[[], None]:
         nonlocal epoch
         batches, first = case.batches(epoch), epoch * 100_000
         for n in range(0, len(batches), threads):  # as many at once as training draws
-            for batch in sampler.several(batches[n : n + threads], seed=SEED, step=first + n):
+            for batch in sampler.sample_many(batches[n : n + threads], seed=SEED, step=first + n):
                 engine.step(batch)
         epoch += 1
 
     return run
 
 
-def drawn_batches(case: Case, threads: int, count: int | None = None) -> Iterator[DrawnBatch]:
+def drawn_batches(case: Case, threads: int, count: int | None = None) -> Iterator[GroupedBatch]:
     """The batches of an epoch, or its first ones, one at a time."""
     sampler = case.sampler(threads)
     for step, rows in enumerate(case.batches(0)[:count]):
-        yield sampler.draw(rows, seed=SEED, step=step)
+        yield sampler.sample(rows, seed=SEED, step=step)
 
 
 def rival_epoch(case: Case, make: Any, threads: int, count: int) -> float:

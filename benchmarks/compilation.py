@@ -2,7 +2,7 @@
 
     python benchmarks/compilation.py [TASK ...]
 
-Tasks are those of `cfnade.kernels.tasks`, one after the other in one process: a function that two
+Tasks are those of `cfnade.kernels.warmup`, one after the other in one process: a function that two
 of them need counts with the first.
 """
 
@@ -44,14 +44,13 @@ def watch(found: list[tuple[str, float]]) -> Callable[[], None]:
 
 def measure(tasks: list[str]) -> list[dict[str, Any]]:
     """CPU seconds and functions of every task."""
-    from cfnade.kernels.prepare import uncollected
-    from cfnade.kernels.tasks import TASKS
+    from cfnade.kernels.warmup import TASKS, paused_collector
 
     result = []
     for task in tasks or list(TASKS):
         found: list[tuple[str, float]] = []
         stop, start = watch(found), time.process_time()
-        with uncollected():
+        with paused_collector():
             TASKS[task][0]()
         stop()
         slowest = sorted(found, key=lambda one: -one[1])[:5]

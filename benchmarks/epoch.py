@@ -35,7 +35,7 @@ from benchmarks.common import (
 from benchmarks.kernel_times import profile
 from benchmarks.limit import limit
 from benchmarks.rivals import dense_step, gather_step
-from cfnade.kernels.compiled import WIDE
+from cfnade.kernels.jit import HAS_AVX512
 
 DENSE_LIMIT = 4e8  # bytes that one dense array of a batch may take; autograd keeps a dozen
 PAPER = {"ML-1M": 3.09, "ML-10M": 134.8, "Netflix": 1057.8}
@@ -131,7 +131,7 @@ def main() -> None:
         result = measure(case, arguments.threads, arguments.repeats)
         results.append(result)
         print(json.dumps({k: v for k, v in result.items() if k != "kernels"}), flush=True)
-    vectors = "AVX-512" if WIDE else "AVX2 or less"
+    vectors = "AVX-512" if HAS_AVX512 else "AVX2 or less"
     save("epoch", {"machine": machine(arguments.threads), "vectors": vectors, "cases": results})
 
 

@@ -101,7 +101,7 @@ def epoch(path: Path, ratings: int, threads: int) -> dict[str, Any]:
         case = Case("", rows, "synthetic", factors=50)
         engine, sampler = engine or case.engine(threads), case.sampler(threads)
         for batch in case.batches(step):
-            engine.step(sampler.draw(batch, seed=SEED, step=step))
+            engine.step(sampler.sample(batch, seed=SEED, step=step))
             step += 1
         seen += len(rows.columns)
     return {

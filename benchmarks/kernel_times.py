@@ -13,22 +13,22 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.common import Clock
-from cfnade.kernels import drawing, engine, hidden
+from cfnade.kernels import engine, hidden_layers, sampling
 
 PARTS = {
-    (drawing, "mark"): "draw and group",
-    (drawing, "scatter"): "draw and group",
+    (sampling, "split_rows"): "draw and group",
+    (sampling, "scatter"): "draw and group",
     (engine, "sum_context"): "sum contexts",
-    (hidden, "pack"): "hidden layers, both ways",
-    (hidden, "hidden_forward"): "hidden layers, both ways",
-    (hidden, "hidden_backward"): "hidden layers, both ways",
-    (hidden, "forward"): "hidden layers, both ways",
-    (hidden, "backward"): "hidden layers, both ways",
-    (hidden, "_gather"): "hidden layers, both ways",
-    (engine, "target_step"): "fit targets",
-    (engine, "context_step"): "fit contexts",
-    (hidden, "hidden_step"): "fit dense weights",
-    (hidden, "flat_step"): "fit dense weights",
+    (hidden_layers, "pack_weights"): "hidden layers, both ways",
+    (hidden_layers, "hidden_forward"): "hidden layers, both ways",
+    (hidden_layers, "hidden_backward"): "hidden layers, both ways",
+    (hidden_layers, "forward"): "hidden layers, both ways",
+    (hidden_layers, "backward"): "hidden layers, both ways",
+    (hidden_layers, "_merge_rows_after_barrier"): "hidden layers, both ways",
+    (engine, "update_output_table"): "fit targets",
+    (engine, "update_input_table"): "fit contexts",
+    (hidden_layers, "hidden_update"): "fit dense weights",
+    (hidden_layers, "update_flat"): "fit dense weights",
 }
 """What a function is part of, by the module that calls it and its name there."""
 

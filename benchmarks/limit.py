@@ -50,7 +50,7 @@ def count_work(case: Case, threads: int) -> Work:
     counts = np.zeros(6, np.int64)
     for batch in drawn_batches(case, threads):
         known, wanted = len(batch.context.rows), len(batch.targets.rows)
-        touched = len(batch.context.touched), len(batch.targets.touched)
+        touched = len(batch.context.present), len(batch.targets.present)
         everything = case.rows.n_columns
         visits = (touched[1], touched[0]) if case.touched_only else (everything, everything)
         counts += (known + wanted, known, wanted, touched[0], *visits)

@@ -61,7 +61,7 @@ from cfnade.data.splits import Split, split
 from cfnade.exceptions import CfnadeError
 from cfnade.fitting import EpochLines
 from cfnade.inference.predictor import Predictor
-from cfnade.kernels.prepare import prepare
+from cfnade.kernels.warmup import compile_kernels
 from cfnade.recipes import (
     Recipe,
     default_recipe,
@@ -274,7 +274,7 @@ def main() -> None:
         lenskit = lenskit_found(given.lenskit_python)
         rivals = partial(asked_now, lenskit=lenskit, folder=given.rivals, threads=given.threads)
     torch.set_num_threads(given.threads)
-    prepare(print)
+    compile_kernels(print)
     for data, recipes in chosen.items():
         runs: list[dict[str, Any]] = []
         for seed in given.seeds:

@@ -46,7 +46,7 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     from cfnade.distributed.partition import ColumnPartition
     from cfnade.distributed.rank_data import RankData, RankRatings, nameless, owner_of
     from cfnade.distributed.sharding.layout import owned as owned_columns
-    from cfnade.kernels.marking import WholeRows
+    from cfnade.kernels.row_splits import WholeRows
 
     rows = ratings.rows(axis)
     columns = owned_columns(rows.n_columns, group.rank, group.size)

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.common import Case, DrawnBatch, Grouped
+from benchmarks.common import Case, ColumnGroups, GroupedBatch
 from cfnade.models import CFNADENetwork
 
 
-def _cells(grouped: Grouped) -> tuple[Tensor, Tensor, Tensor]:
+def _cells(grouped: ColumnGroups) -> tuple[Tensor, Tensor, Tensor]:
     columns = np.repeat(np.arange(grouped.n_columns), np.diff(grouped.starts))
     parts = grouped.rows.astype(np.int64), columns, grouped.levels.astype(np.int64)
     rows, column, level = (torch.from_numpy(part) for part in parts)
@@ -56,14 +56,14 @@ def _hidden(model: CFNADENetwork, sums: Tensor) -> Tensor:
     return model.output_state(model.hidden_from_sums(sums, torch.ones(len(sums))))
 
 
-def dense_step(case: Case) -> Callable[[DrawnBatch], None]:
+def dense_step(case: Case) -> Callable[[GroupedBatch], None]:
     """The paper's way: rows × columns × levels in float32, two large matrix products."""
     model = case.network()
     adam = _optimiser(model)
     M, K = case.rows.n_columns, case.rows.n_levels
     levels = torch.arange(K)
 
-    def step(batch: DrawnBatch) -> None:
+    def step(batch: GroupedBatch) -> None:
         adam.zero_grad(set_to_none=True)
         known = torch.zeros(batch.size, M, K)
         rows, columns, level = _cells(batch.context)
@@ -83,18 +83,18 @@ def dense_step(case: Case) -> Callable[[DrawnBatch], None]:
     return step
 
 
-def gather_step(case: Case) -> Callable[[DrawnBatch], None]:
+def gather_step(case: Case) -> Callable[[GroupedBatch], None]:
     """Sparse the obvious way: embedding_bag in, the table gathered for every target out."""
     model = case.network()
     adam = _optimiser(model)
     K = case.rows.n_levels
     levels = torch.arange(K)
 
-    def step(batch: DrawnBatch) -> None:
+    def step(batch: GroupedBatch) -> None:
         adam.zero_grad(set_to_none=True)
         rows, columns, level = _cells(batch.context)
         order = rows.argsort(stable=True)
-        offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(batch.counts)]))
+        offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(batch.context_sizes)]))
         table = model.input_table.cumsum(1).view(-1, model.input_table.shape[2])
         cells = (columns * K + level)[order]
         sums = functional.embedding_bag(cells, table, offsets, mode="sum", include_last_offset=True)

@@ -25,7 +25,7 @@ from benchmarks.common import RESULTS, SEED, Case, machine, measure_speed, save
 from benchmarks.kernel_times import profile
 from benchmarks.limit import limit
 from cfnade.data.synthetic import PRESETS, synthetic
-from cfnade.kernels.compiled import WIDE
+from cfnade.kernels.jit import HAS_AVX512
 
 STEPS, REPEATS = 3, 5
 FACTORED: dict[str, Any] = {"factors": 50, "rowwise": True, "touched_only": True}
@@ -44,7 +44,7 @@ def case_of(name: str) -> Case:
 
 
 def _step(sampler: Any, engine: Any, rows: Any, number: int) -> None:
-    engine.step(sampler.draw(rows, seed=SEED, step=number))
+    engine.step(sampler.sample(rows, seed=SEED, step=number))
 
 
 def measure(case: Case) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def main() -> None:
     file = RESULTS / "steps.json"
     runs = json.loads(file.read_text())["runs"] if file.exists() else []
     for name in arguments.only:
-        run = measure(case_of(name)) | {"as": arguments.name, "wide": WIDE}
+        run = measure(case_of(name)) | {"as": arguments.name, "wide": HAS_AVX512}
         same = ("case", "as", "wide")
         runs = [old for old in runs if any(old[key] != run[key] for key in same)] + [run]
         print(json.dumps(run), flush=True)

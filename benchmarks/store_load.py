@@ -34,8 +34,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.data.postgres import address, find_binaries, postgres
 
 from cfnade.inference.predictor import Predictor
-from cfnade.store.opening import open_store
-from cfnade.store.prequential import event_count
+from cfnade.online.engine import open_store
+from cfnade.online.prequential import event_count
 
 PEOPLE = 500
 

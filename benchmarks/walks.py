@@ -78,11 +78,11 @@ def request_walk(model: Path) -> Walk:
         warnings.simplefilter("ignore")
         from fastapi.testclient import TestClient
 
-    from cfnade.serve.app import create_app
-    from cfnade.serve.loading import Models
+    from cfnade.server.app import create_app
+    from cfnade.server.model_registry import ModelRegistry
 
     walk = Walk()
-    models = Models(model)
+    models = ModelRegistry(model)
     models.load()
     for thread in threading.enumerate():  # what warms the model up is no part of a question
         if isinstance(thread, threading.Timer):

@@ -39,16 +39,16 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.split_protocols import TRAIN
 from cfnade.data.splits import Split, apply_labels
 from cfnade.fitted_model import FittedModel
-from cfnade.fresh.newest_held import by_newest
-from cfnade.fresh.publishing import check_of
-from cfnade.fresh.refreshing import ratings_for, refresh
 from cfnade.inference.histories import UserHistory
 from cfnade.inference.predictor import Predictor
+from cfnade.online.bulk import import_events
+from cfnade.online.engine import Store, open_store
+from cfnade.online.event_store import Event, keep
+from cfnade.online.holdout import by_newest
+from cfnade.online.publish import fingerprint
+from cfnade.online.refresh import ratings_for, refresh
+from cfnade.online.schema import EVENTS, PREDICTED
 from cfnade.recipes import load_recipe
-from cfnade.store.bulk import bring_in
-from cfnade.store.events import Saying, keep
-from cfnade.store.opening import Store, open_store
-from cfnade.store.schema import EVENTS, PREDICTED
 from cfnade.training.run import train
 from experiments.replay_means import OnlineMeans
 
@@ -105,7 +105,7 @@ class Replay:
         place, model = str(self.folder / "ratings.db"), self.folder / "model"
         store = open_store(place, create=True)
         half = events_frame(self.data.select(np.arange(self._half)))
-        bring_in(store, half, source="first half", scale=self.data.scale.values)
+        import_events(store, half, source="first half", scale=self.data.scale.values)
         first = _from_scratch(load(f"store:{place}"))
         checkpoint.save(first, model)
         never, means = Predictor(first), OnlineMeans(self.data, self._half)
@@ -176,10 +176,10 @@ class Replay:
         gap = max((abs(theirs[cell] - e) for cell, e in ours.items()), default=0.0)
         return {"compared": len(ours), "largest_gap": gap}
 
-    def _said(self, at: int) -> Saying:
+    def _said(self, at: int) -> Event:
         data = self.data
         person, item = data.user_ids[data.users[at]], data.item_ids[data.items[at]]
-        return Saying(str(person), str(item), "rate", float(self._values[at]))
+        return Event(str(person), str(item), "rate", float(self._values[at]))
 
 
 def _noted(store: Store, cells: Collection[tuple[str, str]]) -> dict[tuple[str, str], float]:
@@ -198,7 +198,7 @@ def _noted(store: Store, cells: Collection[tuple[str, str]]) -> dict[tuple[str, 
 def _taken_over(url: str, model: Path) -> None:
     """Wait until the service answers with the model of the folder."""
     for _ in range(600):
-        if httpx.get(f"{url}/version").json()["model"]["fingerprint"] == check_of(model):
+        if httpx.get(f"{url}/version").json()["model"]["fingerprint"] == fingerprint(model):
             return
         time.sleep(0.2)
     raise RuntimeError("the service did not take the new model over")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cfnade.cli import main
-from cfnade.serve.server import ServeSettings
+from cfnade.server.run import ServerSettings
 
 ROOT = Path(__file__).parents[1]
 UNIT = (ROOT / "deploy" / "cfnade.service").read_text(encoding="utf-8")
@@ -35,10 +35,10 @@ def last(instruction: str) -> str:
     return [rest for name, rest in instructions() if name == instruction][-1]
 
 
-def served(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> ServeSettings:
+def served(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> ServerSettings:
     """What the command line understands of a command."""
-    asked_for: list[ServeSettings] = []
-    monkeypatch.setattr("cfnade.serve.server.serve", asked_for.append)
+    asked_for: list[ServerSettings] = []
+    monkeypatch.setattr("cfnade.server.run.run_server", asked_for.append)
     monkeypatch.setattr(sys, "argv", ["cfnade", *command])
     with pytest.raises(SystemExit) as ended:
         main()

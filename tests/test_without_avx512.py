@@ -14,10 +14,10 @@ SCRIPT = Path(__file__).with_name("without_avx512.py")
 ASKED = """
 import numpy._core._multiarray_umath as core
 import torch
-from cfnade.kernels.compiled import WIDE
+from cfnade.kernels.jit import HAS_AVX512
 
 used = [name for name in core.__cpu_dispatch__ if core.__cpu_features__[name]]
-print(WIDE, torch.backends.cpu.get_cpu_capability(), *used)
+print(HAS_AVX512, torch.backends.cpu.get_cpu_capability(), *used)
 """
 
 

@@ -101,10 +101,10 @@ SERVE = """
 import sys
 from pathlib import Path
 from fastapi.testclient import TestClient
-from cfnade.serve.app import create_app
-from cfnade.serve.loading import Models
+from cfnade.server.app import create_app
+from cfnade.server.model_registry import ModelRegistry
 
-with TestClient(create_app(Models(Path(sys.argv[1])))) as client:
+with TestClient(create_app(ModelRegistry(Path(sys.argv[1])))) as client:
     item = int(sys.argv[2])
     for path, more in {"recommend": {"n": 3}, "predict": {"items": [item + 1]}}.items():
         for who in ({"user": int(sys.argv[3])}, {"ratings": [{"item": item, "rating": 5}]}):

@@ -47,7 +47,7 @@ class Arguments:
     """Whether a level also learns from those below it."""
 
     activation: str = "tanh"
-    """tanh, sigmoid, relu, softplus or elu."""
+    """tanh, sigmoid or relu."""
 
     context_scale: str = "sqrt"
     """"sqrt" tempers what is known of those who rated much; "sum" is the paper's."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Axis, Dataset
-from cfnade.kernels.threads import run, thread_count
+from cfnade.kernels.threads import run_parallel, thread_count
 from cfnade_baselines import autorec_kernels as kernels
 from cfnade_baselines.base import (
     Count,
@@ -65,9 +65,11 @@ def states(net: AutoRecNet, ratings: RatedColumns, threads: int, shift: float = 
     ranges = _columns(ratings, threads)
     sums = np.empty((len(ranges), ratings.size, len(net.mu)), np.float32)
     rest = (ratings.starts, ratings.rows, inputs, net.V)
-    run(kernels.add_inputs, [(*part, *rest, sums[t]) for t, part in enumerate(ranges)])
+    run_parallel(kernels.add_inputs, [(*part, *rest, sums[t]) for t, part in enumerate(ranges)])
     h = np.empty(sums.shape[1:], np.float32)
-    run(kernels.squash, [(*part, sums, net.mu, h) for part in equal_ranges(len(h), threads)])
+    run_parallel(
+        kernels.squash, [(*part, sums, net.mu, h) for part in equal_ranges(len(h), threads)]
+    )
     return h
 
 
@@ -79,11 +81,17 @@ def gradients(
     ranges, cells = _columns(ratings, threads), (ratings.starts, ratings.rows)
     d_h = np.empty((len(ranges), *h.shape), np.float32)
     rest = (*cells, ratings.values, net.W, net.b, h, out.W, out.b)
-    costs = run(kernels.output_gradients, [(*part, *rest, d_h[t]) for t, part in enumerate(ranges)])
+    costs = run_parallel(
+        kernels.output_gradients, [(*part, *rest, d_h[t]) for t, part in enumerate(ranges)]
+    )
     d_sums = np.empty_like(h)
-    run(kernels.unsquash, [(*part, d_h, h, d_sums) for part in equal_ranges(len(h), threads)])
+    run_parallel(
+        kernels.unsquash, [(*part, d_h, h, d_sums) for part in equal_ranges(len(h), threads)]
+    )
     inputs = ratings.values - np.float32(shift)
-    run(kernels.input_gradients, [(*part, *cells, inputs, d_sums, out.V) for part in ranges])
+    run_parallel(
+        kernels.input_gradients, [(*part, *cells, inputs, d_sums, out.V) for part in ranges]
+    )
     out.mu[:] = d_sums.sum(0)
     return float(sum(costs))
 
@@ -181,7 +189,7 @@ def _adam_step(
     for name, *arrays in zip(net._fields, net, slopes, *moments, strict=True):
         flat = [array.reshape(-1) for array in arrays]
         rest = (*flat, np.float32(decay if name in "VW" else 0), np.float32(rate), scales)
-        run(kernels.adam, [(*part, *rest) for part in equal_ranges(len(flat[0]), threads)])
+        run_parallel(kernels.adam, [(*part, *rest) for part in equal_ranges(len(flat[0]), threads)])
 
 
 def _first_net(rows: CsrRows, mean: float, hidden: int, random: np.random.Generator) -> AutoRecNet:

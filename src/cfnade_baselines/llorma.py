@@ -26,7 +26,7 @@ from annotated_types import Ge
 from cfnade._typing import IndexArray
 from cfnade.data.csr import stable_order
 from cfnade.data.dataset import Axis, Dataset
-from cfnade.kernels.threads import run, thread_count
+from cfnade.kernels.threads import run_parallel, thread_count
 from cfnade_baselines.base import (
     Count,
     Fitted,
@@ -80,12 +80,12 @@ class _Half:
         """Regress this side's factors on the other's."""
         ratings = self.offsets, self.columns, self.targets, self.shares
         rest = (*ratings, *kernels, other, penalty, joint, out)
-        run(solve_rows, [(*part, *rest) for part in self.ranges])
+        run_parallel(solve_rows, [(*part, *rest) for part in self.ranges])
 
     def add_part(self, kernels: Pair, U: Floats, V: Floats, sign: float) -> None:
         """Put an anchor's part back into the targets, which are residuals, or take it out."""
         rest = (self.offsets, self.columns, self.shares, *kernels, U, V, sign, self.targets)
-        run(add_part, [(*part, *rest) for part in self.ranges])
+        run_parallel(add_part, [(*part, *rest) for part in self.ranges])
 
 
 @dataclass

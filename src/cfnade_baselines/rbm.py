@@ -31,7 +31,7 @@ from torch.nn.functional import softplus
 
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Axis, Dataset
-from cfnade.kernels.threads import one_torch_thread, run, thread_count
+from cfnade.kernels.threads import run_parallel, single_torch_thread, thread_count
 from cfnade_baselines import rbm_kernels as kernels
 from cfnade_baselines.base import (
     Count,
@@ -92,14 +92,16 @@ class Machine:
         ranges = equal_work(ratings.starts, threads)
         sums = np.empty((len(ranges), ratings.size, len(self.c)), np.float32)
         rest = (ratings.starts, ratings.rows, given, self.W.numpy())
-        run(kernel, [(*part, *rest, sums[t]) for t, part in enumerate(ranges)])
+        run_parallel(kernel, [(*part, *rest, sums[t]) for t, part in enumerate(ranges)])
         return torch.from_numpy(sums.sum(0)) + self.c
 
     def _chances(self, h: Tensor, ratings: RatedColumns, threads: int) -> Floats:
         """p(v_m = k | h) of the rated cells. Returns (n, K)."""
         out = np.empty((len(ratings.rows), self.b.shape[1]), np.float32)
         rest = (ratings.starts, ratings.rows, self.W.numpy(), self.b.numpy(), h.numpy(), out)
-        run(kernels.level_scores, [(*p, *rest) for p in equal_work(ratings.starts, threads)])
+        run_parallel(
+            kernels.level_scores, [(*p, *rest) for p in equal_work(ratings.starts, threads)]
+        )
         return torch.softmax(torch.from_numpy(out), 1).numpy()
 
     def slopes(
@@ -118,7 +120,7 @@ class Machine:
         h, h_mean = map(torch.sigmoid, inputs)
         cells = (data.starts, data.rows, data.levels, chances, h.numpy(), h_mean.numpy())
         rest = (*cells, out.W.numpy(), out.b.numpy())
-        run(kernels.slopes, [(*p, *rest) for p in equal_work(data.starts, threads)])
+        run_parallel(kernels.slopes, [(*p, *rest) for p in equal_work(data.starts, threads)])
         torch.sub(h_mean.sum(0), h.sum(0), out=out.c)
 
     def level_scores(self, inputs: Tensor, columns: Tensor, exact: bool) -> Tensor:
@@ -198,7 +200,7 @@ class RBM(Rival[FittedRBM]):
                 yield FittedRBM(machine.copy(), inputs, self.exact, seen)
 
         cure = f"lower learning_rate (={self.learning_rate})"
-        with one_torch_thread():  # its workers would compete with the kernels'
+        with single_torch_thread():  # its workers would compete with the kernels'
             return best_by_validation(fits(), valid, cure=cure)
 
     def _train(self, rows: CsrRows, seen: Seen, seed: int, threads: int) -> Iterator[Machine]:
@@ -236,7 +238,9 @@ class RBM(Rival[FittedRBM]):
             scalars = map(np.float32, (1 / rows, decay, self.momentum, rate))
             arrays = (vars(part)[name].numpy().reshape(-1) for part in (slopes, speeds))
             rest = (w.numpy().reshape(-1), *arrays, *scalars)
-            run(kernels.momentum_step, [(*p, *rest) for p in equal_ranges(w.numel(), threads)])
+            run_parallel(
+                kernels.momentum_step, [(*p, *rest) for p in equal_ranges(w.numel(), threads)]
+            )
 
 
 def _first_machine(seen: Seen, hidden: int, seed: int) -> Machine:

@@ -9,7 +9,7 @@ import pytest
 from tests.baselines.listing import ITEMS, likes_of, made_up, table_of
 
 from cfnade.exceptions import ModelError
-from cfnade.kernels.threads import one_torch_thread
+from cfnade.kernels.threads import single_torch_thread
 from cfnade_baselines.base import MissingError
 from cfnade_baselines.libraries import library
 from cfnade_baselines.listers import ease, item_knn, make_lister
@@ -126,7 +126,7 @@ def test_mult_vae_scores_training_people_as_cornac_does() -> None:
     theirs = models.VAECF(
         k=4, autoencoder_structure=[10], n_epochs=5, batch_size=50, beta=0.2, seed=3
     )
-    with one_torch_thread():
+    with single_torch_thread():
         theirs.fit(cornac_likes(LIKES, 3, "this test"))
     chances = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     for person in range(0, 240, 40):
@@ -141,7 +141,7 @@ def test_recvae_learns_what_cornac_learns(monkeypatch: pytest.MonkeyPatch) -> No
     theirs = models.RecVAE(
         latent_dim=4, hidden_dim=10, n_epochs=3, batch_size=50, lr=1e-3, use_gpu=False, seed=3
     )
-    with one_torch_thread():
+    with single_torch_thread():
         theirs.fit(cornac_likes(LIKES, 3, "this test"))
     theirs.recvae_model.eval()  # it leaves dropout on
     found = model.scores(LIKES)

@@ -95,9 +95,9 @@ def _serve() -> None:
     import cfnade.cli.progress
     import cfnade.data.load
     import cfnade.training.run  # noqa: F401
-    from cfnade.kernels.prepare import prepare
+    from cfnade.kernels.warmup import compile_kernels
 
-    prepare()
+    compile_kernels()
     _fail_once()
     for line in sys.stdin:
         request = json.loads(line)

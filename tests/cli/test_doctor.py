@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cfnade.kernels.compiled import MESSAGE
+from cfnade.kernels.jit import COMPILATION_MESSAGE
 
 Shell = Any
 
@@ -23,7 +23,7 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Callable[[State], None]:
     """Says what the cache is like: warm, if nothing else is said."""
 
     def say(state: State) -> None:
-        monkeypatch.setattr("cfnade.kernels.prepare.cache_state", lambda *_: state)
+        monkeypatch.setattr("cfnade.kernels.warmup.cache_state", lambda *_: state)
 
     say(State(20, 0))
     return say
@@ -65,10 +65,10 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which kernels must be compiled."""
 
     def prepare(notify: Callable[[str], None], *_: str) -> bool:
-        notify(MESSAGE)
+        notify(COMPILATION_MESSAGE)
         return True
 
-    monkeypatch.setattr("cfnade.kernels.prepare.prepare", prepare)
+    monkeypatch.setattr("cfnade.kernels.warmup.compile_kernels", prepare)
 
 
 @pytest.mark.usefixtures("cold")
@@ -78,10 +78,10 @@ def test_training_says_that_it_compiles_before_the_first_epoch(
     small = ["--hidden", "8", "--epochs", "1", "--out", tmp_path / "model"]
     done = shell("train", ratings_file, *small)
     assert done.code == 0, done.err
-    assert done.err.count(MESSAGE) == 1
-    assert done.err.index(MESSAGE) < done.err.index("epoch 1/1")
+    assert done.err.count(COMPILATION_MESSAGE) == 1
+    assert done.err.index(COMPILATION_MESSAGE) < done.err.index("epoch 1/1")
     other = shell("train", ratings_file, *small, "--device", "toaster")
-    assert MESSAGE not in other.err  # kernels are for the processor alone
+    assert COMPILATION_MESSAGE not in other.err  # kernels are for the processor alone
 
 
 @pytest.mark.usefixtures("cold")
@@ -89,6 +89,6 @@ def test_a_service_says_that_it_compiles_before_it_loads(
     shell: Shell, user_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("fastapi")
-    monkeypatch.setattr("cfnade.serve.server.serve", lambda settings: print(settings.folder))
+    monkeypatch.setattr("cfnade.server.run.run_server", lambda settings: print(settings.folder))
     done = shell("serve", user_model)
-    assert (done.out, done.err) == (f"{user_model}\n", f"{MESSAGE}\n")
+    assert (done.out, done.err) == (f"{user_model}\n", f"{COMPILATION_MESSAGE}\n")

@@ -41,7 +41,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "factors": 3,
         "shared": False,
         "context_scale": "sqrt",
-        "activation": "elu",
+        "activation": "relu",
         "ordinal_weight": 0.4,
         "target_weight": "unit",
     },

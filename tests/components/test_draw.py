@@ -20,10 +20,9 @@ from cfnade.components.nade import NadeComponent
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
-from cfnade.models.batch import Batch as ModelBatch
-from cfnade.models.batch import Context
-from cfnade.models.costs import hybrid_cost
-from cfnade.models.ordered import ordered_cost
+from cfnade.models.batch import Context, ModelBatch
+from cfnade.models.likelihood import ordered_cost
+from cfnade.models.losses import hybrid_cost
 
 RATINGS = some_ratings()
 LEVELS = {

@@ -11,7 +11,8 @@ from cfnade.components.variational_bayes import fit_factor_analysis
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
-from cfnade.kernels.posterior import expect, lower_products, maximise
+from cfnade.kernels.factor_analysis import expectation_step, maximization_step
+from cfnade.kernels.posterior import lower_products
 
 
 def ratings_of(cells: Any, levels: Any, shape: tuple[int, int], K: int) -> Dataset:
@@ -99,7 +100,7 @@ def test_an_expectation_step_adds_up_exact_posteriors(dtype: Any) -> None:
     sums = tuple(np.zeros(shape, dtype) for shape in ((5, 6), (5, 3), (5, 3)))
     ragged = np.array(rows.offsets), np.array(rows.columns)
     for lo, hi in ((0, 4), (4, 7)):
-        expect(lo, hi, ragged, residuals, (a, lower), sums)
+        expectation_step(lo, hi, ragged, residuals, (a, lower), sums)
     squares, products, firsts = np.zeros((5, 3, 3)), np.zeros((5, 3)), np.zeros((5, 3))
     for row in range(7):
         mine = cells[:, 0] == row
@@ -122,7 +123,7 @@ def test_a_maximisation_step_is_a_ridge_regression_of_each_column() -> None:
     products, precision, centre = rng.normal(size=(6, 3)), rng.random(3) + 0.1, rng.normal(size=3)
     i, j = np.tril_indices(3)
     a, c = np.empty((6, 3)), np.empty((6, 3))
-    maximise(0, 6, (squares[:, i, j], products, products), precision, centre, (a, c))
+    maximization_step(0, 6, (squares[:, i, j], products, products), precision, centre, (a, c))
     for column in range(6):
         whole = squares[column] + np.diag(precision)
         expected = np.linalg.solve(whole, products[column] + precision * centre)

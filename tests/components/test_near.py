@@ -25,7 +25,7 @@ from cfnade.data.splits import Split, apply_labels
 from cfnade.exceptions import TrainingError
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.scorer import Scorer
-from cfnade.kernels.nearness import Nearness, near_weights
+from cfnade.kernels.neighborhood import ResidualCovariance, solve_weights
 from cfnade.training.gains import best_gains
 from cfnade.training.run import train
 
@@ -201,11 +201,11 @@ def test_weights_solve_the_systems_of_their_rows() -> None:
     v = 1.01 * R.sum(1) + 0.001  # hardly more than needed, so that steps must be clever
     i, j = np.nonzero(R)
     starts = np.concatenate([[0], np.cumsum(np.bincount(i, minlength=M))])
-    near = Nearness(starts, j.astype(np.int32), R[i, j], v)
+    near = ResidualCovariance(starts, j.astype(np.int32), R[i, j], v)
     rows = [np.sort(random.permutation(M)[:size]) for size in (0, 1, 7, 30, 18)]
     offsets, columns = np.cumsum([0, *map(len, rows)]), np.concatenate(rows).astype(np.int32)
     left, out = random.normal(size=len(columns)), np.empty(len(columns))
-    near_weights(offsets, columns, left, near, out)
+    solve_weights(offsets, columns, left, near, out)
     for row, known in enumerate(rows):
         part = slice(offsets[row], offsets[row + 1])
         expected = np.linalg.solve(R[np.ix_(known, known)] + np.diag(v[known]), left[part])

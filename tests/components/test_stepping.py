@@ -6,14 +6,14 @@ import torch
 from tests.components.given import some_member
 
 from cfnade.components.optimizers import Adam
-from cfnade.kernels.adam import Rule
+from cfnade.kernels.adam import AdamRule
 
 
 def test_it_moves_as_torchs_adam_does_and_goes_on_from_its_state() -> None:
     member = some_member(("user",), {"hidden": (5,)})
     side = member.components["user"]
     named = dict(side.network.named_parameters())
-    rules = {name: Rule(1e-2 * (1 + n), 0.1 * n) for n, name in enumerate(named)}
+    rules = {name: AdamRule(1e-2 * (1 + n), 0.1 * n) for n, name in enumerate(named)}
     copies = {name: one.detach().clone().requires_grad_() for name, one in named.items()}
     groups = [
         {"params": [copies[name]], "lr": rule.rate, "weight_decay": rule.decay}

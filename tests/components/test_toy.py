@@ -91,11 +91,11 @@ def test_it_is_continued_and_seeds_are_averaged(ratings: Dataset) -> None:
 
 @pytest.mark.parametrize("side", SIDES)
 def test_it_is_served(side: str, ratings: Dataset, tmp_path: Path) -> None:
-    from cfnade.serve.app import create_app
-    from cfnade.serve.loading import Models
+    from cfnade.server.app import create_app
+    from cfnade.server.model_registry import ModelRegistry
 
     fit(ratings, side).save(tmp_path)
-    with TestClient(create_app(Models(tmp_path)), raise_server_exceptions=False) as client:
+    with TestClient(create_app(ModelRegistry(tmp_path)), raise_server_exceptions=False) as client:
         assert client.get("/model").status_code == 200
         user = int(ratings.user_ids[3])
         asked = {"user": user, "items": ratings.item_ids[:5].tolist()}

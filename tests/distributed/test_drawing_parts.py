@@ -9,10 +9,10 @@ import pytest
 from tests.distributed.thread_group import on_ranks
 
 from cfnade.distributed.process_group import ProcessGroup
-from cfnade.kernels.drawing import DrawnBatch, Sampler
-from cfnade.kernels.grouping import Grouped
-from cfnade.kernels.marking import WholeRows
-from cfnade.kernels.memory import Array
+from cfnade.kernels.buffers import Array
+from cfnade.kernels.column_groups import ColumnGroups
+from cfnade.kernels.row_splits import WholeRows
+from cfnade.kernels.sampling import GroupedBatch, RowSampler
 
 COUNTS, COLUMNS = [0, 1, 2, 17, 30, 0, 5, 40], 40
 HOW: list[dict[str, Any]] = [
@@ -30,14 +30,14 @@ def whole_rows() -> tuple[Array, Array, Array]:
     return offsets, flat, rng.integers(0, 5, len(flat)).astype(np.uint8)
 
 
-def sampler_of(group: ProcessGroup, owners: Array, threads: int, how: dict[str, Any]) -> Sampler:
+def sampler_of(group: ProcessGroup, owners: Array, threads: int, how: dict[str, Any]) -> RowSampler:
     """Of the ratings in the columns of one rank, which keep their numbers here."""
     offsets, columns, levels = whole_rows()
     rows = np.repeat(np.arange(len(COUNTS)), COUNTS)
     places = np.arange(len(rows)) - offsets[rows]
     mine = owners[columns] == group.rank
     own = np.concatenate([[0], np.cumsum(np.bincount(rows[mine], minlength=len(COUNTS)))])
-    return Sampler(
+    return RowSampler(
         own.astype(np.int64),
         columns[mine],
         levels[mine],
@@ -50,16 +50,16 @@ def sampler_of(group: ProcessGroup, owners: Array, threads: int, how: dict[str, 
     )
 
 
-def cells(grouped: Grouped) -> set[tuple[float, ...]]:
+def cells(grouped: ColumnGroups) -> set[tuple[float, ...]]:
     parts = grouped.rows, grouped.columns(), grouped.levels, grouped.weights
     return set(zip(*(part.tolist() for part in parts), strict=True))
 
 
-def drawn_by(ranks: int, how: dict[str, Any], rows: Array, threads: int = 1) -> list[DrawnBatch]:
+def drawn_by(ranks: int, how: dict[str, Any], rows: Array, threads: int = 1) -> list[GroupedBatch]:
     owners = np.random.default_rng(1).integers(0, ranks, COLUMNS)
     owners[owners == 1] = 0 if ranks > 3 else 1  # of many ranks one has no columns
     return on_ranks(
-        ranks, lambda group: sampler_of(group, owners, threads, how).draw(rows, seed=7, step=3)
+        ranks, lambda group: sampler_of(group, owners, threads, how).sample(rows, seed=7, step=3)
     )
 
 
@@ -69,14 +69,14 @@ def test_the_union_of_the_ranks_draws_is_the_draw_of_one_process(
     ranks: int, how: dict[str, Any]
 ) -> None:
     rows = np.array([4, 0, 6, 3, 1, 7])
-    one = Sampler(*whole_rows(), n_columns=COLUMNS, n_levels=5, threads=1, **how)
-    whole = one.draw(rows, seed=7, step=3)
+    one = RowSampler(*whole_rows(), n_columns=COLUMNS, n_levels=5, threads=1, **how)
+    whole = one.sample(rows, seed=7, step=3)
     parts = drawn_by(ranks, how, rows, threads=2)
     for name in ("context", "targets"):
         own = [cells(getattr(part, name)) for part in parts]
         assert set().union(*own) == cells(getattr(whole, name))
         assert sum(map(len, own)) == len(getattr(whole, name).rows)
-    assert all(np.array_equal(part.counts, whole.counts) for part in parts)
+    assert all(np.array_equal(part.context_sizes, whole.context_sizes) for part in parts)
 
 
 def test_a_batch_may_have_fewer_rows_than_there_are_ranks() -> None:

@@ -202,13 +202,13 @@ def estimator(frame: Any, seed: int) -> Any:
 @contextlib.contextmanager
 def serving(folder: Path, store: str | None, key: str) -> Iterator[Any]:
     """A client of the service of a model, with a store."""
-    from cfnade.serve.app import create_app
-    from cfnade.serve.loading import Models
+    from cfnade.server.app import create_app
+    from cfnade.server.model_registry import ModelRegistry
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from fastapi.testclient import TestClient
-    app = create_app(Models(folder), key=key, store=store)
+    app = create_app(ModelRegistry(folder), key=key, store=store)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from cfnade.implicit import ials
 from cfnade.implicit.ials import ImplicitALSConfig, rotate, solve
 from cfnade.implicit.rows import InteractionRows
-from cfnade.kernels import ragged_sums
-from cfnade.kernels.conjugate import solve_rows
+from cfnade.kernels import sparse
+from cfnade.kernels.sparse import solve_ridge_rows
 from cfnade.kernels.threads import torch_threads
 
 CONFIG = ImplicitALSConfig(columns=M, factors=4, alpha=0.3, penalty=0.2, mean_count=4.0)
@@ -32,7 +32,7 @@ def cost_of_user(x: Tensor, weights: Tensor, F: Tensor, config: ImplicitALSConfi
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_solve_minimizes_the_objective(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ragged_sums, "FEW", 1)  # so few entries would be one thread's work
+    monkeypatch.setattr(sparse, "FEW", 1)  # so few entries would be one thread's work
     rows = some_rows(weighted=True)
     others = rotate(np.random.default_rng(1).standard_normal((M, 4)).astype(np.float32))
     F = torch.from_numpy(others.vectors)
@@ -62,7 +62,7 @@ def test_ill_conditioned_systems_are_solved(entries: int) -> None:
     columns = rng.integers(0, 60, entries).astype(np.int32)
     weights = rng.choice([0.01, 1.0, 1000.0], entries).astype(np.float32)
     base = 0.01 * np.square(table).sum(0).astype(np.float64)
-    x = solve_rows(np.array([0, entries]), columns, weights, table, base, np.array([0.05]))[0]
+    x = solve_ridge_rows(np.array([0, entries]), columns, weights, table, base, np.array([0.05]))[0]
     f = table[columns].astype(float)
     A, b = np.diag(base + 0.05) + (f.T * weights) @ f, f.T @ weights
     assert np.linalg.norm(A @ x - b) < 2e-4 * np.linalg.norm(b)
@@ -108,5 +108,5 @@ def test_the_same_bits_come_wherever_arrays_lie() -> None:
     table = rng.standard_normal((items, D)).astype(np.float32) * np.float32(0.1)
     data = np.arange(n + 1) * k, columns.astype(np.int32), np.ones(n * k, np.float32), table
     base, ridges = rng.random(D) + 0.1, np.full(n, 0.2)
-    found = {solve_rows(*data, base.copy(), ridges.copy()).tobytes() for _ in range(40)}
+    found = {solve_ridge_rows(*data, base.copy(), ridges.copy()).tobytes() for _ in range(40)}
     assert len(found) == 1

@@ -36,7 +36,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "user-seeds": {"seeds": 3},
     "user-ridge": {"ridge": 3},
     "item": {"side": "item"},
-    "item-deep-unshared": {"side": "item", "hidden": (6, 5), "shared": False, "activation": "elu"},
+    "item-deep-unshared": {"side": "item", "hidden": (6, 5), "shared": False, "activation": "relu"},
     "item-seeds": {"side": "item", "seeds": 3},
     "both": {"side": "both"},
     "both-seeds-sqrt": {"side": "both", "seeds": 2, "context_scale": "sqrt"},

@@ -15,7 +15,7 @@ from cfnade.inference.active_learning import Uncertainty
 from cfnade.inference.predictor import Predictor
 from cfnade.kernels.posterior import Evidence
 from cfnade.models.batch import Context
-from cfnade.models.ridge_network import RidgeNetwork
+from cfnade.models.ridge import RidgeNetwork
 from cfnade.training.run import train
 
 USERS, ITEMS = 50, 25

@@ -15,7 +15,7 @@ from cfnade.inference.lists import distributions
 from cfnade.models.batch import Context
 from cfnade.models.cfnade import CFNADENetwork
 
-ACTIVATIONS = ["tanh", "sigmoid", "relu", "softplus", "elu"]
+ACTIVATIONS = ["tanh", "sigmoid", "relu"]
 
 
 def make(**fields: object) -> CFNADENetwork:

@@ -12,8 +12,8 @@ from cfnade.inference.predictor import Predictor
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {"ridge": 0, "hidden": (8,)},
     "ridge": {"ridge": 5, "hidden": (8,)},
-    "factored": {"ridge": 0, "hidden": (8, 6), "factors": 4, "activation": "elu", "shared": False},
-    "deep": {"ridge": 0, "hidden": (7, 5), "activation": "softplus", "context_scale": "sum"},
+    "factored": {"ridge": 0, "hidden": (8, 6), "factors": 4, "activation": "relu", "shared": False},
+    "deep": {"ridge": 0, "hidden": (7, 5), "activation": "sigmoid", "context_scale": "sum"},
     "members": {"ridge": 4, "hidden": (6,), "seeds": 2},
 }
 HISTORIES: list[dict[int, float]] = [{}, {4: 5}, {3: 1, 9: 4, 17: 5, 22: 2, 31: 3}]

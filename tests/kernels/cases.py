@@ -12,10 +12,10 @@ import torch
 from tests.kernels.reference import Cells
 from torch import Tensor
 
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.drawing import DrawnBatch
-from cfnade.kernels.grouping import Grouped, group
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.column_groups import ColumnGroups, group_by_column
 from cfnade.kernels.network import Network
+from cfnade.kernels.sampling import GroupedBatch
 
 TARGETS = [1, 3, 4, 15, 16, 17, 64, 0]
 """Of each column; a tile holds 16."""
@@ -65,7 +65,7 @@ CASES = _cases()
 
 def cells_of(
     counts: list[int], levels: int, seed: int, dtype: torch.dtype, *, twice: bool = False
-) -> Grouped:
+) -> ColumnGroups:
     """So many cells of each column, in rows and at levels drawn at random, shuffled.
 
     If `twice`, a column may hold a row more than once.
@@ -76,18 +76,18 @@ def cells_of(
     order = rng.permutation(len(rows))
     kind = np.float32 if dtype == torch.float32 else np.float64
     weights = rng.uniform(0.5, 2.0, len(rows)).astype(kind)
-    return group(
+    return group_by_column(
         rows[order],
         columns[order],
         rng.integers(0, levels, len(rows)),
         weights,
-        size=ROWS,
+        n_rows=ROWS,
         n_columns=len(counts),
         n_levels=levels,
     )
 
 
-def plain(grouped: Grouped) -> Cells:
+def plain(grouped: ColumnGroups) -> Cells:
     """The same cells for the reference, in the order in which they were given."""
     columns = np.repeat(np.arange(len(grouped.starts) - 1), np.diff(grouped.starts))
     back = np.argsort(grouped.order) if len(grouped.order) else np.arange(len(columns))
@@ -95,13 +95,13 @@ def plain(grouped: Grouped) -> Cells:
     return Cells.of(grouped.rows[back], columns[back], grouped.levels[back], weights)
 
 
-def batch_of(case: Case, seed: int = 0) -> DrawnBatch:
+def batch_of(case: Case, seed: int = 0) -> GroupedBatch:
     """A batch whose columns have TARGETS and CONTEXT cells."""
     parts = [
         cells_of(counts, case.levels, case.seed + seed + number, case.dtype)
         for number, counts in enumerate((CONTEXT, TARGETS))
     ]
-    return DrawnBatch(parts[0], parts[1], np.bincount(parts[0].rows, minlength=ROWS))
+    return GroupedBatch(parts[0], parts[1], np.bincount(parts[0].rows, minlength=ROWS))
 
 
 def network(
@@ -137,9 +137,9 @@ def network(
     )
 
 
-def rules_of(network: Network) -> dict[str, Rule]:
+def rules_of(network: Network) -> dict[str, AdamRule]:
     """Different rates, decays and memories, so that no two can be mixed up."""
     return {
-        name: Rule(0.01 * (i + 2), 0.02 * (i + 1), (0.9 - 0.02 * i, 0.99 - 0.01 * i), EPS)
+        name: AdamRule(0.01 * (i + 2), 0.02 * (i + 1), (0.9 - 0.02 * i, 0.99 - 0.01 * i), EPS)
         for i, name in enumerate(network.named())
     }

@@ -12,15 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 Params = dict[str, Tensor]
 ACTIVATIONS = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "relu": torch.relu,
-    "softplus": functional.softplus,
-    "elu": functional.elu,
 }
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.kernels.test_ragged_sums import dense, some_rows
+from tests.kernels.test_sparse import dense, some_rows
 
-from cfnade.kernels.cooccurrence import co_picks
-from cfnade.kernels.memory import Array
+from cfnade.kernels.buffers import Array
+from cfnade.kernels.sparse import cooccurrence
 
 M = 17
 
@@ -29,7 +29,7 @@ def exact(data: tuple[Array, Array, Array]) -> Array:
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_all_counts_are_a_matrix_product(threads: int, weighed: bool) -> None:
     data = picks(0, weighed=weighed)
-    found = co_picks(*data, M, threads=threads)
+    found = cooccurrence(*data, M, threads=threads)
     np.testing.assert_allclose(found, exact(data), rtol=1e-5, atol=1e-6)
     assert not found[-1].any()
     assert (exact(data) == 0).any()

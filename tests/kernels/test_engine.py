@@ -14,13 +14,12 @@ from tests.kernels.reference import Params, assert_close
 from torch import Tensor
 
 from cfnade.exceptions import ModelError
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.block_drawing import Block, BlockSampler
-from cfnade.kernels.costing import cost_of
-from cfnade.kernels.drawing import DrawnBatch, Sampler
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.buffers import Array
 from cfnade.kernels.engine import Engine
-from cfnade.kernels.memory import Array
 from cfnade.kernels.network import Network
+from cfnade.kernels.ordinal_cost import cost_of_scores
+from cfnade.kernels.sampling import BlockBatch, BlockSampler, GroupedBatch, RowSampler
 
 CASE = Case(20, 5, torch.float32, 2, True)
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -30,13 +29,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "deep-factored": {"hidden": (12, 20, 7), "factors": True},
     "sigmoid": {"activation": "sigmoid"},
     "relu": {"hidden": (20, 5), "activation": "relu"},
-    "softplus": {"hidden": (20, 5), "activation": "softplus"},
-    "elu": {"hidden": (20, 5), "activation": "elu"},
 }
 
 
 def right_cost(
-    params: Params, batch: DrawnBatch, net: Network, scale: Array | None = None, **how: Any
+    params: Params, batch: GroupedBatch, net: Network, scale: Array | None = None, **how: Any
 ) -> Tensor:
     return reference.batch_cost(
         params,
@@ -67,7 +64,7 @@ def test_every_layer_moves_as_autograd_and_torchs_adam_say(
     engine, adam = Engine(net, rules, threads=2), reference.torch_adam(params, rules)
     for number, rate in enumerate((1.0, 2.0, 1.0)):
         batch = batch_of(case, number)
-        scale = np.sqrt(3.0 / np.maximum(batch.counts, 1))
+        scale = np.sqrt(3.0 / np.maximum(batch.context_sizes, 1))
         cost = engine.step(batch, scale=scale, rate=rate)
         adam.zero_grad()
         expected = right_cost(params, batch, net, scale)
@@ -92,7 +89,7 @@ def test_touched_columns_and_shared_moments(width: int, touched_only: bool, roww
         batch = batch_of(case, number)
         engine.step(batch)
         right_cost(params, batch, net).backward()  # type: ignore[no-untyped-call]
-        context, targets = (g.touched.astype(np.int64) for g in (batch.context, batch.targets))
+        context, targets = (g.present.astype(np.int64) for g in (batch.context, batch.targets))
         assert len(context) < COLUMNS
         assert len(targets) < COLUMNS
         touched = {"input_table": context, "output_table": targets, "bias": targets}
@@ -130,12 +127,12 @@ def test_a_drawn_batch_trains_as_its_cells_do() -> None:
     columns = np.concatenate([rng.choice(COLUMNS, n, replace=False) for n in counts])
     levels = rng.integers(0, 5, len(columns)).astype(np.uint8)
     data = (offsets, columns.astype(np.int32), levels)
-    sampler = Sampler(*data, n_columns=COLUMNS, n_levels=5, threads=2)
+    sampler = RowSampler(*data, n_columns=COLUMNS, n_levels=5, threads=2)
     net = network(CASE)
     params, rules = reference.leaves(net.named()), rules_of(net)
     engine, adam = Engine(net, rules, threads=2), reference.torch_adam(params, rules)
     for step in range(4):
-        batch = sampler.draw(rng.permutation(ROWS)[:40], seed=5, step=step)
+        batch = sampler.sample(rng.permutation(ROWS)[:40], seed=5, step=step)
         adam.zero_grad()
         cells = batch.context_cells(), batch.target_cells()
         context, targets = (reference.Cells.of(*part) for part in cells)
@@ -177,7 +174,7 @@ class Pair:
         user, item = (Engine(net, rules_of(net), **how) for net in networks)
         return Pair(networks, (user, item))
 
-    def step(self, block: Block, ordinal_weight: float) -> float:
+    def step(self, block: BlockBatch, ordinal_weight: float) -> float:
         scores = np.zeros((block.n_targets, 5), self.networks[0].bias.numpy().dtype)
         for engine, side in zip(self.engines, (block.user, block.item), strict=True):
             engine.encode(side.context)
@@ -185,15 +182,17 @@ class Pair:
         targets = block.user.targets
         weights = targets.weights.astype(float) / block.n_targets
         how: dict[str, Any] = {"ordinal_weight": ordinal_weight, "threads": 2}
-        cost = cost_of(scores, targets.levels, weights, **how)
+        cost = cost_of_scores(scores, targets.levels, weights, **how)
         for engine, side in zip(self.engines, (block.user, block.item), strict=True):
-            engine.begin()
+            engine.start_step()
             engine.fit_scores(side.targets, cost.slopes)
             engine.fit_context(side.context)
         return cost.total
 
 
-def summed_cost(params: list[Params], block: Block, shared: bool, ordinal_weight: float) -> Tensor:
+def summed_cost(
+    params: list[Params], block: BlockBatch, shared: bool, ordinal_weight: float
+) -> Tensor:
     """The mean cost of the block's targets, both sides' cells in the block's one order."""
     scores = torch.zeros(block.n_targets, 5, dtype=torch.float64)
     for p, side in zip(params, (block.user, block.item), strict=True):
@@ -214,7 +213,7 @@ def test_two_sides_move_down_one_cost(shared: bool, dtype: torch.dtype) -> None:
         reference.torch_adam(p, rules_of(net)) for p, net in zip(params, pair.networks, strict=True)
     ]
     for step in range(4):
-        block = sampler.draw(rng.permutation(USERS)[:12], seed=3, step=step)
+        block = sampler.sample(rng.permutation(USERS)[:12], seed=3, step=step)
         for adam in adams:
             adam.zero_grad()
         expected = summed_cost(params, block, shared, 0.4)
@@ -228,14 +227,14 @@ def test_two_sides_move_down_one_cost(shared: bool, dtype: torch.dtype) -> None:
 
 def test_of_two_sides_touched_columns_alone_move_if_told_so() -> None:
     pair, start = Pair.of(CASE, threads=2, touched_only=True, rowwise=True), Pair.of(CASE)
-    block = sampler_of().draw(np.arange(12), seed=3, step=0)
+    block = sampler_of().sample(np.arange(12), seed=3, step=0)
     pair.step(block, 1.0)
     for moved, old, side in zip(
         pair.networks, start.networks, (block.user, block.item), strict=True
     ):
         for name, grouped in (("output_table", side.targets), ("input_table", side.context)):
             differs = (moved.named()[name] != old.named()[name]).any(2).any(1)
-            assert differs.nonzero().flatten().tolist() == grouped.touched.tolist()
+            assert differs.nonzero().flatten().tolist() == grouped.present.tolist()
 
 
 # -- what is refused ------------------------------------------------------------------------------
@@ -278,7 +277,9 @@ def test_costs_are_mixed_in_shares() -> None:
 
 def test_an_empty_batch_is_refused() -> None:
     data = (np.array([0, 1]), np.zeros(1, np.int32), np.zeros(1, np.uint8))
-    batch = Sampler(*data, n_columns=COLUMNS, n_levels=5).draw(np.empty(0, int), seed=0, step=0)
+    batch = RowSampler(*data, n_columns=COLUMNS, n_levels=5).sample(
+        np.empty(0, int), seed=0, step=0
+    )
     net = network(CASE)
     with pytest.raises(ModelError, match="the batch has 0 rows"):
-        Engine(net, dict.fromkeys(net.named(), Rule())).step(batch)
+        Engine(net, dict.fromkeys(net.named(), AdamRule())).step(batch)

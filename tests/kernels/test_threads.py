@@ -15,15 +15,15 @@ from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import (
     Answers,
     Helper,
-    one_torch_thread,
-    run,
+    run_parallel,
+    single_torch_thread,
     thread_count,
     torch_threads,
 )
 
 
 def test_results_come_in_the_order_of_the_parts() -> None:
-    assert run(lambda a, b: a * b, [(1, 2), (3, 4), (5, 6)]) == [2, 12, 30]
+    assert run_parallel(lambda a, b: a * b, [(1, 2), (3, 4), (5, 6)]) == [2, 12, 30]
 
 
 def test_parts_run_on_threads_of_their_own() -> None:
@@ -33,7 +33,7 @@ def test_parts_run_on_threads_of_their_own() -> None:
         meeting.wait()  # passes only if all three run at the same time
         return threading.get_ident()
 
-    names = run(part, [(0,), (1,), (2,)])
+    names = run_parallel(part, [(0,), (1,), (2,)])
     assert len(set(names)) == 3
     assert names[0] == threading.get_ident()
 
@@ -54,7 +54,9 @@ def test_parts_that_wait_for_each_other_end_whoever_else_hands_out_meanwhile(
     def many() -> None:
         for _ in range(20):
             meeting = threading.Barrier(4, timeout=60)
-            run(lambda _, meeting=meeting: meeting.wait(), [(number,) for number in range(4)])
+            run_parallel(
+                lambda _, meeting=meeting: meeting.wait(), [(number,) for number in range(4)]
+            )
             done.append(True)
 
     callers = [threading.Thread(target=many) for _ in range(4)]
@@ -70,7 +72,7 @@ def test_an_error_in_a_part_is_raised_here() -> None:
         return 1 / number
 
     with pytest.raises(ZeroDivisionError):
-        run(part, [(1,), (0,)])
+        run_parallel(part, [(1,), (0,)])
 
 
 def test_all_parts_have_ended_when_the_callers_own_raises() -> None:
@@ -83,7 +85,7 @@ def test_all_parts_have_ended_when_the_callers_own_raises() -> None:
         ended.append(number)
 
     with pytest.raises(ZeroDivisionError):
-        run(part, [(0,), (1,)])
+        run_parallel(part, [(0,), (1,)])
     assert ended == [1]
 
 
@@ -97,8 +99,8 @@ def test_torch_has_its_number_inside_and_the_old_one_outside() -> None:
     before = torch.get_num_threads()
     with torch_threads(3):
         assert torch.get_num_threads() == 3
-        with one_torch_thread():
-            assert run(torch.get_num_threads, [(), (), ()]) == [1, 1, 1]
+        with single_torch_thread():
+            assert run_parallel(torch.get_num_threads, [(), (), ()]) == [1, 1, 1]
         assert torch.get_num_threads() == 3
     assert torch.get_num_threads() == before
 
@@ -109,11 +111,11 @@ SCRIPT = """
 import sys, threading, time
 import numpy as np, polars, torch
 import cfnade
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.drawing import Sampler
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.sampling import RowSampler
 from cfnade.kernels.engine import Engine
 from cfnade.kernels.network import Network
-from cfnade.kernels.threads import one_torch_thread, run, torch_threads
+from cfnade.kernels.threads import single_torch_thread, run_parallel, torch_threads
 
 SQUARE = torch.ones(600, 600)
 
@@ -141,16 +143,16 @@ def use_everything():
     table = torch.zeros(2, 2, 8)
     network = Network(table, table.clone(), torch.zeros(2, 2), torch.zeros(8))
     data = np.array([0, 2]), np.array([0, 1], np.int32), np.zeros(2, np.uint8)
-    batch = Sampler(*data, n_columns=2, n_levels=2).draw(np.zeros(1, int), seed=0, step=0)
+    batch = RowSampler(*data, n_columns=2, n_levels=2).sample(np.zeros(1, int), seed=0, step=0)
     for threads in (1, 2, 3):
-        engine = Engine(network, dict.fromkeys(network.named(), Rule()), threads=threads)
+        engine = Engine(network, dict.fromkeys(network.named(), AdamRule()), threads=threads)
         engine.step(batch)
-    run(torch.get_num_threads, [(), (), ()])
+    run_parallel(torch.get_num_threads, [(), (), ()])
     with torch_threads(1):
         assert (torch.get_num_threads(), shared()) == (1, False)
         assert newborns()[0] == before[0], "newborns inside"
-    with one_torch_thread():
-        run(shared, [(), ()])
+    with single_torch_thread():
+        run_parallel(shared, [(), ()])
     cells = np.arange(60)
     ratings = polars.DataFrame({"user": cells // 5, "item": cells % 5, "rating": cells % 3})
     cfnade.CFNADE(side="user", hidden=(4,), epochs=1, threads=1).fit(ratings)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cfnade.exceptions import ModelError
-from cfnade.models import Batch, Context, Targets
+from cfnade.models import Context, ModelBatch, Targets
 
 CONTEXT = Context(torch.tensor([0, 2, 2]), torch.tensor([0, 3]), torch.tensor([1, 0]))
 TARGETS = Targets(
@@ -17,7 +17,7 @@ TARGETS = Targets(
 
 
 def check(context: Context = CONTEXT, targets: Targets = TARGETS) -> None:
-    Batch(context, targets).check(columns=4, levels=3)
+    ModelBatch(context, targets).check(columns=4, levels=3)
 
 
 def test_a_sound_batch_passes_and_knows_its_rows() -> None:
@@ -25,7 +25,7 @@ def test_a_sound_batch_passes_and_knows_its_rows() -> None:
     assert CONTEXT.size == 2
     assert CONTEXT.counts().tolist() == [2, 0]
     assert CONTEXT.rows().tolist() == [0, 0]
-    moved = Batch(CONTEXT, TARGETS).to("cpu")
+    moved = ModelBatch(CONTEXT, TARGETS).to("cpu")
     assert torch.equal(moved.targets.rows, TARGETS.rows)
     assert torch.equal(moved.context.levels, CONTEXT.levels)
 

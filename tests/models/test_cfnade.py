@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cfnade.exceptions import ModelError
-from cfnade.models import Batch, CFNADEConfig, CFNADENetwork, Context, Targets
+from cfnade.models import CFNADEConfig, CFNADENetwork, Context, ModelBatch, Targets
 
 ModelMaker = Callable[..., CFNADENetwork]
 ContextMaker = Callable[[Sequence[Sequence[tuple[int, int]]]], Context]
@@ -29,9 +29,9 @@ def every_score(model: CFNADENetwork, context: Context) -> Tensor:
 
 
 @pytest.fixture
-def batch() -> Batch:
+def batch() -> ModelBatch:
     """Three rows, the first without context; weights as Eq. 19 gives them."""
-    return Batch(
+    return ModelBatch(
         Context(torch.tensor([0, 0, 1, 3]), torch.tensor([4, 0, 2]), torch.tensor([2, 1, 0])),
         Targets(
             torch.tensor([0, 0, 1, 1, 2]),
@@ -69,7 +69,7 @@ def test_an_empty_context_gives_g_of_c(make_model: ModelMaker, make_context: Con
 
 
 def test_cost_is_the_mean_over_rows_of_weighted_sums(
-    model: CFNADENetwork, batch: Batch, paper_scores: PaperScores
+    model: CFNADENetwork, batch: ModelBatch, paper_scores: PaperScores
 ) -> None:
     known: list[list[tuple[int, int]]] = [[], [(4, 2)], [(0, 1), (2, 0)]]
     t = batch.targets
@@ -86,7 +86,7 @@ def test_cost_is_the_mean_over_rows_of_weighted_sums(
 
 @pytest.mark.parametrize("ordinal_weight", [0.0, 0.4, 1.0])
 def test_gradients_of_the_cost(
-    make_model: ModelMaker, variant: dict[str, Any], batch: Batch, ordinal_weight: float
+    make_model: ModelMaker, variant: dict[str, Any], batch: ModelBatch, ordinal_weight: float
 ) -> None:
     model = make_model(**variant, ordinal_weight=ordinal_weight)
     # gradcheck nudges its inputs in place, and these are the model's own parameters.
@@ -162,8 +162,6 @@ def test_item_based_is_user_based_on_the_transpose(make_model: ModelMaker) -> No
         {"shared": False},
         {"activation": "sigmoid"},
         {"activation": "relu"},
-        {"activation": "softplus"},
-        {"activation": "elu"},
         {"context_scale": "sqrt", "mean_context": 9.0},
         {"context_scale": "sqrt", "mean_context": 4.0},
         {"ordinal_weight": 0.5},
@@ -171,7 +169,7 @@ def test_item_based_is_user_based_on_the_transpose(make_model: ModelMaker) -> No
     ],
 )
 def test_every_option_changes_the_cost(
-    make_model: ModelMaker, batch: Batch, changed: dict[str, Any]
+    make_model: ModelMaker, batch: ModelBatch, changed: dict[str, Any]
 ) -> None:
     assert not torch.isclose(make_model().cost(batch), make_model(**changed).cost(batch))
 
@@ -218,7 +216,7 @@ def test_a_model_is_remade_from_its_config(model: CFNADENetwork, some_rows: Cont
     assert torch.equal(every_score(twin, some_rows), every_score(model, some_rows))
 
 
-def test_float32_agrees_with_float64(model: CFNADENetwork, batch: Batch) -> None:
+def test_float32_agrees_with_float64(model: CFNADENetwork, batch: ModelBatch) -> None:
     exact = model.cost(batch).item()
     single = model.float().cost(batch)
     assert single.dtype == torch.float32

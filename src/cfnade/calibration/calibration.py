@@ -28,7 +28,7 @@ from cfnade.evaluation.rating_metrics import (
     nll,
 )
 from cfnade.exceptions import PredictionError
-from cfnade.kernels.mean_tilt import tilt_to_mean
+from cfnade.kernels.newton import tilt_to_mean
 
 MAX_TEMPERATURE = 20.0
 """T lies in 1/20..20: beyond, a distribution is flat or certain for all practical purposes."""

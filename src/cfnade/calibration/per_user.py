@@ -26,7 +26,7 @@ from cfnade.components.base import Row, Who
 from cfnade.components.row_states import as_ratings
 from cfnade.fitted_model import FittedModel
 from cfnade.inference.baseline import OWN_SMOOTHING, Baseline, Blanks
-from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
+from cfnade.kernels.column_groups import RowRatings, lookup_levels, take_rows
 from cfnade.utils.caching import locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
@@ -92,7 +92,7 @@ class LevelPreferences:
     def _for_chunk(self, users: IntArray, items: IntArray) -> FloatArray:
         data = self._fitted.context.rows("user")
         numbers, local = np.unique(users, return_inverse=True)
-        rows = ratings_of(data.offsets, data.columns, data.levels, numbers)
+        rows = take_rows(data.offsets, data.columns, data.levels, numbers)
         return self.for_rows(rows, local, items)
 
     def for_rows(self, rows: RowRatings, local: IntArray, items: IntArray) -> FloatArray:
@@ -106,7 +106,7 @@ class LevelPreferences:
         expected = self._expected[rows.columns]
         for level in range(K):
             excess[:, level] -= np.bincount(rows.rows, expected[:, level], n_rows)
-        levels = levels_of(rows, local, items, self.n_items)
+        levels = lookup_levels(rows, local, items, self.n_items)
         return self.leave_out(excess[local], np.diff(rows.offsets)[local], items, levels)
 
     def leave_out(

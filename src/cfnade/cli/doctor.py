@@ -53,9 +53,9 @@ def _machine() -> list[tuple[str, str]]:
 
 def _cache() -> tuple[str, str]:
     """Return the state of the kernel cache."""
-    from cfnade.kernels.prepare import cache_folder_of_kernels, cache_state
+    from cfnade.kernels.warmup import cache_state, kernel_cache_folder
 
-    missing, folder = cache_state().missing, cache_folder_of_kernels()
+    missing, folder = cache_state().missing, kernel_cache_folder()
     if folder is None:
         return "kernel cache", "none: no folder is writable; set NUMBA_CACHE_DIR to one that is"
     cold = f"cold ({missing} to compile, by the first training or service)"
@@ -64,7 +64,7 @@ def _cache() -> tuple[str, str]:
 
 def _kernels() -> tuple[str, str]:
     """Run every kernel once; missing ones are compiled."""
-    from cfnade.kernels.tasks import TASKS
+    from cfnade.kernels.warmup import TASKS
 
     began = time.monotonic()
     compile_kernels()

@@ -21,16 +21,16 @@ def print_status(line: str) -> None:
 def compile_kernels(*tasks: str) -> None:
     """Compile the kernels of these tasks, or of all tasks; a line on standard error says so."""
     with gc_frozen():
-        from cfnade.kernels.prepare import prepare
+        from cfnade.kernels.warmup import compile_kernels as compile_now
 
-        prepare(print_status, *tasks)
+        compile_now(print_status, *tasks)
 
 
 def compile_ahead(*tasks: str) -> None:
     """Start to compile kernels in a second process."""
-    from cfnade.kernels.prepare import ahead
+    from cfnade.kernels.warmup import compile_in_background
 
-    ahead(print_status, *tasks)
+    compile_in_background(print_status, *tasks)
 
 
 @contextmanager

@@ -67,18 +67,18 @@ def rollback(model: Model) -> None:
     \b
       cfnade rollback model
     """
-    from cfnade.fresh.publishing import check_of, roll_back
-    from cfnade.fresh.refreshing import alone
+    from cfnade.online import publish
+    from cfnade.online.refresh import alone
 
     with alone(model):
-        version = roll_back(model)
-        print(f"{model}: back to the model that was in {version}, {check_of(model)}")
+        version = publish.rollback(model)
+        print(f"{model}: back to the model that was in {version}, {publish.fingerprint(model)}")
 
 
 def _refresh_once(
     model: Path, store: str, tolerance: float, epochs: int, n_threads: int | None
 ) -> None:
-    from cfnade.fresh.refreshing import refresh as refresh_model
+    from cfnade.online.refresh import refresh as refresh_model
 
     result = refresh_model(
         model, store, bar=tolerance, epochs=epochs, threads=n_threads, say=print_status
@@ -90,7 +90,7 @@ def _refresh_once(
 
 
 def _is_temporary(error: CfnadeError) -> bool:
-    from cfnade.fresh.refreshing import FolderBusyError
+    from cfnade.online.refresh import FolderBusyError
 
     return isinstance(error, StoreUnavailableError | FolderBusyError)
 

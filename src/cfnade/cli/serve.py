@@ -99,32 +99,31 @@ def serve(
     if any(find_spec(name) is None for name in ("fastapi", "prometheus_client", "uvicorn")):
         raise CfnadeError("serving needs further packages: pip install 'cfnade[serve]'")
     with gc_frozen():
-        from cfnade.serve.guards import checked_name, key_from_environment
-        from cfnade.serve.server import ServeSettings
-        from cfnade.serve.server import serve as run
-        from cfnade.serve.shelf import checked_noun
+        from cfnade.server.item_metadata import validate_item_name
+        from cfnade.server.middleware import key_from_environment, validate_host
+        from cfnade.server.run import ServerSettings, run_server
 
     if model.is_dir():
         if store is not None:  # errors of the store come before the service listens
-            from cfnade.store.opening import make_missing_file, open_store
+            from cfnade.online.engine import make_missing_file, open_store
 
             if created := make_missing_file(store):
                 print_status(f"{created}: created a new, empty store")
             open_store(store).close()
         compile_kernels("requests", "picks")
-    run(
-        ServeSettings(
+    run_server(
+        ServerSettings(
             folder=model,
             host=host,
             port=port,
             workers=workers,
             key=key_from_environment(),
             cors=tuple(_checked_origin(text) for text in allow_origin or []),
-            hosts=tuple(checked_name(text) for text in allow_host or []),
+            hosts=tuple(validate_host(text) for text in allow_host or []),
             watch=_WATCH_INTERVAL if watch else None,
             access_log=access_log,
             store=store,
-            noun=checked_noun(item_name),
+            noun=validate_item_name(item_name),
         )
     )
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from cfnade.data.dataset import Dataset
-    from cfnade.store.prequential import StoreSummary
+    from cfnade.online.prequential import StoreSummary
 
 app = typer.Typer(
     cls=Group,
@@ -44,7 +44,7 @@ def create(store: StoreUrl) -> None:
       cfnade store create ratings.db
       cfnade store create postgresql://shop@db.example.org/ratings
     """
-    from cfnade.store.opening import open_store
+    from cfnade.online.engine import open_store
 
     opened = open_store(store, create=True)
     opened.close()
@@ -58,8 +58,8 @@ def info(store: StoreUrl, *, as_json: Json = False) -> None:
     \b
       cfnade store info ratings.db
     """
-    from cfnade.store.opening import open_store
-    from cfnade.store.prequential import summary_of
+    from cfnade.online.engine import open_store
+    from cfnade.online.prequential import summary_of
 
     with closing(open_store(store)) as opened:
         summary = summary_of(opened)
@@ -82,8 +82,8 @@ def import_(store: StoreUrl, data: Data, *, scale: options.RatingScale = None) -
     """
     from cfnade.data.load import load
     from cfnade.data.remote import redact_url
-    from cfnade.store.bulk import bring_in, scale_of
-    from cfnade.store.opening import open_store
+    from cfnade.online.bulk import import_events, scale_of
+    from cfnade.online.engine import open_store
 
     with closing(open_store(store)) as opened:
         ratings = load(data, scale=scale)
@@ -91,7 +91,7 @@ def import_(store: StoreUrl, data: Data, *, scale: options.RatingScale = None) -
         if values and scale is None:
             _check_scale(ratings, scale_of(opened) or [], redact_url(data))
         source = ratings.source or Path(redact_url(data)).name or "import"
-        added = bring_in(opened, events_frame(ratings), source=source, scale=values)
+        added = import_events(opened, events_frame(ratings), source=source, scale=values)
     if ratings.weights is not None:
         print("note: counts are not stored, only which user chose which item", file=sys.stderr)
     skipped = len(ratings) - added
@@ -128,8 +128,8 @@ def erase(
     \b
       cfnade store erase ratings.db anna
     """
-    from cfnade.store.forgetting import forget
-    from cfnade.store.opening import open_store
+    from cfnade.online.engine import open_store
+    from cfnade.online.erasure import forget
 
     with closing(open_store(store)) as opened:
         erasure = forget(opened, user)

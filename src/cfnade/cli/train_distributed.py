@@ -199,7 +199,7 @@ def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
     from cfnade.distributed import state as rank_state
     from cfnade.distributed.shards import ShardedRatings
     from cfnade.distributed.train import train_distributed as train_on_ranks
-    from cfnade.kernels.tasks import TASKS
+    from cfnade.kernels.warmup import TASKS
 
     out, is_first = run.out, group.rank == 0
     shards, training = ShardedRatings.open(config.data), config.training_config()

@@ -21,11 +21,9 @@ from cfnade.data.dataset import Dataset
 from cfnade.distributed.partition import ColumnPartition, PairExchange, pair_exchange
 from cfnade.distributed.process_group import SINGLE_PROCESS
 from cfnade.exceptions import TrainingError
-from cfnade.kernels.block_drawing import BlockSampler
-from cfnade.kernels.drawing import DrawnBatch, Sampler
-from cfnade.kernels.grouping import Grouped
-from cfnade.models.batch import Batch as ModelBatch
-from cfnade.models.batch import Context, Targets
+from cfnade.kernels.column_groups import ColumnGroups
+from cfnade.kernels.sampling import BlockSampler, GroupedBatch, RowSampler
+from cfnade.models.batch import Context, ModelBatch, Targets
 
 Array = npt.NDArray[Any]
 
@@ -34,7 +32,7 @@ Array = npt.NDArray[Any]
 class Batch:
     """The same targets, T of them in one order, as rows of one axis or of both see them."""
 
-    batches: Mapping[str, DrawnBatch]  # by what rows are
+    batches: Mapping[str, GroupedBatch]  # by what rows are
     rows: Mapping[str, Array]  # (B,) index of each row of a batch
     divisor: int
     """The cost is the weighted sum over targets divided by this: rows, or targets of a block."""
@@ -44,7 +42,7 @@ class Batch:
     """Where the scores of users and of items meet, if they lie on several ranks."""
 
     @property
-    def _first(self) -> tuple[str, DrawnBatch]:
+    def _first(self) -> tuple[str, GroupedBatch]:
         return next(iter(self.batches.items()))
 
     @property
@@ -68,7 +66,7 @@ class Batch:
         other = "item" if axis == "user" else "user"
         return {axis: self.rows[axis][batch.targets.rows], other: batch.targets.columns()}
 
-    def targets(self, axis: str) -> Grouped:
+    def targets(self, axis: str) -> ColumnGroups:
         """The targets by column, each with its place in the draw's order."""
         targets = self.batches[axis].targets
         if len(targets.order) == len(targets.rows):
@@ -79,7 +77,7 @@ class Batch:
         """Contexts and targets as plain torch reads them, targets in the draw's order."""
         drawn = self.batches[axis]
         context_cells, asked = drawn.context_cells(), drawn.target_cells()
-        offsets = np.concatenate([[0], np.cumsum(drawn.counts)])
+        offsets = np.concatenate([[0], np.cumsum(drawn.context_sizes)])
         context = Context(
             *map(torch.from_numpy, (offsets, context_cells.columns, context_cells.levels))
         )
@@ -146,8 +144,8 @@ class _RowDraws:
         self.n_rows, self.settings, self._axis = len(rows), settings, axis
         self._counts = None if part is None else part.rows.counts
         self.at_once = threads if part is None else 1
-        self._expected: dict[int, tuple[Array, DrawnBatch]] = {}
-        self._sampler = Sampler(
+        self._expected: dict[int, tuple[Array, GroupedBatch]] = {}
+        self._sampler = RowSampler(
             rows.offsets,
             rows.columns,
             rows.levels,
@@ -167,7 +165,7 @@ class _RowDraws:
 
     def expect(self, batches: Sequence[Array], step: int) -> None:
         if step not in self._expected:
-            drawn = self._sampler.several(batches, seed=self.settings.seed, step=step)
+            drawn = self._sampler.sample_many(batches, seed=self.settings.seed, step=step)
             pairs = zip(batches, drawn, strict=True)
             self._expected = {step + n: pair for n, pair in enumerate(pairs)}
 
@@ -176,10 +174,10 @@ class _RowDraws:
         if expected is not None and np.array_equal(rows, expected[0]):
             batch = expected[1]
         else:
-            batch = self._sampler.draw(rows, seed=self.settings.seed, step=step)
+            batch = self._sampler.sample(rows, seed=self.settings.seed, step=step)
         empty = len(batch.targets.rows) == 0
         if self._counts is not None:
-            empty = int(batch.counts.sum()) == int(self._counts[rows].sum())
+            empty = int(batch.context_sizes.sum()) == int(self._counts[rows].sum())
         return Batch({self._axis: batch}, {self._axis: rows}, divisor=batch.size, empty=empty)
 
 
@@ -220,7 +218,7 @@ class _BlockDraws:
         return self._shares[axis] if axis else 1.0
 
     def draw(self, rows: Array, step: int) -> Batch:
-        block = self._sampler.draw(rows, seed=self.settings.seed, step=step)
+        block = self._sampler.sample(rows, seed=self.settings.seed, step=step)
         batches = {"user": block.user, "item": block.item}
         rows_of = {"user": block.users, "item": block.items}
         if not self._parts:

@@ -10,15 +10,9 @@ import numpy as np
 from cfnade.components.base import Array
 from cfnade.components.row_states import PIECE, StateRows
 from cfnade.data.csr import CsrRows
-from cfnade.kernels.grouping import RowRatings
-from cfnade.kernels.posterior import (
-    Evidence,
-    Posteriors,
-    RaggedRows,
-    posteriors_without,
-    row_posteriors,
-)
-from cfnade.kernels.threads import run
+from cfnade.kernels.column_groups import RowRatings
+from cfnade.kernels.posterior import Evidence, Posteriors, RaggedRows, leave_one_out, row_posteriors
+from cfnade.kernels.threads import run_parallel
 
 
 def posteriors_of(rows: RaggedRows, evidence: Evidence, threads: int = 1) -> Posteriors:
@@ -27,7 +21,7 @@ def posteriors_of(rows: RaggedRows, evidence: Evidence, threads: int = 1) -> Pos
     out = Posteriors(*(np.empty(shape, evidence.E.dtype) for shape in ((B, D, D), (B, D), (B,))))
     cuts = np.searchsorted(rows.offsets, rows.offsets[-1] * np.arange(1, threads) / threads)
     bounds = pairwise([0, *cuts.tolist(), B])
-    run(row_posteriors, [(*bound, rows, evidence, out) for bound in bounds])
+    run_parallel(row_posteriors, [(*bound, rows, evidence, out) for bound in bounds])
     return out
 
 
@@ -68,7 +62,7 @@ class PosteriorRows(StateRows):
         for evidence in self._evidence:
             means = np.empty((len(rows), len(evidence.prior)), self.dtype)
             unknown = np.empty(len(rows), self.dtype)
-            posteriors_without(ragged, cells, evidence, means, unknown)
+            leave_one_out(ragged, cells, evidence, means, unknown)
             parts.append((means, unknown))
         return self._joined(parts)
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from cfnade.components.variational_bayes import Doubles, Factors, Floats
 from cfnade.data.csr import CsrRows
+from cfnade.kernels.factor_analysis import gibbs_step
 from cfnade.kernels.posterior import lower_products
-from cfnade.kernels.threads import run
-from cfnade.kernels.vector_draws import draw_vectors
+from cfnade.kernels.threads import run_parallel
 
 BURN_IN, BETWEEN = 40, 10
 """Rounds before the first that is kept, and from one to the next."""
@@ -57,7 +57,7 @@ class _Vectors:
         cuts = np.searchsorted(offsets, offsets[-1] * np.arange(1, threads) / threads)
         bounds = pairwise([0, *cuts.tolist(), len(self.draws)])
         how = self._index, residuals, (vectors, lower), prior, normal, out
-        run(draw_vectors, [(*bound, *how) for bound in bounds])
+        run_parallel(gibbs_step, [(*bound, *how) for bound in bounds])
         return float(self.errors.sum(dtype=np.float64)) * noise
 
     def draw_prior(self, random: np.random.Generator, *, bias: bool) -> None:

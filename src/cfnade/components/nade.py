@@ -18,16 +18,16 @@ from cfnade.components.trainable import TorchComponent, TorchRowComponent, Train
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.drawing import DrawnBatch
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.column_groups import Cells, RowRatings
+from cfnade.kernels.column_groups import group_by_column as grouped
 from cfnade.kernels.engine import Engine
-from cfnade.kernels.forward import context_sum
-from cfnade.kernels.grouping import CellArrays, RowRatings
-from cfnade.kernels.grouping import group as grouped
 from cfnade.kernels.network import Network
+from cfnade.kernels.sampling import GroupedBatch
+from cfnade.kernels.scoring import context_sum
 from cfnade.models.cfnade import CFNADENetwork
 from cfnade.models.config import CFNADEConfig
-from cfnade.models.initialise import smoothed_log_frequencies, steps
+from cfnade.models.initialization import level_steps, smoothed_log_frequencies
 
 _TABLES = {"W": "input_table", "A": "input_table", "V": "output_table", "P": "output_table"}
 
@@ -72,7 +72,7 @@ class NadeComponent(TorchRowComponent):
             if before:
                 nobody = torch.zeros(1, counts.shape[1], dtype=counts.dtype)
                 everyone = smoothed_log_frequencies(nobody, settings.smoothing, total)  # (1, K)
-                network.b.sub_(steps(everyone) if network.config.shared else everyone)
+                network.b.sub_(level_steps(everyone) if network.config.shared else everyone)
             self._has_biases = self.axis not in before
             if not self._has_biases:
                 network.b.zero_()
@@ -115,7 +115,9 @@ class NadeComponent(TorchRowComponent):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         """The paper's L2 is Σ w² beside the mean cost of a row.
 
         The mean cost of a block's target is that of a row divided by the ratings of a row. A
@@ -130,7 +132,7 @@ class NadeComponent(TorchRowComponent):
             often = share if share and name in ("V", "P") and settings.touched_only else 1.0
             decay = _decay(name, settings) * per_target / often
             rate = _rate(name, settings) if name != "b" or self._has_biases else 0.0
-            rules[name] = Rule(rate=rate, decay=decay)
+            rules[name] = AdamRule(rate=rate, decay=decay)
         return rules
 
     def stepper(
@@ -140,12 +142,12 @@ class NadeComponent(TorchRowComponent):
 
     @torch.no_grad()
     def shared_scores(
-        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
+        self, known: RowRatings, counts: IntArray, cells: Cells, trained: IntArray
     ) -> Array:
         net, group = self.network, self.group
         M, K, _ = net.input_table.shape
         parts, rows = (known.rows, known.columns, known.levels), len(counts)
-        context = grouped(*parts, size=rows, n_columns=M, n_levels=K)
+        context = grouped(*parts, n_rows=rows, n_columns=M, n_levels=K)
         sums = torch.from_numpy(
             context_sum(net.input_table.detach().numpy(), context, shared=net.config.shared)
         )
@@ -187,7 +189,11 @@ class NadeTrainer:
     """Gradients and Adam of a CF-NADE in compiled kernels."""
 
     def __init__(
-        self, side: NadeComponent, rules: Mapping[str, Rule], settings: TrainingConfig, threads: int
+        self,
+        side: NadeComponent,
+        rules: Mapping[str, AdamRule],
+        settings: TrainingConfig,
+        threads: int,
     ) -> None:
         network = side.network
         self._axis, self._mean = side.axis, network.config.mean_context
@@ -207,7 +213,7 @@ class NadeTrainer:
         self._engine.add_scores(draw.targets(self._axis), scores)
 
     def fit(self, draw: Batch, slopes: Array, rate: float) -> None:
-        self._engine.begin(rate)
+        self._engine.start_step(rate)
         self._engine.fit_scores(draw.targets(self._axis), slopes)
         self._engine.fit_context(draw.batches[self._axis].context)
 
@@ -215,11 +221,11 @@ class NadeTrainer:
         batch = draw.batches[self._axis]
         return self._engine.step(batch, scale=self._scale(batch), rate=rate)
 
-    def _scale(self, batch: DrawnBatch) -> Array | None:
+    def _scale(self, batch: GroupedBatch) -> Array | None:
         """What multiplies the summed context of each row. Returns (B,)."""
         if self._mean is None:
             return None
-        return np.asarray(np.sqrt(self._mean / np.maximum(batch.counts, 1)))
+        return np.asarray(np.sqrt(self._mean / np.maximum(batch.context_sizes, 1)))
 
     def state(self) -> dict[str, Tensor]:
         pairs = self._engine.moments.items()

@@ -19,9 +19,9 @@ from cfnade.components.readings import reading_of
 from cfnade.components.row_states import StateRows, as_ratings
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
-from cfnade.kernels import request
-from cfnade.kernels.forward import context_sum
-from cfnade.kernels.grouping import RowRatings, group, ratings_of
+from cfnade.kernels import scoring
+from cfnade.kernels.column_groups import RowRatings, group_by_column, take_rows
+from cfnade.kernels.scoring import context_sum
 from cfnade.models.config import CFNADEConfig
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.cancellation import check_cancelled
@@ -36,8 +36,6 @@ _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "sigmoid": lambda x: 0.5 * np.tanh(0.5 * x) + 0.5,
     "relu": lambda x: np.maximum(x, 0),
-    "softplus": lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
-    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
 }
 
 
@@ -97,19 +95,19 @@ class NadeRows(StateRows):
         self._deep = [(tables[f"deep_W.{n}"], tables[f"deep_c.{n}"]) for n in layers]
 
     def states(self, ratings: RowRatings) -> Array:
-        sums = request.sum_ratings(ratings, self._input, shared=self.shared)  # (B, D)
+        sums = scoring.sum_ratings(ratings, self._input, shared=self.shared)  # (B, D)
         return self._states(sums, np.diff(ratings.offsets))
 
     def states_without(
         self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
     ) -> Array:
         out = np.empty((len(rows), self._output.shape[2]), self.dtype)
-        sums = request.sum_ratings(ratings, self._input, shared=self.shared)
+        sums = scoring.sum_ratings(ratings, self._input, shared=self.shared)
         counts = np.diff(ratings.offsets)
         step = max(1, PIECE // self._input.shape[2])
         for first in range(0, len(out), step):
             part = slice(first, first + step)
-            own = request.embed(columns[part], levels[part], self._input, shared=self.shared)
+            own = scoring.embed(columns[part], levels[part], self._input, shared=self.shared)
             out[part] = self._states(sums[rows[part]] - own, counts[rows[part]] - 1)
         return out
 
@@ -117,8 +115,8 @@ class NadeRows(StateRows):
         """Leave pairs of ratings out of a row: `LeavesPairsOut` in readings.py. (b, n, K)."""
         level = np.zeros(len(self._bias), np.int64)
         level[row.columns] = row.levels
-        embed = partial(request.embed, table=self._input, shared=self.shared)
-        whole = request.sum_ratings(as_ratings([row]), self._input, shared=self.shared)
+        embed = partial(scoring.embed, table=self._input, shared=self.shared)
+        whole = scoring.sum_ratings(as_ratings([row]), self._input, shared=self.shared)
         counts = np.full(max(len(left_out), len(columns)), len(row.columns) - 2)
         # What comes before the first activation is linear in the sum, so it is computed once for
         # each rating, not for each pair.
@@ -126,20 +124,20 @@ class NadeRows(StateRows):
             whole - embed(left_out, level[left_out]),
             counts[: len(left_out)],
             self._c,
-            request.affine,
+            scoring.affine,
         )
         terms = self._before_activation(
             embed(columns, level[columns]),
             counts[: len(columns)],
             np.zeros_like(self._c),
-            request.affine,
+            scoring.affine,
         )
         out = np.empty((len(columns), len(left_out), self._bias.shape[1]), self.dtype)
         for column, term, scores in zip(columns.tolist(), terms, out, strict=True):
             check_cancelled()
-            h = self._later_layers(self._g(rest - term), request.affine)
-            states = self._projected(h, request.affine)
-            scores[:] = request.affine(states, self._output[column], self._bias[column])
+            h = self._later_layers(self._g(rest - term), scoring.affine)
+            states = self._projected(h, scoring.affine)
+            scores[:] = scoring.affine(states, self._output[column], self._bias[column])
         if self.shared:
             np.cumsum(out, axis=2, out=out)
         return out.swapaxes(0, 1)
@@ -150,14 +148,14 @@ class NadeRows(StateRows):
     def _many_without(
         self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
     ) -> Array:
-        own = request.embed(columns, levels, self._input, shared=self.shared)
+        own = scoring.embed(columns, levels, self._input, shared=self.shared)
         sums = self._threaded_sums(ratings)[rows] - own
         return self._states(sums, np.diff(ratings.offsets)[rows] - 1, _product)
 
     def _threaded_sums(self, ratings: RowRatings) -> Array:
         M, K, _ = self._input.shape
         cells, size = (ratings.rows, ratings.columns, ratings.levels), len(ratings.offsets) - 1
-        context = group(*cells, size=size, n_columns=M, n_levels=K)
+        context = group_by_column(*cells, n_rows=size, n_columns=M, n_levels=K)
         return context_sum(self._input, context, shared=self.shared)
 
     # -- rows by number: what is summed is kept, so that a rating can be taken off -------------
@@ -165,7 +163,7 @@ class NadeRows(StateRows):
     def _without_column(self, column: int, rows: IntArray, levels: IntArray) -> Array:
         sums, counts = self._sums_by_number(rows)
         own = np.full(len(rows), column), levels
-        return self._states(sums - request.embed(*own, self._input, shared=self.shared), counts - 1)
+        return self._states(sums - scoring.embed(*own, self._input, shared=self.shared), counts - 1)
 
     def _by_number(self, rows: IntArray) -> Array:
         if len(self.rows) <= KEPT:
@@ -197,7 +195,7 @@ class NadeRows(StateRows):
 
     def _some(self, numbers: IntArray) -> tuple[Array, IntArray]:
         data = self.rows
-        ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
+        ratings = take_rows(data.offsets, data.columns, data.levels, numbers)
         return self._threaded_sums(ratings), np.diff(ratings.offsets)
 
     def hidden(self) -> Array:
@@ -207,7 +205,7 @@ class NadeRows(StateRows):
 
     # -- pieces -------------------------------------------------------------------------------
 
-    def _states(self, sums: Array, counts: IntArray, affine: Affine = request.affine) -> Array:
+    def _states(self, sums: Array, counts: IntArray, affine: Affine = scoring.affine) -> Array:
         """What meets the output table, for sums (B, D) of counts (B,) ratings each: (B, S)."""
         return self._projected(self._hidden(sums, counts, affine), affine)
 

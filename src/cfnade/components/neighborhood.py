@@ -24,8 +24,8 @@ from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows, index_counts, index_sums
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
-from cfnade.kernels.cooccurrence import co_picks
-from cfnade.kernels.grouping import ratings_of
+from cfnade.kernels.column_groups import take_rows
+from cfnade.kernels.sparse import cooccurrence
 from cfnade.kernels.threads import thread_count
 from cfnade.models.batch import Context
 from cfnade.models.config import NearConfig
@@ -147,7 +147,7 @@ def _left_of(factors: FactorRows, rows: CsrRows) -> Array:
     left = np.empty(rows.n_ratings, np.float32)
     for first in range(0, len(rows), ROWS_AT_ONCE):
         end = min(first + ROWS_AT_ONCE, len(rows))
-        some = ratings_of(rows.offsets, rows.columns, rows.levels, np.arange(first, end))
+        some = take_rows(rows.offsets, rows.columns, rows.levels, np.arange(first, end))
         left[rows.offsets[first] : rows.offsets[end]] = residuals_of(factors, some)
     return left
 
@@ -163,8 +163,8 @@ def pairs_of(rows: CsrRows, left: Array, sure: float, threads: int) -> Pairs:
     counts = index_counts(columns, M)
     squares = index_sums(columns, M, lambda some: np.square(left[some], dtype=np.float64))
     variances = (squares + COLUMN_DOUBT * left.var()) / (counts + COLUMN_DOUBT)
-    sums = co_picks(offsets, columns, left.astype(np.float32), M, threads=threads)
-    common = co_picks(offsets, columns, np.ones(len(left), np.float32), M, threads=threads)
+    sums = cooccurrence(offsets, columns, left.astype(np.float32), M, threads=threads)
+    common = cooccurrence(offsets, columns, np.ones(len(left), np.float32), M, threads=threads)
     np.fill_diagonal(sums, 0.0)
     i, j = np.nonzero(_stand_out(sums, common, variances, sure))
     sums, common = sums[i, j].astype(np.float64), common[i, j]

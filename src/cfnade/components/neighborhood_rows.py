@@ -15,9 +15,15 @@ from cfnade.components.readings import reading_of
 from cfnade.components.row_states import PIECE, as_ratings, rows_in_pieces
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
-from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
-from cfnade.kernels.nearness import Nearness, near_cells, near_column, near_row, near_weights
-from cfnade.kernels.threads import run, thread_count
+from cfnade.kernels.column_groups import RowRatings, lookup_levels, take_rows
+from cfnade.kernels.neighborhood import (
+    ResidualCovariance,
+    correct_cells,
+    correct_column,
+    correct_row,
+    solve_weights,
+)
+from cfnade.kernels.threads import run_parallel, thread_count
 from cfnade.models.config import NearConfig
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.cancellation import check_cancelled
@@ -62,11 +68,11 @@ class NeighborhoodWeights(RowWeights):
         own = {name.removeprefix(_FACTORS): table for name, table in mine.items()}
         return FactorWeights(self.axis, self.config.factors, own)
 
-    def nearness(self) -> Nearness:
+    def nearness(self) -> ResidualCovariance:
         """The pairs as the kernels read them."""
         starts, others = self.tables["starts"].astype(np.int64), self.tables["others"]
         exact = (self.tables[name].astype(np.float64) for name in ("covariances", "variances"))
-        return Nearness(starts, others, *exact)
+        return ResidualCovariance(starts, others, *exact)
 
     def reading(self, context: Dataset) -> Reading:
         reading = reading_of(self.axis, NeighborhoodRows(self, context.rows(self.axis)), context)
@@ -114,7 +120,7 @@ class NeighborhoodRows:
 
         pieces = rows_in_pieces(self.rows, rows, self.rows.n_levels)
         while some := list(islice(pieces, thread_count(None))):
-            run(score, some)
+            run_parallel(score, some)
         return out
 
     def some(self, row: Row, columns: IntArray) -> Array:
@@ -148,7 +154,7 @@ class NeighborhoodRows:
 
     def _cells(self, ratings: RowRatings, which: IntArray, columns: IntArray) -> Array:
         """Cells of these rows; a known one of a row of its own, which lacks it. (n, K)."""
-        held = levels_of(ratings, which, columns, self.rows.n_columns) >= 0
+        held = lookup_levels(ratings, which, columns, self.rows.n_columns) >= 0
         mine, rows = np.flatnonzero(held), which.copy()
         if len(mine):
             rows[mine] = len(ratings.offsets) - 1 + np.arange(len(mine))
@@ -156,7 +162,7 @@ class NeighborhoodRows:
         order = np.argsort(rows, kind="stable")
         weighed, out = self._weighed(ratings), np.empty(len(rows))
         cells = rows[order].astype(np.int64), np.maximum(columns[order], 0).astype(np.int64)
-        near_cells(cells, weighed.ragged, weighed.weights, self._near, out)
+        correct_cells(cells, weighed.ragged, weighed.weights, self._near, out)
         corrections = np.empty(len(rows))
         corrections[order] = out
         return self._said(corrections)
@@ -164,7 +170,7 @@ class NeighborhoodRows:
     def _weighed(self, ratings: RowRatings) -> _Weighed:
         left, out = residuals_of(self._factors, ratings), np.empty(len(ratings.columns))
         ragged = np.array(ratings.offsets), np.array(ratings.columns)
-        near_weights(*ragged, left, self._near, out)
+        solve_weights(*ragged, left, self._near, out)
         return _Weighed(ratings, out)
 
     def _said(self, corrections: Array) -> Array:
@@ -179,7 +185,7 @@ class NeighborhoodRows:
         for row, own in zip(rows, out, strict=True):
             if len(row.columns):
                 weighed = self._weighed(as_ratings([row]))
-                near_row(weighed.ragged[1], weighed.weights, self._near, own)
+                correct_row(weighed.ragged[1], weighed.weights, self._near, own)
         scores = self._listed(out)
         for row, own in zip(rows, scores, strict=True):
             if leave_out and len(row.columns):
@@ -189,7 +195,7 @@ class NeighborhoodRows:
     def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
         out, weighed = np.zeros((len(columns), len(self.rows))), self._every
         for column, own in zip(columns.tolist(), out, strict=True):
-            near_column(column, weighed.ragged, weighed.weights, self._near, own)
+            correct_column(column, weighed.ragged, weighed.weights, self._near, own)
         scores = self._listed(out)
         for column, row, own in zip(columns.tolist(), raters, scores, strict=True):
             if leave_out and len(row.columns):
@@ -207,7 +213,7 @@ class NeighborhoodRows:
         """All rows of the context."""
         data = self.rows
         return self._weighed(
-            ratings_of(data.offsets, data.columns, data.levels, np.arange(len(data)))
+            take_rows(data.offsets, data.columns, data.levels, np.arange(len(data)))
         )
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from cfnade.components.base import Array
 from cfnade.components.batches import Batch
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.threads import one_torch_thread
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.threads import single_torch_thread
 
 if TYPE_CHECKING:
     from cfnade.components.trainable import TorchComponent
@@ -24,7 +24,7 @@ class Adam:
     Torch's own class brings in a compiler when the first one is made: three seconds for nothing.
     """
 
-    def __init__(self, side: TorchComponent, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, side: TorchComponent, rules: Mapping[str, AdamRule]) -> None:
         named = dict(side.network.named_parameters())
         self._rules = [rules[name] for name in named]
         self._parameters: list[Tensor] = list(named.values())
@@ -73,19 +73,19 @@ _KEPT = ("moment", "square")
 class TorchTrainer:
     """Trains any side by its plain torch: for small networks, and for new ones."""
 
-    def __init__(self, side: TorchComponent, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, side: TorchComponent, rules: Mapping[str, AdamRule]) -> None:
         self._side, self._adam = side, Adam(side, rules)
         self._added: Tensor | None = None
 
     def add_scores(self, draw: Batch, scores: Array) -> None:
-        with one_torch_thread():
+        with single_torch_thread():
             self._added = self._side.plain_scores(draw)
         scores += self._added.detach().numpy()
 
     def fit(self, draw: Batch, slopes: Array, rate: float) -> None:
         del draw
         assert self._added is not None
-        with one_torch_thread():
+        with single_torch_thread():
             self._added.backward(torch.from_numpy(slopes))  # type: ignore[no-untyped-call]
             self._adam.move(rate)
         self._added = None
@@ -109,7 +109,7 @@ class FixedTrainer:
         self._side = side
 
     def add_scores(self, draw: Batch, scores: Array) -> None:
-        with one_torch_thread():
+        with single_torch_thread():
             scores += self._side.plain_scores(draw).numpy()
 
     def fit(self, draw: Batch, slopes: Array, rate: float) -> None:

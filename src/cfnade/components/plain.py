@@ -21,7 +21,7 @@ from cfnade.components.trainable import TorchRowComponent
 from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
-from cfnade.kernels.adam import Rule
+from cfnade.kernels.adam import AdamRule
 from cfnade.kernels.posterior import Evidence
 from cfnade.models.batch import Context
 
@@ -33,11 +33,13 @@ class PlainComponent(TorchRowComponent):
     def scores_given(self, context: Context, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of cells, each of a row of the context; differentiable. Returns (n, K)."""
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         """Everything moves at the usual rate, without decay."""
         del ratings, share
         names = [name for name, _ in self.network.named_parameters()]
-        return dict.fromkeys(names, Rule(rate=settings.learning_rate))
+        return dict.fromkeys(names, AdamRule(rate=settings.learning_rate))
 
     def stepper(
         self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int

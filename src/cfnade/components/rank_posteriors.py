@@ -14,11 +14,12 @@ import torch
 
 from cfnade.data.csr import CsrRows
 from cfnade.distributed.process_group import Array, ProcessGroup
-from cfnade.kernels.posterior import Evidence, Posteriors, RaggedRows, lower_products
-from cfnade.kernels.shared_posterior import (
-    add_moments,
-    residual_sums,
-    row_moments,
+from cfnade.kernels.factor_analysis import add_moments, residual_sums, row_moments
+from cfnade.kernels.posterior import (
+    Evidence,
+    Posteriors,
+    RaggedRows,
+    lower_products,
     row_sums,
     solve_rows,
     solve_sums,

@@ -10,8 +10,8 @@ import numpy as np
 from cfnade._typing import IntArray
 from cfnade.components.directions import THIN
 from cfnade.distributed.process_group import Array, ProcessGroup
-from cfnade.kernels.forward import cell_scores
-from cfnade.kernels.grouping import CellArrays
+from cfnade.kernels.column_groups import Cells
+from cfnade.kernels.scoring import cell_scores
 
 
 class OutputTable(NamedTuple):
@@ -23,7 +23,7 @@ class OutputTable(NamedTuple):
 
 
 def rank_scores(
-    group: ProcessGroup, output: OutputTable, states: Array, cells: CellArrays, trained: IntArray
+    group: ProcessGroup, output: OutputTable, states: Array, cells: Cells, trained: IntArray
 ) -> Array:
     """trained (M,) are the columns' training ratings. Returns (n, K)."""
     table, bias, shared = output

@@ -78,7 +78,7 @@ def are_made(names: tuple[str, ...]) -> bool:
 
 
 def kernel_task(names: tuple[str, ...]) -> str:
-    """What training such a member needs compiled (kernels/tasks.py)."""
+    """What training such a member needs compiled (kernels/warmup.py)."""
     if len({KINDS[name].axis for name in names} - {None}) == 2:
         return "blocks"
     posteriors = (RidgeComponent, FactorComponent, SampledFactorComponent)

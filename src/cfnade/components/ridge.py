@@ -1,4 +1,4 @@
-"""The ridge side: a Bayesian fold-in (models/ridge_network.py) on rows of users or of items.
+"""The ridge side: a Bayesian fold-in (models/ridge.py) on rows of users or of items.
 
 It starts from variational factor analysis (factors.py), which is a good model by itself, and is
 then trained by the same cost as the other sides. u and e stay near their start.
@@ -31,22 +31,22 @@ from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import TrainingError
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.drawing import DrawnBatch
-from cfnade.kernels.grouping import CellArrays, RowRatings
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.column_groups import Cells, RowRatings
 from cfnade.kernels.posterior import (
     Evidence,
     Posteriors,
     RaggedRows,
     add_state_scores,
-    posterior_slopes,
-    state_slopes,
+    posterior_gradients,
+    state_gradients,
 )
-from cfnade.kernels.threads import one_torch_thread, thread_count
+from cfnade.kernels.sampling import GroupedBatch
+from cfnade.kernels.threads import single_torch_thread, thread_count
 from cfnade.models.batch import Context
 from cfnade.models.config import RidgeConfig
-from cfnade.models.initialise import smoothed_log_frequencies, steps
-from cfnade.models.ridge_network import RidgeNetwork
+from cfnade.models.initialization import level_steps, smoothed_log_frequencies
+from cfnade.models.ridge import RidgeNetwork
 
 DIMENSIONS = 20
 NOISE = 0.71
@@ -116,10 +116,10 @@ class RidgeComponent(TorchRowComponent):
         gap = (factors.mean - means) / variances * net.config.gain(0.0)
         sharper = 0.5 * (1 / config.noise - 1 / config.spread)
         sharpened = k * gap[:, None] - sharper * np.square(k - factors.mean[:, None])
-        steps_known = steps(torch.from_numpy(sharpened)).float()
+        steps_known = level_steps(torch.from_numpy(sharpened)).float()
         steps_known[:, 0] = 0.0
         frequencies = smoothed_log_frequencies(torch.from_numpy(counts), smoothing, total)
-        net.b.copy_(steps(frequencies).float() + steps_known)
+        net.b.copy_(level_steps(frequencies).float() + steps_known)
         net.V[:, :, -1] = -steps_known  # at ω = 1 nothing is known, and the frequencies remain
 
     def weights(self) -> RidgeWeights:
@@ -170,11 +170,13 @@ class RidgeComponent(TorchRowComponent):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         del ratings, share
         rate, names = settings.learning_rate, [name for name, _ in self.network.named_parameters()]
-        rules = {name: Rule(rate=rate, decay=2 * DECAY.get(name, 0.0)) for name in names}
-        return rules | {"log_prior": Rule(rate=PRIOR_FACTOR * rate)}
+        rules = {name: AdamRule(rate=rate, decay=2 * DECAY.get(name, 0.0)) for name in names}
+        return rules | {"log_prior": AdamRule(rate=PRIOR_FACTOR * rate)}
 
     @torch.no_grad()
     def finish(self, ratings: Dataset, member: Member) -> None:
@@ -191,7 +193,7 @@ class RidgeComponent(TorchRowComponent):
         said = torch.stack(alike).sum(0)  # (M, K)
         counts = torch.from_numpy(ratings.level_counts(other_axis(self.axis)))
         total = None if self.part is None else torch.from_numpy(self.part.totals)
-        missing = steps(smoothed_log_frequencies(counts, SETTLED_SMOOTHING, total) - said)
+        missing = level_steps(smoothed_log_frequencies(counts, SETTLED_SMOOTHING, total) - said)
         missing[:, 0] = 0.0  # the same for all levels, which no softmax feels
         net.V[:, :, -1] = missing.to(net.V.dtype) / net.hidden(empty)[0, -1]
 
@@ -201,7 +203,7 @@ class RidgeComponent(TorchRowComponent):
         return RidgeTrainer(self, self.rules(ratings, settings, share=share), threads)
 
     def shared_scores(
-        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
+        self, known: RowRatings, counts: IntArray, cells: Cells, trained: IntArray
     ) -> Array:
         del counts
         net, parts = self.network, (known.offsets, known.columns, known.levels)
@@ -247,7 +249,7 @@ class _Asked(NamedTuple):
 class RidgeTrainer:
     """Posteriors and their gradients in compiled kernels; the tables are small."""
 
-    def __init__(self, side: RidgeComponent, rules: Mapping[str, Rule], threads: int) -> None:
+    def __init__(self, side: RidgeComponent, rules: Mapping[str, AdamRule], threads: int) -> None:
         self._side, self._axis, self._network = side, side.axis, side.network
         self._threads = threads
         self._group = side.group
@@ -272,13 +274,13 @@ class RidgeTrainer:
         network, d_states = self._network, np.zeros_like(states)
         d_V, d_b = (np.zeros(p.shape, states.dtype) for p in (network.V, network.b))
         V = network.V.detach().numpy()
-        state_slopes(self._cells(draw), states, V, slopes, (d_V, d_b, d_states))
+        state_gradients(self._cells(draw), states, V, slopes, (d_V, d_b, d_states))
         d_means = np.ascontiguousarray(d_states[:, :-1] * gain)
         if self._group.size > 1:
             posteriors, d_means = solved_by_ranks(posteriors, d_means, self._group)
         d_u, d_E = np.zeros_like(evidence.u), np.zeros_like(evidence.E)
         d_prior = np.zeros_like(evidence.prior)
-        posterior_slopes(rows, evidence, posteriors, d_means, (d_u, d_E, d_prior))
+        posterior_gradients(rows, evidence, posteriors, d_means, (d_u, d_E, d_prior))
         e = network.e.detach().numpy()
         grads = {
             "V": d_V,
@@ -288,7 +290,7 @@ class RidgeTrainer:
             "W": np.ascontiguousarray(d_E[:, ::-1].cumsum(1)[:, ::-1]),
             "log_prior": d_prior * evidence.prior,  # β = exp(log β)
         }
-        with one_torch_thread():
+        with single_torch_thread():
             for name, grad in grads.items():
                 network.get_parameter(name).grad = torch.from_numpy(grad)
             self._adam.move(rate)
@@ -309,7 +311,7 @@ class RidgeTrainer:
         self._adam.restore(state)
 
 
-def _by_row(batch: DrawnBatch) -> RaggedRows:
+def _by_row(batch: GroupedBatch) -> RaggedRows:
     """The contexts row by row."""
     context = batch.context
     order = np.argsort(context.rows, kind="stable")

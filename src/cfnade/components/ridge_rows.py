@@ -20,7 +20,7 @@ SETTLED_SMOOTHING = 2.0
 
 
 class RidgeWeights(RowWeights):
-    """By the names of models/ridge_network.py, which has the equations."""
+    """By the names of models/ridge.py, which has the equations."""
 
     config: RidgeConfig
 

@@ -3,7 +3,7 @@
 A column's score is its output weights times the state. A known cell is scored from the state of its
 row without it. Cells of many rows go through threaded kernels; whatever is asked of one row runs
 serially on the calling thread and uses no torch, so its bits depend on nothing but the question.
-Lists of more than a few rows are matrix products, which are torch's (kernels/products.py).
+Lists of more than a few rows are matrix products, which are torch's (kernels/scoring.py).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from cfnade._typing import IntArray
 from cfnade.components.base import NOTHING, Array, Row
 from cfnade.components.directions import Directions, directions, gram, mean_column
 from cfnade.data.csr import CsrRows
-from cfnade.kernels import request
-from cfnade.kernels.forward import cell_scores
-from cfnade.kernels.grouping import RowRatings, levels_of, ratings_of
+from cfnade.kernels import scoring
+from cfnade.kernels.column_groups import RowRatings, lookup_levels, take_rows
+from cfnade.kernels.scoring import cell_scores
 from cfnade.utils.caching import locked_cached_property
 
 PIECE = 1 << 22
@@ -72,7 +72,7 @@ class StateRows(ABC):
 
     def _scored(self, ratings: RowRatings, rows: IntArray, columns: IntArray) -> Array:
         """Scores of cells of these rows, by threads; a known one without itself. (n, K)."""
-        levels = levels_of(ratings, rows, columns, len(self._bias))
+        levels = lookup_levels(ratings, rows, columns, len(self._bias))
         states, which = self._many_states(ratings), rows.copy()
         held = np.flatnonzero(levels >= 0)
         if len(held):
@@ -137,13 +137,13 @@ class StateRows(ABC):
         K, M = self._bias.T.shape
         states = self.states(as_ratings(rows)) if rows else self._bias[:0]
         if len(rows) > FEW:
-            from cfnade.kernels.products import level_products
+            from cfnade.kernels.scoring import level_products
 
             lines = level_products(states, self._output, self._bias, shared=self.shared)
         else:
             lines = np.empty((len(rows), K, M), self.dtype)
             for state, line in zip(states, lines, strict=True):
-                request.score_all(state, self._output, self._bias, shared=self.shared, out=line)
+                scoring.score_all(state, self._output, self._bias, shared=self.shared, out=line)
         scores = lines.transpose(0, 2, 1)
         for row, own in zip(rows, scores, strict=True):
             if leave_out and len(row.columns):
@@ -158,11 +158,11 @@ class StateRows(ABC):
             weights, bias = weights.cumsum(1), bias.cumsum(1)
         flat = weights.reshape(-1, weights.shape[2])
         if len(columns) > FEW:
-            from cfnade.kernels.products import product
+            from cfnade.kernels.scoring import product
 
             products = product(flat, states)
         else:
-            products = request.affine(flat, states, np.zeros(len(states), self.dtype))
+            products = scoring.affine(flat, states, np.zeros(len(states), self.dtype))
         lines = products.reshape(*bias.shape, len(states))
         lines += bias[:, :, None]
         scores = lines.transpose(0, 2, 1)
@@ -188,7 +188,7 @@ class StateRows(ABC):
     def _without_column(self, column: int, rows: IntArray, levels: IntArray) -> Array:
         """States of rows without their ratings of a column, at these levels. Returns (n, S)."""
         data = self.rows
-        ratings = ratings_of(data.offsets, data.columns, data.levels, rows)
+        ratings = take_rows(data.offsets, data.columns, data.levels, rows)
         return self.states_without(
             ratings, np.arange(len(rows)), np.full(len(rows), column), levels
         )
@@ -205,7 +205,7 @@ class StateRows(ABC):
     def _every_state(self) -> Array:
         """Of all rows, and last of one of which nothing is known. Returns (N + 1, S)."""
         data, numbers = self.rows, np.append(np.arange(len(self.rows)), -1)
-        return self._many_states(ratings_of(data.offsets, data.columns, data.levels, numbers))
+        return self._many_states(take_rows(data.offsets, data.columns, data.levels, numbers))
 
     def features(self, counts: IntArray, *, mean_only: bool = False) -> StateFeatures | None:
         """What a column without weights is folded into; counts are the others' ratings."""
@@ -215,7 +215,7 @@ class StateRows(ABC):
 
     def _score(self, states: Array, which: Array, columns: Array) -> Array:
         """Scores of columns (n,), each for one of the states (B, S). Returns (n, K)."""
-        return request.score_cells(
+        return scoring.score_cells(
             states, which, columns, self._output, self._bias, shared=self.shared
         )
 
@@ -243,7 +243,7 @@ def rows_in_pieces(
     numbers, local = np.unique(rows, return_inverse=True)
     counts = np.where(numbers < 0, 0, data.offsets[numbers + 1] - data.offsets[numbers])
     for first, end, mine in _pieces(counts, local, width):
-        ratings = ratings_of(data.offsets, data.columns, data.levels, numbers[first:end])
+        ratings = take_rows(data.offsets, data.columns, data.levels, numbers[first:end])
         yield ratings, local[mine] - first, mine
 
 
@@ -322,4 +322,4 @@ class StateFeatures:
         return self._of(self._rows.states_down(-1, numbers, NOTHING))
 
     def _of(self, states: Array) -> Array:
-        return request.affine(states, self._table, self._bias).reshape(-1, *self._shape)
+        return scoring.affine(states, self._table, self._bias).reshape(-1, *self._shape)

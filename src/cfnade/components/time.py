@@ -24,8 +24,8 @@ from cfnade.components.trainable import TorchComponent, tables_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
-from cfnade.kernels.adam import Rule
-from cfnade.models.time_network import TimeNetwork
+from cfnade.kernels.adam import AdamRule
+from cfnade.models.time import TimeNetwork
 
 DECAY = 1e-4
 """L2 of the weights, in the gradient of the mean cost of a target."""
@@ -94,11 +94,13 @@ class TimeComponent(TorchComponent):
 
     # -- trained ------------------------------------------------------------------------------
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         del ratings, share
         names = [name for name, _ in self.network.named_parameters()]
         rate = settings.learning_rate
-        return {name: Rule(rate=rate, decay=0.0 if name == "m1" else DECAY) for name in names}
+        return {name: AdamRule(rate=rate, decay=0.0 if name == "m1" else DECAY) for name in names}
 
     def plain_scores(self, draw: Batch) -> Tensor:
         features = self._moments.of_training(draw.cells["user"], draw.cells["item"])

@@ -25,7 +25,7 @@ def check_features(fields: Mapping[str, Any]) -> None:
 
 
 class TimeWeights(ComponentWeights):
-    """By the names of models/time_network.py, which has the equations."""
+    """By the names of models/time.py, which has the equations."""
 
     axis: Axis | None = None
     needs_times = True

@@ -30,8 +30,8 @@ from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from cfnade.kernels.adam import Rule
-from cfnade.kernels.grouping import CellArrays, RowRatings
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.column_groups import Cells, RowRatings
 from cfnade.kernels.posterior import Evidence
 from cfnade.models.batch import Context
 
@@ -114,7 +114,9 @@ class TorchComponent(nn.Module, Component):
         """A last touch after training, if it has any, beside the other sides of its member."""
 
     @abstractmethod
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         """Rate and L2 of each parameter by its name in the network.
 
         share is 0 for a cost that is a mean over rows; for a mean over the targets of a block it
@@ -132,7 +134,7 @@ class TorchComponent(nn.Module, Component):
         """What trains it on a CPU."""
 
     def shared_scores(
-        self, known: RowRatings, counts: IntArray, cells: CellArrays, trained: IntArray
+        self, known: RowRatings, counts: IntArray, cells: Cells, trained: IntArray
     ) -> Array:
         """Scores of cells in the own columns, of rows of which each rank knows its own ratings.
 
@@ -237,7 +239,9 @@ class ClosedFormComponent(TorchRowComponent):
     ) -> None:
         """Nothing: it is made in seconds and knows the new ratings."""
 
-    def rules(self, ratings: Dataset, settings: TrainingConfig, *, share: float) -> dict[str, Rule]:
+    def rules(
+        self, ratings: Dataset, settings: TrainingConfig, *, share: float
+    ) -> dict[str, AdamRule]:
         del ratings, settings, share
         return {}
 

@@ -21,9 +21,10 @@ from cfnade.components.rank_posteriors import expected_of_ranks
 from cfnade.data.csr import CsrRows, index_sums
 from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from cfnade.kernels.grouping import ratings_of
-from cfnade.kernels.posterior import expect, lower_products, maximise
-from cfnade.kernels.threads import run
+from cfnade.kernels.column_groups import take_rows
+from cfnade.kernels.factor_analysis import expectation_step, maximization_step
+from cfnade.kernels.posterior import lower_products
+from cfnade.kernels.threads import run_parallel
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -216,7 +217,7 @@ def _some_rows(rows: CsrRows, most: int, group: ProcessGroup) -> CsrRows:
     if step <= 1:
         return rows
     numbers = np.arange(0, len(rows), step)
-    some = ratings_of(rows.offsets, rows.columns, rows.levels, numbers)
+    some = take_rows(rows.offsets, rows.columns, rows.levels, numbers)
     return replace(rows, offsets=some.offsets, columns=some.columns, levels=some.levels)
 
 
@@ -316,7 +317,7 @@ def _expected(rows: CsrRows, residuals: Floats, a: Floats, c: Floats, threads: i
     tables = (np.array(rows.offsets), np.array(rows.columns)), residuals, (a, lower)
     # Plain tuples: a named one would be another type, and the kernels be compiled for it again.
     each = zip(bounds, parts, strict=True)
-    run(expect, [(*bound, *tables, tuple(part)) for bound, part in each])
+    run_parallel(expectation_step, [(*bound, *tables, tuple(part)) for bound, part in each])
     for part in parts[1:]:
         for into, more in zip(parts[0], part, strict=True):
             into += more
@@ -330,7 +331,7 @@ def _maximised(
     loadings = np.empty_like(sums.products), np.empty_like(sums.products)
     prior = precision.astype(np.float32), centre.astype(np.float32)
     cuts = pairwise([M * t // threads for t in range(threads + 1)])
-    run(maximise, [(*cut, tuple(sums), *prior, loadings) for cut in cuts])
+    run_parallel(maximization_step, [(*cut, tuple(sums), *prior, loadings) for cut in cuts])
     return loadings
 
 

@@ -59,13 +59,13 @@ class CsrRows(Memo):
             n_columns: Number of columns, of which some may be empty.
             n_levels: Number of levels of the scale.
         """
-        from cfnade.kernels.counting_sort import place_entries  # numba takes a second to import
+        from cfnade.kernels.column_groups import append_entries  # numba takes a second to import
 
         offsets = offsets_from_counts(counts)
         columns, levels = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.uint8)
         ends = offsets[:-1].copy()
         for row, column, level in chunks:
-            place_entries(row, column, level, ends, (columns, levels))
+            append_entries(row, column, level, ends, (columns, levels))
         return cls(
             *(read_only(offsets), read_only(columns), read_only(levels)), n_columns, n_levels
         )

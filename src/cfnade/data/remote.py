@@ -130,7 +130,7 @@ def pin_source(data: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]
     if data in DATASETS:
         return data, options
     if data.startswith(STORE):
-        from cfnade.store.opening import address_of
+        from cfnade.online.engine import address_of
 
         return STORE + address_of(data), options
     remaining = {name: value for name, value in options.items() if name != "query"}

@@ -16,9 +16,9 @@ import torch
 
 from cfnade._typing import IndexArray, IntArray
 from cfnade.distributed.process_group import Array, ProcessGroup
-from cfnade.kernels.block_drawing import BlockPart
-from cfnade.kernels.marking import WholeRows
-from cfnade.models.initialise import KeptColumns
+from cfnade.kernels.row_splits import WholeRows
+from cfnade.kernels.sampling import BlockPart
+from cfnade.models.initialization import OwnedColumns
 
 Owner = Callable[[Array], Array]
 """The rank that has each user, or item."""
@@ -44,9 +44,9 @@ class ColumnPartition(NamedTuple):
         return BlockPart(self.columns, self.rows)
 
     @property
-    def kept(self) -> KeptColumns:
+    def kept(self) -> OwnedColumns:
         """The same, as start values are drawn for it."""
-        return KeptColumns(torch.from_numpy(self.columns.astype(np.int64)), self.whole)
+        return OwnedColumns(torch.from_numpy(self.columns.astype(np.int64)), self.whole)
 
     def __deepcopy__(self, memo: object) -> ColumnPartition:
         """Copies of a side have the same part."""

@@ -1,6 +1,6 @@
 """Processes that train one model together, each with some of the columns of all tables.
 
-It is the division of work among threads (kernels/memory.py), stretched over processes: every one
+It is the division of work among threads (kernels/buffers.py), stretched over processes: every one
 takes the same rows of a batch and adds up what its own columns say of them. One sum over ranks
 gives what is known of a row, one brings the gradient of its state back. Tables never travel. A rank
 holds the dense layers whole and works them for its own share of the rows.

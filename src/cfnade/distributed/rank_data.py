@@ -17,7 +17,7 @@ from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.sharding.layout import part_of
 from cfnade.distributed.shards import HeldCells, ShardedRatings
-from cfnade.kernels.marking import WholeRows
+from cfnade.kernels.row_splits import WholeRows
 
 
 class RankRatings(Dataset):

@@ -14,7 +14,7 @@ from cfnade.distributed.partition import pair_exchange
 from cfnade.distributed.rank_data import RankData
 from cfnade.evaluation.rating_metrics import calibration_error, nll
 from cfnade.inference.lists import distributions
-from cfnade.kernels.grouping import NO_WEIGHTS, CellArrays, ratings_of
+from cfnade.kernels.column_groups import NO_WEIGHTS, Cells, take_rows
 from cfnade.training.floor import SHRINKAGE
 from cfnade.training.loop import Validated
 from cfnade.training.validation import MOST
@@ -138,10 +138,10 @@ class _Questions:
         for first in range(0, len(self._rows), ROWS):
             numbers = self._rows[first : first + ROWS]
             lo, hi = np.searchsorted(rows, (numbers[0], numbers[-1] + 1))
-            ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
+            ratings = take_rows(data.offsets, data.columns, data.levels, numbers)
             counts = owned.part.rows.counts[numbers].astype(np.int64)
             local = np.searchsorted(numbers, rows[lo:hi])
-            cells = CellArrays(local, columns[lo:hi], self.levels[lo:hi], NO_WEIGHTS)
+            cells = Cells(local, columns[lo:hi], self.levels[lo:hi], NO_WEIGHTS)
             asked = ratings, counts, cells, self._trained
             out[lo:hi] = sum(side.shared_scores(*asked) for side in sides)
         return out

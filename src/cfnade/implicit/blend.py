@@ -16,8 +16,13 @@ import numpy.typing as npt
 
 from cfnade.implicit.base import ScoreArray
 from cfnade.implicit.rows import InteractionRows
-from cfnade.kernels.standardize import add_standardized
-from cfnade.kernels.top_items import blended_gain, candidates, relevant, top_items
+from cfnade.kernels.blending import (
+    add_standardized,
+    blended_gains,
+    merge_lists,
+    relevance,
+    top_items,
+)
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -53,7 +58,7 @@ def ndcg_of_scores(scores: ScoreArray, question: Question, k: int) -> FloatArray
     """Return the NDCG of each user's first k unknown items. (B,)."""
     known, answers = question.known, question.answers
     lists = top_items(scores, known.indptr, known.columns, k)
-    hits = relevant(lists, answers.indptr, answers.columns)
+    hits = relevance(lists, answers.indptr, answers.columns)
     gain = hits @ discounts(k)[: lists.shape[1]]
     return np.asarray(gain / ideal_gain(answers, k))
 
@@ -69,7 +74,7 @@ class Candidates:
 
     def ndcg(self, weights: Sequence[float] | FloatArray) -> FloatArray:
         """Return the NDCG of each user's weighted sum. (B,)."""
-        gain = blended_gain(self.scores, self.hits, np.asarray(weights), discounts(self.k))
+        gain = blended_gains(self.scores, self.hits, np.asarray(weights), discounts(self.k))
         return np.asarray(gain / self.ideal)
 
     def select(self, users: npt.NDArray[np.int64]) -> Candidates:
@@ -85,8 +90,8 @@ def collect_candidates(scores: Mapping[str, ScoreArray], question: Question, k: 
     depth = max(k, DEPTH)
     lists = [top_items(one, known.indptr, known.columns, depth) for one in each]
     width = min(depth * len(each), WIDTH)
-    items = candidates(np.stack(lists), width, known.n_columns)
-    hits = relevant(items, answers.indptr, answers.columns)
+    items = merge_lists(np.stack(lists), width, known.n_columns)
+    hits = relevance(items, answers.indptr, answers.columns)
     hits[items < 0] = -1
     places = np.maximum(items, 0)
     standard = []

@@ -32,7 +32,7 @@ from cfnade.implicit.base import (
 from cfnade.implicit.low_rank import LowRankComponent, RidgeConfig, output_factors
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.weighted import multiply, ridge_weights, scaled, weighed_rows
-from cfnade.kernels.cooccurrence import co_picks
+from cfnade.kernels.sparse import cooccurrence
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -112,7 +112,7 @@ def _fit_by_items(
 
     def count() -> ScoreArray:
         each = scaled(rows, by_row=np.sqrt(users))
-        return np.asarray(co_picks(each.indptr, each.columns, each.weights, rows.n_columns))
+        return np.asarray(cooccurrence(each.indptr, each.columns, each.weights, rows.n_columns))
 
     gram = cache.get("gram", (config.weighting, config.user_power), count)
     inverse = _inverse(gram, config.penalty * items)

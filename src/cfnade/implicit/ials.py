@@ -34,7 +34,7 @@ from cfnade.implicit.weighted import (
     times_transpose,
     weighed_rows,
 )
-from cfnade.kernels.conjugate import solve_rows
+from cfnade.kernels.sparse import solve_ridge_rows
 from cfnade.utils.validation import options
 
 SWEEPS = 10
@@ -162,4 +162,4 @@ def solve(rows: InteractionRows, others: Rotated, config: ImplicitALSConfig) -> 
     counts = np.bincount(rows.rows, rows.weights, minlength=len(rows))
     ridges = config.ridge * (counts + config.alpha * len(others.vectors))
     data = rows.indptr, rows.columns, rows.weights, others.vectors
-    return np.asarray(solve_rows(*data, config.alpha * others.lengths, ridges))
+    return np.asarray(solve_ridge_rows(*data, config.alpha * others.lengths, ridges))

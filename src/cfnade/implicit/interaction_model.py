@@ -19,8 +19,8 @@ from cfnade.exceptions import ModelError
 from cfnade.implicit.base import Arrays, ArraySpec, ImplicitComponent, ScoreArray, component_class
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.sharpness import Sharpness
-from cfnade.kernels.likeliest import log_softmax
-from cfnade.kernels.standardize import add_standardized
+from cfnade.kernels.blending import add_standardized
+from cfnade.kernels.top_k import log_softmax
 
 POPULARITY = "popularity"
 PLAIN = Sharpness()

@@ -34,7 +34,7 @@ from cfnade.implicit.weighted import (
     weighed_rows,
 )
 from cfnade.kernels.neighbor_regression import gram_lines, neighbor_regressions
-from cfnade.kernels.ragged_sums import add_entries, transposed
+from cfnade.kernels.sparse import add_entries, transposed
 from cfnade.utils.validation import options
 
 LINE_NUMBERS = 80_000_000

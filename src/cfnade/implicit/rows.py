@@ -13,7 +13,7 @@ from cfnade._typing import IndexArray, IntArray
 from cfnade.components.base import Row
 from cfnade.data.csr import row_offsets, stable_order
 from cfnade.data.dataset import Dataset
-from cfnade.kernels.ragged_sums import transposed
+from cfnade.kernels.sparse import transposed
 
 WeightArray = npt.NDArray[np.float32]
 Weighting = Literal["binary", "log", "linear"]

@@ -24,11 +24,11 @@ from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import TrainingError
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.set_nade import EXACT_ITEMS
-from cfnade.kernels.ragged_sums import add_rows, sum_rows
-from cfnade.kernels.ragged_sums import transposed as transpose
+from cfnade.kernels.sparse import add_rows, sum_rows
+from cfnade.kernels.sparse import transposed as transpose
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.models.config import ChoiceConfig
-from cfnade.models.initialise import fill_columns_
+from cfnade.models.initialization import fill_columns_
 from cfnade.utils.validation import options
 
 _START, _ORDER, _SAMPLE = range(3)  # streams of random numbers

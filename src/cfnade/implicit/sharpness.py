@@ -15,7 +15,7 @@ import numpy as np
 from cfnade._typing import IntArray
 from cfnade.implicit.base import ScoreArray
 from cfnade.implicit.rows import InteractionRows
-from cfnade.kernels.likeliest import log_softmax
+from cfnade.kernels.top_k import log_softmax
 
 FACTORS = np.exp(np.linspace(np.log(0.05), np.log(20.0), 61))
 HALF_COUNTS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)

@@ -12,8 +12,8 @@ from cfnade._typing import IntArray
 from cfnade.exceptions import ModelError
 from cfnade.implicit.base import FEW, ImplicitComponent, Options, ScoreArray
 from cfnade.implicit.rows import InteractionRows, Weighting, mean_weight, weigh
-from cfnade.kernels.ragged_sums import sum_rows
-from cfnade.kernels.request import affine
+from cfnade.kernels.scoring import affine
+from cfnade.kernels.sparse import sum_rows
 from cfnade.utils.validation import options
 
 FloatArray = npt.NDArray[np.float64]
@@ -78,7 +78,7 @@ def times_transpose(states: ScoreArray, table: ScoreArray) -> ScoreArray:
     """Return states (B, D) times table (M, D) transposed: (B, M)."""
     if len(states) <= FEW:
         return np.asarray(affine(states, table, np.zeros(len(table), np.float32)))
-    from cfnade.kernels.products import product
+    from cfnade.kernels.scoring import product
 
     return product(states, table)
 

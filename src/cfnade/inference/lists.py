@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.components.base import Array, Who
-from cfnade.kernels.bounds import mean_levels
+from cfnade.kernels.top_k import mean_levels
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,7 +30,7 @@ class Lists(NamedTuple):
         return mixed(each, self.shares[:, which])
 
     def means(self, unit: FloatArray) -> Array:
-        """Means over unit (K,), to kernels.bounds.MEAN_SLACK. Returns (B, items)."""
+        """Means over unit (K,), to kernels.top_k.MEAN_SLACK. Returns (B, items)."""
         each = [mean_levels(scores, unit) for scores in self.members]
         if len(each) == 1:
             return each[0]

@@ -17,11 +17,7 @@ import numpy.typing as npt
 from cfnade.calibration.calibration import Calibration, unit_values
 from cfnade.data.scale import Scale
 from cfnade.exceptions import PredictionError
-from cfnade.kernels.bounds import (
-    CHANCE,
-    QUANTILE,
-    Criterion,
-)
+from cfnade.kernels.top_k import PROBABILITY, QUANTILE, Criterion
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -78,7 +74,7 @@ class Objective:
         temperature."""
         nothing = (0.0,) * len(self.scale)
         return Criterion(
-            kind=CHANCE if self.rank == "at_least" else QUANTILE,
+            kind=PROBABILITY if self.rank == "at_least" else QUANTILE,
             unit=self.unit,
             sharpness=1 / calibrations[0].temperature,
             log_weights=np.array([one.log_weights or nothing for one in calibrations]),

@@ -26,7 +26,7 @@ from cfnade.implicit import InteractionRows
 from cfnade.inference.baseline import UNSEEN_RULES, Baseline, paper_distribution
 from cfnade.inference.lists import Lists, distributions, mixed
 from cfnade.inference.members import MemberScorer
-from cfnade.kernels.grouping import levels_of, ratings_of
+from cfnade.kernels.column_groups import lookup_levels, take_rows
 from cfnade.utils.caching import PicklableLock, locked_cached_property
 from cfnade.utils.cancellation import check_cancelled
 from cfnade.utils.text import count_of
@@ -103,8 +103,8 @@ class Scorer:
         rows, columns = (users, items) if axis == "user" else (items, users)
         data = self.fitted.context.rows(axis)
         numbers, local = np.unique(rows, return_inverse=True)
-        ratings = ratings_of(data.offsets, data.columns, data.levels, numbers)
-        return np.asarray(levels_of(ratings, local, columns, data.n_columns))
+        ratings = take_rows(data.offsets, data.columns, data.levels, numbers)
+        return np.asarray(lookup_levels(ratings, local, columns, data.n_columns))
 
     @locked_cached_property
     def interactions(self) -> InteractionRows:

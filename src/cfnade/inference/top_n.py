@@ -23,13 +23,14 @@ from cfnade.inference.lists import Lists
 from cfnade.inference.objectives import FloatArray, Objective, means_of
 from cfnade.inference.results import RankedItems, TopN
 from cfnade.inference.scorer import Scorer
-from cfnade.kernels.bounds import (
+from cfnade.kernels.threads import run_parallel, single_torch_thread, thread_count
+from cfnade.kernels.top_k import (
     MEAN_SLACK,
-    bounds,
-    keep_possible,
+    cells_between,
+    criterion_bounds,
+    keep_candidates,
+    nth_largest,
 )
-from cfnade.kernels.likeliest import cells_between, nth_largest
-from cfnade.kernels.threads import one_torch_thread, run, thread_count
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -129,7 +130,9 @@ def rankings(
         step = -(-len(people) // (threads * rounds))  # no thread waits for the last step of another
     firsts = range(0, len(people), step)
     shares = [firsts[thread::threads] for thread in range(min(threads, len(firsts)))]
-    ranked = run(_some, [(lister, people, mine, step) for mine in shares]) if shares else []
+    ranked = (
+        run_parallel(_some, [(lister, people, mine, step) for mine in shares]) if shares else []
+    )
     parts = sorted((part for share in ranked for part in share), key=lambda part: part[0])
     nobody = RankedItems.none(len(scorer.fitted.context.scale))
     tops = [nobody, *(top._replace(which=first + top.which) for first, top, _ in parts)]
@@ -147,7 +150,7 @@ def _some(
 ) -> list[tuple[int, RankedItems, IntArray]]:
     """Of the next people from each of these on."""
     # Of a few, what is made once and kept must have the bits that any other question gives it.
-    with nullcontext() if len(people) <= FEW else one_torch_thread():
+    with nullcontext() if len(people) <= FEW else single_torch_thread():
         return [(first, *lister.lists(people[first : first + step])) for first in firsts]
 
 
@@ -158,7 +161,7 @@ def best(
 
     Of equal ones the lower index comes first, so the list never depends on chance.
     """
-    keep_possible(*_bounds(lists, by, calibrator), n, allowed)
+    keep_candidates(*_bounds(lists, by, calibrator), n, allowed)
     which, items = np.nonzero(allowed)
     chances = lists.chances(which, items)
     means = means_of(chances, by.scale.array())
@@ -194,7 +197,7 @@ def _bounds(
     for temperature in np.unique(sharp):  # one, unless known and new people are asked at once
         mine = np.flatnonzero(sharp == temperature)
         some = scores if len(mine) == len(sharp) else scores[mine]
-        lower[mine], upper[mine] = bounds(some, by.criterion([each[n] for n in mine]))
+        lower[mine], upper[mine] = criterion_bounds(some, by.criterion([each[n] for n in mine]))
     for below, above, who in zip(lower, upper, lists.people, strict=True):
         below[who.rated.columns], above[who.rated.columns] = -np.inf, np.inf
     return lower, upper

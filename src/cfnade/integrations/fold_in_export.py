@@ -42,7 +42,7 @@ class NadePart:
 
 @dataclass(frozen=True, eq=False)
 class RidgePart:
-    """models/ridge_network.py."""
+    """models/ridge.py."""
 
     u: Array  # (M, D)
     e: Array  # (M, K)

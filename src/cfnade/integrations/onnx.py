@@ -21,9 +21,7 @@ from cfnade.utils.files import atomic_write
 
 OPSET, IR = 17, 8
 """Old enough for runtimes of the last years."""
-_ACTIVATIONS = {
-    **{"tanh": "Tanh", "sigmoid": "Sigmoid", "relu": "Relu", "softplus": "Softplus", "elu": "Elu"}
-}
+_ACTIVATIONS = {"tanh": "Tanh", "sigmoid": "Sigmoid", "relu": "Relu"}
 
 
 def write_onnx(fitted: FittedModel, path: Path) -> Portable:

@@ -1,9 +1,18 @@
-"""The compute engine: compiled CPU kernels for the two sparse hot spots and the training step.
+"""Compiled CPU kernels: sparse sums, scores, costs, gradients and Adam, for training and inference.
 
-- `compiled`, `simd`, `tiles`, `costing`, `adam`, `memory`: what kernels are made of
-- `passes`: the kernels over columns, serial over a range of work; `threads` runs the ranges
-- `grouping`, `drawing`, `block_drawing`: ratings by column, batches and blocks of them
-- `network`, `engine`: a network given by its tensors, and the training step
-- `forward`, `request`, `bounds`, `spelling`: many cells, one row, lists, words
-- `prepare`: compile ahead, and say so
+Reading order:
+
+- `engine`: one training step
+- `sampling`, `row_splits`, `column_groups`: batches of context and targets, grouped by column
+- `column_passes`, `ordinal_cost`, `adam`: sums, scores, costs and updates, column by column
+- `hidden_layers`, `fused_hidden_layer`: what lies between the two tables
+- `register_products`, `simd`, `buffers`: what these kernels are made of
+- `threads`, `jit`, `warmup`: threads, compilation, compilation ahead of use
+- `scoring`, `top_k`, `newton`: inference
+- `posterior`, `factor_analysis`, `neighborhood`: closed-form components
+- `sparse`, `neighbor_regression`, `blending`: interaction models
+- `synthetic_sampling`: synthetic data
+
+Letters in shapes: B rows of a batch, T targets, M columns, K levels, D width of a table, H hidden
+units, J factors.
 """

@@ -9,24 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cfnade.kernels.blocks import fetch_vectors
-from cfnade.kernels.compiled import glue, inner
-from cfnade.kernels.memory import Array
+from cfnade.kernels.buffers import Array, prefetch_column
+from cfnade.kernels.jit import inlined, internal
 from cfnade.kernels.simd import (
     LANES,
-    address,
-    beyond,
-    fill,
+    broadcast,
+    data_pointer,
+    horizontal_sum,
     load,
-    load_part,
+    load_masked,
+    offset,
     sqrt,
     store,
-    store_part,
-    total,
+    store_masked,
 )
 
 
-class Numbers(NamedTuple):
+class AdamStep(NamedTuple):
     """A rule at one step, as the kernels use it."""
 
     size: float  # rate / (1 - β₁ᵗ)
@@ -38,18 +37,18 @@ class Numbers(NamedTuple):
     decay: float
 
 
-class Update(NamedTuple):
+class AdamParameter(NamedTuple):
     """A flat parameter and what Adam keeps of it."""
 
     table: Array
     moment: Array
     square: Array  # as the table, or one number per column and level if rowwise
-    numbers: Numbers
+    numbers: AdamStep
     rowwise: bool
 
 
 @dataclass(frozen=True)
-class Rule:
+class AdamRule:
     """How a parameter moves: `decay`·w is added to its gradient (the L2 term), then Adam."""
 
     rate: float = 1e-3
@@ -57,33 +56,33 @@ class Rule:
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
 
-    def numbers(self, step: int, factor: float = 1.0) -> Numbers:
+    def numbers(self, step: int, factor: float = 1.0) -> AdamStep:
         """What the kernels read at a step, counted from 1; factor scales the rate."""
         first, second = self.betas
         size = float(self.rate * factor / (1.0 - first**step))
         spread = float((1.0 - second**step) ** -0.5)
-        return Numbers(
+        return AdamStep(
             size, 1.0 - first, second, 1.0 - second, spread, float(self.eps), float(self.decay)
         )
 
 
-@glue
-def bare_update(update: Any) -> Any:
+@inlined
+def parameter_pointers(update: Any) -> Any:
     """The same, as pointers."""
-    moments = address(update.moment), address(update.square)
-    return Update(address(update.table), *moments, update.numbers, update.rowwise)
+    moments = data_pointer(update.moment), data_pointer(update.square)
+    return AdamParameter(data_pointer(update.table), *moments, update.numbers, update.rowwise)
 
 
-@glue
-def fetch_block(update: Any, column: int, shape: Any) -> None:
+@inlined
+def prefetch_parameter(update: Any, column: int, shape: Any) -> None:
     """Have a column's weights and moments brought near, which will soon be moved."""
-    fetch_vectors(update.table, column, shape)
-    fetch_vectors(update.moment, column, shape)
+    prefetch_column(update.table, column, shape)
+    prefetch_column(update.moment, column, shape)
     if not update.rowwise:
-        fetch_vectors(update.square, column, shape)
+        prefetch_column(update.square, column, shape)
 
 
-@glue
+@inlined
 def adam_blocks(update: Any, which: Any, n: int, shape: Any, grads: Any, sizes: Any) -> None:
     """Move the columns which[:n] by the gradients of their blocks, one behind the other.
 
@@ -95,84 +94,96 @@ def adam_blocks(update: Any, which: Any, n: int, shape: Any, grads: Any, sizes: 
         _adam_elementwise(update, which, n, shape, grads)
 
 
-@inner
+@internal
 def _adam_elementwise(update: Any, which: Any, n: int, shape: Any, grads: Any) -> None:
     for j in range(n):
         for k in range(shape.levels):
             row = j * shape.levels + k
             start = (which[j] * shape.levels + k) * shape.width
-            adam_run(update, start, beyond(grads, row * shape.whole), shape.width)
+            update_weights(update, start, offset(grads, row * shape.whole), shape.width)
 
 
-@inner
+@internal
 def _adam_rowwise(update: Any, which: Any, n: int, shape: Any, grads: Any, sizes: Any) -> None:
     """One thing after the other for all columns: what one waits for, sums across lanes, roots and
     quotients, are found while the others go on."""
     K, block = shape.levels, shape.levels * shape.whole
-    energies = beyond(sizes, LANES * K)
+    energies = offset(sizes, LANES * K)
     for j in range(n):
-        _energies(update, which[j] * K, shape, beyond(grads, j * block), beyond(energies, j * K))
+        _gradient_energies(
+            update, which[j] * K, shape, offset(grads, j * block), offset(energies, j * K)
+        )
     for j in range(n):
         # Whole vectors are written: the next column's sizes take the place of what is too much.
-        _level_sizes(update, which[j] * K, shape, beyond(energies, j * K), beyond(sizes, j * K))
+        _level_step_sizes(
+            update, which[j] * K, shape, offset(energies, j * K), offset(sizes, j * K)
+        )
     for j in range(n):
         for k in range(K):
-            slopes, row = beyond(grads, j * block + k * shape.whole), which[j] * K + k
+            slopes, row = offset(grads, j * block + k * shape.whole), which[j] * K + k
             _adam_level(update, row * shape.width, slopes, shape.width, sizes[j * K + k])
 
 
-@inner
-def adam_run(update: Any, first: int, grads: Any, count: int) -> None:
+@internal
+def update_weights(update: Any, first: int, grads: Any, count: int) -> None:
     """Move `count` weights from `first` on, each with its own second moment.
 
     grads is read up to whole vectors.
     """
     table, moment, square, rule, _ = update
-    size, fresh, keep = fill(table, -rule.size), fill(table, rule.fresh), fill(table, rule.keep)
-    add, spread, eps = fill(table, rule.add), fill(table, rule.spread), fill(table, rule.eps)
-    decay = fill(table, rule.decay)
+    size, fresh, keep = (
+        broadcast(table, -rule.size),
+        broadcast(table, rule.fresh),
+        broadcast(table, rule.keep),
+    )
+    add, spread, eps = (
+        broadcast(table, rule.add),
+        broadcast(table, rule.spread),
+        broadcast(table, rule.eps),
+    )
+    decay = broadcast(table, rule.decay)
     for i in range(0, count, LANES):
         p, n = first + i, count - i
-        weight = load_part(table, p, n)
+        weight = load_masked(table, p, n)
         slope = load(grads, i) + decay * weight
-        m = load_part(moment, p, n)
+        m = load_masked(moment, p, n)
         m = m + fresh * (slope - m)
-        v = keep * load_part(square, p, n) + add * slope * slope
-        store_part(moment, p, m, n)
-        store_part(square, p, v, n)
-        store_part(table, p, weight + size * m / (sqrt(v) * spread + eps), n)
+        v = keep * load_masked(square, p, n) + add * slope * slope
+        store_masked(moment, p, m, n)
+        store_masked(square, p, v, n)
+        store_masked(table, p, weight + size * m / (sqrt(v) * spread + eps), n)
 
 
-@glue
-def _energies(update: Any, first: int, shape: Any, grads: Any, energies: Any) -> None:
+@inlined
+def _gradient_energies(update: Any, first: int, shape: Any, grads: Any, energies: Any) -> None:
     """energies[k] = the sum of the squared gradient of a column's level."""
     table, _, _, rule, _ = update
-    width, decay = shape.width, fill(table, rule.decay)
+    width, decay = shape.width, broadcast(table, rule.decay)
     for k in range(shape.levels):
-        energy = fill(table, 0.0)
+        energy = broadcast(table, 0.0)
         for i in range(0, shape.whole, LANES):
-            weight = load_part(table, (first + k) * width + i, width - i)
+            weight = load_masked(table, (first + k) * width + i, width - i)
             slope = load(grads, k * shape.whole + i) + decay * weight
             energy = energy + slope * slope
-        energies[k] = total(energy)
+        energies[k] = horizontal_sum(energy)
 
 
-@glue
-def _level_sizes(update: Any, first: int, shape: Any, energies: Any, sizes: Any) -> None:
+@inlined
+def _level_step_sizes(update: Any, first: int, shape: Any, energies: Any, sizes: Any) -> None:
     """sizes[k] = how far a column's level moves along its moment: its weights share a second
     moment, their mean squared gradient. All levels at once, for roots and quotients are slow."""
     table, _, square, rule, _ = update
     width = shape.width
     for k in range(0, shape.levels, LANES):
         left = shape.levels - k
-        v = fill(table, rule.keep) * load_part(square, first + k, left)
-        v = v + fill(table, rule.add / width) * load(energies, k)
-        store_part(square, first + k, v, left)
-        spread = sqrt(v) * fill(table, rule.spread) + fill(table, rule.eps)
-        store(sizes, k, fill(table, -rule.size) / spread)
+        v = broadcast(table, rule.keep) * load_masked(square, first + k, left)
+        v = v + broadcast(table, rule.add / width) * load(energies, k)
+        store_masked(square, first + k, v, left)
+        spread = sqrt(v) * broadcast(table, rule.spread) + broadcast(table, rule.eps)
+        store(sizes, k, broadcast(table, -rule.size) / spread)
 
 
-@glue
+@inlined
 def _adam_level(update: Any, first: int, grads: Any, width: int, size: float) -> None:
     """Move the weights of one level, given how far.
 
@@ -182,19 +193,19 @@ def _adam_level(update: Any, first: int, grads: Any, width: int, size: float) ->
     table, moment, _, _, _ = update
     last = max(0, width - LANES)
     p = first + last
-    weight, m = load_part(table, p, width), load_part(moment, p, width)
+    weight, m = load_masked(table, p, width), load_masked(moment, p, width)
     for i in range(0, last, LANES):
         here = load(table, first + i), load(moment, first + i)
         _along_moment(update, first + i, here, load(grads, i), size, LANES)
     _along_moment(update, p, (weight, m), load(grads, last), size, width)
 
 
-@glue
+@inlined
 def _along_moment(update: Any, p: int, old: Any, slope: Any, size: float, count: int) -> None:
     """Move the vector of weights at p; it and its moments were read."""
     table, moment, _, rule, _ = update
     weight, m = old
-    slope = slope + fill(table, rule.decay) * weight
-    m = m + fill(table, rule.fresh) * (slope - m)
-    store_part(moment, p, m, count)
-    store_part(table, p, weight + fill(table, size) * m, count)
+    slope = slope + broadcast(table, rule.decay) * weight
+    m = m + broadcast(table, rule.fresh) * (slope - m)
+    store_masked(moment, p, m, count)
+    store_masked(table, p, weight + broadcast(table, size) * m, count)

@@ -15,22 +15,21 @@ from torch import Tensor
 
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import ModelError
-from cfnade.kernels.adam import Rule, Update
-from cfnade.kernels.drawing import DrawnBatch
-from cfnade.kernels.gates import OPEN, Gate, Gates
-from cfnade.kernels.grouping import Grouped, partition
-from cfnade.kernels.hidden import BatchRows, cut_evenly, hidden_of
-from cfnade.kernels.memory import Array, buffer
-from cfnade.kernels.network import Network, check_network, check_rules
-from cfnade.kernels.passes import (
-    Output,
+from cfnade.kernels.adam import AdamParameter, AdamRule
+from cfnade.kernels.buffers import Array, aligned_zeros
+from cfnade.kernels.column_groups import ColumnGroups, partition_columns
+from cfnade.kernels.column_passes import (
+    OutputLayer,
     add_scores,
-    context_step,
-    score_step,
     sum_context,
-    target_step,
+    update_input_table,
+    update_output_table,
+    update_output_table_from_gradient,
 )
-from cfnade.kernels.threads import run, thread_count
+from cfnade.kernels.hidden_layers import BatchRows, even_ranges, make_hidden_layers
+from cfnade.kernels.network import Network, check_network, check_rules
+from cfnade.kernels.sampling import GroupedBatch
+from cfnade.kernels.threads import NO_WAIT, Barrier, BarrierPoint, run_parallel, thread_count
 from cfnade.kernels.torch_memory import Workspace, large_zeros, unpad
 
 TABLES = ("input_table", "output_table")
@@ -38,7 +37,7 @@ SUM_COLUMN, CONTEXT_COLUMN, TARGET_COLUMN = 40.0, 80.0, 12.0
 """What a column costs a pass beside its ratings, counted in ratings: for cutting work evenly."""
 
 
-class _Share(NamedTuple):
+class _ThreadWork(NamedTuple):
     """A thread's part of a step."""
 
     number: int
@@ -60,7 +59,7 @@ class Engine:
     def __init__(
         self,
         network: Network,
-        rules: Mapping[str, Rule],
+        rules: Mapping[str, AdamRule],
         *,
         ordinal_weight: float = 1.0,
         rowwise: bool = False,
@@ -80,8 +79,8 @@ class Engine:
         self.moments = {name: self._moments(name) for name in network.named()}
         self._in = Workspace(network.input_table, self.threads)
         self._out = Workspace(network.output_table, self.threads)
-        self._hidden = hidden_of(self.network, self.threads, group)
-        nothing = buffer(self._in.flat.dtype, 0)
+        self._hidden = make_hidden_layers(self.network, self.threads, group)
+        nothing = aligned_zeros(self._in.flat.dtype, 0)
         self._rows = BatchRows(self._in, self._out, nothing, nothing)
         self._everything = np.arange(len(network.bias), dtype=np.int32)
         self._flat = {
@@ -97,7 +96,7 @@ class Engine:
 
     # -- a whole step -----------------------------------------------------------------------
 
-    def step(self, batch: DrawnBatch, *, scale: Array | None = None, rate: float = 1.0) -> float:
+    def step(self, batch: GroupedBatch, *, scale: Array | None = None, rate: float = 1.0) -> float:
         """One update. Returns the batch's cost: Σ weight·cost over its targets / its rows.
 
         scale (B,) multiplies each row's summed context; rate multiplies all learning rates.
@@ -106,111 +105,115 @@ class Engine:
             raise ModelError("the batch has 0 rows; a step needs at least one")
         if self.group.size > 1:
             self.encode(batch.context, scale)
-            self.begin(rate)
+            self.start_step(rate)
             cost = self.fit_targets(batch.targets, 1.0 / batch.size)
             self.fit_context(batch.context)
             return self.group.total(cost)
         self._receive(batch.context, scale)
-        self.begin(rate)
+        self.start_step(rate)
         sums, moves = self._sums(batch.context), self._moves(batch.context)
         fits = self._fits(batch.targets, self._how(batch.targets, 1.0 / batch.size))
         parts = zip(range(self.threads), self._row_ranges(), sums, fits, moves, strict=True)
-        return float(sum(self._together(self._step, [_Share(*part) for part in parts])))
+        return float(sum(self._together(self._step, [_ThreadWork(*part) for part in parts])))
 
-    def _step(self, gates: Gates, share: _Share) -> float:
+    def _step(self, gates: Barrier, share: _ThreadWork) -> float:
         """A thread waits for the others four times, each time inside the next kernel."""
-        first, second, third, fourth = (gates.at(share.number, n) for n in range(1, 5))
+        first, second, third, fourth = (gates.point(share.number, n) for n in range(1, 5))
         self._encode(first, share)
-        cost = target_step(*share.fit[:2], second, *share.fit[2:])
+        cost = update_output_table(*share.fit[:2], second, *share.fit[2:])
         self._back(third, fourth, share)
         return float(cost)
 
     def _together(
-        self, work: Callable[[Gates, _Share], Any], shares: Sequence[_Share]
+        self, work: Callable[[Barrier, _ThreadWork], Any], shares: Sequence[_ThreadWork]
     ) -> list[Any]:
         """Each thread does its share of the work, and stands at the same gates."""
-        gates = Gates(self.threads)
+        gates = Barrier(self.threads)
 
-        def part(share: _Share) -> Any:
-            with gates.left_open(share.number):
+        def part(share: _ThreadWork) -> Any:
+            with gates.release_on_error(share.number):
                 return work(gates, share)
 
         with self._hidden.alone():
-            return run(part, [(share,) for share in shares])
+            return run_parallel(part, [(share,) for share in shares])
 
-    def begin(self, rate: float = 1.0) -> None:
+    def start_step(self, rate: float = 1.0) -> None:
         """Count a step: what is fitted from here on moves by its rules at that count."""
         self.steps += 1
         self._numbers = {n: rule.numbers(self.steps, rate) for n, rule in self.rules.items()}
 
     # -- pass 1: contexts to states ----------------------------------------------------------
 
-    def encode(self, context: Grouped, scale: Array | None = None) -> Tensor:
+    def encode(self, context: ColumnGroups, scale: Array | None = None) -> Tensor:
         """The state of each row from its context, kept for the fits. Returns (B, D')."""
         self._receive(context, scale)
         parts = zip(range(self.threads), self._row_ranges(), self._sums(context), strict=True)
-        shares = [_Share(*part) for part in parts]
+        shares = [_ThreadWork(*part) for part in parts]
         if self.group.size == 1:
             self._together(
-                lambda gates, share: self._encode(gates.at(share.number, 1), share), shares
+                lambda gates, share: self._encode(gates.point(share.number, 1), share), shares
             )
         else:
-            run(sum_context, [share.sum for share in shares])
+            run_parallel(sum_context, [share.sum for share in shares])
             self._add_up_ranks(self._in)
             self._together(
-                lambda _, share: self._hidden.forward(share.number, OPEN, share.rows, self._rows),
+                lambda _, share: self._hidden.forward(
+                    share.number, NO_WAIT, share.rows, self._rows
+                ),
                 shares,
             )
         states = unpad(self._rows.state, self._out.shape)
         self.group.all_gather_rows(states)
         return states
 
-    def _receive(self, context: Grouped, scale: Array | None) -> None:
+    def _receive(self, context: ColumnGroups, scale: Array | None) -> None:
         """Make room for a batch."""
         kind, state = self._in.flat.dtype, self._rows.state
         for memory in (self._in, self._out, self._hidden):
-            memory.reserve(context.size)
+            memory.reserve(context.n_rows)
         if len(state) != self._out.size:
-            state = buffer(kind, self._out.size)
+            state = aligned_zeros(kind, self._out.size)
         factors = np.empty(0, kind) if scale is None else scale.astype(kind)
         self._rows = BatchRows(self._in, self._out, state, factors)
 
-    def _sums(self, context: Grouped) -> list[tuple[Any, ...]]:
-        memory, which = self._in, context.touched
+    def _sums(self, context: ColumnGroups) -> list[tuple[Any, ...]]:
+        memory, which = self._in, context.present
         fixed = (which, context.arrays, memory.flat, memory.shape, self.network.shared)
         cuts = enumerate(self._ranges(context, which, SUM_COLUMN))
         return [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts]
 
-    def _encode(self, gate: Gate, share: _Share) -> None:
+    def _encode(self, gate: BarrierPoint, share: _ThreadWork) -> None:
         self._hidden.begin(share.number)
         sum_context(*share.sum)
         self._hidden.forward(share.number, gate, share.rows, self._rows)
 
     # -- pass 2: targets ---------------------------------------------------------------------
 
-    def fit_targets(self, targets: Grouped, factor: float) -> float:
+    def fit_targets(self, targets: ColumnGroups, factor: float) -> float:
         """Move output table and bias down factor · Σ weight·cost. Returns that cost."""
         fits = self._fits(targets, self._how(targets, factor))
-        return float(sum(run(target_step, [(*fit[:2], OPEN, *fit[2:]) for fit in fits])))
+        return float(
+            sum(run_parallel(update_output_table, [(*fit[:2], NO_WAIT, *fit[2:]) for fit in fits]))
+        )
 
-    def _how(self, targets: Grouped, factor: float) -> tuple[Any, ...]:
+    def _how(self, targets: ColumnGroups, factor: float) -> tuple[Any, ...]:
         return targets.weights, *self._output(), self.ordinal_weight, factor
 
-    def add_scores(self, targets: Grouped, out: Array) -> None:
+    def add_scores(self, targets: ColumnGroups, out: Array) -> None:
         """Add the scores of grouped cells to out (T, K), at the place of each cell as given."""
-        memory, which = self._out, targets.touched
+        memory, which = self._out, targets.present
         tables = memory.flat, self._flat["bias"][0]
-        output = Output(self._rows.state, *tables, memory.shape, self.network.shared)
+        output = OutputLayer(self._rows.state, *tables, memory.shape, self.network.shared)
         fixed = (which, targets.arrays, targets.order, output, out.reshape(-1))
         cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
-        run(add_scores, [(*cut, *fixed, memory.scratch[t]) for t, cut in cuts])
+        run_parallel(add_scores, [(*cut, *fixed, memory.scratch[t]) for t, cut in cuts])
 
-    def fit_scores(self, targets: Grouped, slopes: Array) -> None:
+    def fit_scores(self, targets: ColumnGroups, slopes: Array) -> None:
         """As `fit_targets`, from the gradient of the scores (T, K), cells in the order given."""
         how = (targets.order, slopes.reshape(-1), *self._output())
-        run(score_step, self._fits(targets, how))
+        run_parallel(update_output_table_from_gradient, self._fits(targets, how))
 
-    def _fits(self, targets: Grouped, how: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def _fits(self, targets: ColumnGroups, how: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         memory, which = self._out, self._which(targets)
         fixed = (which, targets.arrays, *how)
         cuts = enumerate(self._ranges(targets, which, TARGET_COLUMN))
@@ -223,61 +226,61 @@ class Engine:
 
     # -- pass 3: contexts --------------------------------------------------------------------
 
-    def fit_context(self, context: Grouped) -> None:
+    def fit_context(self, context: ColumnGroups) -> None:
         """Move the input table and the dense parameters, once the targets have been fitted."""
         parts = zip(self._row_ranges(), self._moves(context), strict=True)
-        shares = [_Share(t, rows, move=move) for t, (rows, move) in enumerate(parts)]
+        shares = [_ThreadWork(t, rows, move=move) for t, (rows, move) in enumerate(parts)]
         if self.group.size == 1:
             self._together(
                 lambda gates, share: self._back(
-                    gates.at(share.number, 0), gates.at(share.number, 1), share
+                    gates.point(share.number, 0), gates.point(share.number, 1), share
                 ),
                 shares,
             )
             return
         self._add_up_ranks(self._out)
         self._together(
-            lambda _, share: self._hidden.backward(share.number, OPEN, share.rows, self._rows),
+            lambda _, share: self._hidden.backward(share.number, NO_WAIT, share.rows, self._rows),
             shares,
         )
         self.group.all_gather_rows(self._in.matrix())
         self._hidden.add_up_ranks()
-        self._together(lambda _, share: self._move(OPEN, share), shares)
+        self._together(lambda _, share: self._move(NO_WAIT, share), shares)
 
-    def _moves(self, context: Grouped) -> list[tuple[Any, ...]]:
+    def _moves(self, context: ColumnGroups) -> list[tuple[Any, ...]]:
         memory, which = self._in, self._which(context)
         fixed = (which, context.arrays, memory.part(0), memory.shape, self.network.shared)
         update = self._update("input_table")
         cuts = enumerate(self._ranges(context, which, CONTEXT_COLUMN))
         return [(*cut, *fixed, update, memory.scratch[t]) for t, cut in cuts]
 
-    def _back(self, before: Gate, between: Gate, share: _Share) -> None:
+    def _back(self, before: BarrierPoint, between: BarrierPoint, share: _ThreadWork) -> None:
         self._hidden.backward(share.number, before, share.rows, self._rows)
         self._move(between, share)
 
-    def _move(self, gate: Gate, share: _Share) -> None:
-        context_step(*share.move[:2], gate, *share.move[2:])
+    def _move(self, gate: BarrierPoint, share: _ThreadWork) -> None:
+        update_input_table(*share.move[:2], gate, *share.move[2:])
         self._hidden.move(share.number, self._update)
 
     # -- shared pieces -----------------------------------------------------------------------
 
-    def _which(self, grouped: Grouped) -> Array:
-        return grouped.touched if self.touched_only else self._everything
+    def _which(self, grouped: ColumnGroups) -> Array:
+        return grouped.present if self.touched_only else self._everything
 
-    def _ranges(self, grouped: Grouped, which: Array, fixed: float) -> list[tuple[int, int]]:
-        return partition(which, grouped.starts, fixed, self.threads)
+    def _ranges(self, grouped: ColumnGroups, which: Array, fixed: float) -> list[tuple[int, int]]:
+        return partition_columns(which, grouped.starts, fixed, self.threads)
 
     def _add_up_ranks(self, memory: Workspace) -> None:
         """Add what threads found of rows, then what ranks did, into the first buffer."""
         with self._hidden.alone():
-            run(memory.merge, cut_evenly(0, memory.rows, self.threads))
+            run_parallel(memory.merge, even_ranges(0, memory.rows, self.threads))
         self.group.reduce_scatter_rows(memory.matrix())
 
     def _row_ranges(self) -> list[tuple[int, int]]:
-        return cut_evenly(*self.group.row_range(self._in.rows), self.threads)
+        return even_ranges(*self.group.row_range(self._in.rows), self.threads)
 
-    def _update(self, name: str) -> Update:
+    def _update(self, name: str) -> AdamParameter:
         """A parameter, flat, with its moments and its rule at this step."""
         table, moment, square = self._flat[name]
         together = self.rowwise and name in TABLES
-        return Update(table, moment, square, self._numbers[name], together)
+        return AdamParameter(table, moment, square, self._numbers[name], together)

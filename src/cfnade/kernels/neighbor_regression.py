@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.kernels.compiled import inner, kernel, loose_inner
-from cfnade.kernels.likeliest import least_of_largest
-from cfnade.kernels.memory import Array, frozen
-from cfnade.kernels.ragged_sums import transposed
-from cfnade.kernels.threads import run, thread_count
+from cfnade.kernels.buffers import Array, readonly
+from cfnade.kernels.jit import fastmath_internal, internal, kernel
+from cfnade.kernels.sparse import transposed
+from cfnade.kernels.threads import run_parallel, thread_count
+from cfnade.kernels.top_k import nth_largest_of_row
 
-_RAISED, _TRIES = 1.5, 20  # of a diagonal: counts that were not kept may leave a matrix indefinite
+_RIDGE_FACTOR, _MAX_TRIES = (
+    1.5,
+    20,
+)  # of a diagonal: counts that were not kept may leave a matrix indefinite
 
 
 @kernel
@@ -48,7 +51,7 @@ def _gram_lines(
                 near += 1
         least, ties = np.float32(-np.inf), 0
         if near > most:
-            least = least_of_largest(cosines, near, heap)
+            least = nth_largest_of_row(cosines, near, heap)
             above = 0
             for t in range(near):
                 above += cosines[t] > least
@@ -72,17 +75,19 @@ def gram_lines(
     """Return lines (M, most) of XᵀX, rising and -1 behind their end, their values, the diagonal."""
     rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
     by_item = transposed(rows, columns, weights, M)
-    by_user = tuple(map(frozen, (offsets, columns, weights)))
+    by_user = tuple(map(readonly, (offsets, columns, weights)))
     diagonal = np.bincount(columns, np.square(weights, dtype=np.float64), minlength=M)
     norms = np.sqrt(np.maximum(diagonal, 1e-30)).astype(np.float32)
     out = np.full((M, most), -1, np.int32), np.zeros((M, most), np.float32)
     count = thread_count(None)
-    run(_gram_lines, [(n, count, by_item, by_user, norms, most, out) for n in range(count)])
+    run_parallel(
+        _gram_lines, [(n, count, by_item, by_user, norms, most, out) for n in range(count)]
+    )
     return *out, diagonal.astype(np.float32)
 
 
-@inner
-def _find(line: Any, end: int, column: int) -> int:
+@internal
+def _search(line: Any, end: int, column: int) -> int:
     """The place of a column in a rising line, or of the next larger one."""
     low, high = 0, end
     while low < high:
@@ -94,7 +99,7 @@ def _find(line: Any, end: int, column: int) -> int:
     return low
 
 
-@inner
+@internal
 def _length(line: Any) -> int:
     """How many columns a line has."""
     low, high = 0, len(line)
@@ -107,7 +112,7 @@ def _length(line: Any) -> int:
     return low
 
 
-@loose_inner
+@fastmath_internal
 def _factorize(matrix: Any, n: int) -> bool:
     """Make the lower triangle the Cholesky factor; whether that is possible."""
     for i in range(n):
@@ -126,7 +131,7 @@ def _factorize(matrix: Any, n: int) -> bool:
     return True
 
 
-@loose_inner
+@fastmath_internal
 def _solve(matrix: Any, n: int, vector: Any) -> None:
     """vector becomes (L Lᵀ)⁻¹ vector."""
     for i in range(n):
@@ -139,8 +144,8 @@ def _solve(matrix: Any, n: int, vector: Any) -> None:
             vector[k] -= matrix[i, k] * vector[i]
 
 
-@inner
-def _fill(matrix: Any, chosen: Any, n: int, lines: Any, values: Any, diagonal: Any) -> None:
+@internal
+def _fill_gram(matrix: Any, chosen: Any, n: int, lines: Any, values: Any, diagonal: Any) -> None:
     """The lower triangle of the chosen items' counts with each other."""
     for a in range(n):
         i = chosen[a]
@@ -148,12 +153,12 @@ def _fill(matrix: Any, chosen: Any, n: int, lines: Any, values: Any, diagonal: A
         matrix[a, a] = diagonal[a]
         for b in range(a):
             j = chosen[b]
-            place = _find(lines[i], end, j)
+            place = _search(lines[i], end, j)
             if place < end and lines[i, place] == j:
                 matrix[a, b] = values[i, place]
                 continue
             other = _length(lines[j])  # a count that either of two kept holds for both
-            place = _find(lines[j], other, i)
+            place = _search(lines[j], other, i)
             matrix[a, b] = values[j, place] if place < other and lines[j, place] == i else 0.0
 
 
@@ -179,8 +184,8 @@ def _regressions(
         for a in range(n):
             neighbors[j, a] = lines[j, order[a]]
             ridged[a] = diagonal[neighbors[j, a]] + ridge[neighbors[j, a]]
-        for _ in range(_TRIES):
-            _fill(matrix, neighbors[j], n, lines, values, ridged)
+        for _ in range(_MAX_TRIES):
+            _fill_gram(matrix, neighbors[j], n, lines, values, ridged)
             if _factorize(matrix, n):
                 for a in range(n):
                     target[a] = values[j, order[a]]
@@ -189,7 +194,7 @@ def _regressions(
                     weights[j, a] = target[a]
                 break
             for a in range(n):
-                ridged[a] *= _RAISED
+                ridged[a] *= _RIDGE_FACTOR
 
 
 def neighbor_regressions(
@@ -200,7 +205,7 @@ def neighbor_regressions(
     lines, values and the diagonal are those of `gram_lines`; ridge (M,) is added to the diagonal.
     """
     out = np.full((len(lines), m), -1, np.int32), np.zeros((len(lines), m), np.float32)
-    data = *map(frozen, (lines, values, diagonal, ridge.astype(np.float32))), m, out
+    data = *map(readonly, (lines, values, diagonal, ridge.astype(np.float32))), m, out
     count = thread_count(None)
-    run(_regressions, [(first, count, *data) for first in range(count)])
+    run_parallel(_regressions, [(first, count, *data) for first in range(count)])
     return out

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from cfnade.exceptions import ModelError
-from cfnade.kernels import table_checks
-from cfnade.kernels.memory import Array
+from cfnade.kernels import buffers
+from cfnade.kernels.buffers import Array
 
 FLOATS = (torch.float32, torch.float64)
 
@@ -31,16 +30,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": _tanh,
     "sigmoid": torch.sigmoid_,
     "relu": torch.relu_,
-    "softplus": functional.softplus,
-    "elu": functional.elu_,
 }
 
 SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "tanh": lambda d, h: torch.ops.aten.tanh_backward(d, h),
     "sigmoid": lambda d, h: torch.ops.aten.sigmoid_backward(d, h),
     "relu": lambda d, h: d * (h > 0),
-    "softplus": lambda d, h: d * -torch.expm1(-h),
-    "elu": lambda d, h: d * torch.where(h > 0, 1.0, h + 1.0),
 }
 
 
@@ -134,12 +129,12 @@ def backward(network: Network, trace: Trace, d_state: Tensor, grads: dict[str, T
 
 def require_tensor(name: str, tensor: Tensor, shape: tuple[int | None, ...], like: Tensor) -> None:
     """A CPU tensor of that shape and of one dtype with another; None stands for any size."""
-    table_checks.require_array(name, _array(name, tensor), shape, _array("", like).dtype)
+    buffers.require_array(name, _array(name, tensor), shape, _array("", like).dtype)
 
 
 def require_table(name: str, table: Tensor) -> tuple[int, int, int]:
     """A contiguous (M, K, D) table of floats, 2..255 levels. Returns its shape."""
-    return table_checks.require_table(name, _array(name, table))
+    return buffers.require_table(name, _array(name, table))
 
 
 def _array(name: str, tensor: Tensor) -> Array:

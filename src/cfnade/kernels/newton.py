@@ -1,30 +1,128 @@
-"""The most probable coefficients of features, given some ratings: Newton's method.
+"""Small convex problems, one per row: tilted distributions and coefficients of features.
 
-Level k of rating t scores base[t, k] + slopes[t, k]·z; z has a Gaussian prior around 0. The cost,
-the ratings' negative log-likelihood and that of the prior, is strictly convex, so there is one
-answer, whatever the method starts from.
+`tilt_to_mean` finds softmax(scores + θ·v) with a given mean. Each row's bits depend on nothing but
+the row, so equal distributions stay equal, however many there are.
+
+`most_probable` finds the coefficients z of features given some ratings: level k of rating t scores
+base[t, k] + slopes[t, k]·z, and z has a Gaussian prior around 0. The cost, the negative
+log-likelihood of the ratings and of the prior, is strictly convex: the minimum is unique.
 """
 
 from __future__ import annotations
 
+from math import exp, inf, log, nan
 from typing import Any
 
 import numpy as np
 
 from cfnade._typing import IntArray
-from cfnade.kernels.compiled import inner, kernel
-from cfnade.kernels.memory import Array
+from cfnade.kernels.buffers import Array
+from cfnade.kernels.jit import internal, kernel
 
-_ROUNDS = 50
-_CLOSE = 1e-7
+_MAX_TILT_STEPS = (
+    200  # at most; usually 4 to 8, and where Newton gains little the bracket is halved
+)
+_TILT_PRECISION = 1e-11  # of a mean's log-odds: relative to its distance from the nearer end
+
+
+@internal
+def _tilt_bound(scores: Any, unit: Any, like: Any) -> float:
+    """θ lies in ±bound.
+
+    If θ·v falls faster from any level to the next than scores - log(like) rises, the tilted
+    distribution lies below `like`, and so does its mean; the other way round it lies above.
+    """
+    most, least, step = -inf, inf, inf
+    for k in range(len(unit)):
+        if like[k] > 0:
+            change = scores[k] - log(like[k])
+            most, least = max(most, change), min(least, change)
+        if k > 0:
+            step = min(step, unit[k] - unit[k - 1])
+    return (most - least) / step
+
+
+@internal
+def _tilted_softmax(scores: Any, unit: Any, theta: float, out: Any) -> None:
+    """out (K,) = softmax(scores + θ·v)."""
+    top, mass = -inf, 0.0
+    for k in range(len(unit)):
+        top = max(top, scores[k] + theta * unit[k])
+    for k in range(len(unit)):
+        out[k] = exp(scores[k] + theta * unit[k] - top)
+        mass += out[k]
+    for k in range(len(unit)):
+        out[k] /= mass
+
+
+@internal
+def _mean_and_log_odds(chances: Any, unit: Any) -> Any:
+    """The mean, what it lacks to 1, and their log-odds. Both parts are exact near 0."""
+    mean, rest = 0.0, 0.0
+    for k in range(len(unit)):
+        mean += chances[k] * unit[k]
+        rest += chances[k] * (1 - unit[k])
+    if mean <= 0:
+        return mean, rest, -inf
+    return mean, rest, log(mean) - log(rest) if rest > 0 else inf
+
+
+@internal
+def _log_odds_step(chances: Any, unit: Any, mean: float, rest: float, gap: float) -> float:
+    """Newton's step for θ: log-odds are nearly a straight line in it, the mean itself is not."""
+    variance = 0.0
+    for k in range(len(unit)):
+        variance += chances[k] * (unit[k] - mean) ** 2
+    return gap * mean * rest / variance if variance > 0 else nan
+
+
+@kernel
+def _tilt(scores: Any, unit: Any, like: Any, steps: int, out: Any) -> None:
+    for row in range(len(scores)):
+        _, _, goal = _mean_and_log_odds(like[row], unit)
+        bound = _tilt_bound(scores[row], unit, like[row])
+        theta, low, high, before = 0.0, -bound, bound, inf
+        for _ in range(steps):
+            _tilted_softmax(scores[row], unit, theta, out[row])
+            mean, rest, odds = _mean_and_log_odds(out[row], unit)
+            gap = odds - goal
+            if (
+                not abs(gap) > _TILT_PRECISION
+            ):  # or both are at the same end: nothing is left to solve
+                break
+            if gap > 0:
+                high = theta
+            else:
+                low = theta
+            if high <= low:
+                break
+            ahead = theta - _log_odds_step(out[row], unit, mean, rest, gap)
+            useful = low < ahead < high and abs(gap) < before / 2
+            theta, before = ahead if useful else (low + high) / 2, abs(gap)
+
+
+def tilt_to_mean(scores: Array, unit: Array, like: Array) -> Array:
+    """The tilted softmax of scores (n, K) that has the mean of `like` (n, K). Returns (n, K).
+
+    unit (K,) are the scale's values moved to 0..1. A level is impossible (score -inf) exactly where
+    it is in `like`, so that a solution exists.
+    """
+    out = np.empty_like(scores)
+    arrays = (np.require(array, np.float64, ["C", "W"]) for array in (scores, unit, like))
+    _tilt(*arrays, _MAX_TILT_STEPS, out)
+    return out
+
+
+_MAX_STEPS = 50
+_TOLERANCE = 1e-7
 """A step that promises less is the last: the error after it is about this, squared."""
-_SHORTEST = 1e-6
-_CHORD_ROUNDS = 12
-_CHORD_CLOSE = 1e-10
+_MIN_STEP_LENGTH = 1e-6
+_MAX_CHORD_STEPS = 12
+_CHORD_TOLERANCE = 1e-10
 """As _CLOSE, but smaller: these steps converge linearly."""
 
 
-@inner
+@internal
 def _cost(base: Any, slopes: Any, levels: Any, precision: Any, z: Any, chances: Any) -> Any:
     """The cost at z; chances (n, K) become those of the levels there."""
     n, K, D = slopes.shape
@@ -49,8 +147,8 @@ def _cost(base: Any, slopes: Any, levels: Any, precision: Any, z: Any, chances: 
     return cost
 
 
-@inner
-def _slope(
+@internal
+def _derivatives(
     slopes: Any, levels: Any, precision: Any, z: Any, chances: Any, gradient: Any, curvature: Any
 ) -> None:
     """First and second derivatives of the cost."""
@@ -74,7 +172,7 @@ def _slope(
                     curvature[d, e] += part * slopes[t, k, e]
 
 
-@inner
+@internal
 def _newton_step(curvature: Any, gradient: Any, step: Any) -> Any:
     """step = curvature⁻¹ gradient, by Cholesky in place; returns gradient · step."""
     D = len(gradient)
@@ -99,17 +197,17 @@ def _newton_step(curvature: Any, gradient: Any, step: Any) -> Any:
 
 
 @kernel
-def _descend(base: Any, slopes: Any, levels: Any, precision: Any, z: Any) -> None:
+def _minimize(base: Any, slopes: Any, levels: Any, precision: Any, z: Any) -> None:
     """z, the start, becomes the least cost's place."""
     n, K, D = slopes.shape
     chances, curvature = np.empty((n, K)), np.empty((D, D))
     gradient, step, tried = np.empty(D), np.empty(D), np.empty(D)
     now = _cost(base, slopes, levels, precision, z, chances)
-    for _ in range(_ROUNDS):
-        _slope(slopes, levels, precision, z, chances, gradient, curvature)
+    for _ in range(_MAX_STEPS):
+        _derivatives(slopes, levels, precision, z, chances, gradient, curvature)
         promise = _newton_step(curvature, gradient, step)
         length, cost = 1.0, np.inf
-        while length > _SHORTEST:
+        while length > _MIN_STEP_LENGTH:
             for d in range(D):
                 tried[d] = z[d] - length * step[d]
             cost = _cost(base, slopes, levels, precision, tried, chances)
@@ -121,7 +219,7 @@ def _descend(base: Any, slopes: Any, levels: Any, precision: Any, z: Any) -> Non
         for d in range(D):  # one by one: Numba would compile an error's whole text for arrays
             z[d] = tried[d]
         now = cost
-        if promise < _CLOSE:
+        if promise < _TOLERANCE:
             break
 
 
@@ -131,7 +229,7 @@ def most_probable(
     """The coefficients, for base (n, K), slopes (n, K, D) and the prior's variances. (D,)."""
     z = np.zeros(len(variances)) if start is None else start.astype(np.float64)
     exact = (np.ascontiguousarray(part, np.float64) for part in (base, slopes))
-    _descend(*exact, levels.astype(np.int64), 1.0 / variances.astype(np.float64), z)
+    _minimize(*exact, levels.astype(np.int64), 1.0 / variances.astype(np.float64), z)
     return z
 
 
@@ -165,14 +263,14 @@ def most_probable_without_each(
     exact = slopes.astype(np.float64).swapaxes(0, 1)  # (K, n, D)
     flat = np.ascontiguousarray(exact).reshape(K * n, -1)
     z = np.tile(start.astype(np.float64), (B, 1))
-    chances = _level_chances(base[:1], flat, z[:1])[0]  # (K, n)
+    chances = _level_probabilities(base[:1], flat, z[:1])[0]  # (K, n)
     chances[:, left_out[0]] = 0.0
     mean = np.einsum("kn,knd->nd", chances, exact)
     curvature = flat.T @ (flat * chances.reshape(-1, 1)) - mean.T @ mean + np.diag(precision)
     inverse = np.linalg.inv(curvature)
     active, promised, unsolved = np.arange(B), np.full(B, np.inf), list[int]()
-    for _ in range(_CHORD_ROUNDS):
-        rest = _level_chances(base if len(active) == B else base[active], flat, z[active])
+    for _ in range(_MAX_CHORD_STEPS):
+        rest = _level_probabilities(base if len(active) == B else base[active], flat, z[active])
         rest[:, levels, np.arange(n)] -= 1.0
         rest[np.arange(len(active)), :, left_out[active]] = 0.0
         gradient = rest.reshape(len(active), -1) @ flat + z[active] * precision
@@ -182,11 +280,11 @@ def most_probable_without_each(
         worse = ~(promise < promised[active])
         unsolved += active[worse].tolist()
         promised[active] = promise
-        active = active[~worse & (promise > _CHORD_CLOSE)]
+        active = active[~worse & (promise > _CHORD_TOLERANCE)]
         if not len(active):
             break
     for number in [*unsolved, *active.tolist()]:
-        if 0 <= promised[number] <= _CHORD_CLOSE:  # rounding is all that is left to gain
+        if 0 <= promised[number] <= _CHORD_TOLERANCE:  # rounding is all that is left to gain
             continue
         kept = np.arange(n) != left_out[number]
         own = base[number].T[kept]
@@ -194,7 +292,7 @@ def most_probable_without_each(
     return z
 
 
-def _level_chances(base: Array, flat: Array, z: Array) -> Array:
+def _level_probabilities(base: Array, flat: Array, z: Array) -> Array:
     """Probabilities of the levels at coefficients z (B, D). Returns (B, K, n)."""
     scores = (z @ flat.T).reshape(base.shape)
     scores += base

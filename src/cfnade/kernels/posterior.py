@@ -1,8 +1,10 @@
-"""Gaussian posteriors of rows, one small Cholesky factor each: the ridge part's hot spots.
+"""Gaussian posteriors of rows, one small Cholesky factor each, and their gradients.
 
 A rating of column i at level k tells of a row: u_i uᵢᵀ + diag(q_i) is added to its precision and
-E_{i,k} to what the precision is solved for (models/ridge_network.py has the equations). Kernels are
-serial over a range of rows, so threads may take ranges of their own.
+E_{i,k} to what the precision is solved for (models/ridge.py has the equations). Kernels are serial
+over a range of rows, so threads may take ranges of their own. The sums of a row are
+L = D (D + 1) / 2 numbers of its precision and D of what it is solved for; processes that share the
+columns add their sums before they solve.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cfnade.kernels.compiled import loose_inner, loose_kernel
-from cfnade.kernels.memory import Array
+from cfnade.kernels.buffers import Array
+from cfnade.kernels.jit import fastmath_internal, fastmath_kernel
 
 
 class Evidence(NamedTuple):
@@ -41,7 +43,7 @@ class Posteriors(NamedTuple):
     unknown: Array  # (B,) ω
 
 
-@loose_kernel
+@fastmath_kernel
 def lower_products(u: Any, q: Any, out: Any) -> None:
     """out (M, L) = the lower halves of u uᵀ + diag q."""
     for column in range(len(u)):
@@ -53,7 +55,7 @@ def lower_products(u: Any, q: Any, out: Any) -> None:
             line[place - 1] += q[column, i]
 
 
-@loose_inner
+@fastmath_internal
 def add_products(first: int, end: int, columns: Any, products: Any, total: Any) -> None:
     """total (L,) = Σ of the columns' products."""
     for place in range(len(total)):
@@ -64,7 +66,7 @@ def add_products(first: int, end: int, columns: Any, products: Any, total: Any) 
             total[place] += line[place]
 
 
-@loose_inner
+@fastmath_internal
 def add_evidence(first: int, end: int, columns: Any, levels: Any, E: Any, total: Any) -> None:
     """total (D,) = Σ of what ratings first..end tell."""
     for i in range(len(total)):
@@ -74,8 +76,8 @@ def add_evidence(first: int, end: int, columns: Any, levels: Any, E: Any, total:
             total[i] += E[columns[p], levels[p], i]
 
 
-@loose_inner
-def spread_out(prior: Any, total: Any, precision: Any) -> None:
+@fastmath_internal
+def fill_precision(prior: Any, total: Any, precision: Any) -> None:
     """The lower half of the precision, from the prior and the sum of products."""
     place = 0
     for i in range(len(prior)):
@@ -85,7 +87,7 @@ def spread_out(prior: Any, total: Any, precision: Any) -> None:
         precision[i, i] += prior[i]
 
 
-@loose_inner
+@fastmath_internal
 def cholesky(precision: Any) -> None:
     """The lower half becomes its Cholesky factor."""
     D = len(precision)
@@ -101,7 +103,7 @@ def cholesky(precision: Any) -> None:
         precision[i, i] = np.sqrt(value)
 
 
-@loose_inner
+@fastmath_internal
 def solve(factor: Any, x: Any) -> None:
     """x becomes Λ⁻¹ x, for the factor of Λ."""
     D = len(x)
@@ -117,8 +119,8 @@ def solve(factor: Any, x: Any) -> None:
             x[k] -= factor[i, k] * value
 
 
-@loose_inner
-def _invert(factor: Any, inverse: Any) -> None:
+@fastmath_internal
+def invert_factor(factor: Any, inverse: Any) -> None:
     """inverse = the lower triangular inverse of the factor: Λ⁻¹ is inverseᵀ · inverse."""
     D = len(factor)
     for i in range(D):
@@ -132,8 +134,8 @@ def _invert(factor: Any, inverse: Any) -> None:
         inverse[i, i] = scale
 
 
-@loose_inner
-def _variance(inverse: Any, i: int) -> Any:
+@fastmath_internal
+def posterior_variance(inverse: Any, i: int) -> Any:
     """Λ⁻¹'s diagonal at i."""
     variance = inverse[i, i] * inverse[i, i]
     for k in range(i + 1, len(inverse)):
@@ -141,18 +143,18 @@ def _variance(inverse: Any, i: int) -> Any:
     return variance
 
 
-@loose_inner
+@fastmath_internal
 def unknown_share(factor: Any, importance: Any, inverse: Any) -> Any:
     """ω: the weighted mean of the posterior variances, 1 where nothing is known."""
-    _invert(factor, inverse)
+    invert_factor(factor, inverse)
     share, total = importance[0] * 0, importance[0] * 0
     for i in range(len(factor)):
-        share += importance[i] * _variance(inverse, i)
+        share += importance[i] * posterior_variance(inverse, i)
         total += importance[i]
     return share / total
 
 
-@loose_kernel
+@fastmath_kernel
 def row_posteriors(lo: int, hi: int, rows: Any, evidence: Any, out: Any) -> None:
     """Posteriors of rows lo..hi."""
     _, products, E, prior, importance = evidence
@@ -163,15 +165,15 @@ def row_posteriors(lo: int, hi: int, rows: Any, evidence: Any, out: Any) -> None
         first, end = offsets[row], offsets[row + 1]
         factor, mean = out.factors[row], out.means[row]
         add_products(first, end, columns, products, total)
-        spread_out(prior, total, factor)
+        fill_precision(prior, total, factor)
         cholesky(factor)
         add_evidence(first, end, columns, levels, E, mean)
         solve(factor, mean)
         out.unknown[row] = unknown_share(factor, importance, inverse)
 
 
-@loose_kernel
-def posteriors_without(rows: Any, cells: Any, evidence: Any, means: Any, unknown: Any) -> None:
+@fastmath_kernel
+def leave_one_out(rows: Any, cells: Any, evidence: Any, means: Any, unknown: Any) -> None:
     """Mean and ω of cells' rows without the cell: row number, column and level of each.
 
     Quickest if cells of a row follow each other: what its ratings add up to is kept between them.
@@ -196,14 +198,14 @@ def posteriors_without(rows: Any, cells: Any, evidence: Any, means: Any, unknown
             rest[place] = left * (whole[place] - products[column, place])
         for i in range(D):
             mean[i] = left * (told[i] - own[i])
-        spread_out(prior, rest, factor)
+        fill_precision(prior, rest, factor)
         cholesky(factor)
         solve(factor, mean)
         unknown[t] = unknown_share(factor, importance, inverse)
 
 
-@loose_kernel
-def posterior_slopes(rows: Any, evidence: Any, found: Any, slopes: Any, grads: Any) -> None:
+@fastmath_kernel
+def posterior_gradients(rows: Any, evidence: Any, found: Any, slopes: Any, grads: Any) -> None:
     """Add gradients of u (the precision's part), E and the prior; slopes (B, D) are the means'.
 
     With x = Λ⁻¹ ∂m, which takes the place of slopes: ∂E = x, ∂u = -x (u·m) - m (u·x), ∂β = -x m.
@@ -230,7 +232,7 @@ def posterior_slopes(rows: Any, evidence: Any, found: Any, slopes: Any, grads: A
 # -- from states to scores and back ---------------------------------------------------------------
 
 
-@loose_kernel
+@fastmath_kernel
 def add_state_scores(cells: Any, states: Any, V: Any, b: Any, scores: Any) -> None:
     """scores[order] += Σ_{j≤k} (b_j + V_j · state) of grouped cells, at the place of each."""
     starts, rows, order = cells
@@ -245,8 +247,8 @@ def add_state_scores(cells: Any, states: Any, V: Any, b: Any, scores: Any) -> No
                 scores[order[p], k] += running
 
 
-@loose_kernel
-def state_slopes(cells: Any, states: Any, V: Any, slopes: Any, grads: Any) -> None:
+@fastmath_kernel
+def state_gradients(cells: Any, states: Any, V: Any, slopes: Any, grads: Any) -> None:
     """Add the gradients of V, b and the states, given those of the scores (T, K)."""
     starts, rows, order = cells
     d_V, d_b, d_states = grads
@@ -262,75 +264,36 @@ def state_slopes(cells: Any, states: Any, V: Any, slopes: Any, grads: Any) -> No
                     d_state[i] += slope * V[column, k, i]
 
 
-# -- factor analysis ------------------------------------------------------------------------------
-
-
-@loose_kernel
-def expect(lo: int, hi: int, rows: Any, residuals: Any, given: Any, sums: Any) -> None:
-    """Expectation step of factor analysis over rows lo..hi, in units of the noise.
-
-    residuals (n,) are ratings minus their column's mean; given are loadings a (M, D) and their
-    products with the loadings' variances. Adds Σ z zᵀ (lower half), Σ z r and Σ z of each column's
-    rows to sums.
-    """
-    (a, lower), (squares, products, firsts) = given, sums
-    offsets, columns = rows
-    D, L = a.shape[1], lower.shape[1]
-    factor, inverse = np.zeros((D, D), a.dtype), np.zeros((D, D), a.dtype)
-    second, mean, prior = np.zeros(L, a.dtype), np.zeros(D, a.dtype), np.ones(D, a.dtype)
-    for row in range(lo, hi):
+@fastmath_kernel
+def row_sums(rows: Any, evidence: Any, sums: Any) -> None:
+    """sums (B, L + D) of what the own ratings of each row tell."""
+    _, products, E, _, _ = evidence
+    offsets, columns, levels = rows
+    L = products.shape[1]
+    for row in range(len(sums)):
         first, end = offsets[row], offsets[row + 1]
-        add_products(first, end, columns, lower, second)
-        spread_out(prior, second, factor)
+        add_products(first, end, columns, products, sums[row, :L])
+        add_evidence(first, end, columns, levels, E, sums[row, L:])
+
+
+@fastmath_kernel
+def solve_sums(lo: int, hi: int, sums: Any, evidence: Any, out: Any) -> None:
+    """Posteriors of rows lo..hi from the sums of all their ratings."""
+    _, products, E, prior, importance = evidence
+    D, L = len(prior), products.shape[1]
+    inverse = np.zeros((D, D), E.dtype)
+    for row in range(lo, hi):
+        factor, mean = out.factors[row], out.means[row]
+        fill_precision(prior, sums[row, :L], factor)
         cholesky(factor)
         for i in range(D):
-            mean[i] = 0
-        for p in range(first, end):
-            own = a[columns[p]]
-            for i in range(D):
-                mean[i] += residuals[p] * own[i]
+            mean[i] = sums[row, L + i]
         solve(factor, mean)
-        second_moments(factor, mean, inverse, second)
-        for p in range(first, end):
-            column, residual = columns[p], residuals[p]
-            for i in range(D):
-                products[column, i] += residual * mean[i]
-                firsts[column, i] += mean[i]
-            square = squares[column]
-            for place in range(L):
-                square[place] += second[place]
+        out.unknown[row] = unknown_share(factor, importance, inverse)
 
 
-@loose_inner
-def second_moments(factor: Any, mean: Any, inverse: Any, out: Any) -> None:
-    """out (L,) = the lower half of m mᵀ + Λ⁻¹."""
-    _invert(factor, inverse)
-    D, first = len(mean), 0
-    for i in range(D):
-        for j in range(i + 1):
-            out[first + j] = mean[i] * mean[j]
-        for k in range(i, D):
-            weight = inverse[k, i]
-            for j in range(i + 1):
-                out[first + j] += weight * inverse[k, j]
-        first += i + 1
-
-
-@loose_kernel
-def maximise(lo: int, hi: int, sums: Any, precision: Any, centre: Any, loadings: Any) -> None:
-    """Maximisation step for columns lo..hi: the posterior of each loading, in units of the noise.
-
-    precision (D,) is the loadings' own around centre (D,).
-    """
-    (squares, products, _), (a, c) = sums, loadings
-    D = a.shape[1]
-    factor, inverse = np.zeros((D, D), a.dtype), np.zeros((D, D), a.dtype)
-    for column in range(lo, hi):
-        spread_out(precision, squares[column], factor)
-        for i in range(D):
-            a[column, i] = products[column, i] + precision[i] * centre[i]
-        cholesky(factor)
-        solve(factor, a[column])
-        _invert(factor, inverse)
-        for i in range(D):
-            c[column, i] = _variance(inverse, i)
+@fastmath_kernel
+def solve_rows(lo: int, hi: int, factors: Any, slopes: Any) -> None:
+    """slopes of rows lo..hi become Λ⁻¹ times themselves."""
+    for row in range(lo, hi):
+        solve(factors[row], slopes[row])

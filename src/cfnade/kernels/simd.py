@@ -1,4 +1,4 @@
-"""Sixteen numbers at a time: a vector type for Numba, so that a loop is as wide as it is written.
+"""Vectors of sixteen numbers for Numba: loads, stores, arithmetic, exponential and logarithm.
 
 A vector lives in one AVX-512 register, two of AVX2 or four of NEON (LLVM splits it). Loading and
 storing need no alignment and check no bounds. Adding and multiplying may contract to one fused
@@ -7,6 +7,7 @@ operation; nothing else is reordered, and infinities and NaNs keep their meaning
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -61,36 +62,38 @@ def splat(builder: Any, value: Any) -> Any:
     return builder.shuffle_vector(one, one, zeros)
 
 
-def call(builder: Any, name: str, result: Any, arguments: Sequence[Any], fast: Any = ()) -> Any:
+def call_intrinsic(
+    builder: Any, name: str, result: Any, arguments: Sequence[Any], fast: Any = ()
+) -> Any:
     """Call an LLVM intrinsic by its full name."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
     return builder.call(function, arguments, fastmath=fast)
 
 
-def suffix(kind: ir.VectorType) -> str:
+def type_suffix(kind: ir.VectorType) -> str:
     """How LLVM spells the type in an intrinsic's name."""
     return f"v{LANES}f{'32' if isinstance(kind.element, ir.FloatType) else '64'}"
 
 
-def pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+def element_pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
     """The address of array[index]; a pointer, or an array of one dimension without gaps."""
     bare = isinstance(kind, types.CPointer)
     start = array if bare else context.make_array(kind)(context, builder, array).data
     return builder.gep(start, [index])
 
 
-def read(builder: Any, address: Any) -> Any:
+def read_vector(builder: Any, data_pointer: Any) -> Any:
     """The vector that begins at the address of a scalar."""
-    kind = ir.VectorType(address.type.pointee, LANES)
-    value = builder.load(builder.bitcast(address, kind.as_pointer()))
+    kind = ir.VectorType(data_pointer.type.pointee, LANES)
+    value = builder.load(builder.bitcast(data_pointer, kind.as_pointer()))
     value.align = 4
     return value
 
 
-def write(builder: Any, value: Any, address: Any) -> None:
+def write_vector(builder: Any, value: Any, data_pointer: Any) -> None:
     """Store the vector from the address of a scalar on."""
-    builder.store(value, builder.bitcast(address, value.type.as_pointer()), align=4)
+    builder.store(value, builder.bitcast(data_pointer, value.type.as_pointer()), align=4)
 
 
 def add(builder: Any, a: Any, b: Any) -> Any:
@@ -103,7 +106,7 @@ def multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 @intrinsic
-def address(_: Any, array: Any) -> Any:
+def data_pointer(_: Any, array: Any) -> Any:
     """Where an array's numbers begin.
 
     Inner functions take pointers: an array would be passed as seven values and counted as a
@@ -117,7 +120,7 @@ def address(_: Any, array: Any) -> Any:
 
 
 @intrinsic
-def beyond(_: Any, start: Any, count: Any) -> Any:
+def offset(_: Any, start: Any, count: Any) -> Any:
     """The address so many numbers behind another."""
 
     def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
@@ -127,7 +130,7 @@ def beyond(_: Any, start: Any, count: Any) -> Any:
 
 
 @intrinsic
-def as_indices(_: Any, start: Any) -> Any:
+def as_int64_pointer(_: Any, start: Any) -> Any:
     """The same address, of whole numbers of 64 bits."""
 
     def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
@@ -141,7 +144,9 @@ def load(_: Any, array: Any, index: Any) -> Any:
     """array[index:index+16]"""
 
     def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
-        return read(builder, pointer(context, builder, kinds.args[0], args[0], args[1]))
+        return read_vector(
+            builder, element_pointer(context, builder, kinds.args[0], args[0], args[1])
+        )
 
     return VectorType(array.dtype)(*signature(array, index).args), generate
 
@@ -151,37 +156,46 @@ def store(_: Any, array: Any, index: Any, value: Any) -> Any:
     """array[index:index+16] = value"""
 
     def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
-        write(builder, args[2], pointer(context, builder, kinds.args[0], args[0], args[1]))
+        write_vector(
+            builder, args[2], element_pointer(context, builder, kinds.args[0], args[0], args[1])
+        )
         return context.get_dummy_value()
 
     return signature(array, index, value), generate
 
 
-def _first(builder: Any, count: Any) -> Any:
+def _lanes_below(builder: Any, count: Any) -> Any:
     """The mask of the lanes below count."""
     lanes = ir.Constant(ir.VectorType(ir.IntType(64), LANES), list(range(LANES)))
     return builder.icmp_signed("<", lanes, splat(builder, count))
 
 
-def _is_whole(builder: Any, count: Any) -> Any:
+def _is_full(builder: Any, count: Any) -> Any:
     """Whether no lane is left out: a mask is dear to store by where there is no AVX-512."""
     return builder.icmp_signed(">=", count, count.type(LANES))
 
 
 @intrinsic
-def load_part(_: Any, array: Any, index: Any, count: Any) -> Any:
+def load_masked(_: Any, array: Any, index: Any, count: Any) -> Any:
     """array[index:index+count], zeros behind; lanes from count on touch no memory."""
 
     def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
         kind = context.get_value_type(kinds.return_type)
-        address = pointer(context, builder, kinds.args[0], args[0], args[1])
-        with builder.if_else(_is_whole(builder, args[2])) as (every, some):
+        data_pointer = element_pointer(context, builder, kinds.args[0], args[0], args[1])
+        with builder.if_else(_is_full(builder, args[2])) as (every, some):
             with every:
-                whole, end = read(builder, address), builder.block
+                whole, end = read_vector(builder, data_pointer), builder.block
             with some:
-                start = builder.bitcast(address, kind.as_pointer())
-                parts = (start, ir.IntType(32)(4), _first(builder, args[2]), constant(kind, 0.0))
-                masked = call(builder, f"llvm.masked.load.{suffix(kind)}.p0", kind, parts)
+                start = builder.bitcast(data_pointer, kind.as_pointer())
+                parts = (
+                    start,
+                    ir.IntType(32)(4),
+                    _lanes_below(builder, args[2]),
+                    constant(kind, 0.0),
+                )
+                masked = call_intrinsic(
+                    builder, f"llvm.masked.load.{type_suffix(kind)}.p0", kind, parts
+                )
                 other_end = builder.block
         value = builder.phi(kind)
         value.add_incoming(whole, end)
@@ -192,40 +206,42 @@ def load_part(_: Any, array: Any, index: Any, count: Any) -> Any:
 
 
 @intrinsic
-def store_part(_: Any, array: Any, index: Any, value: Any, count: Any) -> Any:
+def store_masked(_: Any, array: Any, index: Any, value: Any, count: Any) -> Any:
     """array[index:index+count] = value[:count]"""
 
     def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
         kind = args[2].type
-        address = pointer(context, builder, kinds.args[0], args[0], args[1])
-        with builder.if_else(_is_whole(builder, args[3])) as (every, some):
+        data_pointer = element_pointer(context, builder, kinds.args[0], args[0], args[1])
+        with builder.if_else(_is_full(builder, args[3])) as (every, some):
             with every:
-                write(builder, args[2], address)
+                write_vector(builder, args[2], data_pointer)
             with some:
-                start = builder.bitcast(address, kind.as_pointer())
-                parts = (args[2], start, ir.IntType(32)(4), _first(builder, args[3]))
-                call(builder, f"llvm.masked.store.{suffix(kind)}.p0", ir.VoidType(), parts)
+                start = builder.bitcast(data_pointer, kind.as_pointer())
+                parts = (args[2], start, ir.IntType(32)(4), _lanes_below(builder, args[3]))
+                call_intrinsic(
+                    builder, f"llvm.masked.store.{type_suffix(kind)}.p0", ir.VoidType(), parts
+                )
         return context.get_dummy_value()
 
     return signature(array, index, value, count), generate
 
 
 @intrinsic
-def fetch(_: Any, array: Any, index: Any) -> Any:
+def prefetch(_: Any, array: Any, index: Any) -> Any:
     """Have the line of array[index] brought to the second-level cache while other work goes on."""
 
     def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
-        place = pointer(context, builder, kinds.args[0], args[0], args[1])
+        place = element_pointer(context, builder, kinds.args[0], args[0], args[1])
         to_read, second_level, data = (ir.IntType(32)(number) for number in (0, 2, 1))
         parts = builder.bitcast(place, ir.IntType(8).as_pointer()), to_read, second_level, data
-        call(builder, "llvm.prefetch.p0", ir.VoidType(), parts)
+        call_intrinsic(builder, "llvm.prefetch.p0", ir.VoidType(), parts)
         return context.get_dummy_value()
 
     return signature(array, index), generate
 
 
 @intrinsic
-def fill(_: Any, array: Any, value: Any) -> Any:
+def broadcast(_: Any, array: Any, value: Any) -> Any:
     """A vector of the array's dtype whose lanes all hold the value."""
 
     def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
@@ -265,7 +281,7 @@ def _lanewise(name: str, doc: str) -> Any:
 
     def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
         kind = args[0].type
-        return call(builder, f"llvm.{name}.{suffix(kind)}", kind, args)
+        return call_intrinsic(builder, f"llvm.{name}.{type_suffix(kind)}", kind, args)
 
     def unary(_: Any, a: Any) -> Any:
         return a(a), generate
@@ -284,7 +300,7 @@ minimum = _lanewise("minnum", "The smaller of each two.")
 
 
 @intrinsic
-def where_at_most(_: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+def select_le(_: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
     """yes where a <= b, else no, lane by lane."""
 
     def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
@@ -294,17 +310,85 @@ def where_at_most(_: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
 
 
 @intrinsic
-def total(_: Any, a: Any) -> Any:
+def horizontal_sum(_: Any, a: Any) -> Any:
     """The sum of the lanes."""
 
     def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
-        return sum_lanes(builder, args[0])
+        return reduce_add(builder, args[0])
 
     return a.dtype(a), generate
 
 
-def sum_lanes(builder: Any, value: Any) -> Any:
+def reduce_add(builder: Any, value: Any) -> Any:
     """The sum of a vector's lanes, halved pairwise: a fixed order."""
-    name = f"llvm.vector.reduce.fadd.{suffix(value.type)}"
+    name = f"llvm.vector.reduce.fadd.{type_suffix(value.type)}"
     element = value.type.element
-    return call(builder, name, element, (element(-0.0), value), fast=("reassoc",))
+    return call_intrinsic(builder, name, element, (element(-0.0), value), fast=("reassoc",))
+
+
+def _polynomial(builder: Any, x: Any, coefficients: Sequence[float]) -> Any:
+    """Σ coefficients[i]·x^i by Horner's rule."""
+    result = constant(x.type, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        result = multiply_add(builder, result, x, constant(x.type, coefficient))
+    return result
+
+
+def _float_format(kind: ir.VectorType) -> tuple[int, int, int]:
+    """Bits of a float, bits of its mantissa, bias of its exponent."""
+    return (32, 23, 127) if isinstance(kind.element, ir.FloatType) else (64, 52, 1023)
+
+
+@intrinsic
+def exp(_: Any, a: Any) -> Any:
+    """e^a for a <= 0, to the last bit or two; below the smallest normal float, that float."""
+
+    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+        kind = args[0].type
+        bits, mantissa, bias = _float_format(kind)
+        single = bits == 32
+        floor = constant(kind, -87.3 if single else -708.3)
+        x = call_intrinsic(builder, f"llvm.maxnum.{type_suffix(kind)}", kind, (args[0], floor))
+        # x = n·ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, the first one exact times n.
+        high = 0.693359375 if single else 0.693147180369123816490
+        low = math.log(2.0) - high if single else 1.90821492927058770002e-10
+        steps = builder.fmul(x, constant(kind, 1.0 / math.log(2.0)))
+        n = call_intrinsic(builder, f"llvm.rint.{type_suffix(kind)}", kind, (steps,))
+        r = multiply_add(builder, n, constant(kind, -high), x)
+        r = multiply_add(builder, n, constant(kind, -low), r)
+        terms = [1.0 / math.factorial(i) for i in range(8 if single else 14)]
+        power = _polynomial(builder, r, terms)
+        whole = ir.VectorType(ir.IntType(bits), LANES)
+        scale = builder.add(builder.fptosi(n, whole), ir.Constant(whole, [bias] * LANES))
+        scale = builder.shl(scale, ir.Constant(whole, [mantissa] * LANES))
+        return builder.fmul(power, builder.bitcast(scale, kind))
+
+    return a(a), generate
+
+
+@intrinsic
+def log(_: Any, a: Any) -> Any:
+    """ln a for normal a >= 1, to the last bit or two."""
+
+    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+        kind = args[0].type
+        bits, mantissa, bias = _float_format(kind)
+        whole = ir.VectorType(ir.IntType(bits), LANES)
+
+        def integers(value: int) -> Any:
+            return ir.Constant(whole, [value] * LANES)
+
+        # a = 2^n·m with m in [√½, √2): the offset moves the seam of the exponent to √½.
+        seam = (bias << mantissa) - int((1.0 - math.sqrt(0.5)) * 2.0 ** (mantissa + 1))
+        raw = builder.sub(builder.bitcast(args[0], whole), integers(seam))
+        n = builder.sitofp(builder.ashr(raw, integers(mantissa)), kind)
+        fraction = builder.and_(raw, integers((1 << mantissa) - 1))
+        m = builder.bitcast(builder.add(fraction, integers(seam)), kind)
+        # ln m = 2·artanh(s), s = (m - 1)/(m + 1)
+        one = constant(kind, 1.0)
+        s = builder.fdiv(builder.fsub(m, one), builder.fadd(m, one))
+        terms = [2.0 / (2 * i + 1) for i in range(6 if bits == 32 else 12)]
+        series = _polynomial(builder, builder.fmul(s, s), terms)
+        return multiply_add(builder, n, constant(kind, math.log(2.0)), builder.fmul(s, series))
+
+    return a(a), generate

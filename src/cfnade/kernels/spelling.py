@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.kernels.compiled import kernel
-from cfnade.kernels.memory import Array
+from cfnade.kernels.buffers import Array
+from cfnade.kernels.jit import kernel
 
 LONGEST = 64
 """Letters of the asked word that count."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IndexArray, IntArray
-from cfnade.kernels.compiled import glue, inner, kernel
+from cfnade.kernels.jit import inlined, internal, kernel
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -21,7 +21,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: splitmix64's incre
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-@glue
+@inlined
 def _bits(key: Any, counter: Any) -> Any:
     """Return 64 random bits: splitmix64's output number `counter` from the state `key`."""
     z = key + np.uint64(counter) * _STEP
@@ -30,7 +30,7 @@ def _bits(key: Any, counter: Any) -> Any:
     return z ^ (z >> np.uint64(31))
 
 
-@glue
+@inlined
 def _unit(bits: Any) -> Any:
     """Return a number strictly between 0 and 1, in steps of 2^-53."""
     return (np.float64(bits >> np.uint64(12)) + 0.5) * 2.0**-52
@@ -66,7 +66,7 @@ def draw_items(
         row.sort()
 
 
-@inner
+@internal
 def _draw_one_by_one(key: Any, accept: Any, alias: Any, is_drawn: Any, row: Any) -> None:
     filled, counter = 0, 0
     while filled < len(row):
@@ -84,7 +84,7 @@ def _draw_one_by_one(key: Any, accept: Any, alias: Any, is_drawn: Any, row: Any)
         is_drawn[item] = False
 
 
-@inner
+@internal
 def _draw_by_waiting(key: Any, weights: Any, waits: Any, row: Any) -> None:
     for item in range(len(weights)):
         waits[item] = -math.log(_unit(_bits(key, item + 1))) / weights[item]

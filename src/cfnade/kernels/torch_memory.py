@@ -8,17 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cfnade.kernels.memory import Array, BlockShape, TableMemory, unpadded
+from cfnade.kernels.buffers import Array, BlockLayout, RowBuffers, unpadded
 
 
-class Workspace(TableMemory[Tensor]):
+class Workspace(RowBuffers[Tensor]):
     """A table, flat, and what each thread needs to work on it."""
 
     def __init__(self, table: Tensor, threads: int) -> None:
         super().__init__(table.detach().numpy(), threads, unpad)
 
 
-def unpad(rows: Array, shape: BlockShape) -> Tensor:
+def unpad(rows: Array, shape: BlockLayout) -> Tensor:
     """A view of padded rows without the padding. Returns (rows, D)."""
     return torch.from_numpy(unpadded(rows, shape))
 

@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cfnade.models.batch import Batch, Context, Targets
+    from cfnade.models.batch import Context, ModelBatch, Targets
     from cfnade.models.cfnade import CFNADENetwork
     from cfnade.models.config import CFNADEConfig
 
 _MODULES = {
-    "Batch": "batch",
+    "ModelBatch": "batch",
     "CFNADEConfig": "config",
     "CFNADENetwork": "cfnade",
     "Context": "batch",
@@ -28,4 +28,4 @@ def __getattr__(name: str) -> Any:  # imports on first use
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
-__all__ = ["Batch", "CFNADEConfig", "CFNADENetwork", "Context", "Targets"]
+__all__ = ["CFNADEConfig", "CFNADENetwork", "Context", "ModelBatch", "Targets"]

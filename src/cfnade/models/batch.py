@@ -1,6 +1,7 @@
-"""What a model sees of some rows: what is known (context) and what it must predict (targets).
+"""What a model sees of some rows: context (known ratings) and targets (cells to predict).
 
-Rows are numbered 0..size-1 inside a batch. Columns and levels count from 0.
+Rows are numbered 0..n-1 inside a batch. Columns and levels count from 0. Each check names the
+argument, its value and the rule.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cfnade.models.checks import require_disjoint, require_indices, require_shape
+from cfnade.exceptions import ModelError
 from cfnade.models.config import require
 
 
@@ -70,7 +71,7 @@ class Targets:
 
 
 @dataclass(frozen=True)
-class Batch:
+class ModelBatch:
     """Some rows of a data set, each split into context and targets."""
 
     context: Context
@@ -83,8 +84,8 @@ class Batch:
         context = self.context
         require_disjoint(self.targets.rows, self.targets.columns, context.rows(), context.columns)
 
-    def to(self, device: torch.device | str) -> Batch:
-        return Batch(self.context.to(device), self.targets.to(device))
+    def to(self, device: torch.device | str) -> ModelBatch:
+        return ModelBatch(self.context.to(device), self.targets.to(device))
 
 
 def check_offsets(name: str, offsets: Tensor, entries: int) -> None:
@@ -105,3 +106,44 @@ def check_offsets(name: str, offsets: Tensor, entries: int) -> None:
 def _brief(values: Tensor) -> str:
     flat = values.flatten().tolist()
     return str(flat) if len(flat) <= 6 else f"[{flat[0]}, {flat[1]}, ..., {flat[-1]}]"
+
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def require_shape(name: str, values: Tensor, shape: tuple[int, ...]) -> None:
+    require(
+        tuple(values.shape) == shape,
+        f"{name} has shape {tuple(values.shape)}; it must have shape {shape}",
+    )
+
+
+def require_indices(name: str, values: Tensor, stop: int, of: str) -> None:
+    """One dimension, whole numbers, each in 0..stop-1; `of` says what stop counts."""
+    require(values.ndim == 1, f"{name} has shape {tuple(values.shape)}; it must be one-dimensional")
+    require(values.dtype in _INTEGERS, f"{name} has dtype {values.dtype}; it must hold integers")
+    if values.numel():
+        low, high = (int(v) for v in torch.aminmax(values))
+        bad = low if low < 0 else high
+        require(
+            low >= 0 and high < stop,
+            f"{name} contains {bad}; it must lie in 0..{stop - 1} ({of} = {stop})",
+        )
+
+
+def require_disjoint(
+    rows: Tensor, columns: Tensor, other_rows: Tensor, other_columns: Tensor
+) -> None:
+    """No target (row, column) may lie in the context: the question would hold the answer."""
+    if not columns.numel() or not other_columns.numel():
+        return
+    stride = int(torch.maximum(columns.max(), other_columns.max())) + 1
+    seen = torch.isin(
+        rows.long() * stride + columns.long(), other_rows.long() * stride + other_columns.long()
+    )
+    if bool(seen.any()):
+        first = int(seen.nonzero()[0])
+        raise ModelError(
+            f"targets overlap the context in {int(seen.sum())} cells, first row {int(rows[first])} "
+            f"column {int(columns[first])}; a cell must be either known or predicted, not both"
+        )

@@ -14,19 +14,21 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from cfnade.models.batch import Batch, Context
-from cfnade.models.checks import require_indices, require_shape
+from cfnade.models.batch import Context, ModelBatch, require_indices, require_shape
 from cfnade.models.config import Activation, CFNADEConfig, ContextScale, TargetWeight, require
-from cfnade.models.costs import hybrid_cost
-from cfnade.models.initialise import KeptColumns, glorot_, smoothed_log_frequencies, steps
-from cfnade.models.tables import cell_scores, context_sum
+from cfnade.models.initialization import (
+    OwnedColumns,
+    glorot_,
+    level_steps,
+    smoothed_log_frequencies,
+)
+from cfnade.models.losses import hybrid_cost
+from cfnade.models.table_ops import cell_scores, context_sum
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "relu": torch.relu,
-    "softplus": nn.functional.softplus,
-    "elu": nn.functional.elu,
 }
 
 
@@ -139,7 +141,7 @@ class CFNADENetwork(nn.Module):
 
     # -- Eq. 18, 19, 21: the cost ------------------------------------------------------------
 
-    def cost(self, batch: Batch) -> Tensor:
+    def cost(self, batch: ModelBatch) -> Tensor:
         """Eq. 19 and 21: the mean over the batch's rows of each row's weighted sum of costs.
 
         As in the authors' code the mean is over rows, not targets: a long row counts for more.
@@ -156,7 +158,7 @@ class CFNADENetwork(nn.Module):
     def biases(self) -> list[nn.Parameter]:
         return [self.b, self.c, *self.deep_c]
 
-    def initialise(self, generator: torch.Generator, kept: KeptColumns | None = None) -> None:
+    def initialise(self, generator: torch.Generator, kept: OwnedColumns | None = None) -> None:
         """Draw weights, clear biases: uniform in ±√(6 / fans), fans counting columns, not levels.
 
         W, V use M + H as in the authors' code; the paper gives no rule for factors, so each factor
@@ -188,7 +190,7 @@ class CFNADENetwork(nn.Module):
         require_shape("counts", counts, (self.config.columns, self.config.levels))
         scores = smoothed_log_frequencies(counts, smoothing, total)  # (M, K)
         with torch.no_grad():
-            self.b.copy_(steps(scores) if self.config.shared else scores)
+            self.b.copy_(level_steps(scores) if self.config.shared else scores)
 
 
 def _zeros(*shape: int) -> nn.Parameter:

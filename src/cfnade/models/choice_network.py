@@ -24,8 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cfnade.models.batch import Context
-from cfnade.models.checks import require_shape
+from cfnade.models.batch import Context, require_shape
 from cfnade.models.config import ChoiceConfig
 
 

@@ -35,8 +35,8 @@ from cfnade.implicit.popularity import Popularity
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.search import ComponentSearch, Trial, fit_trial
 from cfnade.implicit.sharpness import Observed, Sharpness, fit_sharpness, shorten
-from cfnade.kernels.standardize import add_standardized
-from cfnade.kernels.threads import one_torch_thread
+from cfnade.kernels.blending import add_standardized
+from cfnade.kernels.threads import single_torch_thread
 
 Report = Callable[[str], None]
 T = TypeVar("T")
@@ -148,7 +148,7 @@ class ImplicitTraining:
         """
 
         def alone(name: str) -> T:
-            with one_torch_thread():
+            with single_torch_thread():
                 return function(name)
 
         listed = list(names)

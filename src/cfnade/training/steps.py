@@ -19,9 +19,9 @@ from cfnade.components.optimizers import Adam
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.distributed.partition import PairExchange
-from cfnade.kernels.costing import Cost, cost_of
+from cfnade.kernels.ordinal_cost import Cost, cost_of_scores
 from cfnade.models.config import CFNADEConfig
-from cfnade.models.costs import hybrid_cost
+from cfnade.models.losses import hybrid_cost
 
 RowIds = npt.NDArray[np.int64]
 
@@ -102,7 +102,7 @@ class KernelStepper:
         return self._group.total(cost.total)
 
     def _cost(self, draw: Batch, scores: Array) -> Cost:
-        return cost_of(
+        return cost_of_scores(
             scores,
             draw.levels,
             draw.weights,

@@ -24,8 +24,8 @@ from cfnade.calibration.per_user import PRIOR_RATINGS, LevelPreferences
 from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
 from cfnade.integrations.fold_in_export import NadePart, Part, Portable, portable
-from cfnade.serve.item_map import item_map
-from cfnade.serve.sample_profiles import samples_of
+from cfnade.server.item_map import item_map
+from cfnade.server.sample_profiles import samples_of
 from cfnade.utils.files import atomic_write
 
 IntArray = npt.NDArray[np.int64]
@@ -66,7 +66,7 @@ def write_web(predictor: Predictor, folder: Path, *, noun: str | None = None) ->
 
 def _page() -> dict[str, bytes]:
     """The page's files, with answers of its own."""
-    parts = files("cfnade.serve") / "page", files("cfnade.integrations.static_site")
+    parts = files("cfnade.server") / "page", files("cfnade.integrations.static_site")
     contents = {
         f"page/{one.name}": one.read_bytes()
         for part in parts

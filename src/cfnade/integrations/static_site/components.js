@@ -5,8 +5,6 @@ const ACTIVATIONS = {
   tanh: Math.tanh,
   sigmoid: (x) => 1 / (1 + Math.exp(-x)),
   relu: (x) => Math.max(x, 0),
-  softplus: (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x))),
-  elu: (x) => (x > 0 ? x : Math.expm1(x)),
 };
 
 export const PARTS = {

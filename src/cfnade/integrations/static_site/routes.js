@@ -1,4 +1,4 @@
-// The questions of the page, answered as the service does it (src/cfnade/serve/answers.py).
+// The questions of the page, answered as the service does it (src/cfnade/server/routers/inference.py).
 
 import { nextQuestion } from "./active_learning.js";
 import { called, named } from "./films.js";

@@ -1,0 +1,390 @@
+"""The passes over columns that a training step and a prediction are made of.
+
+Each kernel visits the columns which[lo:hi] of ratings grouped by column. Threads take disjoint
+ranges: a table is then written by one thread only, and sums of rows go to a buffer per thread,
+cleared first and merged afterwards in a fixed order. A column's block is read once; its targets go
+through in tiles of 16: scores, cost, gradients of the block (kept in the first-level cache) and of
+the rows' states.
+
+Prefetching columns ahead takes a step of a wide model from 93-104 to 80-90 ms; columns that share a
+tile take it from 6.9 to 6.45 ms, and Adam on several columns from 3.15 to 2.4 ms
+(experiments/LOG.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cfnade.kernels.adam import adam_blocks, parameter_pointers, prefetch_parameter, update_weights
+from cfnade.kernels.buffers import (
+    Array,
+    BlockLayout,
+    add_row,
+    clear,
+    column_scratch,
+    cumulate_gradient,
+    cumulate_score_gradient,
+    cumulate_scores,
+    prefetch_column,
+    read_block,
+    tile_scratch,
+)
+from cfnade.kernels.column_groups import cell_pointers
+from cfnade.kernels.jit import inlined, kernel
+from cfnade.kernels.ordinal_cost import tile_cost
+from cfnade.kernels.register_products import (
+    PrefetchBlock,
+    add_block_gradient,
+    add_state_gradient,
+    tile_scores,
+)
+from cfnade.kernels.simd import (
+    LANES,
+    broadcast,
+    data_pointer,
+    horizontal_sum,
+    load_masked,
+    offset,
+    store,
+)
+from cfnade.kernels.threads import barrier_wait
+
+PREFETCH_DISTANCE = 4
+"""Columns that lie apart are not foreseen by the processor: they are fetched so many before their
+turn."""
+
+
+@inlined
+def _has_gaps(lo: int, hi: int, which: Any) -> bool:
+    """Whether columns are left out between those visited."""
+    return lo < hi and which[hi - 1] - which[lo] >= hi - lo
+
+
+# -- contexts: Eq. 2 and 9 ------------------------------------------------------------------------
+
+
+@kernel
+def sum_context(
+    lo: int,
+    hi: int,
+    which: Any,
+    cells: Any,
+    table: Any,
+    shape: Any,
+    shared: bool,
+    sums: Any,
+    memory: Any,
+) -> None:
+    """sums[row] = the sum of the (cumulated) vectors of the row's context in these columns.
+
+    Traffic: the columns' blocks once, from memory; per rating one row read and written in the
+    second-level cache.
+    """
+    cells, scratch, vectors = cell_pointers(cells), tile_scratch(memory, shape), data_pointer(table)
+    rows = data_pointer(sums)
+    clear(rows, len(sums))
+    apart = _has_gaps(lo, hi, which)
+    for u in range(lo, hi):
+        c = which[u]
+        if apart:
+            prefetch_column(vectors, which[min(u + PREFETCH_DISTANCE, hi - 1)], shape)
+        read_block(vectors, c, shape, shared, scratch.block)
+        for p in range(cells.starts[c], cells.starts[c + 1]):
+            level = cells.levels[p] * shape.whole
+            add_row(rows, cells.rows[p] * shape.pitch, scratch.block, level, shape.whole)
+
+
+@kernel
+def update_input_table(
+    lo: int,
+    hi: int,
+    gate: Any,
+    which: Any,
+    cells: Any,
+    d_sums: Any,
+    shape: Any,
+    shared: bool,
+    update: Any,
+    memory: Any,
+) -> None:
+    """Adam moves each column by its gradient, that of the rows' sums being given.
+
+    Traffic: weights and moments of the columns, read and written once; the gradient stays in cache.
+    """
+    barrier_wait(gate)
+    cells, scratch, update = (
+        cell_pointers(cells),
+        tile_scratch(memory, shape),
+        parameter_pointers(update),
+    )
+    slopes, apart = data_pointer(d_sums), _has_gaps(lo, hi, which)
+    which, block = data_pointer(which), shape.levels * shape.whole
+    for u in range(lo, hi, min(PREFETCH_DISTANCE, shape.most)):
+        n = min(PREFETCH_DISTANCE, shape.most, hi - u)
+        clear(scratch.d_block, n * block)
+        for j in range(n):
+            if apart:
+                prefetch_parameter(update, which[min(u + PREFETCH_DISTANCE + j, hi - 1)], shape)
+            begin, end = cells.starts[which[u + j]], cells.starts[which[u + j] + 1]
+            grads = offset(scratch.d_block, j * block)
+            for p in range(begin, end):
+                level = cells.levels[p] * shape.whole
+                add_row(grads, level, slopes, cells.rows[p] * shape.pitch, shape.whole)
+            if shared and begin < end:
+                cumulate_gradient(grads, shape)
+        adam_blocks(update, offset(which, u), n, shape, scratch.d_block, scratch.running)
+
+
+# -- targets: Eq. 4, 10 and 17 to 19 --------------------------------------------------------------
+
+
+class OutputLayer(NamedTuple):
+    """What scores are made of, flat: the rows' states against the table, and the bias."""
+
+    states: Array  # (B · pitch,)
+    table: Array  # (M · K · D,)
+    bias: Array  # (M · K,)
+    shape: BlockLayout
+    shared: bool
+
+
+@inlined
+def _read_column(c: int, output: Any, scratch: Any) -> None:
+    """Read column c, its levels as they are in the table."""
+    read_block(output.table, c, output.shape, np.bool_(False), scratch.block)
+    for k in range(output.shape.levels):
+        scratch.bias[k] = output.bias[c * output.shape.levels + k]
+
+
+@inlined
+def _set_row_starts(p: int, count: int, cells: Any, pitch: int, scratch: Any) -> None:
+    for t in range(count):
+        scratch.begins[t] = cells.rows[p + t] * pitch
+
+
+@inlined
+def _score_targets(p: int, count: int, cells: Any, output: Any, scratch: Any, soon: Any) -> None:
+    """Scores of targets p..p+count of one column."""
+    _set_row_starts(p, count, cells, output.shape.pitch, scratch)
+    tile_scores(output.states, count, output.shape, scratch, soon)
+
+
+@inlined
+def _clear_gradients(shape: Any, scratch: Any) -> None:
+    clear(scratch.d_block, shape.levels * shape.whole)
+    for k in range(shape.levels):
+        scratch.d_bias[k] = 0.0
+
+
+@inlined
+def _add_gradients(count: int, output: Any, d_states: Any, scratch: Any, soon: Any) -> None:
+    """Add what the tile's slopes say about block, bias and states; two blocks come soon."""
+    for k in range(output.shape.levels):
+        scratch.d_bias[k] += horizontal_sum(load_masked(scratch.slopes, LANES * k, count))
+    add_block_gradient(output.states, count, output.shape, scratch, soon[0])
+    add_state_gradient(d_states, count, output.shape, scratch, soon[1])
+
+
+@inlined
+def _update_columns(which: Any, n: int, output: Any, updates: Any, scratch: Any) -> None:
+    """Adam moves columns which[:n]."""
+    shape, K = output.shape, output.shape.levels
+    for j in range(n):
+        update_weights(updates[1], which[j] * K, column_scratch(scratch, j, 0, shape).d_bias, K)
+    adam_blocks(updates[0], which, n, shape, scratch.d_block, scratch.running)
+
+
+@inlined
+def _next_blocks(u: int, hi: int, which: Any, first: bool, shape: Any, update: Any) -> Any:
+    """Weights, and both moments, of the column after which[u], asked for with its first tile.
+
+    That is for large blocks: `fetch_block` asks for all of a small one at once.
+    """
+    begin = which[min(u + 1, hi - 1)] * shape.levels * shape.width
+    levels = shape.levels if first and shape.most == 1 else 0
+    table, moment = offset(update.table, begin), offset(update.moment, begin)
+    square = (
+        PrefetchBlock(table, 0)
+        if update.rowwise
+        else PrefetchBlock(offset(update.square, begin), levels)
+    )
+    return PrefetchBlock(table, levels), (PrefetchBlock(moment, levels), square)
+
+
+@inlined
+def _columns_in_tile(u: int, hi: int, which: Any, starts: Any, most: int) -> int:
+    """How many columns from which[u] on have their targets in one tile; at least one column."""
+    n, begin = 1, starts[which[u]]
+    while n < most and u + n < hi and starts[which[u + n] + 1] - begin <= LANES:
+        n += 1
+    return n
+
+
+@inlined
+def _fill_tile(p: int, count: int, cells: Any, weight_of: Any, factor: float, scratch: Any) -> None:
+    """Levels and weights of targets p..p+count; the other lanes count nothing."""
+    zero = broadcast(scratch.truth, 0.0)
+    store(scratch.truth, 0, zero)
+    store(scratch.weights, 0, zero)
+    for t in range(count):
+        scratch.truth[t] = cells.levels[p + t]
+        scratch.weights[t] = weight_of[p + t] * factor
+
+
+@inlined
+def _cost_of_tile(output: Any, ordinal: float, scratch: Any) -> float:
+    """The cost of a tile, its scores and slopes those of the table's own levels."""
+    if output.shared:
+        cumulate_scores(scratch.scores, output.shape.levels)
+    cost: float = tile_cost(output.shape.levels, ordinal, scratch)
+    if output.shared:
+        cumulate_score_gradient(scratch.slopes, output.shape.levels)
+    return cost
+
+
+@kernel
+def update_output_table(
+    lo: int,
+    hi: int,
+    gate: Any,
+    which: Any,
+    cells: Any,
+    weights: Any,
+    states: Any,
+    updates: Any,
+    shape: Any,
+    shared: bool,
+    ordinal: float,
+    factor: float,
+    d_states: Any,
+    memory: Any,
+) -> float:
+    """factor · Σ weight·cost; Adam moves block and bias by its gradient while they are in cache.
+
+    Most columns have a few targets in a batch, so that several share a tile, and its exponentials.
+    updates = (table's, bias's). Traffic: weights and moments of the columns, read and written once.
+    """
+    barrier_wait(gate)
+    cost, cells, scratch = 0.0, cell_pointers(cells), tile_scratch(memory, shape)
+    updates = parameter_pointers(updates[0]), parameter_pointers(updates[1])
+    output = OutputLayer(data_pointer(states), updates[0].table, updates[1].table, shape, shared)
+    d_rows, weight_of, starts = data_pointer(d_states), data_pointer(weights), cells.starts
+    clear(d_rows, len(d_states))
+    apart, which, u = shape.most > 1 and _has_gaps(lo, hi, which), data_pointer(which), lo
+    while u < hi:
+        n = _columns_in_tile(u, hi, which, starts, shape.most)
+        for j in range(n):
+            own = column_scratch(scratch, j, 0, shape)
+            _read_column(which[u + j], output, own)
+            _clear_gradients(shape, own)
+        end = starts[which[u + n - 1] + 1]
+        for p in range(starts[which[u]], end, LANES):
+            count = min(LANES, end - p)
+            clear(scratch.scores, shape.levels * LANES)
+            for j in range(n):
+                c = which[u + j]
+                first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
+                own = column_scratch(scratch, j, first - p, shape)
+                soon, _ = _next_blocks(u + j, hi, which, p <= starts[c], shape, updates[0])
+                _score_targets(first, last - first, cells, output, own, soon)
+            _fill_tile(p, count, cells, weight_of, factor, scratch)
+            cost += _cost_of_tile(output, ordinal, scratch)
+            for j in range(n):
+                c = which[u + j]
+                first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
+                if apart and p <= starts[c]:
+                    prefetch_parameter(updates[0], which[min(u + j + shape.most, hi - 1)], shape)
+                if first < last:
+                    own = column_scratch(scratch, j, first - p, shape)
+                    _, soon = _next_blocks(u + j, hi, which, p <= starts[c], shape, updates[0])
+                    _add_gradients(last - first, output, d_rows, own, soon)
+        _update_columns(offset(which, u), n, output, updates, scratch)
+        u += n
+    return cost
+
+
+@kernel
+def update_output_table_from_gradient(
+    lo: int,
+    hi: int,
+    which: Any,
+    cells: Any,
+    order: Any,
+    slopes: Any,
+    states: Any,
+    updates: Any,
+    shape: Any,
+    shared: bool,
+    d_states: Any,
+    memory: Any,
+) -> None:
+    """As `target_step`, from given gradients of the scores, slopes[order[p]·K + k]: for models that
+    add their scores."""
+    K, cells, scratch = shape.levels, cell_pointers(cells), tile_scratch(memory, shape)
+    updates = parameter_pointers(updates[0]), parameter_pointers(updates[1])
+    output = OutputLayer(data_pointer(states), updates[0].table, updates[1].table, shape, shared)
+    d_rows, place_of, slope_of = data_pointer(d_states), data_pointer(order), data_pointer(slopes)
+    clear(d_rows, len(d_states))
+    apart, which = shape.most > 1 and _has_gaps(lo, hi, which), data_pointer(which)
+    for u in range(lo, hi):
+        c = which[u]
+        if apart:
+            prefetch_parameter(updates[0], which[min(u + PREFETCH_DISTANCE, hi - 1)], shape)
+        read_block(output.table, c, shape, np.bool_(False), scratch.block)
+        _clear_gradients(shape, scratch)
+        for p in range(cells.starts[c], cells.starts[c + 1], LANES):
+            count = min(LANES, cells.starts[c + 1] - p)
+            _set_row_starts(p, count, cells, shape.pitch, scratch)
+            for t in range(count):
+                for k in range(K):
+                    scratch.slopes[LANES * k + t] = slope_of[place_of[p + t] * K + k]
+            if shared:
+                cumulate_score_gradient(scratch.slopes, K)
+            _, soon = _next_blocks(u, hi, which, p == cells.starts[c], shape, updates[0])
+            _add_gradients(count, output, d_rows, scratch, soon)
+        _update_columns(offset(which, u), np.int64(1), output, updates, scratch)
+
+
+@kernel
+def add_scores(
+    lo: int,
+    hi: int,
+    which: Any,
+    cells: Any,
+    order: Any,
+    output: Any,
+    out: Any,
+    memory: Any,
+) -> None:
+    """out[order[p]·K + k] += the score of level k for target p.
+
+    Traffic: the columns' blocks read once; T·K numbers read and written.
+    """
+    states, table, bias, shape, shared = output
+    output = OutputLayer(
+        data_pointer(states), data_pointer(table), data_pointer(bias), shape, shared
+    )
+    cells, scratch = cell_pointers(cells), tile_scratch(memory, shape)
+    K, place_of, sums = shape.levels, data_pointer(order), data_pointer(out)
+    for u in range(lo, hi):
+        c = which[u]
+        _read_column(c, output, scratch)
+        for p in range(cells.starts[c], cells.starts[c + 1], LANES):
+            count = min(LANES, cells.starts[c + 1] - p)
+            _score_targets(p, count, cells, output, scratch, PrefetchBlock(output.table, 0))
+            if shared:
+                cumulate_scores(scratch.scores, K)
+            for t in range(count):
+                for k in range(K):
+                    sums[place_of[p + t] * K + k] += scratch.scores[LANES * k + t]
+
+
+# -- flat parameters ------------------------------------------------------------------------------
+
+
+@kernel
+def update_flat(lo: int, hi: int, update: Any, grads: Any) -> None:
+    """Adam on weights lo..hi of a flat parameter. Traffic: 24 bytes a weight and its gradient."""
+    update_weights(parameter_pointers(update), lo, offset(data_pointer(grads), lo), hi - lo)

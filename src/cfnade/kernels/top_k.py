@@ -1,0 +1,383 @@
+"""Bounds of ranking criteria, candidates for the top k, and log-softmax.
+
+Only columns whose bounds reach the top k need the exact criterion. It is a mean, or a probability
+or quantile of the calibrated distribution p' ∝ p^(1/T)·w·exp(θ·v) (calibration/); Newton's method
+finds θ in double precision from the mean's log-odds. Where it does not converge soon, the bounds
+are ±∞.
+
+Scores (B, M, K) are those of B rows; in memory levels come before columns, so that sixteen columns
+of a level lie side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cfnade.kernels.buffers import Array
+from cfnade.kernels.jit import inlined, internal, kernel
+from cfnade.kernels.simd import (
+    LANES,
+    broadcast,
+    data_pointer,
+    exp,
+    horizontal_sum,
+    load,
+    load_masked,
+    log,
+    maximum,
+    minimum,
+    offset,
+    select_le,
+    store,
+    store_masked,
+)
+
+PROBABILITY, QUANTILE = 0, 1
+MEAN_SLACK, SLACK = 1e-5, 1e-6
+"""Half the distance of the bounds, of a mean over 0..1 in the precision of the scores, and of a
+chance in double precision: far above all rounding."""
+
+_MAX_STEPS = 20
+_TOLERANCE = 1e-9  # of log-odds, far below the slack
+_MIN_VARIANCE = 1e-6  # a variance below which log-odds say too little about chances
+_TINY = 1e-300
+
+
+class Criterion(NamedTuple):
+    """What columns are ranked by."""
+
+    kind: int  # CHANCE or QUANTILE
+    unit: Array  # (K,) the scale's values, moved and stretched to 0..1
+    sharpness: float  # 1/T
+    log_weights: Array  # (B, K) of each row
+    first: int  # CHANCE: of this level or a higher one
+    share: float  # QUANTILE: 0..1
+    edges: Array  # (K+1,) QUANTILE: where levels begin and end
+
+
+# A tile holds, for 16 columns, four blocks of K vectors: scores and weights, and, the same in every
+# lane, the scale's values and log_weights. Inner functions take its address (simd.py says why).
+
+
+@internal
+def _spread(tile: Any, K: int) -> Any:
+    """Mass, mean, 1 - mean and mean square of the weights."""
+    one, zero = broadcast(tile, 1.0), broadcast(tile, 0.0)
+    mass, low, high, square = zero, zero, zero, zero
+    for k in range(K):
+        weight, u = load(tile, LANES * (K + k)), load(tile, LANES * (2 * K + k))
+        mass = mass + weight
+        high = high + weight * u
+        low = low + weight * (one - u)
+        square = square + weight * u * u
+    high, low = high / mass, low / mass
+    return (
+        mass,
+        maximum(high, broadcast(tile, _TINY)),
+        maximum(low, broadcast(tile, _TINY)),
+        square / mass,
+    )
+
+
+@internal
+def _weigh(tile: Any, K: int, theta: Any) -> None:
+    """Weights = exp(scores + θ·values), the highest 1."""
+    top = load(tile, 0) + theta * load(tile, LANES * 2 * K)
+    for k in range(1, K):
+        top = maximum(top, load(tile, LANES * k) + theta * load(tile, LANES * (2 * K + k)))
+    for k in range(K):
+        score = load(tile, LANES * k) + theta * load(tile, LANES * (2 * K + k))
+        store(tile, LANES * (K + k), exp(score - top))
+
+
+@inlined
+def _odds(high: Any, low: Any, one: Any) -> Any:
+    return log(one / low) - log(one / high)
+
+
+@inlined
+def _tilt(tile: Any, K: int, sharpness: float, high: Any, low: Any) -> Any:
+    """Calibrate; returns the mass, and 0 where the mean is back in place, else 1."""
+    zero, one = broadcast(tile, 0.0), broadcast(tile, 1.0)
+    for k in range(K):
+        score = load(tile, LANES * k) * broadcast(tile, sharpness)
+        store(tile, LANES * k, score + load(tile, LANES * (3 * K + k)))
+    goal = _odds(high, low, one)
+    theta, mass, unsure = zero, one, one
+    for _ in range(_MAX_STEPS):
+        _weigh(tile, K, theta)
+        mass, high, low, square = _spread(tile, K)
+        gap = _odds(high, low, one) - goal
+        variance = square - high * high
+        far = maximum(gap, zero - gap)
+        unsure = select_le(far, broadcast(tile, _TOLERANCE), zero, one)
+        unsure = select_le(variance, broadcast(tile, _MIN_VARIANCE), one, unsure)
+        if horizontal_sum(unsure) == 0.0:
+            break
+        theta = theta - gap * high * low / maximum(variance, broadcast(tile, _TINY))
+    return mass, unsure
+
+
+@inlined
+def _tail_probability(tile: Any, K: int, first: int, mass: Any) -> Any:
+    """The share of the mass at level `first` and above."""
+    above = broadcast(tile, 0.0)
+    for k in range(first, K):
+        above = above + load(tile, LANES * (K + k))
+    return above / mass
+
+
+@internal
+def _quantile(tile: Any, K: int, edges: Any, share: float, mass: Any) -> Any:
+    """Where the share of the mass is reached, each level's mass lying evenly between its edges."""
+    zero, one = broadcast(tile, 0.0), broadcast(tile, 1.0)
+    left, place = broadcast(tile, share) * mass, broadcast(tile, edges[0])
+    for k in range(K):
+        weight = load(tile, LANES * (K + k))
+        part = maximum(zero, minimum(one, left / weight))
+        place = place + part * broadcast(tile, edges[k + 1] - edges[k])
+        left = left - weight
+    return place
+
+
+@inlined
+def _fill_tile(tile: Any, K: int, scores: Any, begin: int, M: int, count: int) -> None:
+    """Scores of the columns from begin on; a last tile that is not full repeats its last column."""
+    for k in range(K):
+        for t in range(LANES):
+            tile[LANES * k + t] = scores[begin + k * M + min(t, count - 1)]
+
+
+@internal
+def _mean(scores: Any, begin: int, M: int, K: int, unit: Any, count: int) -> Any:
+    """The means of the softmax of `count` columns' scores."""
+    top, mass, mean = (
+        load_masked(scores, begin, count),
+        broadcast(scores, 0.0),
+        broadcast(scores, 0.0),
+    )
+    for k in range(1, K):
+        top = maximum(top, load_masked(scores, begin + k * M, count))
+    for k in range(K):
+        weight = exp(load_masked(scores, begin + k * M, count) - top)
+        mass = mass + weight
+        mean = mean + weight * broadcast(scores, unit[k])
+    return mean / mass
+
+
+@kernel
+def _means(scores: Any, M: int, unit: Any, out: Any) -> None:
+    B, K, scores, unit = len(out) // M, len(unit), data_pointer(scores), data_pointer(unit)
+    for row in range(B):
+        for begin in range(0, M, LANES):
+            count = min(LANES, M - begin)
+            mean = _mean(scores, row * K * M + begin, M, K, unit, count)
+            store_masked(out, row * M + begin, mean, count)
+
+
+@kernel
+def _criterion_bounds(
+    scores: Any, M: int, criterion: Any, memory: Any, lower: Any, upper: Any
+) -> None:
+    K, scores, edges = len(criterion.unit), data_pointer(scores), data_pointer(criterion.edges)
+    B, tile = len(lower) // M, data_pointer(memory)
+    slack, sure = broadcast(tile, SLACK), broadcast(tile, 0.5)
+    for k in range(K):
+        store(tile, LANES * (2 * K + k), broadcast(tile, criterion.unit[k]))
+    for row in range(B):
+        for k in range(K):
+            store(tile, LANES * (3 * K + k), broadcast(tile, criterion.log_weights[row, k]))
+        for begin in range(0, M, LANES):
+            count = min(LANES, M - begin)
+            _fill_tile(tile, K, scores, row * K * M + begin, M, count)
+            _weigh(tile, K, broadcast(tile, 0.0))
+            _, high, low, _ = _spread(tile, K)
+            mass, unsure = _tilt(tile, K, criterion.sharpness, high, low)
+            if criterion.kind == PROBABILITY:
+                chance = _tail_probability(tile, K, criterion.first, mass)
+                below, above = chance - slack, chance + slack
+            else:
+                below = _quantile(tile, K, edges, criterion.share - SLACK, mass)
+                above = _quantile(tile, K, edges, criterion.share + SLACK, mass)
+            below = select_le(unsure, sure, below, broadcast(tile, -np.inf))
+            above = select_le(unsure, sure, above, broadcast(tile, np.inf))
+            store_masked(lower, row * M + begin, below, count)
+            store_masked(upper, row * M + begin, above, count)
+
+
+# -- the best few of a row ------------------------------------------------------------------------
+
+
+@internal
+def sift_down(heap: Any, place: int) -> None:
+    """Put what is at a place of the heap, whose least is first, below all that is less."""
+    value, below = heap[place], 2 * place + 1
+    while below < len(heap):
+        if below + 1 < len(heap) and heap[below + 1] < heap[below]:
+            below += 1
+        if heap[below] >= value:
+            break
+        heap[place] = heap[below]
+        place, below = below, 2 * below + 1
+    heap[place] = value
+
+
+@kernel
+def _keep_candidates(lower: Any, upper: Any, n: int, allowed: Any) -> None:
+    B, heap = len(lower), np.empty(n, lower.dtype)
+    for row in range(B):
+        count = 0
+        for m in range(lower.shape[1]):
+            if not allowed[row, m]:
+                continue
+            if count < n:
+                heap[count] = lower[row, m]
+                count += 1
+                if count == n:
+                    for place in range(n // 2 - 1, -1, -1):
+                        sift_down(heap, place)
+            elif lower[row, m] > heap[0]:
+                heap[0] = lower[row, m]
+                sift_down(heap, np.int64(0))
+        if count < n:
+            continue
+        for m in range(lower.shape[1]):
+            allowed[row, m] &= upper[row, m] >= heap[0]
+
+
+# -- for arrays -----------------------------------------------------------------------------------
+
+
+def mean_levels(scores: Array, unit: Array) -> Array:
+    """Means over unit (K,) of the softmax of scores (B, M, K), to MEAN_SLACK. Returns (B, M)."""
+    B, M, _ = scores.shape
+    out = np.empty((B, M), scores.dtype)
+    _means(_flat(scores), M, unit.astype(scores.dtype), out.reshape(-1))
+    return out
+
+
+def criterion_bounds(scores: Array, criterion: Criterion) -> tuple[Array, Array]:
+    """Lower and upper bounds of what columns are ranked by, for scores (B, M, K). (B, M) each."""
+    B, M, _ = scores.shape
+    lower, upper = np.empty((B, M)), np.empty((B, M))
+    arrays = criterion.unit, criterion.log_weights, criterion.edges
+    unit, log_weights, edges = (np.array(array, np.float64) for array in arrays)
+    whole = criterion._replace(unit=unit, log_weights=log_weights, edges=edges)
+    memory = np.empty(4 * len(unit) * LANES)  # made here, as an address keeps no array alive
+    _criterion_bounds(_flat(scores), M, whole, memory, lower.reshape(-1), upper.reshape(-1))
+    return lower, upper
+
+
+def keep_candidates(lower: Array, upper: Array, n: int, allowed: Array) -> None:
+    """Of the allowed (B, M), keep those that can be among the n best of their row."""
+    if n < lower.shape[1]:
+        _keep_candidates(lower, upper, n, allowed)
+
+
+def _flat(scores: Array) -> Array:
+    return np.ascontiguousarray(scores.transpose(0, 2, 1)).reshape(-1)
+
+
+@internal
+def _maximum_of_row(row: Any, M: int, lanes: Any) -> Any:
+    """The largest of M numbers; lanes is memory for a vector."""
+    top, whole = broadcast(row, -np.inf), M - M % LANES
+    for j in range(0, whole, LANES):
+        top = maximum(top, load(row, j))
+    store(lanes, 0, top)
+    highest = lanes[0]
+    for t in range(1, LANES):
+        highest = max(highest, lanes[t])
+    for j in range(whole, M):
+        highest = max(highest, row[j])
+    return highest
+
+
+@internal
+def _mass(row: Any, M: int, highest: Any, lanes: Any) -> Any:
+    """Σ e^(score - highest)."""
+    high, zero, least = broadcast(row, highest), broadcast(row, 0.0), broadcast(row, -87.0)
+    mass, whole = zero, M - M % LANES
+    for j in range(0, whole, LANES):
+        gap = load(row, j) - high
+        mass = mass + select_le(gap, least, zero, exp(gap))
+    store(lanes, 0, broadcast(row, -np.inf))
+    for j in range(whole, M):
+        lanes[j - whole] = row[j] - highest
+    gap = load(lanes, 0)
+    return horizontal_sum(mass + select_le(gap, least, zero, exp(gap)))
+
+
+@kernel
+def _log_softmax(scores: Any, B: int, M: int, memory: Any) -> None:
+    lanes = data_pointer(memory)
+    for number in range(B):
+        row = offset(data_pointer(scores), number * M)
+        highest = _maximum_of_row(row, M, lanes)
+        if highest == -np.inf:
+            continue
+        rest = np.log(_mass(row, M, highest, lanes))
+        for j in range(M):
+            row[j] = (row[j] - highest) - rest  # one by one: both may be large
+
+
+@internal
+def nth_largest_of_row(values: Any, count: int, heap: Any) -> Any:
+    """The least of the n largest of the first `count` values, at least n; heap (n,) is memory."""
+    n = len(heap)
+    for m in range(n):
+        heap[m] = values[m]
+    for place in range(n // 2 - 1, -1, -1):
+        sift_down(heap, place)
+    for m in range(n, count):
+        if values[m] > heap[0]:
+            heap[0] = values[m]
+            sift_down(heap, np.int64(0))
+    return heap[0]
+
+
+@kernel
+def _nth_largest(rows: Any, n: int, out: Any) -> None:
+    heap = np.empty(n, rows.dtype)
+    for row in range(len(rows)):
+        out[row] = nth_largest_of_row(rows[row], rows.shape[1], heap)
+
+
+@kernel
+def _between(rows: Any, low: Any, high: Any, which: Any, columns: Any) -> int:
+    """How many there are; they are written as far as there is room."""
+    count = 0
+    for row in range(len(rows)):
+        for m in range(rows.shape[1]):
+            if low[row] <= rows[row, m] < high[row]:
+                if count < len(which):
+                    which[count], columns[count] = row, m
+                count += 1
+    return count
+
+
+def log_softmax(scores: Array) -> Array:
+    """Over the last of two axes, in place; of nothing but -∞ nothing has a chance."""
+    _log_softmax(scores.reshape(-1), *scores.shape, np.empty(LANES, scores.dtype))
+    return scores
+
+
+def nth_largest(rows: Array, n: int) -> Array:
+    """The n-th largest of each of rows (B, M), the least one where there are fewer. (B,)."""
+    out = np.empty(len(rows), rows.dtype)
+    _nth_largest(rows, min(n, rows.shape[1]), out)
+    return out
+
+
+def cells_between(rows: Array, low: Array, high: Array, *, expected: int) -> tuple[Array, Array]:
+    """The cells of rows (B, M) from low (B,) on and below high (B,), row by row.
+
+    Room is made for `expected` ones at first. Returns whose each is, and its column.
+    """
+    which, columns = np.empty(expected, np.int64), np.empty(expected, np.int64)
+    count = _between(rows, low, high, which, columns)
+    if count > expected:
+        return cells_between(rows, low, high, expected=count)
+    return which[:count], columns[:count]

@@ -1,0 +1,133 @@
+"""How the page looks: narrow and wide, dark and light, small and readable."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import Open
+from tests.browser.visit import Visit
+
+_PAGE = Path(__file__).parents[2] / "src" / "cfnade" / "server" / "page"
+
+
+def test_nothing_sticks_out_sideways(visit_to: Open, url: str) -> None:
+    visit = visit_to(url, viewport={"width": 320, "height": 700})
+    visit.arrive()
+    assert visit.fits()
+    page = visit.page
+    page.get_by_role("button", name=re.compile("^Why")).first.click()
+    expect(page.locator(".moves li").first).to_be_visible()
+    page.get_by_role("button", name=re.compile("^Rate it")).first.click()
+    visit.upload("r.csv", "title,rating\n" + "Averyverylongtitlewithoutanyspace" * 4 + ",3\n")
+    page.locator("#report summary").click()
+    visit.find("star")
+    for width in (320, 375, 768, 1280):
+        page.set_viewport_size({"width": width, "height": 700})
+        for line in page.locator(".moves li").all():
+            assert line.evaluate("node => node.offsetHeight") < 70  # no column squeezed to a letter
+        assert visit.fits()
+        visit.picture(f"width-{width}", whole=True)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_dark_and_light_can_be_read(visit_to: Open, url: str, scheme: str) -> None:
+    visit = visit_to(url, color_scheme=scheme)
+    visit.arrive()
+    page = visit.page
+    page.get_by_role("button", name=re.compile("^Why")).first.click()
+    expect(page.locator(".moves li").first).to_be_visible()
+    page.locator("footer summary").click()
+    page.evaluate("scrollTo(0, 0)")
+    visit.picture(scheme)
+    assert hard_to_read(page) == []
+    light = _luminance(page.evaluate("getComputedStyle(document.body).backgroundColor")) > 0.5
+    assert light == (scheme == "light")
+
+
+def hard_to_read(page: Page) -> list[tuple[str, float]]:
+    """Texts with too little contrast, and how much they have."""
+    texts = page.evaluate(_TEXTS)
+    assert len(texts) > 60
+    ratios = [(text, round(_contrast(*colours), 2)) for text, *colours in texts]
+    return [(text, ratio) for text, ratio in ratios if ratio < 4.5]
+
+
+_TEXTS = """(() => {
+  const groundOf = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = getComputedStyle(node).backgroundColor;
+      if (colour !== "rgba(0, 0, 0, 0)") return colour;
+    }
+  };
+  const out = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const node = walk.currentNode.parentElement;
+    const shown = walk.currentNode.data.trim() && node.checkVisibility() && !node.closest(".aside");
+    if (shown && !node.closest(":disabled"))
+      out.push([walk.currentNode.data.trim(), getComputedStyle(node).color, groundOf(node)]);
+  }
+  return out;
+})()"""
+
+
+def _luminance(colour: str) -> float:
+    """Of WCAG 2, for an opaque rgb(…)."""
+    assert colour.startswith("rgb("), colour
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return float(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+
+
+def _contrast(one: str, other: str) -> float:
+    low, high = sorted([_luminance(one), _luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_without_motion_nothing_moves(visit_to: Open, url: str) -> None:
+    visit = visit_to(url, reduced_motion="reduce")
+    visit.arrive()
+    counted: list[int] = []
+    for dare in ("-4", "4"):
+        visit.changing(lambda dare=dare: visit.page.fill("#knob", dare))  # type: ignore[misc]
+        counted.append(visit.page.evaluate("document.getAnimations().length"))
+    assert counted == [0, 0]
+
+
+def test_the_page_is_small_and_whole(url: str) -> None:
+    """All of it weighs little, exists, and is named in the document, so that it loads at once."""
+    files = sorted(_PAGE.iterdir())
+    assert sum(file.stat().st_size for file in files) < 116 * 1024
+    text = httpx.get(url).text
+    for file in files:
+        if file.name != "index.html":
+            assert f'"page/{file.name}"' in text, file.name
+            assert httpx.get(f"{url}/page/{file.name}").content == file.read_bytes()
+
+
+def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
+    html = (_PAGE / "index.html").read_text()
+    assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:|<script(?![^>]*\ssrc=)", html)
+    for file in _PAGE.iterdir():
+        hosts = re.findall(r"(?:https?:)?//[\w.-]+\.\w+", file.read_text())
+        assert [host for host in hosts if "www.w3.org" not in host] == [], file.name
+
+
+def test_a_titles_markup_stays_text(visit: Visit) -> None:
+    """Titles come from somebody's data: whatever they contain is shown, never run."""
+    page = visit.page
+    evil = "<img src=x onerror=alert(1)> (1999)"
+
+    def poison(answer: dict[str, list[dict[str, object]]]) -> dict[str, list[dict[str, object]]]:
+        return answer | {"items": [film | {"title": evil} for film in answer["items"]]}
+
+    for path in ("**/recommend", "**/items?**"):
+        page.route(path, lambda route: route.fulfill(json=poison(route.fetch().json())))
+    visit.changing(lambda: page.click("#clear"))
+    visit.find("alien").first.click()
+    expect(page.locator(".film h3").first).to_contain_text("<img src=x onerror=alert(1)>")
+    expect(page.locator("main img[src]")).to_have_count(0)

@@ -1,0 +1,68 @@
+"""Somebody signs in by a name, rates, and finds it all again elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+from tests.browser.conftest import Open, Serve
+from tests.browser.visit import Visit
+
+from cfnade.online.engine import Store, open_store
+from cfnade.online.event_store import standing
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(str(tmp_path / "ratings.db"), create=True)
+    yield store
+    store.close()
+
+
+def kept(store: Store, wanted: int) -> dict[str, float | None]:
+    """What the store holds of anna, once it is so many."""
+    limit = time.monotonic() + 60
+    while len(found := standing(store, "anna")) != wanted and time.monotonic() < limit:
+        time.sleep(0.05)
+    return {one.item: one.rating for one in found}
+
+
+def sign_in(visit: Visit) -> None:
+    visit.page.fill("#sign-name", "anna")
+    visit.page.click("#sign-in button")
+    expect(visit.page.locator("#signed-name")).to_have_text("anna")
+    visit.settled()
+
+
+def test_what_is_rated_under_a_name_comes_back_on_another_device(
+    visit_to: Open, serve: Serve, films: Path, store: Store
+) -> None:
+    url = serve(films, store=store.shown)
+    here = visit_to(url)
+    here.arrive(fresh=True)
+    here.rate("matrix", 4)
+    sign_in(here)
+    assert list(kept(store, 1).values()) == [4.0]  # what was rated before comes along
+    here.rate("alien", 2)
+    assert sorted(filter(None, kept(store, 2).values())) == [2.0, 4.0]
+    there = visit_to(url)
+    there.arrive(fresh=True)
+    sign_in(there)
+    expect(there.page.locator("#rated li")).to_have_count(2)
+    there.page.locator("#rated li .remove").first.click()
+    assert len(kept(store, 1)) == 1
+    here.page.reload()
+    here.settled()
+    expect(here.page.locator("#signed-name")).to_have_text("anna")
+    expect(here.page.locator("#rated li")).to_have_count(1)
+    here.page.click("#sign-out")
+    expect(here.page.locator("#rated li")).to_have_count(0)
+    assert len(kept(store, 1)) == 1  # signing out takes nothing back
+    here.page.screenshot(path=here.pictures / "sign-in.png")
+
+
+def test_without_a_store_nobody_is_asked_to_sign_in(visit: Visit) -> None:
+    expect(visit.page.locator("#people")).to_be_hidden()

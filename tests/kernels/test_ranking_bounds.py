@@ -1,0 +1,117 @@
+"""Bounds against the exact calculation: they must hold always, and be close where they can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from cfnade.calibration.calibration import Calibration
+from cfnade.kernels.top_k import (
+    MEAN_SLACK,
+    PROBABILITY,
+    QUANTILE,
+    Criterion,
+    criterion_bounds,
+    keep_candidates,
+    mean_levels,
+)
+
+FloatArray = npt.NDArray[np.float64]
+
+MEAN = -1
+"""Has a kernel of its own."""
+
+
+def bounds_of(kind: int, scores: npt.NDArray[Any], criterion: Criterion) -> tuple[Any, Any]:
+    """Of one row (M, K), asked among two others."""
+    rows = np.stack([scores[::-1], scores, np.zeros_like(scores)])
+    if kind == MEAN:
+        means = mean_levels(rows, criterion.unit)[1]
+        return means - MEAN_SLACK, means + MEAN_SLACK
+    lower, upper = criterion_bounds(rows, criterion)
+    return lower[1], upper[1]
+
+
+def softmax(scores: npt.NDArray[Any]) -> FloatArray:
+    weights = np.exp(scores.astype(float) - scores.max(1, keepdims=True))
+    return np.asarray(weights / weights.sum(1, keepdims=True))
+
+
+def exact(
+    kind: int, chances: FloatArray, calibration: Calibration, criterion: Criterion
+) -> FloatArray:
+    if kind == MEAN:
+        return np.asarray(chances @ criterion.unit)
+    honest = calibration.apply(chances, criterion.unit)
+    if kind == PROBABILITY:
+        return np.asarray(honest[:, criterion.first :].sum(1))
+    places = []
+    for row in honest:  # the distribution function is linear between the edges: turn it round
+        reached = np.concatenate([[0.0], np.cumsum(row)])
+        places.append(np.interp(criterion.share, reached, criterion.edges))
+    return np.array(places)
+
+
+@pytest.mark.parametrize("spread", [0.1, 2.0, 12.0, 60.0])
+@pytest.mark.parametrize("kind", [MEAN, PROBABILITY, QUANTILE])
+@pytest.mark.parametrize("K", [2, 5, 10, 40])
+def test_bounds_hold(K: int, kind: int, spread: float) -> None:
+    rng = np.random.default_rng(K)
+    scores = (rng.normal(size=(333, K)) * spread).astype(np.float32)
+    calibration = Calibration(1.7, tuple((rng.normal(size=K) * 0.4).tolist()))
+    for share, first in ((0.1, 1), (0.5, K - 1), (0.9, max(1, K // 2))):
+        criterion = Criterion(
+            kind,
+            np.linspace(0.0, 1.0, K),
+            1 / calibration.temperature,
+            np.array([[0.0] * K, calibration.log_weights, [0.0] * K]),
+            first,
+            share,
+            np.arange(K + 1) - 0.5,
+        )
+        lower, upper = bounds_of(kind, scores, criterion)
+        truth = exact(kind, softmax(scores), calibration, criterion)
+        assert (lower <= truth).all()
+        assert (truth <= upper).all()
+        if spread <= 2.0:
+            assert (upper - lower).max() < 1e-2
+            assert (lower < upper).all()
+
+
+def test_bounds_hold_for_certain_and_impossible_levels() -> None:
+    scores = np.array(
+        [[0, -np.inf, -np.inf], [-np.inf, 0, 0], [300, -300, 0], [-3e38, 0, -3e38], [0, 0, 0]],
+        np.float32,
+    )
+    calibration = Calibration(2.0, (0.3, 0.0, -0.3))
+    edges = np.array([0.5, 1.5, 2.5, 3.5])
+    for kind in (MEAN, PROBABILITY, QUANTILE):
+        weights = np.array([calibration.log_weights] * 3)
+        criterion = Criterion(kind, np.array([0.0, 0.5, 1.0]), 0.5, weights, 2, 0.3, edges)
+        lower, upper = bounds_of(kind, scores, criterion)
+        truth = exact(kind, softmax(scores), calibration, criterion)
+        assert (lower <= truth).all()
+        assert (truth <= upper).all()
+        assert not np.isnan(lower).any()
+        assert not np.isnan(upper).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 3, 10, 39, 40, 1000])
+def test_those_that_can_be_among_the_best_stay(n: int, dtype: Any) -> None:
+    rng = np.random.default_rng(n)
+    lower = rng.integers(0, 12, (5, 40)).astype(dtype)  # with ties
+    upper = lower + rng.integers(0, 3, (5, 40)).astype(dtype)
+    lower[0, :9], upper[0, :9] = -np.inf, np.inf
+    allowed = rng.random((5, 40)) < 0.7
+    allowed[4] = False
+    kept = allowed.copy()
+    keep_candidates(lower, upper, n, kept)
+    for row in range(5):
+        mine = np.flatnonzero(allowed[row])
+        # Out are those below whom n others surely are.
+        surely = (lower[row, mine][None] > upper[row, mine][:, None]).sum(1)
+        assert np.flatnonzero(kept[row]).tolist() == mine[surely < n].tolist()

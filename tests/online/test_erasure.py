@@ -1,0 +1,139 @@
+"""Who is forgotten is in no file any more, and comes back by their own will only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import psycopg
+import pytest
+from tests.cli.conftest import Shell
+from tests.cli.conftest import shell as shell  # the fixture
+from tests.data.postgres import find_binaries, postgres
+from tests.online.files import bytes_below, fresh_database
+
+from cfnade.online.bulk import import_events, ratings_frame
+from cfnade.online.engine import Store, open_store
+from cfnade.online.erasure import count_forgotten, forget
+from cfnade.online.event_store import AppendResult, Event, keep, standing
+from cfnade.online.prequential import note_predictions
+
+WHO = "somebody-unmistakable-4711"
+
+
+def filled(store: Store) -> None:
+    """The person among many others, everywhere where a person may be."""
+    others = pl.DataFrame(
+        {"person": [f"p{n % 50}" for n in range(2_000)], "item": [str(n) for n in range(2_000)]}
+    ).with_columns(rating=pl.lit(3.0), at=pl.lit(50))
+    theirs = pl.DataFrame({"person": [WHO] * 3, "item": ["1", "2", "3"], "rating": [1.0, 2.0, 3.0]})
+    import_events(store, pl.concat([others, theirs.with_columns(at=pl.lit(60))]), source="file")
+    (kept,) = keep(store, [Event(WHO, "9", "rate", 5.0, key="a-key")])
+    assert isinstance(kept, AppendResult)
+    note_predictions(
+        store, [{"event": kept.event, "expected": 3.0, "known": 0, "model": "the-model"}]
+    )
+
+
+def test_nothing_of_them_is_left_and_of_others_everything(store: Store) -> None:
+    filled(store)
+    before = ratings_frame(store).filter(pl.col("user") != WHO)
+    assert forget(store, WHO).events == 4
+    assert standing(store, WHO) == []
+    assert ratings_frame(store).equals(before)
+    assert forget(store, WHO).events == 0  # once more is no error
+
+
+def test_no_file_of_sqlite_holds_them(tmp_path: Path, opened: Callable[[str], Store]) -> None:
+    store = opened(str(tmp_path / "ratings.db"))
+    filled(store)
+    assert WHO.encode() in bytes_below(tmp_path)
+    assert forget(store, WHO).wiped
+    assert WHO.encode() not in bytes_below(tmp_path)
+
+
+def test_who_reads_meanwhile_delays_the_wiping_and_it_is_said(
+    tmp_path: Path, opened: Callable[[str], Store]
+) -> None:
+    store = opened(str(tmp_path / "ratings.db"))
+    filled(store)
+    with store.reading() as connection:
+        connection.exec_driver_sql("select * from events").fetchone()
+        assert not forget(store, WHO).wiped
+    assert forget(store, WHO).wiped
+    assert WHO.encode() not in bytes_below(tmp_path)
+
+
+@pytest.mark.usefixtures("server")  # which skips where there is none
+def test_no_table_of_postgresql_holds_them() -> None:
+    """Neither rows nor statistics nor indexes: all files of its tables are read. The server's log
+    of changes (pg_wal) holds what was written until the server needs the room; docs say so."""
+    binaries = find_binaries()
+    assert binaries is not None
+    with postgres(binaries) as place:
+        address = fresh_database(place)
+        store = open_store(address, create=True)
+        try:
+            filled(store)
+            with psycopg.connect(address, autocommit=True) as connection:
+                connection.execute("analyze")
+                connection.execute("checkpoint")
+                (folder,) = connection.execute("show data_directory").fetchone() or ("",)
+                assert WHO.encode() in bytes_below(Path(folder) / "base")
+                assert forget(store, WHO).wiped
+                connection.execute("vacuum full pg_statistic")
+                connection.execute("checkpoint")
+            assert WHO.encode() not in bytes_below(Path(folder) / "base")
+        finally:
+            store.close()
+
+
+def test_an_old_file_does_not_bring_them_back(store: Store) -> None:
+    filled(store)
+    forget(store, WHO)
+    old = pl.DataFrame({"person": [WHO, "p1"], "item": ["1", "new"], "rating": [1.0, 2.0]})
+    assert import_events(store, old.with_columns(at=pl.lit(61)), source="again") == 1
+    assert standing(store, WHO) == []
+
+
+def test_they_may_come_back_themselves(store: Store) -> None:
+    filled(store)
+    forget(store, WHO)
+    keep(store, [Event(WHO, "1", "rate", 2.0)])
+    assert [one.rating for one in standing(store, WHO)] == [2.0]
+    later = pl.DataFrame({"person": [WHO], "item": ["5"], "rating": [1.0]})
+    later = later.with_columns(at=pl.lit(int(time.time()) + 60))
+    assert import_events(store, later, source="newer") == 1
+
+
+def test_it_is_known_that_somebody_was_forgotten_and_not_who(store: Store) -> None:
+    began = int(time.time())
+    filled(store)
+    people = [WHO, "p1", 7]
+    assert count_forgotten(store, people, began) == 0
+    forget(store, WHO)
+    assert count_forgotten(store, people, began) == 1
+    assert count_forgotten(store, ["p1", 7], began) == 0
+    assert count_forgotten(store, people, began + 3600) == 0
+
+
+def test_an_unknown_id_is_not_noted_as_forgotten(store: Store) -> None:
+    """It may be mistyped; a refresh would have to publish whatever model it makes."""
+    filled(store)
+    nobody = forget(store, "p-mistyped")
+    assert (nobody.events, nobody.known, nobody.wiped) == (0, False, True)
+    assert count_forgotten(store, ["p-mistyped"], 0) == 0
+    old = pl.DataFrame({"person": ["p-mistyped"], "item": ["1"], "rating": [1.0], "at": [5]})
+    assert import_events(store, old, source="file") == 1
+
+
+def test_an_unknown_id_is_one_warning(store: Store, place: str, shell: Shell) -> None:
+    filled(store)
+    warned = shell("store", "forget", place, "p-mistyped")
+    assert (warned.code, warned.out) == (0, "")
+    assert "holds nothing of 'p-mistyped', so nothing was changed; check the id" in warned.err
+    done = shell("store", "forget", place, WHO)
+    assert "4 events" in done.out
+    assert "cfnade refresh MODEL" in done.out

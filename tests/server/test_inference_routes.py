@@ -1,0 +1,308 @@
+"""What the addresses answer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.close import assert_close
+from tests.server.given import ITEMS, TITLES, Asking, ClientOf, TestClient, history, rated
+
+from cfnade import __version__, checkpoint
+from cfnade.evaluation.rating_metrics import quantiles
+from cfnade.inference.predictor import Predictor
+
+
+def test_a_distribution_has_its_own_mean_spread_median_and_interval(client: TestClient) -> None:
+    body = {"ratings": rated(history()), "n": ITEMS, "min_ratings": 0}
+    answer = client.post("/recommend", json=body).json()
+    values = np.arange(1.0, 6.0)
+    assert len(answer["items"]) == ITEMS - 5
+    for item in answer["items"]:
+        chances = np.array(item["probabilities"])
+        assert chances.sum() == pytest.approx(1.0)
+        assert item["expected"] == pytest.approx(chances @ values, abs=1e-6)
+        assert item["std"] == pytest.approx(np.sqrt(chances @ (values - item["expected"]) ** 2))
+        low, high = item["interval"]
+        assert chances[(values >= low) & (values <= high)].sum() >= 0.8 - 1e-9
+        assert chances[values <= item["median"]].sum() >= 0.5
+        assert chances[values < item["median"]].sum() < 0.5
+
+
+@pytest.mark.parametrize("own", [0.0, 0.5, 1.0, 5.0])
+def test_what_is_special_is_weighed_over_all_items(client: TestClient, own: float) -> None:
+    """Not among the best by another measure: a short list is the head of everything, sorted."""
+    body = {"ratings": rated(history()), "min_ratings": 0}
+    everything = client.post("/recommend", json=body | {"n": ITEMS}).json()["items"]
+    weighed = {}
+    for line in everything:
+        usual = float(np.array(line["usual"]) @ np.arange(1.0, 6.0))
+        weighed[line["item"]] = usual + own * (line["expected"] - usual)
+    found = client.post("/recommend", json=body | {"n": 7, "own": own}).json()["items"]
+    assert [line["item"] for line in found] == sorted(weighed, key=lambda at: -weighed[at])[:7]
+    assert [line["score"] for line in found] == pytest.approx([weighed[f["item"]] for f in found])
+    assert [line["rank"] for line in found] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_quantiles_are_those_of_many_draws() -> None:
+    rng = np.random.default_rng(0)
+    chances, values = rng.dirichlet(np.ones(5), 20), np.arange(1.0, 6.0)
+    draws = np.stack([rng.choice(values, 40_001, p=row) for row in chances])
+    shares = np.array([0.1, 0.5, 0.9])
+    for share, found in zip(shares, quantiles(chances, values, shares), strict=True):
+        sorted_draws = np.sort(draws, 1)[:, int(share * 40_000)]
+        near = np.abs(chances.cumsum(1) - share).min(1) < 0.01  # too close to call by drawing
+        assert (found[~near] == sorted_draws[~near]).all()
+        assert (~near).sum() > 10
+
+
+def test_an_exactly_reached_quantile_is_the_lower_value() -> None:
+    halves, values = np.array([[0.5, 0.5]]), np.array([1.0, 2.0])
+    assert quantiles(halves, values, np.array([0.5, 1.0])).tolist() == [[1.0], [2.0]]
+
+
+def test_new_items_are_predicted_beside_known_ones(client: TestClient, user_model: Path) -> None:
+    given = {"A new film": {3: 5.0, 8: 1.0}}
+    told = [{"user": user, "rating": r} for user, r in given["A new film"].items()]
+    new = [{"item": "A new film", "ratings": told}]
+    asked = {"items": [140, "A new film", 999, 139], "new_items": new}
+    predictor = Predictor.load(user_model)
+    for who, user in (({"user": 3}, 3), ({"ratings": rated(history())}, "me")):
+        answer = client.post("/predict", json={**who, **asked}).json()
+        assert answer["unknown"] == [999]
+        said = answer["predictions"]
+        assert [one["item"] for one in said] == [140, "A new film", 139]
+        assert (said[1]["title"], said[1]["ratings"]) == (None, 2)
+        expected = predictor.predict(
+            user, [140, "A new film", 139], histories={"me": history()}, new_items=given
+        )
+        assert [one["expected"] for one in said] == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("new", "fault"),
+    [
+        ({"item": 140, "ratings": [{"user": 3, "rating": 5}]}, "that the model knows"),
+        ({"item": 999, "ratings": [{"user": 777, "rating": 5}]}, "user 777, who rated 999"),
+        ({"item": 999, "ratings": [{"user": 3, "rating": 9}]}, "off the model's scale"),
+        ({"item": 999, "ratings": []}, "at least 1 item"),
+    ],
+)
+def test_new_items_that_cannot_be_read_are_refused(
+    client: TestClient, new: dict[str, Any], fault: str
+) -> None:
+    answer = client.post("/predict", json={"user": 3, "items": [999], "new_items": [new]})
+    assert answer.status_code == 422
+    assert fault in answer.json()["detail"]
+    body = {"user": 3, "items": [999], "new_items": [new, new]}
+    assert client.post("/predict", json=body).status_code == 422
+
+
+def test_titles_and_ids_mean_the_same(client: TestClient) -> None:
+    by_title = [{"title": TITLES[item], "rating": r} for item, r in history().items()]
+    asked = {"items": [140, TITLES[140]]}
+    by_id = client.post("/predict", json={"ratings": rated(history()), **asked}).json()
+    assert_close(client.post("/predict", json={"ratings": by_title, **asked}).json(), by_id)
+    first, second = by_id["predictions"]
+    assert_close(first, second)
+    assert first["item"] == 140
+
+
+def test_what_the_model_does_not_know_is_named(client: TestClient) -> None:
+    unknown = [{"item": 9, "rating": 2.0}, {"title": "Nothing Like It", "rating": 3.0}]
+    body: dict[str, Any] = {"ratings": [*rated(history()), *unknown], "items": [9, "No Film", 101]}
+    answer = client.post("/predict", json=body).json()
+    assert answer["ignored"] == unknown
+    assert answer["unknown"] == [9, "No Film"]
+    assert [one["item"] for one in answer["predictions"]] == [101]
+    without = {"ratings": rated(history()), "items": [101]}
+    expected = client.post("/predict", json=without).json()["predictions"]
+    assert_close(answer["predictions"], expected)
+
+
+def test_lists_by_chance_and_by_quantile_are_sorted_by_them(client: TestClient) -> None:
+    body = {"ratings": rated(history()), "n": 20, "min_ratings": 0}
+    chosen: list[dict[str, Any]] = [
+        {"rank": "expected"},
+        {"rank": "at_least", "threshold": 4},
+        {"rank": "quantile", "quantile": 0.2},
+        {"rank": "quantile", "quantile": 0.8},
+    ]
+    for how in chosen:
+        items = client.post("/recommend", json=body | how).json()["items"]
+        scores = [item["score"] for item in items]
+        assert scores == sorted(scores, reverse=True)
+        assert len(scores) == 20
+        if how["rank"] == "at_least":
+            chances = [sum(item["probabilities"][3:]) for item in items]
+            assert scores == pytest.approx(chances)
+        if how["rank"] == "expected":
+            assert scores == [item["expected"] for item in items]
+
+
+def test_thinly_rated_items_are_hidden_and_counted(
+    client: TestClient, predictor: Predictor
+) -> None:
+    counts = dict(zip(TITLES, np.bincount(predictor.fitted.context.items), strict=True))
+    given = history()
+    least = int(np.median([*counts.values()]))
+    few = [item for item in TITLES if counts[item] < least and item not in given]
+    body = {"ratings": rated(given), "n": ITEMS, "min_ratings": least}
+    answer = client.post("/recommend", json=body).json()
+    assert answer["hidden"] == len(few) > 0
+    assert answer["min_ratings"] == least
+    assert len(answer["items"]) == ITEMS - len(given) - len(few)
+    assert min(item["ratings"] for item in answer["items"]) >= least
+    usual = client.post("/recommend", json={"ratings": rated(given)}).json()
+    assert usual["min_ratings"] == predictor.default_min_ratings
+
+
+def test_seen_items_come_back_on_demand(client: TestClient) -> None:
+    body = {"ratings": rated(history()), "n": ITEMS, "min_ratings": 0}
+    new = {item["item"] for item in client.post("/recommend", json=body).json()["items"]}
+    assert not new & set(history())
+    again = client.post("/recommend", json=body | {"exclude_seen": False}).json()
+    assert {item["item"] for item in again["items"]} == new | set(history())
+
+
+def test_nothing_rated_is_an_answer_too(client: TestClient) -> None:
+    answer = client.post("/recommend", json={"ratings": [], "n": 3, "min_ratings": 0})
+    assert answer.status_code == 200
+    assert len(answer.json()["items"]) == 3
+    assert client.post("/explain", json={"ratings": [], "item": 101}).json()["moved"] == []
+
+
+def test_a_film_of_another_year_is_not_matched(client: TestClient) -> None:
+    name = "The " + TITLES[105].partition(",")[0]  # "Film …, The (1954)"
+    films = [{"title": name, "year": 1954}, {"title": name, "year": 1999}]
+    matches = client.post("/match", json={"films": films}).json()["matches"]
+    assert matches == [{"item": 105, "title": TITLES[105]}, None]
+
+
+def test_a_model_without_titles_is_searched_by_id(
+    asking: Asking, user_model: Path, tmp_path: Path
+) -> None:
+    fitted = checkpoint.load(user_model)
+    checkpoint.save(replace(fitted, context=fitted.context.replace(titles=None)), tmp_path)
+    with asking(tmp_path) as client:
+        model = client.get("/model").json()
+        assert model["titles"] is False
+        assert len(model["samples"][0]["ratings"]) >= 3
+        found = client.get("/items", params={"q": "10", "limit": 50}).json()["items"]
+        assert {item["item"] for item in found} == set(range(101, 110))
+        assert client.post("/match", json={"films": [{"title": "Alien"}]}).json() == {
+            "matches": [None]
+        }
+        answer = client.post("/recommend", json={"ratings": rated(history())})
+        assert answer.json()["items"][0]["title"] is None
+
+
+def test_versions_and_health(client: TestClient) -> None:
+    version = client.get("/version").json()
+    assert version["cfnade"] == __version__
+    assert (version["model"]["levels"], version["model"]["items"]) == (5, ITEMS)
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
+    ("/recommend", {}, 422, "either ratings"),
+    ("/recommend", {"user": 7, "ratings": []}, 422, "either ratings"),
+    ("/recommend", {"user": 9999}, 404, "user 9999 is unknown"),
+    ("/recommend", {"user": "seven"}, 422, "user id 'seven' is a str"),
+    ("/recommend", {"ratings": [{"item": 101, "rating": 7}]}, 422, "off the model's scale 1–5"),
+    ("/recommend", {"ratings": [{"item": 101, "rating": 1}] * 2}, 422, "more than once"),
+    ("/recommend", {"ratings": [{"rating": 1}]}, 422, r"ratings\[0\]: give either item"),
+    ("/recommend", {"ratings": [], "n": 501}, 422, "n: input should be less than or equal to 500"),
+    ("/recommend", {"ratings": [], "rank": "best"}, 422, "rank: input should be 'expected'"),
+    ("/recommend", {"ratings": [], "rank": "at_least", "threshold": 9}, 422, "threshold"),
+    ("/recommend", {"ratings": [], "rank": "picked"}, 422, "needs a model that knows what people"),
+    ("/recommend", {"ratings": [], "taste": 0.5}, 422, "taste .* goes with rank='picked'"),
+    ("/recommend", {"ratings": [], "taste": 1.5}, 422, "taste: input should be less than or equal"),
+    ("/recommend", {"ratings": [], "own": -1}, 422, "own: input should be greater than or equal"),
+    ("/recommend", {"ratings": [], "own": 2, "rank": "quantile"}, 422, 'own goes with rank "exp'),
+    ("/recommend", {"ratings": [], "own": 2, "diversity": 0.5}, 422, "own .* without diversity"),
+    ("/recommend", {"ratings": [], "diversity": -1}, 422, "diversity: input should be greater"),
+    ("/recommend", {"ratings": [], "items": []}, 422, "items: list should have at least 1 item"),
+    ("/recommend", {"ratings": [], "genres": []}, 422, "genres: list should have at least 1 item"),
+    ("/recommend", {"ratings": [], "genres": ["Odd"]}, 422, "'Odd' is none of .* Comedy, Drama"),
+    ("/recommend", {"ratings": [], "without": 5}, 422, "without: input should be a valid list"),
+    ("/recommend", {"picked": [101]}, 422, "picked: this model knows ratings; give ratings"),
+    ("/explain", {"ratings": [], "item": 101, "of": "pick"}, 422, "needs a model that knows what"),
+    ("/explain", {"ratings": [], "item": 101, "of": "odd"}, 422, "of: input should be 'rating'"),
+    ("/similar", {"item": 9}, 404, "item 9 is unknown to the model; GET /items"),
+    ("/similar", {"item": 101, "n": 0}, 422, "n: input should be greater than or equal to 1"),
+    ("/recommend", {"ratings": [], "numbr": 3}, 422, "numbr: extra inputs are not permitted"),
+    ("/predict", {"ratings": [], "items": [101], "time": 5}, 422, "does not know time"),
+    ("/predict", {"ratings": []}, 422, "items: field required"),
+    ("/predict", {"ratings": [], "items": []}, 422, "items: list should have at least 1 item"),
+    ("/predict", {"ratings": [], "items": [1.5]}, 422, "valid integer, or input should be a valid"),
+    ("/explain", {"ratings": [], "item": 9}, 404, "item 9 is unknown to the model; GET /items"),
+    ("/match", {"films": [{"title": ""}]}, 422, r"films\[0\].title: string should have at least 1"),
+]
+
+
+OF_HEARTS: list[tuple[str, dict[str, Any], int, str]] = [
+    ("/predict", {"picked": [], "items": [101]}, 422, "no ratings to predict; POST /recommend"),
+    ("/predict", {"user": 7, "items": [101]}, 422, "no ratings to predict"),
+    ("/recommend", {"ratings": rated(history())}, 422, "no ratings, only what people pick; give"),
+    ("/recommend", {"picked": [], "user": 7}, 422, "either ratings or picked"),
+    (
+        "/recommend",
+        {"picked": [101, TITLES[101]]},
+        422,
+        r"picked\[1\]: item 101 is there more than",
+    ),
+    ("/recommend", {"picked": [{"item": 101}]}, 422, r"picked\[0\]: input should be a valid"),
+    ("/recommend", {"picked": [], "rank": "expected"}, 422, "needs ratings"),
+    ("/recommend", {"picked": [], "taste": 0.5}, 422, "knows no ratings"),
+    ("/explain", {"picked": [], "item": 101, "of": "rating"}, 422, "no ratings to predict"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "detail"), OF_HEARTS)
+def test_refusals_of_a_model_without_ratings(
+    client_of: ClientOf, path: str, body: dict[str, Any], status: int, detail: str
+) -> None:
+    test_refusals_say_what_to_change(client_of("hearts"), path, body, status, detail)
+
+
+def test_what_is_not_known_of_picks_and_filters_is_named(client_of: ClientOf) -> None:
+    body = {"picked": [101, 9, "No Film"], "items": [140, 8, TITLES[139]], "without": [139, "Nil"]}
+    answer = client_of("hearts").post("/recommend", json=body).json()
+    assert answer["ignored"] == [9, "No Film"]
+    assert answer["unknown"] == [8, "Nil"]
+    assert [line["item"] for line in answer["items"]] == [140]
+    plain = {"picked": [101], "items": [140]}
+    assert client_of("hearts").post("/recommend", json=plain).json()["items"] == answer["items"]
+
+
+def test_chances_of_picks_are_of_all_that_is_not_known(client_of: ClientOf) -> None:
+    body = {"picked": [*history()], "n": ITEMS}
+    lines = client_of("hearts").post("/recommend", json=body).json()["items"]
+    assert sum(line["pick"] for line in lines) == pytest.approx(1, abs=1e-5)
+    body = {"ratings": rated(history()), "n": ITEMS, "taste": 0.5, "threshold": 3}
+    for line in client_of("lists").post("/recommend", json=body).json()["items"]:
+        liked = sum(line["probabilities"][2:])
+        assert line["score"] == pytest.approx(line["pick"] * liked, rel=1e-5)
+
+
+def test_nothing_known_explains_no_pick(client_of: ClientOf) -> None:
+    body = {"picked": [], "item": 101}
+    answer = client_of("hearts").post("/explain", json=body).json()
+    assert (answer["moved"], answer["pick"], answer["prediction"]) == ([], None, None)
+
+
+@pytest.mark.parametrize(("path", "body", "status", "detail"), REFUSED)
+def test_refusals_say_what_to_change(
+    client: TestClient, path: str, body: dict[str, Any], status: int, detail: str
+) -> None:
+    answer = client.post(path, json=body)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert re.search(detail, problem["detail"]), problem
+    assert problem["status"] == status

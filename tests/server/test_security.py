@@ -1,0 +1,143 @@
+"""Headers on every answer, the key, and other origins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.server.given import Asking, TestClient
+
+from cfnade.exceptions import CfnadeError
+from cfnade.server.middleware import HEADERS, POLICY, key_from_environment
+from cfnade.server.run import ServerSettings
+
+KEY = "Schlüssel 1"
+CLOSED = ["/model", "/version", "/items"]
+OPEN = ["/", "/health", "/docs", "/docs/style.css", "/openapi.json"]
+
+
+@pytest.mark.parametrize("path", ["/health", "/model", "/docs", "/nothing", "/items?limit=0"])
+def test_every_answer_has_the_headers(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert HEADERS.items() <= dict(answer.headers).items()
+    assert "server" not in answer.headers
+    assert answer.headers["cache-control"] in ("no-store", "no-cache")
+
+
+def test_the_policy_lets_nothing_in_from_elsewhere() -> None:
+    rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"] == rules["style-src"] == rules["connect-src"] == "'self'"
+    assert "unsafe" not in POLICY
+    assert "http" not in POLICY
+
+
+def test_with_a_key_only_its_bearer_is_answered(asking: Asking, user_model: Path) -> None:
+    raw = KEY.encode()
+    with asking(user_model, key=KEY) as client:
+        for path in CLOSED:
+            refused = client.get(path)
+            assert refused.status_code == 401
+            assert refused.headers["www-authenticate"] == "Bearer"
+            assert "X-API-Key" in refused.json()["detail"]
+            assert KEY not in refused.text
+            assert client.get(path, headers={b"x-api-key": raw}).status_code == 200
+            bearer = {b"authorization": b"bearer " + raw}
+            assert client.get(path, headers=bearer).status_code == 200
+            for wrong in (raw[:-1], raw + b"1", b"", raw.upper()):
+                assert client.get(path, headers={b"x-api-key": wrong}).status_code == 401
+            basic = {b"authorization": b"Basic " + raw}
+            assert client.get(path, headers=basic).status_code == 401
+        for path in OPEN:
+            assert client.get(path).status_code == 200
+        body: dict[str, list[float]] = {"ratings": []}
+        assert client.post("/recommend", json=body).status_code == 401
+        assert client.post("/recommend", json=body, headers={b"x-api-key": raw}).is_success
+
+
+def test_no_spelling_of_a_path_goes_round_the_key(asking: Asking, user_model: Path) -> None:
+    with asking(user_model, key=KEY) as client:
+        for path in (
+            *("//model", "/model/", "/./model", "/page/../model", "/page/%2e%2e/model"),
+            *(
+                "/health/../model",
+                "/docs/../model",
+                "/%6dodel",
+                "/MODEL",
+                "/model%00",
+                "/page//model",
+            ),
+        ):
+            assert client.get("http://testserver" + path).status_code in (401, 404), path
+
+
+def test_keys_are_compared_in_constant_time(
+    asking: Asking, user_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is sent, one comparison of two digests of the same length is made."""
+    compared: list[tuple[int, int]] = []
+
+    def compare(left: bytes, right: bytes) -> bool:
+        compared.append((len(left), len(right)))
+        return left == right
+
+    monkeypatch.setattr("cfnade.server.middleware.hmac.compare_digest", compare)
+    with asking(user_model, key=KEY) as client:
+        for key in (b"x", b"x" * 1000, KEY.encode()):
+            client.get("/model", headers={b"x-api-key": key})
+    assert compared == [(32, 32)] * 3
+
+
+def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CFNADE_API_KEY", raising=False)
+    assert key_from_environment() is None
+    monkeypatch.setenv("CFNADE_API_KEY", "k" * 16)
+    assert key_from_environment() == "k" * 16
+    monkeypatch.setenv("CFNADE_API_KEY", " ")
+    with pytest.raises(CfnadeError, match="CFNADE_API_KEY is set but empty"):
+        key_from_environment()
+    monkeypatch.setenv("CFNADE_API_KEY", "k" * 15)
+    with pytest.raises(CfnadeError, match=r"has 15 characters.*at least 16"):
+        key_from_environment()
+
+
+def test_other_origins_may_not_ask_unless_named(
+    client: TestClient, asking: Asking, user_model: Path
+) -> None:
+    ours, other = "https://ours.example", "https://other.example"
+    preflight = {"access-control-request-method": "POST"}
+    assert (
+        "access-control-allow-origin" not in client.get("/model", headers={"origin": ours}).headers
+    )
+    assert client.options("/model", headers={"origin": ours, **preflight}).status_code == 405
+    with asking(user_model, key=KEY, cors=[ours]) as named:
+        asked = {"origin": ours, **preflight, "access-control-request-headers": "x-api-key"}
+        allowed = named.options("/recommend", headers=asked)
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-origin"] == ours
+        # A page of that origin must be able to read the refusal, too.
+        refused = named.get("/model", headers={"origin": ours})
+        assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, ours)
+        answer = named.get("/health", headers={"origin": other})
+        assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("options", [{"cors": ["*"]}, {"hosts": ["*"]}])
+def test_a_store_without_a_key_is_not_opened_to_every_page(options: dict[str, list[str]]) -> None:
+    folder = Path("model")
+    with pytest.raises(CfnadeError, match=r"--allow-(origin|host) \* with --store"):
+        ServerSettings(folder, store="ratings.db", **options)  # type: ignore[arg-type]
+    ServerSettings(folder, store="ratings.db", key="k" * 16, **options)  # type: ignore[arg-type]
+    ServerSettings(folder, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "path", ["/people/Ren%E9", "/people/Ren%E8/recommendations", "/items%FF", "/%ed%a0%80"]
+)
+def test_a_path_that_is_not_utf8_is_refused(client: TestClient, path: str) -> None:
+    """The server would replace such bytes, and make one person of several."""
+    for method in ("GET", "PUT", "DELETE"):
+        answer = client.request(method, path)
+        assert answer.status_code == 400
+        assert "UTF-8" in answer.json()["detail"]
+    assert client.get("/people/Ren%C3%A9").status_code == 404  # there is no store
