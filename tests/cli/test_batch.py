@@ -78,9 +78,9 @@ def test_a_job_that_failed_at_its_start_may_be_corrected(
     ("options", "message"),
     [
         (["--valid", "1"], "--valid 1.0: must be a number"),
-        (["--engine", "dask"], "'--engine': 'dask' is not one of"),
+        (["--engine", "dask"], "'dask' is not one of"),
         (["--workers", "0"], "'--workers': Input should be greater than or equal to 1"),
-        (["--side", "film"], "'--side': 'film' is not one of"),
+        (["--side", "film"], "'film' is not one of"),
         (["--scale", "1-5", "--bins", "3"], "--scale and --bins exclude each other"),
     ],
 )

@@ -62,9 +62,9 @@ def test_it_is_resumed_as_it_was_begun(shell: Shell, ratings_file: Path, tmp_pat
     [
         (
             ("--side", "auto", "--epochs", "3"),
-            "epochs (=3) is for a side that is named, and --side auto",
+            "--epochs 3: describes a model, and --side auto chooses models itself",
         ),
-        (("--side", "user", "--time-budget", "3"), "minutes (=3.0) is for --side auto"),
+        (("--side", "user", "--time-budget", "3"), "--time-budget 3.0: is for --side auto"),
         (("--time-budget", "0"), "minutes (=0.0) must be"),
         (("--without-context",), "train with --side user to share a model without ratings"),
     ],

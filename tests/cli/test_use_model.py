@@ -183,25 +183,25 @@ def test_explain_says_which_ratings_moved_it(
     expected = Predictor.load(user_model).explain(item=20, history={3: 5.0, 11: 1.0})
     assert_close(json.loads(done.out), expected.to_dicts())
     text = shell("explain", user_model, "20", "--user", "7", "-n", "3").out
-    assert "predicted" in text
-    assert "others who rated it" in shell("explain", item_model, "20", "--user", "7").out
+    assert "prediction 3" in text
+    assert "users " in shell("explain", item_model, "20", "--user", "7").out
 
 
 def test_export_writes_recommendations_and_embeddings(
     shell: Shell, user_model: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "best.parquet"
-    assert shell("export", user_model, out, "-n", "3").code == 0
+    assert shell("export", "recommendations", user_model, out, "-n", "3").code == 0
     frame, predictor = pl.read_parquet(out), Predictor.load(user_model)
     assert_close(frame, predictor.recommend(list(range(60)), n=3))
     [network] = [side.network for side in load(user_model).members[0].components.values()]
-    assert shell("export", user_model, out, "--what", "items").code == 0
+    assert shell("export", "embeddings", user_model, out).code == 0
     items = pl.read_parquet(out)
     assert items["vector"].to_numpy()[7] == pytest.approx(
         network.output_table[7].flatten().tolist()  # type: ignore[index]
     )
     assert items["title"][7] == "Film 07, The (1957)"
-    assert shell("export", user_model, out, "--what", "users").code == 0
+    assert shell("export", "embeddings", user_model, out, "--side", "user").code == 0
     assert pl.read_parquet(out)["vector"].to_numpy().shape == (60, 12)
 
 
@@ -211,7 +211,7 @@ def test_predict_says_nan_or_refuses_for_unknown_ids(
     pairs = tmp_path / "pairs.csv"
     pl.DataFrame({"user": [1, 4711], "item": [2, 2]}).write_csv(pairs)
     done = shell("predict", user_model, pairs)
-    assert "nothing is known of 1 user and 0 items" in done.err
+    assert "unknown to the model: 1 user, 0 items" in done.err
     text = shell("predict", user_model, pairs, "--unknown", "nan").out
     found = pl.read_csv(io.StringIO(text))["prediction"].cast(pl.Float64).to_numpy()
     assert np.isnan(found).tolist() == [False, True], text

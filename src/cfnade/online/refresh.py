@@ -198,13 +198,13 @@ def _check(fitted: FittedModel, folder: Path) -> None:
     if not fitted.rates:
         raise TrainingError(
             f"{folder}: knows no ratings, only what people pick; train it anew: cfnade train "
-            f"store:ADDRESS --implicit --out {folder} --force"
+            f"store:ADDRESS --implicit --out {folder} --overwrite"
         )
     if not fitted.has_context or fitted.needs_times:
         what = "knows time" if fitted.needs_times else "was saved without its ratings"
         raise TrainingError(
             f"{folder}: {what}, so it cannot be refreshed; train it anew: cfnade train "
-            f"store:ADDRESS --out {folder} --force"
+            f"store:ADDRESS --out {folder} --overwrite"
         )
 
 

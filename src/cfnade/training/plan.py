@@ -82,20 +82,21 @@ def is_automatic(side: Any, minutes: Any, model_arguments: Mapping[str, Any]) ->
     """
     if side == "auto" and model_arguments:
         name, value = next(iter(model_arguments.items()))
-        raise TrainingError(
-            f"{name} (={value!r}) is for a side that is named, and {option('side', 'auto')} "
-            "chooses sides and "
-            f"settings by itself; give {option('side', 'user')}, {option('side', 'item')} or "
-            f"{option('side', 'both')}, or leave it out"
+        sides = [option("side", named) for named in ("user", "item", "both")]
+        reason = (
+            f"describes a model, and {option('side', 'auto')} chooses models itself; give "
+            f"{sides[0]}, {sides[1]} or {sides[2]}, or leave it out"
         )
+        raise TrainingError(f"{name} (={value!r}) {reason}", field=name, value=value, reason=reason)
     automatic = side == "auto" or (side is None and not model_arguments)
     if minutes is not None:
         if not automatic:
-            raise TrainingError(
-                f"minutes (={minutes!r}) is for {option('side', 'auto')}, which chooses what to "
-                "train; leave it "
-                "out, or what you say of the model"
+            reason = (
+                f"is for {option('side', 'auto')}, which chooses the models to train; leave it "
+                "out, or the options that describe a model"
             )
+            message = f"minutes (={minutes!r}) {reason}"
+            raise TrainingError(message, field="time_budget", value=minutes, reason=reason)
         check_scalar("minutes", minutes, float, Gt(0), error=TrainingError)
     return automatic
 
