@@ -39,20 +39,18 @@ def work(file: str, count: int) -> None:
     import torch
 
     from cfnade.data.dataset import Dataset
-    from cfnade.distributed import shared_memory
     from cfnade.distributed.gloo import process_group
 
-    shared_memory.FOLDER = "/nowhere"  # by sockets, as between machines
     torch.set_num_threads(1)
     with process_group() as group:
         stepper, rows = stepper_on(group, Dataset.open(Path(file)), NAME)
         steps(stepper, rows, 0, 3)
         group.barrier()
-        sent = getattr(group, "sent", 0)
+        sent = getattr(group, "bytes_sent", 0)
         times = np.array(steps(stepper, rows, 10, count))
         used = group.total(float(np.median(times[:, 1]))) / group.size
         if group.rank == 0:
-            told = {"ranks": group.size, "bytes": (getattr(group, "sent", 0) - sent) / count}
+            told = {"ranks": group.size, "bytes": (getattr(group, "bytes_sent", 0) - sent) / count}
             told |= {"processor": used, "wall": float(np.median(times[:, 0]))}
             print(json.dumps(told | {"least_wall": float(times[:, 0].min())}))
 

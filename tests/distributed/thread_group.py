@@ -93,8 +93,9 @@ class Threads(ProcessGroup):
         found = self._all(own.copy())
         return found if self.rank == 0 else []
 
-    def broadcast(self, text: str) -> str:
-        return str(self._all(text)[0])
+    def broadcast(self, value: Found) -> Found:
+        first: Found = self._all(value)[0]
+        return first
 
     def barrier(self) -> None:
         self._all(None)

@@ -6,7 +6,6 @@ rank with an error reports it.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -279,7 +278,7 @@ def _broadcast(group: Any, work: Callable[[], dict[str, Any]]) -> dict[str, Any]
             message = {"result": work()}
         except CfnadeError as error:
             message = {"error": str(error)}
-    message = json.loads(group.broadcast(json.dumps(message, default=str)))
+    message = group.broadcast(message)
     if "error" in message:
         raise TrainingError(message["error"])
     result: dict[str, Any] = message["result"]
@@ -289,7 +288,7 @@ def _broadcast(group: Any, work: Callable[[], dict[str, Any]]) -> dict[str, Any]
 @contextmanager
 def _first_error_only(group: Any, out: Path) -> Iterator[None]:
     """Let one rank report an error, and say how to continue if others are lost."""
-    from cfnade.distributed.gloo import RankLostError, first_to_report
+    from cfnade.distributed.gloo import RankLostError
     from cfnade.distributed.state import exists
 
     def terminate(_: int, __: object) -> None:
@@ -302,7 +301,7 @@ def _first_error_only(group: Any, out: Path) -> Iterator[None]:
     try:
         yield
     except (CfnadeError, OSError) as error:
-        if not first_to_report(group):
+        if not group.first_to_report():
             raise ReportedElsewhereError(str(error)) from error
         if not isinstance(error, RankLostError):
             raise

@@ -12,9 +12,8 @@ import polars as pl
 
 from cfnade.cli.process import gc_frozen
 from cfnade.data.column_roles import COLUMN_NAMES
-from cfnade.data.parse import to_numbers
-from cfnade.data.raw_table import parse_or_raise
-from cfnade.data.readers.encoding import decode
+from cfnade.data.raw_table import parse_or_raise, to_numbers
+from cfnade.data.readers.text import decode
 from cfnade.exceptions import DataError, PredictionError
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def parse_times(texts: list[str], locate: Callable[[int], str]) -> npt.NDArray[n
     try:
         columns = {"time": pl.Series(texts, dtype=pl.String)}
         parsed = parse_or_raise(columns, lambda row, _: locate(row), is_text=True)
-        return parsed.columns["time"].values.to_numpy()
+        return parsed.frame["time"].to_numpy()
     except DataError as error:
         raise _with_advice(error, "correct it") from error
 

@@ -5,7 +5,6 @@ The other components need all pairs of items or users, and stay on one machine.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -158,10 +157,10 @@ class RankingValidation:
         liked = torch.gather(right, 1, items)
         # (B, k) of each rank, one below the other, as columns of all.
         gathered = [self._group.gather(np.ascontiguousarray(t.numpy().T)) for t in (values, liked)]
-        said = ""
+        value = 0.0
         if self._group.rank == 0:
-            said = json.dumps(self._ndcg(*(np.concatenate(parts).T for parts in gathered)))
-        return float(json.loads(self._group.broadcast(said)))
+            value = self._ndcg(*(np.concatenate(parts).T for parts in gathered))
+        return self._group.broadcast(value)
 
     def _ndcg(self, values: Array, liked: Array) -> float:
         k = min(PLACES, values.shape[1])

@@ -1,16 +1,16 @@
-"""Processes that train one model together, each with some of the columns of all tables.
+"""Collectives among the ranks that train one model together, each with some columns of all tables.
 
-It is the division of work among threads (kernels/buffers.py), stretched over processes: every one
-takes the same rows of a batch and adds up what its own columns say of them. One sum over ranks
-gives what is known of a row, one brings the gradient of its state back. Tables never travel. A rank
-holds the dense layers whole and works them for its own share of the rows.
+This is the division of work among threads (kernels/buffers.py), extended to processes: every rank
+takes the same rows of a batch and sums over its own columns. One sum over ranks gives the state of
+a row, one returns its gradient. Tables never travel. Each rank holds the dense layers whole and
+applies them to its own range of the rows.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +20,19 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Counts = Sequence[int]
+T = TypeVar("T")
 
 
 class ProcessGroup(ABC):
-    """`size` ranks, of which this process is number `rank`. All must call the same in one order."""
+    """Collectives among `size` ranks; all ranks call the same methods in the same order."""
 
     rank: int
     size: int
 
-    def row_range(self, rows: int) -> tuple[int, int]:
-        """The rows lo..hi of a batch that this rank turns into states."""
-        return self.row_range_of(self.rank, rows)
-
-    def row_range_of(self, rank: int, rows: int) -> tuple[int, int]:
-        """The same of any rank."""
-        return rows * rank // self.size, rows * (rank + 1) // self.size
+    def row_range(self, n_rows: int, rank: int | None = None) -> tuple[int, int]:
+        """Return the rows lo..hi of a batch that a rank turns into states, by default this one."""
+        rank = self.rank if rank is None else rank
+        return n_rows * rank // self.size, n_rows * (rank + 1) // self.size
 
     @abstractmethod
     def all_reduce(self, array: Array) -> Array:
@@ -42,38 +40,42 @@ class ProcessGroup(ABC):
 
     @abstractmethod
     def reduce_scatter_rows(self, rows: Tensor) -> None:
-        """Replace this rank's share of rows (B, D) by its sum over ranks, added in their order.
+        """Replace this rank's range of rows (B, D) by its sum over ranks, added in rank order.
 
-        The other rows are left with no meaning.
+        The content of the other rows is undefined afterwards.
         """
 
     @abstractmethod
     def all_gather_rows(self, rows: Tensor) -> None:
-        """Give all ranks every rank's share of rows (B, D)."""
+        """Fill in the row ranges (B, D) of the other ranks."""
 
     @abstractmethod
-    def all_to_all_rows(self, rows: Array, to: Counts, since: Counts) -> Array:
-        """Send to[r] rows (n, K) to each rank r, one after the other, and get since[r] of its."""
+    def all_to_all_rows(self, rows: Array, send: Counts, receive: Counts) -> Array:
+        """Send send[r] rows (n, K) to each rank r in order; return the receive[r] rows of each."""
 
     @abstractmethod
-    def gather(self, own: Array) -> list[Array]:
-        """Arrays of all ranks that differ in length alone, on rank 0; nothing on the others."""
+    def gather(self, array: Array) -> list[Array]:
+        """Return the arrays of all ranks, which may differ in length, on rank 0; [] elsewhere."""
 
     @abstractmethod
-    def broadcast(self, text: str) -> str:
-        """What rank 0 says."""
+    def broadcast(self, value: T) -> T:
+        """Return rank 0's value on every rank."""
 
     @abstractmethod
     def barrier(self) -> None:
-        """Go on once all are here."""
+        """Wait until all ranks are here."""
 
     def total(self, number: float) -> float:
-        """A number's sum over ranks."""
+        """Return a number's sum over ranks."""
         return float(self.all_reduce(np.array([number], np.float64))[0])
 
-    def any_rank(self, said: bool) -> bool:
-        """Whether anybody says so."""
-        return self.total(float(said)) > 0
+    def any_rank(self, condition: bool) -> bool:
+        """Return whether the condition holds on any rank."""
+        return self.total(float(condition)) > 0
+
+    def first_to_report(self) -> bool:
+        """Return whether no other rank called this before: of one fault one rank reports."""
+        return True
 
     def __deepcopy__(self, memo: object) -> ProcessGroup:
         """Copies of a model are in the same group."""
@@ -81,7 +83,7 @@ class ProcessGroup(ABC):
 
 
 class SingleProcess(ProcessGroup):
-    """One process: there is nothing to add, and nobody to wait for."""
+    """One process: nothing to add, nothing to wait for."""
 
     rank, size = 0, 1
 
@@ -94,15 +96,15 @@ class SingleProcess(ProcessGroup):
     def all_gather_rows(self, rows: Tensor) -> None:
         pass
 
-    def all_to_all_rows(self, rows: Array, to: Counts, since: Counts) -> Array:
-        del to, since
+    def all_to_all_rows(self, rows: Array, send: Counts, receive: Counts) -> Array:
+        del send, receive
         return rows
 
-    def gather(self, own: Array) -> list[Array]:
-        return [own]
+    def gather(self, array: Array) -> list[Array]:
+        return [array]
 
-    def broadcast(self, text: str) -> str:
-        return text
+    def broadcast(self, value: T) -> T:
+        return value
 
     def barrier(self) -> None:
         pass

@@ -53,7 +53,7 @@ class RankStateStore(Saving):
                 shutil.rmtree(earlier)
 
     def read(self, identity: dict[str, Any]) -> tuple[dict[str, Tensor], Progress]:
-        written = json.loads(self.group.broadcast(self._committed()))
+        written = self.group.broadcast(self._committed())
         where = self.folder / FOLDER / COMMIT
         if not isinstance(written, dict) or set(written) != {"state", "ranks"}:
             raise TrainingError(
@@ -74,15 +74,14 @@ class RankStateStore(Saving):
     def _own(self, name: str) -> Path:
         return self.folder / FOLDER / f"rank-{self.group.rank:03d}" / name
 
-    def _committed(self) -> str:
+    def _committed(self) -> Any:
+        """Return the content of the commit file on rank 0; None if it is damaged."""
         if self.group.rank > 0:
-            return ""
+            return None
         try:
-            text = (self.folder / FOLDER / COMMIT).read_text()
-            json.loads(text)
+            return json.loads((self.folder / FOLDER / COMMIT).read_text())
         except (OSError, ValueError):
-            return "null"
-        return text
+            return None
 
 
 def exists(out: Path) -> bool:

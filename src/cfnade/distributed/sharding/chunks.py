@@ -16,7 +16,8 @@ import numpy.typing as npt
 import polars as pl
 
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers.tables import PARQUET, read_columnar, table_kind
+from cfnade.data.readers.files import table_kind
+from cfnade.data.readers.tables import PARQUET, read_columnar
 from cfnade.data.readers.text_blocks import lines_between, lines_of_stream, read_blocks
 from cfnade.data.scale import parse_scale
 from cfnade.data.validate import check_finite, encode_ids, keep_positive

@@ -16,9 +16,16 @@ from annotated_types import Ge, Le, Lt
 
 from cfnade.data.dataset import Axis
 from cfnade.data.load import LoadOptions
-from cfnade.data.readers import foreign_format, is_document, ratings_file
-from cfnade.data.readers.files import compression_of, is_spreadsheet, open_source
-from cfnade.data.readers.tables import ARROW, PARQUET, table_kind
+from cfnade.data.readers.files import (
+    compression_of,
+    foreign_format,
+    is_document,
+    is_spreadsheet,
+    open_source,
+    ratings_file,
+    table_kind,
+)
+from cfnade.data.readers.tables import ARROW, PARQUET
 from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.data.readers.text_blocks import is_whole_stream
 from cfnade.data.validate import Duplicates
