@@ -13,7 +13,7 @@ import typer
 from cfnade.cli.errors import command_line_option
 from cfnade.cli.terminal import printable_lines
 from cfnade.exceptions import CfnadeError
-from cfnade.utils.text import set_option_format
+from cfnade.utils.text import option_format
 
 _OUT_OF_MEMORY = "out of memory; close other programs or use a machine with more"
 
@@ -22,9 +22,9 @@ def run(app: typer.Typer) -> NoReturn:
     """Run a command and exit; errors of the library are one message and exit code 1."""
     _replace_unprintable_characters()
     _log_to_stderr()
-    set_option_format(command_line_option)
     try:
-        app(prog_name="cfnade")
+        with option_format(command_line_option):
+            app(prog_name="cfnade")
     except CfnadeError as error:
         _fail(str(error))
     except BrokenPipeError:  # the reader of `cfnade … | head` is gone

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 def count_of(n: int, noun: str, plural: str | None = None) -> str:
@@ -20,10 +21,15 @@ def option(name: str, value: object = None) -> str:
     return _format_option(name, value)
 
 
-def set_option_format(function: Callable[[str, object], str]) -> None:
-    """Set how this process writes options in messages."""
+@contextmanager
+def option_format(function: Callable[[str, object], str]) -> Iterator[None]:
+    """Write options in messages by another function, in all threads of this process."""
     global _format_option
-    _format_option = function
+    before, _format_option = _format_option, function
+    try:
+        yield
+    finally:
+        _format_option = before
 
 
 def python_option(name: str, value: object) -> str:
