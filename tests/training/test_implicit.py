@@ -155,8 +155,8 @@ def test_lists_come_near_the_best_that_there_can_be() -> None:
 
 
 def test_the_default_budget_grows_with_the_data_up_to_a_limit() -> None:
-    assert default_seconds(0) == 15.0
-    assert default_seconds(100_000) == 30.0
+    assert default_seconds(0) == 10.0
+    assert default_seconds(100_000) == 25.0
     assert default_seconds(10_000_000) == 90.0
 
 
