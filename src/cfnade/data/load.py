@@ -146,9 +146,7 @@ def load(data: Any, *, item_features: Any = None, cache: bool = True, **options:
     elif load_options.query is None:
         ratings = _load_table(data, load_options)
     else:
-        raise DataError(
-            f"{option('query')} is for databases, not for tables in memory; leave it out"
-        )
+        raise DataError(f"{option('query')} is for databases, not tables in memory; leave it out")
     if item_features is not None:
         from cfnade.data.item_table import join_item_table
 

@@ -21,7 +21,6 @@ from cfnade.utils.text import option
 
 Locate = Callable[[int], str]
 """Returns the place of a row for messages, such as "ratings.csv:17"."""
-
 REPLACEMENT = "\ufffd"
 """Stands where bytes of a damaged text could not be decoded."""
 
@@ -44,11 +43,8 @@ _ENGLISH = "January January February March Mar Mar May June July October Oct Dec
 _SAMPLE = 200  # distinct dates that a format is tried on first
 
 
-def _time_advice() -> str:
-    return (
-        f"correct it, name another column with {option('time')}, or leave times out with "
-        f"{option('time', False)}"
-    )
+def _hint(first: str = "correct it", role: str = "time") -> str:
+    return f"{first}, name another column with {option(role)}, or give {option(role, False)}"
 
 
 class DateError(DataError):
@@ -317,25 +313,15 @@ def parse_numbers(column: pl.Series, locate: Locate, noun: str) -> Parsed:
             return f"the {noun} is missing", _FILL
         if value is not None and np.isfinite(value):
             limit = "above 0" if value <= 0 else f"in {_MIN_WEIGHT:g}..{_MAX_WEIGHT:g}"
-            remedy = (
-                f"correct or remove the line, name another column with {option('weight')}, or "
-                "leave "
-            )
-            remedy += f"weights out with {option('weight', False)}"
-            return f"weight {value:g}: a weight must be {limit}", remedy
+            fault = f"weight {value:g}: a weight must be {limit}"
+            return fault, _hint("correct or remove the line", "weight")
         if value is not None:
             return f"{noun} {value} is not a finite number", "correct or remove it"
         if "," in str(text):
             remedy = "write decimals with a point, as in 3.5"
         else:
-            remedy = (
-                f"correct or remove the line, or name the column of {noun}s with {option(noun)}"
-            )
-            remedy += (
-                (f", or add {option('implicit', True)} if there is none")
-                if noun == "rating"
-                else ""
-            )
+            remedy = f"correct or remove the line, or name the column with {option(noun)}"
+            remedy += f", or add {option('implicit', True)}" if noun == "rating" else ""
         return f"{noun} {_quoted(str(text))} is not a number", remedy
 
     return Parsed(values) if bool(fine.all()) else Parsed(values, ~fine, explain)
@@ -388,7 +374,7 @@ def parse_times(column: pl.Series, locate: Locate, *, exact: bool = False) -> Pa
 
 
 def _missing_time(_: int) -> tuple[str, str]:
-    return "the time is missing", _time_advice()
+    return "the time is missing", _hint()
 
 
 def _majority(column: pl.Series, values: pl.Series, read: pl.Series) -> Parsed:
@@ -412,8 +398,8 @@ def _majority(column: pl.Series, values: pl.Series, read: pl.Series) -> Parsed:
             return fine.explain(int((places < row).sum()))
         number = to_numbers(pl.Series([str(text)], dtype=pl.String))[0]
         if number is not None or _iso_seconds(str(text)) is not None:
-            return f"time {_quoted(str(text))} is not written like the others", _time_advice()
-        return f"time {_quoted(str(text))} is neither {_DATE}", _time_advice()
+            return f"time {_quoted(str(text))} is not written like the others", _hint()
+        return f"time {_quoted(str(text))} is neither {_DATE}", _hint()
 
     return Parsed(pl.Series(seconds), bad, explain)
 
@@ -431,9 +417,7 @@ def _numeric_times(values: pl.Series) -> Parsed:
     if not bad.any():
         bad, fault = np.abs(seconds) >= 2.0**62, "is out of range"
     if bad.any():
-        return Parsed(
-            values, pl.Series(bad), lambda row: (f"time {array[row]} {fault}", _time_advice())
-        )
+        return Parsed(values, pl.Series(bad), lambda row: (f"time {array[row]} {fault}", _hint()))
     return Parsed(pl.Series(seconds.astype(np.int64)))
 
 
@@ -462,20 +446,15 @@ def _parse_common(distinct: pl.Series, texts: pl.Series, locate: Locate) -> pl.S
     row = first_true(texts.is_not_null())
     subject = f"{locate(row)}: time {_quoted(str(texts[row]))}"
     if not fitting:
-        raise DateError(
-            f"{subject} is neither {_DATE}, nor in another common format; {_time_advice()}"
-        )
-    least = min(values.null_count() for values in fitting.values())
+        raise DateError(f"{subject} is neither {_DATE}, nor in another common format; {_hint()}")
+    least = min(one.null_count() for one in fitting.values())
     best = {name: values for name, values in fitting.items() if values.null_count() == least}
     name, values = next(iter(best.items()))
     swapped = _SWAPPED.get(name.split(" ")[0].rstrip(","))
     for other_name, swapped_values in best.items():
         if swapped and other_name.startswith(swapped) and not values.equals(swapped_values):
-            raise DateError(
-                f"{subject} and the others may have the day or the month first; write dates as "
-                f"2005-09-06, name another column with {option('time')}, or leave times out with "
-                f"{option('time', False)}"
-            )
+            fault = "and the others may have the day or the month first"
+            raise DateError(f"{subject} {fault}; {_hint('write dates as 2005-09-06')}")
     return values
 
 
@@ -510,9 +489,9 @@ def first_true(mask: pl.Series) -> int:
 
 
 def _wrong_type(noun: str, column: pl.Series, locate: Locate, allowed: str) -> DataError:
-    value: Any = column[0] if len(column) else None
+    text = str(column[0] if len(column) else None)[:40]
     return DataError(
-        f"{locate(0)}: {noun} {str(value)[:40]!r} is of type {column.dtype}; this column must hold "
+        f"{locate(0)}: {noun} {text!r} is of type {column.dtype}; this column must hold "
         f"{allowed}: convert it, or name another column"
     )
 

@@ -47,7 +47,7 @@ _WESTERN = "cp1252"  # Latin-1 and what Windows adds to it
 
 
 def _skip_advice() -> str:
-    return f"or leave such lines out with {option('skip_bad_lines', True)}"
+    return f"leave such lines out with {option('skip_bad_lines', True)}"
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class BadLines:
         """Raise for the first bad line, unless bad lines are skipped."""
         if self.entries and not self.skip:
             line, reason, remedy = min(self.entries)
-            raise DataError(f"{self.label}:{line + 1}: {reason}; {remedy}, {_skip_advice()}")
+            raise DataError(f"{self.label}:{line + 1}: {reason}; {remedy}, or {_skip_advice()}")
 
     def __str__(self) -> str:
         bad_lines = sorted(self.entries)
@@ -164,7 +164,7 @@ def read_block(
             break
         row, _, reason, remedy = parsed.fault()
         if bool(parsed.bad.all()) or not skip_bad_lines:
-            hint = "" if bool(parsed.bad.all()) else f", {_skip_advice()}"
+            hint = "" if bool(parsed.bad.all()) else f", or {_skip_advice()}"
             raise DataError(f"{label}:{table.line(row)}: {reason}; {remedy}{hint}")
         for place, row in enumerate(parsed.bad.arg_true().to_list()):
             reason = parsed.fault(row)[2] if place < _EXPLAINED else ""
@@ -204,18 +204,14 @@ def sniff(
     else:
         separator = _ALIASES.get(separator, separator)
         if not separator or set(separator) & set('\r\n"\0'):
-            raise DataError(
-                f'{option("separator", separator)} cannot separate fields; give one such as ","'
-            )
+            name = option("separator", separator)
+            raise DataError(f'{name} cannot separate fields; give one such as ","')
     if separator is None:
         columns = (
             f"{min_columns} columns" if min_columns else "a user, an item and perhaps a rating"
         )
-        raise DataError(
-            f"{label}:1: no separator cuts the lines into {columns}; give "
-            f"{option('separator')} if it has "
-            f"one.\n{_beginning(lines)}"
-        )
+        hint = f"give {option('separator')} if it has one.\n{_beginning(lines)}"
+        raise DataError(f"{label}:1: no separator cuts the lines into {columns}; {hint}")
     quoted = len(separator.encode()) == 1
     if quoted and separator == "\t" and b'"' in data:
         quoted = _encloses_fields(re.sub(rb'\\["\\]', b"", data), separator)
@@ -487,9 +483,8 @@ def _from_other(
         if replace:
             return text.encode(), ""
         raise DataError(
-            f"{byte} is not UTF-8, as the rest of the file is; correct it, leave such lines out "
-            f"with {option('skip_bad_lines', True)}, or give its encoding, as in "
-            f"{option('encoding', 'latin-1')}"
+            f"{byte} is not UTF-8, as the rest of the file is; correct it, {_skip_advice()}, or "
+            f"give its encoding, as in {option('encoding', 'latin-1')}"
         ) from error
     try:
         western = data.decode(_WESTERN)
