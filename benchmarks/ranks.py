@@ -75,7 +75,7 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
 def stepper_on(group: Any, ratings: Any, name: str) -> tuple[Any, int]:
     from cfnade.components import new_member
     from cfnade.config import TrainingConfig
-    from cfnade.training.steps import stepper_of
+    from cfnade.training.steps import make_stepper
 
     axis, fields, settings = SHAPES[name]
     how = TrainingConfig(**settings)
@@ -85,7 +85,7 @@ def stepper_on(group: Any, ratings: Any, name: str) -> tuple[Any, int]:
         owned = part_of(group, ratings, axis)
         part, own = {axis: owned.part}, owned.ratings
     member = new_member((axis,), own, fields, how, part)
-    return stepper_of(member, own, fields, how, device="cpu", threads=1), len(ratings.rows(axis))
+    return make_stepper(member, own, fields, how, device="cpu", threads=1), len(ratings.rows(axis))
 
 
 def steps(stepper: Any, rows: int, first: int, count: int) -> list[tuple[float, float]]:

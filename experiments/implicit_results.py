@@ -30,7 +30,9 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.training.implicit import implicit_plan
-from cfnade.training.run import train_picks
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import TrainingPlan
+from cfnade.training.train import train
 from cfnade_baselines.listers import make_lister
 from cfnade_baselines.listers.likes import Likes
 from cfnade_baselines.listers.list_scoring import score_lists
@@ -147,7 +149,7 @@ def measure(name: str, model: str, seed: int, threads: int) -> dict[str, Any]:
     if model == "cfnade":
         parts = split(row.train, "all")
         plan = implicit_plan(parts.train, seed=seed)
-        fitted = train_picks(parts, plan, threads=threads).fitted
+        fitted = train(parts, TrainingPlan(implicit=plan), RunOptions(n_threads=threads)).model
         assert fitted.interaction_model is not None
         rows = InteractionRows.from_ratings(row.train).select(question.users)
         scores: Any = Ours(fitted.interaction_model, rows)

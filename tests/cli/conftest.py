@@ -84,14 +84,15 @@ def trained(path: Path, out: Path, side: str, **model: object) -> Path:
     from cfnade import checkpoint
     from cfnade.config import TrainingConfig
     from cfnade.data.load import load_split
-    from cfnade.training.run import train
+    from cfnade.training.plan import plan_side
+    from cfnade.training.train import train
 
     parts = load_split(path, "paper:0", cache=False)
     settings = TrainingConfig(epochs=4, batch_rows=16, learning_rate=5e-3)
-    done = train(parts, side=side, architecture={"hidden": (12,), **model}, settings=settings)
+    done = train(parts, plan_side(side, {"hidden": (12,), **model}, settings))
     config = RunConfig(data=str(path), split="paper:0", recipe="default", side=side)
-    facts = json.loads(json.dumps(done.fitted.facts | {"run_config": config.to_json()}))
-    checkpoint.save(replace(done.fitted, facts=facts), out)
+    facts = json.loads(json.dumps(done.model.facts | {"run_config": config.to_json()}))
+    checkpoint.save(replace(done.model, facts=facts), out)
     return out
 
 

@@ -77,7 +77,7 @@ def begin_run(out: Path, config: RunConfig, earlier: Mapping[Path, int] | None =
     from cfnade.distributed import state as rank_state
     from cfnade.training import state
 
-    state.forget(out, earlier)
+    state.delete_states(out, earlier)
     rank_state.forget(out)
     _write(out, config.to_json())
 
@@ -88,7 +88,7 @@ def end_run(out: Path, config: RunConfig) -> None:
 
     _write(out, config.to_json() | {"finished": True})
     if not config.keep_state:
-        state.forget(out)
+        state.delete_states(out)
 
 
 def require_unfinished(out: Path) -> None:

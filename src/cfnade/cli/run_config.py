@@ -27,7 +27,7 @@ from cfnade.utils.validation import check_options, options
 if TYPE_CHECKING:
     from cfnade.config import TrainingConfig
     from cfnade.data.splits import Split
-    from cfnade.training.run import Plan
+    from cfnade.training.plan import TrainingPlan
 
 RUN_FILE = "run.json"
 DEFAULT_SPLIT = "default"
@@ -277,7 +277,7 @@ def require_no_unfinished_run(out: Path) -> None:
     """Refuse to replace a run that was interrupted."""
     from cfnade.distributed.state import exists
     from cfnade.training import state
-    from cfnade.training.state import lists_folder, member_folder
+    from cfnade.training.state import implicit_folder, member_folder
 
     advice = "continue it with --resume, or replace it with --overwrite"
     if exists(out):
@@ -285,12 +285,12 @@ def require_no_unfinished_run(out: Path) -> None:
             f"{out}: holds an unfinished run of several ranks; {advice}. Resuming needs as many "
             "ranks"
         )
-    if (lists_folder(out) / state.NAME).exists():
+    if (implicit_folder(out) / state.NAME).exists():
         raise TrainingError(f"{out}: holds an unfinished run; {advice}")
     if not (out / state.NAME).exists():
         return
     try:
-        members = member_configs(read_run(out))
+        members = [member.training for member in training_plan(read_run(out)).members]
         done = [_unfinished_epoch(member_folder(out, n), one) for n, one in enumerate(members)]
     except TrainingError:
         return  # it cannot be resumed
@@ -307,14 +307,13 @@ def require_no_unfinished_run(out: Path) -> None:
 def _unfinished_epoch(folder: Path, config: TrainingConfig) -> int | None:
     """Return the last epoch of a member, None if its training is finished."""
     from cfnade.training import state
-    from cfnade.training.schedule import Schedule
+    from cfnade.training.loop import Schedule
 
-    schedule, epoch, best = Schedule(config, 1), 0, 0
+    schedule, run = Schedule.of(config, 1), state.LoopState()
     for record in state.read_history(folder) if (folder / state.NAME).exists() else []:
-        epoch, best = record["epoch"], record["best_epoch"]
-        schedule.after_epoch(epoch, best)
-    finished = epoch >= config.epochs or schedule.finished(epoch, best)
-    return None if finished else epoch
+        run.epoch, run.best_epoch = record["epoch"], record["best_epoch"]
+        schedule.end_epoch(run)
+    return None if run.epoch >= config.epochs or schedule.finished(run) else run.epoch
 
 
 # -- data and members -----------------------------------------------------------------------------
@@ -355,47 +354,42 @@ def with_split(config: RunConfig, parts: Split) -> RunConfig:
 
 def with_plans(config: RunConfig, split: Split) -> RunConfig:
     """Return the configuration with planned members if its side is "auto"."""
-    from cfnade.fitting import chosen_plans
+    from cfnade.training.plan import plan_automatic
 
     if config.side != "auto" or config.plans is not None:
         return config
     training = config.training_config()
-    plans = chosen_plans(split, config.time_budget, training.seed, training.refit)
+    plan = plan_automatic(
+        split.train, time_budget=config.time_budget, seed=training.seed, refit=training.refit
+    )
     described = [
         {
-            "side": plan.side,
-            "model": plan.architecture,
-            "training": plan.settings.to_dict(),
-            "stage": plan.stage,
+            "side": member.side,
+            "model": member.model,
+            "training": member.training.to_dict(),
+            "stage": member.stage,
         }
-        for plan in plans
+        for member in plan.members
     ]
     return replace(config, plans=json.loads(json.dumps(described)))
 
 
-def member_plans(config: RunConfig) -> list[Plan]:
-    """Return the plans of the kinds of members; of the first there are `n_seeds` members."""
+def training_plan(config: RunConfig) -> TrainingPlan:
+    """Return the plan of the members, without that of the interaction model."""
     from cfnade.config import TrainingConfig
-    from cfnade.recipes import member_kinds, model_fields
-    from cfnade.training.plan import further_member_plans
-    from cfnade.training.run import Plan
+    from cfnade.recipes import model_fields
+    from cfnade.training.plan import MemberPlan, TrainingPlan, plan_side
 
-    if config.side == "auto":
-        return [
-            Plan(
-                plan["side"],
-                model_fields(plan["model"], RUN_FILE),
-                TrainingConfig.from_dict(plan["training"]),
-                plan.get("stage", 0),
-            )
-            for plan in config.plans or []
-        ]
-    training = config.training_config()
-    first = Plan(member_kinds(config.side)[0], config.model, training)
-    return [first, *further_member_plans(config.side, training.seed)]
-
-
-def member_configs(config: RunConfig) -> list[TrainingConfig]:
-    """Return the training options of each member, in order."""
-    first, *others = member_plans(config)
-    return [first.settings] * config.n_seeds + [plan.settings for plan in others]
+    if config.side != "auto":
+        training = config.training_config()
+        return plan_side(config.side, config.model, training, n_seeds=config.n_seeds)
+    members = [
+        MemberPlan(
+            member["side"],
+            model_fields(member["model"], RUN_FILE),
+            TrainingConfig.from_dict(member["training"]),
+            member.get("stage", 0),
+        )
+        for member in config.plans or []
+    ]
+    return TrainingPlan(tuple(members), "select")

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from cfnade.cli.progress import TrainingView
     from cfnade.cli.run_config import RunConfig
     from cfnade.data.splits import Split
-    from cfnade.training.implicit import ImplicitPlan
-    from cfnade.training.loop import Reporter, Saving
-    from cfnade.training.run import Plan, Trained
+    from cfnade.training.callbacks import Callback
+    from cfnade.training.plan import TrainingPlan
+    from cfnade.training.state import StateStore
+    from cfnade.training.train import TrainingResult
 
 Log = Annotated[
     Literal["tensorboard", "mlflow"] | None,
@@ -105,7 +106,7 @@ def train(
     """
     from cfnade.cli import run_config
     from cfnade.cli.output_dir import locked_output_dir, require_replaceable, require_unfinished
-    from cfnade.journals import journal
+    from cfnade.integrations.callbacks import logging_callback
 
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise TrainingError("several ranks train with: cfnade train-distributed SHARDS")
@@ -118,12 +119,12 @@ def train(
             config = run_config.resolve(given)
             require_replaceable(out, overwrite=overwrite)
         run_config.require_source(config)
-        with journal(log, out, config.to_json()) as reporter:
-            _train(config, out, resume, save_every, reporter)
+        callbacks = [] if log is None else [logging_callback(log, out, config.to_json())]
+        _train(config, out, resume, save_every, callbacks)
 
 
 def _train(
-    config: RunConfig, out: Path, resume: bool, save_every: float, reporter: Reporter
+    config: RunConfig, out: Path, resume: bool, save_every: float, callbacks: Sequence[Callback]
 ) -> None:
     from cfnade.cli.run_config import load_parts, with_split
 
@@ -131,134 +132,131 @@ def _train(
         if config.side == "auto" and config.device == "cpu":
             # While everything else is imported and the data is read.
             compile_ahead("ridge", "blocks", "picks")
-        from cfnade.training.loop import Saving
+        from cfnade.training.state import StateStore
 
     parts = load_parts(config)
     print(parts, file=sys.stderr)
     config = with_split(config, parts)
-    saving = Saving(out, save_every, resume)
+    store = StateStore(out, save_every, resume)
     if parts.train.implicit:
-        _train_interactions(config, parts, saving)
+        _train_interactions(config, parts, store)
     else:
-        _train_ratings(config, parts, saving, reporter)
+        _train_ratings(config, parts, store, callbacks)
 
 
 # -- ratings --------------------------------------------------------------------------------------
 
 
-def _train_ratings(config: RunConfig, parts: Split, saving: Saving, reporter: Reporter) -> None:
+def _train_ratings(
+    config: RunConfig, parts: Split, store: StateStore, callbacks: Sequence[Callback]
+) -> None:
     from cfnade import checkpoint
     from cfnade.cli.output_dir import write_errors_explained
-    from cfnade.cli.run_config import member_plans, with_plans
-    from cfnade.fitting import lists_plan
-    from cfnade.journals import Several
+    from cfnade.cli.run_config import training_plan, with_plans
     from cfnade.training import state
     from cfnade.training.loop import DivergedError
-    from cfnade.training.run import train
+    from cfnade.training.options import RunOptions
+    from cfnade.training.plan import plan_implicit
+    from cfnade.training.train import train
 
-    out, config = saving.folder, with_plans(config, parts)
-    plans, automatic = member_plans(config), config.side == "auto"
-    init_model = checkpoint.load(config.init_model) if config.init_model else None
-    if not saving.there():  # killed before its first state
-        saving = replace(saving, resume=False)
-    view = _view(config, plans, saving)
-    seed = config.training_config().seed
-    implicit_plan = lists_plan(parts, config.learn_interactions, plans, auto=automatic, seed=seed)
-    _compile(config, plans, implicit_plan)
+    out, config = store.folder, with_plans(config, parts)
+    plan, automatic = training_plan(config), config.side == "auto"
+    if not store.exists():  # killed before its first state
+        store = replace(store, resume=False)
+    implicit = plan_implicit(
+        parts.train,
+        config.learn_interactions,
+        plan.members,
+        automatic=automatic,
+        seed=config.training_config().seed,
+    )
+    plan = replace(plan, implicit=implicit)
+    display = _display(config, plan, store)
+    run_options = RunOptions(
+        n_threads=config.n_threads,
+        device=config.device,
+        init_model=checkpoint.load(config.init_model) if config.init_model else None,
+        store=store,
+    )
+    _compile(config, plan)
     if automatic:
-        print(_announcement(parts, plans, implicit_plan), file=sys.stderr)
-    first, *others = plans
+        print(_announcement(parts, plan), file=sys.stderr)
     try:
-        with write_errors_explained(out), view, interruptible() as stop:
-            trained = train(
-                parts,
-                side=first.side,
-                architecture=first.architecture,
-                settings=first.settings,
-                seeds=config.n_seeds,
-                beside=others,
-                choose=automatic,
-                lists=implicit_plan,
-                start=init_model,
-                device=config.device,
-                threads=config.n_threads,
-                saving=saving,
-                reporter=Several(view, reporter),
-                say=print_status,
-                stop=stop,
-            )
+        with write_errors_explained(out), display, interruptible() as stop:
+            shown = replace(run_options, callbacks=[display, *callbacks], should_stop=stop)
+            result = train(parts, plan, shown)
     except DivergedError:
-        state.forget(out)  # resuming would diverge again
+        state.delete_states(out)  # resuming would diverge again
         raise
-    _save(trained, config, out)
-    _print_result(trained, parts, out, config.without_context)
+    _save(result, config, out)
+    _print_result(result, parts, out, config.without_context)
 
 
-def _view(config: RunConfig, plans: Sequence[Plan], saving: Saving) -> TrainingView:
+def _display(config: RunConfig, plan: TrainingPlan, store: StateStore) -> TrainingView:
+    """Return the progress display, which also begins the run in the folder."""
     from cfnade.cli.output_dir import begin_run
     from cfnade.cli.progress import TrainingView
-    from cfnade.cli.run_config import member_configs
     from cfnade.training import state
 
-    earlier = state.stamps_of_states(saving.folder)
+    earlier = state.state_times(store.folder)
 
     def begin() -> None:
         """After the first step the options are known to be valid: replace the earlier run."""
-        if not saving.resume:
-            begin_run(saving.folder, config, earlier)
+        if not store.resume:
+            begin_run(store.folder, config, earlier)
 
-    epochs = [member.epochs for member in member_configs(config)]
-    done = state.read_histories(saving.folder, len(epochs)) if saving.resume else []
-    names = [plans[0].side] * config.n_seeds + [plan.side for plan in plans[1:]]
-    return TrainingView(names, epochs, saving.folder, done, begin)
+    epochs = [member.training.epochs for member in plan.members]
+    done = state.read_histories(store.folder, len(epochs)) if store.resume else []
+    return TrainingView([member.side for member in plan.members], epochs, store.folder, done, begin)
 
 
-def _compile(config: RunConfig, plans: Sequence[Plan], implicit_plan: ImplicitPlan | None) -> None:
+def _compile(config: RunConfig, plan: TrainingPlan) -> None:
     """Compile the kernels of all members, partly in a second process."""
     from cfnade.components import component_names, kernel_tasks
 
     tasks: dict[str, None] = {}
     if config.device == "cpu":
-        ridges = [(plan.side, plan.architecture.get("ridge", 0)) for plan in plans]
+        ridges = [(member.side, member.model.get("ridge", 0)) for member in plan.members]
         components = [component_names(side, ridge=ridge) for side, ridge in ridges]
         tasks = {task: None for names in components for task in kernel_tasks(names)}
         tasks["newcomers"] = None
-        if any(plan.architecture.get("factors") for plan in plans):
+        if any(member.model.get("factors") for member in plan.members):
             tasks["factors"] = None
-    if implicit_plan is not None:
+    if plan.implicit is not None:
         tasks["picks"] = None
     if tasks:
         compile_kernels(*tasks)
 
 
-def _announcement(parts: Split, plans: list[Plan], implicit_plan: ImplicitPlan | None) -> str:
+def _announcement(parts: Split, plan: TrainingPlan) -> str:
     from cfnade.training.plan import DataSize, estimate_seconds
 
-    seconds = estimate_seconds(DataSize.of(parts.train), plans)
-    seconds += 0.0 if implicit_plan is None else implicit_plan.seconds
+    seconds = estimate_seconds(DataSize.of(parts.train), plan.members)
+    seconds += 0.0 if plan.implicit is None else plan.implicit.seconds
     time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-    names = [plan.side for plan in plans] + ([] if implicit_plan is None else ["interactions"])
+    names = [member.side for member in plan.members]
+    names += [] if plan.implicit is None else ["interactions"]
     return (
         f"training: {', '.join(names)}; about {time} on two cores (--time-budget 10 trains larger "
         "models for 10 minutes)"
     )
 
 
-def _save(trained: Trained, config: RunConfig, out: Path) -> None:
+def _save(result: TrainingResult, config: RunConfig, out: Path) -> None:
     from cfnade import checkpoint
     from cfnade.cli.output_dir import end_run, write_errors_explained
     from cfnade.training import state
 
-    facts = trained.fitted.facts | {"run_config": config.to_json()}
+    facts = result.model.facts | {"run_config": config.to_json()}
     if config.side == "auto":
         auto = {"minutes": config.time_budget, "lists": config.learn_interactions}
         facts |= {"auto": auto | {"refit": config.training["refit"]}}
-    model = replace(trained.fitted, facts=facts)
+    model = replace(result.model, facts=facts)
     with write_errors_explained(out):
         checkpoint.save(model, out, with_context=not config.without_context)
-        if trained.diverged:
-            state.forget(out)
-        elif not trained.stopped:
+        if result.diverged:
+            state.delete_states(out)
+        elif not result.stopped:
             end_run(out, config)
 
 
@@ -269,11 +267,11 @@ _WITHOUT_CONTEXT = {
 }
 
 
-def _print_result(trained: Trained, parts: Split, out: Path, without_context: bool) -> None:
+def _print_result(result: TrainingResult, parts: Split, out: Path, without_context: bool) -> None:
     from cfnade.cli.render import print_tried
-    from cfnade.training.floor import behind_means
+    from cfnade.training.validation import warn_below_baseline
 
-    facts = trained.fitted.facts
+    facts = result.model.facts
     best = f"epoch {facts['best_epoch']}"
     if "members" in facts:
         best = f"{len(facts['members'])} members"
@@ -283,17 +281,17 @@ def _print_result(trained: Trained, parts: Split, out: Path, without_context: bo
     print_tried(facts.get("tried", []))
     _print_interaction_scores(facts)
     print(f"{out}: model of {best}, {facts['seconds']:.1f} s of training")
-    if (warning := behind_means(facts)) is not None:
+    if (warning := warn_below_baseline(facts)) is not None:
         print(f"warning: {warning}", file=sys.stderr)
-    if trained.diverged:
+    if result.diverged:
         raise TrainingError(
-            f"{trained.diverged}. The best model before that is kept in {out}; --overwrite "
+            f"{result.diverged}. The best model before that is kept in {out}; --overwrite "
             "replaces it"
         )
-    if trained.stopped:
+    if result.stopped:
         print(f"stopped; continue with: cfnade train --resume --out {out}")
     elif without_context:
-        print(_WITHOUT_CONTEXT[trained.fitted.takes_histories])
+        print(_WITHOUT_CONTEXT[result.model.takes_histories])
     else:
         print("next:", next_command(out, len(parts.test), parts.train.user_ids[0]))
 
@@ -310,35 +308,40 @@ def _print_interaction_scores(facts: dict[str, Any]) -> None:
 # -- interactions ---------------------------------------------------------------------------------
 
 
-def _train_interactions(config: RunConfig, parts: Split, saving: Saving) -> None:
+def _train_interactions(config: RunConfig, parts: Split, store: StateStore) -> None:
     from cfnade import checkpoint
     from cfnade.cli.output_dir import begin_run, end_run, write_errors_explained
     from cfnade.training import state
+    from cfnade.training.callbacks import MessageCallback
     from cfnade.training.implicit import implicit_plan
-    from cfnade.training.run import train_picks
+    from cfnade.training.options import RunOptions
+    from cfnade.training.plan import TrainingPlan
+    from cfnade.training.train import train
 
     _require_no_rating_options(config)
     compile_kernels("picks", "requests")
-    out = saving.folder
-    if not saving.resume:
+    out = store.folder
+    if not store.resume:
         begin_run(out, config)
     seed = config.training_config().seed
-    plan = implicit_plan(parts.train, seed=seed, time_budget=config.time_budget)
+    implicit = implicit_plan(parts.train, seed=seed, time_budget=config.time_budget)
+    plan = TrainingPlan(implicit=implicit)
+    run_options = RunOptions(n_threads=config.n_threads, callbacks=[MessageCallback(print_status)])
     with write_errors_explained(out), interruptible() as stop:
-        trained = train_picks(parts, plan, threads=config.n_threads, say=print_status, stop=stop)
-        facts = trained.fitted.facts | {"run_config": config.to_json()}
-        model = replace(trained.fitted, facts=facts)
+        result = train(parts, plan, replace(run_options, should_stop=stop))
+        facts = result.model.facts | {"run_config": config.to_json()}
+        model = replace(result.model, facts=facts)
         checkpoint.save(model, out, with_context=not config.without_context)
-        if not trained.stopped:
+        if not result.stopped:
             end_run(out, config)
-    _print_interaction_scores(trained.fitted.facts)
-    if trained.stopped:
+    _print_interaction_scores(result.model.facts)
+    if result.stopped:
         print(f"stopped early; train again with: cfnade train --resume --out {out}")
         return
-    seconds = trained.fitted.facts["lists"]["total_seconds"]
+    seconds = result.model.facts["lists"]["total_seconds"]
     print(f"{out}: model of interactions, {seconds:.1f} s of training")
     print("next:", next_command(out, len(parts.test), parts.train.user_ids[0]))
-    state.forget(out)
+    state.delete_states(out)
 
 
 def _require_no_rating_options(config: RunConfig) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from cfnade.cli import options
-from cfnade.cli.process import compile_kernels, interruptible, next_command, print_status
+from cfnade.cli.process import compile_kernels, interruptible, next_command
 from cfnade.exceptions import CfnadeError, TrainingError
 
 if TYPE_CHECKING:
@@ -231,8 +231,7 @@ def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
             start=Path(config.init_model) if config.init_model else None,
             threads=config.n_threads,
             saving=rank_state.RankStateStore(out, run.save_every, resume, group),
-            reporter=view,
-            say=print_status if is_first else lambda _: None,
+            callbacks=[] if view is None else [view],
             stop=stack.enter_context(interruptible()),
             facts={"run_config": config.to_json()},
             with_context=not config.without_context,

@@ -36,9 +36,10 @@ from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.search import ComponentSearch, Trial, fit_trial
 from cfnade.implicit.sharpness import Observed, Sharpness, fit_sharpness, shorten
 from cfnade.kernels.blending import add_standardized
-from cfnade.kernels.threads import single_torch_thread
+from cfnade.kernels.threads import single_torch_thread, thread_count
+from cfnade.training.callbacks import Callback
+from cfnade.training.options import RunOptions
 
-Report = Callable[[str], None]
 T = TypeVar("T")
 
 BASE_SECONDS, SECONDS_PER_100K, MOST_SECONDS = 10.0, 15.0, 90.0
@@ -84,9 +85,8 @@ class ImplicitTraining:
 
     split: Split
     plan: ImplicitPlan
-    report: Report = lambda _: None
-    stop: Callable[[], bool] = lambda: False
-    threads: int = 1
+    options: RunOptions
+    callback: Callback
     facts: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> InteractionModel:
@@ -96,7 +96,9 @@ class ImplicitTraining:
         shape = DataShape.of(rows)
         chosen = _affordable(shape, self.plan.seconds, max(1, len(holdouts)))
         names = ", ".join(name for name in chosen if name != POPULARITY)
-        self.report(f"interactions: {names}; about {self.plan.seconds:.0f} s on two cores")
+        self.callback.on_message(
+            f"interactions: {names}; about {self.plan.seconds:.0f} s on two cores"
+        )
         if not holdouts:
             return self._unvalidated(rows)
         searches = self._search(holdouts, shape, chosen)
@@ -134,7 +136,7 @@ class ImplicitTraining:
             began = time.monotonic()
             kind, space = COMPONENTS[name], chosen[name]
             search = ComponentSearch(kind, space, frequent, self.plan.seed, self.plan.k, shape)
-            search.run(budgets[name], self.stop)
+            search.run(budgets[name], self.options.should_stop)
             self._tell(name, search, time.monotonic() - began)
             return search
 
@@ -151,13 +153,15 @@ class ImplicitTraining:
                 return function(name)
 
         listed = list(names)
-        with ThreadPoolExecutor(self.threads) as pool:
+        with ThreadPoolExecutor(thread_count(self.options.n_threads)) as pool:
             return dict(zip(listed, pool.map(alone, listed), strict=True))
 
     def _tell(self, name: str, search: ComponentSearch, seconds: float) -> None:
         best, fits = search.best(), len(search.trials)
         shown = f"{fits} fit{'s' if fits != 1 else ''} in {seconds:.1f} s"
-        self.report(f"interactions: {name}, NDCG@{self.plan.k} {best.value:.4f} ({shown})")
+        self.callback.on_message(
+            f"interactions: {name}, NDCG@{self.plan.k} {best.value:.4f} ({shown})"
+        )
         tried = self.facts.setdefault("tried", {})
         tried[name] = [trial.to_dict() for trial in search.trials]
         self.facts.setdefault("seconds", {})[name] = round(seconds, 2)
@@ -262,7 +266,9 @@ class ImplicitTraining:
 
     def _unvalidated(self, rows: InteractionRows) -> InteractionModel:
         """Without a user of two interactions there is nothing to learn but popularity."""
-        self.report("interactions: no user has two interactions, so items are ranked by popularity")
+        self.callback.on_message(
+            "interactions: no user has two interactions, so items are ranked by popularity"
+        )
         self.facts |= {"ndcg": None, "alone": {}, "weights": {POPULARITY: 1.0}, "seconds": {}}
         trial = Trial({}, None, 0.0)
         components = {POPULARITY: fit_trial(Popularity, trial, rows, self.plan.seed)}
