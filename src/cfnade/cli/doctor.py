@@ -53,23 +53,23 @@ def _machine() -> list[tuple[str, str]]:
 
 def _cache() -> tuple[str, str]:
     """Return the state of the kernel cache."""
-    from cfnade.kernels.warmup import cache_state, kernel_cache_folder
+    from cfnade.kernels.warmup import kernel_cache_folder, missing_groups
 
-    missing, folder = cache_state().missing, kernel_cache_folder()
+    missing, folder = missing_groups(), kernel_cache_folder()
     if folder is None:
         return "kernel cache", "none: no folder is writable; set NUMBA_CACHE_DIR to one that is"
-    cold = f"cold ({missing} to compile, by the first training or service)"
+    cold = f"cold (to compile at first use: {', '.join(missing)})"
     return "kernel cache", f"{cold if missing else 'warm'}, in {folder}"
 
 
 def _kernels() -> tuple[str, str]:
     """Run every kernel once; missing ones are compiled."""
-    from cfnade.kernels.warmup import TASKS
+    from cfnade.kernels.warmup import GROUPS
 
     began = time.monotonic()
     compile_kernels()
-    for work, _ in TASKS.values():
-        work()
+    for group in GROUPS.values():
+        group.work()
     return "kernels", f"work (ready in {time.monotonic() - began:.1f} s)"
 
 

@@ -18,19 +18,19 @@ def print_status(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def compile_kernels(*tasks: str) -> None:
-    """Compile the kernels of these tasks, or of all tasks; a line on standard error says so."""
+def compile_kernels(*groups: str) -> None:
+    """Compile groups of kernels, or all groups; kernels/jit.py announces it."""
     with gc_frozen():
-        from cfnade.kernels.warmup import compile_kernels as compile_now
+        from cfnade.kernels import warmup
 
-        compile_now(print_status, *tasks)
+        warmup.compile_kernels(*groups)
 
 
-def compile_ahead(*tasks: str) -> None:
+def compile_ahead(*groups: str) -> None:
     """Start to compile kernels in a second process."""
     from cfnade.kernels.warmup import compile_in_background
 
-    compile_in_background(print_status, *tasks)
+    compile_in_background(*groups)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def refresh(
     """
     interval = None if every is None else _seconds(every)
     if model.is_dir():
-        compile_kernels("ridge", "requests")
+        compile_kernels("nade", "posterior", "inference")
     if interval is None:
         _refresh_once(model, store, tolerance, epochs, n_threads)
         return

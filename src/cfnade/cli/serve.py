@@ -110,7 +110,7 @@ def serve(
             if created := make_missing_file(store):
                 print_status(f"{created}: created a new, empty store")
             open_store(store).close()
-        compile_kernels("requests", "picks")
+        compile_kernels("inference")
     run_server(
         ServerSettings(
             folder=model,

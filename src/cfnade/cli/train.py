@@ -131,7 +131,7 @@ def _train(
     with gc_frozen():
         if config.side == "auto" and config.device == "cpu":
             # While everything else is imported and the data is read.
-            compile_ahead("ridge", "blocks", "picks")
+            compile_ahead("nade", "posterior", "inference")
         from cfnade.training.state import StateStore
 
     parts = load_parts(config)
@@ -212,20 +212,20 @@ def _display(config: RunConfig, plan: TrainingPlan, store: StateStore) -> Traini
 
 def _compile(config: RunConfig, plan: TrainingPlan) -> None:
     """Compile the kernels of all members, partly in a second process."""
-    from cfnade.components import component_names, kernel_tasks
+    from cfnade.components import component_names, kernel_groups
 
-    tasks: dict[str, None] = {}
+    groups: dict[str, None] = {}
     if config.device == "cpu":
         ridges = [(member.side, member.model.get("ridge", 0)) for member in plan.members]
         components = [component_names(side, ridge=ridge) for side, ridge in ridges]
-        tasks = {task: None for names in components for task in kernel_tasks(names)}
-        tasks["newcomers"] = None
+        groups = {group: None for names in components for group in kernel_groups(names)}
+        groups["inference"] = None
         if any(member.model.get("factors") for member in plan.members):
-            tasks["factors"] = None
+            groups["factored"] = None
     if plan.implicit is not None:
-        tasks["picks"] = None
-    if tasks:
-        compile_kernels(*tasks)
+        groups |= {"inference": None, "implicit": None}
+    if groups:
+        compile_kernels(*groups)
 
 
 def _announcement(parts: Split, plan: TrainingPlan) -> str:
@@ -319,7 +319,7 @@ def _train_interactions(config: RunConfig, parts: Split, store: StateStore) -> N
     from cfnade.training.train import train
 
     _require_no_rating_options(config)
-    compile_kernels("picks", "requests")
+    compile_kernels("implicit", "inference")
     out = store.folder
     if not store.resume:
         begin_run(out, config)

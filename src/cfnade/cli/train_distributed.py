@@ -194,21 +194,18 @@ def _begin(run: Run, stack: ExitStack) -> dict[str, Any]:
 def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
     from cfnade.cli.output_dir import begin_run
     from cfnade.cli.progress import TrainingView
-    from cfnade.components import component_names, kernel_task
+    from cfnade.components import component_names, kernel_groups
     from cfnade.distributed import state as rank_state
     from cfnade.distributed.shards import ShardedRatings
     from cfnade.distributed.train import train_distributed as train_on_ranks
-    from cfnade.kernels.warmup import TASKS
 
     out, is_first = run.out, group.rank == 0
     shards, training = ShardedRatings.open(config.data), config.training_config()
     names = component_names(config.side, ridge=config.model.get("ridge", 0))
     if is_first:  # the others find them compiled, on the same machine
         print(f"{shards!r} on {group.size} ranks", file=sys.stderr)
-        own = f"{kernel_task(names)} on ranks"
-        tasks = [own] if own in TASKS else []
-        tasks += ["picks"] if config.learn_interactions or len(shards.scale) == 1 else []
-        compile_kernels(kernel_task(names), "ranks", *tasks)
+        implicit = config.learn_interactions or len(shards.scale) == 1
+        compile_kernels(*kernel_groups(names), "distributed", *(["implicit"] if implicit else []))
     group.barrier()
     done = rank_state.history(out) if resume and is_first else []
     resume = group.any_rank(is_first and resume and rank_state.exists(out))
