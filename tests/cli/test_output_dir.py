@@ -184,7 +184,7 @@ def test_a_disk_that_fills_up_in_the_middle_costs_nothing_that_was_saved(
         assert done.code == 1
         assert "No space left on device" in done.said
         assert done.err.count("error: ") == 1
-        assert f"go on with: cfnade train --resume --out {out}" in done.said
+        assert f"continue with: cfnade train --resume --out {out}" in done.said
         load(out)  # that of the stopped run
     assert shell("train", "--resume", "--out", out).code == 0
     assert weights(out) == weights(whole)

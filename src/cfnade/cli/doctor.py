@@ -84,12 +84,12 @@ def _data() -> list[tuple[str, str]]:
 
 def _place(name: str, path: Path) -> str:
     """Return where a data set is; a folder of Netflix may lack the ratings."""
-    from cfnade.data.readers.files import holds_netflix, open_source
+    from cfnade.data.readers.files import NETFLIX, open_source, published_files
 
     if name != "netflix":
         return str(path)
     try:
-        whole = holds_netflix(open_source(path))
+        whole = NETFLIX in published_files(open_source(path))
     except DataError:
         whole = False
     return str(path) if whole else f"{path} (incomplete: no combined_data_*.txt or mv_*.txt)"
