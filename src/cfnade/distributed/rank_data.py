@@ -17,7 +17,7 @@ from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.sharding.layout import part_of
 from cfnade.distributed.shards import HeldCells, ShardedRatings
-from cfnade.kernels.row_splits import WholeRows
+from cfnade.kernels.sampling import PartialRows
 
 
 class RankRatings(Dataset):
@@ -84,7 +84,7 @@ def load_rank_data(group: ProcessGroup, shards: ShardedRatings, axis: Axis) -> R
     grouped, counts = {axis: rows}, {axis: own.counts}
     ratings = RankRatings(*columns, shards.scale, *ids, grouped=grouped, whole=counts)
     totals = group.all_reduce(np.bincount(rows.levels, minlength=K).astype(np.int64))
-    whole = WholeRows(own.places, own.counts)
+    whole = PartialRows(own.places, own.counts)
     n_columns = shards.count(other_axis(axis))
     part = ColumnPartition(
         group, own.columns, n_columns, totals, whole, partial(owner_of, group.size)
