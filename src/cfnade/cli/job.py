@@ -226,7 +226,7 @@ def load_parts(job: Job) -> Split:
     from cfnade.distributed.shards import ShardedRatings
 
     if ShardedRatings.is_one(job["data"]):
-        return ShardedRatings.open(job["data"]).split()
+        return ShardedRatings.open(job["data"]).to_split()
     if job["split"] == DEFAULT_SPLIT:
         ratings = load(job["data"], **job["reading"])
         job["split"] = "all" if ratings.implicit else "paper:0"

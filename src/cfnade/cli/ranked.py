@@ -16,6 +16,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from cfnade.cli.at_work import compile_kernels, interruptible, next_command, say
 from cfnade.cli.folder import begin_run, end_run, own_folder, refuse_finished, refuse_overwriting
 from cfnade.cli.job import Job, earlier_job, new_job
@@ -174,7 +176,7 @@ def _ended(out: Path, job: Job, shards: ShardedRatings, found: dict[str, Any]) -
     if found["stopped"]:
         print("stopped; go on with the same command and --resume")
     else:
-        _, users = next(shards.id_pieces("user"))
+        users = shards.ids("user", np.zeros(1, np.int32))
         print("next:", next_command(out, shards.sizes["test"], users[0]))
     return text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,24 +44,27 @@ def shard(
     \b
       cfnade shard ratings.parquet --out shards
       cfnade shard day-*.csv.gz --out shards --workers 4
-      cfnade shard parts/ --out shards --engine ray
+      cfnade shard parts/ --out shards --engine spark
     """
     from dataclasses import fields
 
     from cfnade.data.load import LoadOptions
-    from cfnade.distributed.engines import open_engine
-    from cfnade.distributed.sharding.plan import ShardOptions
-    from cfnade.distributed.sharding.stages import shard as run
+    from cfnade.distributed.build_shards import ShardOptions, build_shards
 
     said = {"side": side, "valid": valid, "test": test, "seed": seed}
     meant = {field.name for field in fields(ShardOptions)}
     chosen: dict[str, Any] = {k: v for k, v in said.items() if v is not None}
     chosen |= {name: reading.pop(name) for name in list(reading) if name in meant}
-    options, how = ShardOptions(**chosen), LoadOptions(**reading)
-    busy = "is writing to it; wait until that has ended"
-    with (
-        own_folder(out, ".lock", DataError, busy),
-        closing(open_engine(running["engine"] or "local", running["workers"])) as engine,
-    ):
-        shards = run(ratings, out, engine, options, how, force=bool(running["force"]))
+    engine = running["engine"] or "local"
+    with own_folder(out, ".lock", DataError, "is writing to it; wait until that has ended"):
+        shards = build_shards(
+            ratings,
+            out,
+            ShardOptions(**chosen),
+            LoadOptions(**reading),
+            engine="duckdb" if engine == "local" else engine,
+            n_workers=running["workers"],
+            overwrite=bool(running["force"]),
+            log=lambda line: print(line, file=sys.stderr),
+        )
     print(f"{out}: {shards!r}"[:-1].replace("<Shards ", ""))
