@@ -46,7 +46,7 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     from cfnade.distributed.partition import ColumnPartition
     from cfnade.distributed.shards import owner_of
     from cfnade.distributed.rank_data import RankData, RankRatings, nameless
-        from cfnade.kernels.row_splits import WholeRows
+    from cfnade.kernels.row_splits import WholeRows
 
     rows = ratings.rows(axis)
     every = np.arange(rows.n_columns, dtype=np.int32)
